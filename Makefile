@@ -1,0 +1,40 @@
+# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer, make and a C compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format benchmark clean
+
+demo: $(VENV)/.installed
+	$(BIN)/clickshift shift run --output out/demo
+
+test: check
+	$(BIN)/pytest -n auto --dist loadfile
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+benchmark: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/simulation.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("clickshift needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out dist build

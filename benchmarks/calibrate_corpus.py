@@ -1,0 +1,168 @@
+"""Compare the built-in corpus with the sample of MSLR-WEB10K: the table of docs/built-in-corpus.md.
+
+    python benchmarks/calibrate_corpus.py                # about three minutes
+    python benchmarks/calibrate_corpus.py --samples 6    # a quick look
+
+The sample is the first 5,000 lines of fold 1's train and test files, in `mslr_sample/` of $CLICKSHIFT_TEST_DATA or of
+../shared/data beside the project. Each file's last query is cut short and left out: two halves of 42 queries.
+LambdaMART is trained on one half and tested on the other, both ways. The built-in corpus is cut into samples of two
+such halves and treated the same way. Standard errors are by bootstrap over queries, with training not repeated; how
+much a mean over 84 queries varies with training is shown by the standard deviation over the built-in samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+from scipy.stats import rankdata, spearmanr
+
+from clickshift import synthetic
+from clickshift.corpus import Corpus
+from clickshift.readers.letor import read_corpus
+from clickshift.seeds import generator
+
+Table = dict[str, np.ndarray]  # one row per query
+HALF = 42
+LARGE_TRAINING, LARGE_TEST = 500, 1000
+FEATURES = {"BM25": 110, "BM25 of the title": 108, "BM25 of the url": 109, "clicks for the query": 134}
+
+
+def real_halves() -> list[Corpus]:
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("CLICKSHIFT_TEST_DATA", shared)) / "mslr_sample"
+    halves = [read_corpus(folder / f"web10k_fold1_{part}_5k.txt.gz", cache=False) for part in ("train", "test")]
+    # qids ascend in these files, so the last query of the corpus is the one that the cut went through
+    return [half.with_queries(np.arange(half.n_queries - 1)) for half in halves]
+
+
+def ndcg_at_10(score: np.ndarray, corpus: Corpus) -> np.ndarray:
+    """nDCG@10 by query: gain 2^label - 1, discount log2(1 + rank), ties in file order; NaN where all are
+    irrelevant."""
+    query, gain = corpus.vocabulary.pair_query, np.exp2(corpus.label.astype(np.float64)) - 1
+    rank = np.arange(corpus.n_pairs) - corpus.offsets[query]
+    weight = np.where(rank < 10, 1 / np.log2(rank + 2), 0)
+    found, best = (
+        np.bincount(query, gain[np.lexsort((-by, query))] * weight) for by in (np.asarray(score, np.float64), gain)
+    )
+    return np.divide(found, best, out=np.full(corpus.n_queries, np.nan), where=best > 0)
+
+
+def spearman(score: np.ndarray, corpus: Corpus) -> np.ndarray:
+    """Rank correlation of score and label in each query; NaN where one of them does not vary."""
+    rho = np.full(corpus.n_queries, np.nan)
+    for q, (start, stop) in enumerate(zip(corpus.offsets[:-1], corpus.offsets[1:], strict=True)):
+        s, y = score[start:stop], corpus.label[start:stop]
+        if np.ptp(s) > 0 and np.ptp(y) > 0:
+            rho[q] = np.corrcoef(rankdata(s), rankdata(y))[0, 1]
+    return rho
+
+
+def lambdamart(train: Corpus, test: Corpus) -> np.ndarray:
+    """Scores of the test documents under LambdaMART: 100 trees of 31 leaves, learning rate .1."""
+    settings = {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1, "verbose": -1, "seed": 0}
+    data = lgb.Dataset(train.features, train.label, group=train.n_candidates)
+    booster = lgb.train({**settings, "deterministic": True, "num_threads": 1}, data, 100)
+    return np.asarray(booster.predict(test.features))
+
+
+def measure(corpus: Corpus, score: np.ndarray | None = None) -> Table:
+    """What is compared, by query; `score` is LambdaMART's."""
+    query, label = corpus.vocabulary.pair_query, corpus.label.astype(int)
+    grades = np.bincount(query * 5 + label, minlength=5 * corpus.n_queries).reshape(-1, 5)
+    random = generator(0, "random order").random(corpus.n_pairs)
+    table = {"grades": grades, "length": corpus.n_candidates, "best": np.maximum.reduceat(label, corpus.offsets[:-1])}
+    for name, values in {
+        "random order": random,
+        "LambdaMART": score,
+        **{name: corpus.feature(number) for name, number in FEATURES.items()},
+    }.items():
+        if values is not None:
+            table[f"nDCG@10, {name}"] = ndcg_at_10(values, corpus)
+            table[f"Spearman, {name}"] = spearman(values, corpus)
+    return table
+
+
+def two_fold(halves: list[Corpus]) -> Table:
+    one, other = halves
+    return joined([measure(one, lambdamart(other, one)), measure(other, lambdamart(one, other))])
+
+
+def joined(tables: list[Table]) -> Table:
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+def statistics() -> dict[str, Callable[[Table], float]]:
+    def share(grade: int) -> Callable[[Table], float]:
+        return lambda t: t["grades"][:, grade].sum() / t["grades"].sum()
+
+    def mean(name: str) -> Callable[[Table], float]:
+        return lambda t: float(np.nanmean(t[name]))
+
+    def relevant(t: Table) -> np.ndarray:
+        return np.asarray(1 - t["grades"][:, 0] / t["length"])
+
+    return {
+        **{f"documents of grade {grade}": share(grade) for grade in range(5)},
+        "queries without a relevant document": lambda t: float(np.mean(t["best"] == 0)),
+        "queries whose best grade is 3 or 4": lambda t: float(np.mean(t["best"] >= 3)),
+        "queries whose best grade is 4": lambda t: float(np.mean(t["best"] == 4)),
+        "relevant share of a query, sd": lambda t: float(relevant(t).std(ddof=1)),
+        "candidates, mean": lambda t: float(t["length"].mean()),
+        "candidates, 10th percentile": lambda t: float(np.percentile(t["length"], 10)),
+        "candidates, median": lambda t: float(np.median(t["length"])),
+        "candidates, 90th percentile": lambda t: float(np.percentile(t["length"], 90)),
+        "Spearman, candidates and relevant share": lambda t: float(spearmanr(t["length"], relevant(t)).statistic),
+        **{f"nDCG@10, {n}": mean(f"nDCG@10, {n}") for n in ("random order", *FEATURES, "LambdaMART")},
+        **{f"Spearman, {n}": mean(f"Spearman, {n}") for n in ("BM25", "LambdaMART")},
+        "nDCG@10 of BM25, sd over queries": lambda t: float(np.nanstd(t["nDCG@10, BM25"], ddof=1)),
+    }
+
+
+def standard_error(statistic: Callable[[Table], float], table: Table) -> float:
+    n = len(table["length"])
+    rng = generator(0, "bootstrap")
+    draws = (rng.integers(0, n, n) for _ in range(500))
+    return float(np.std([statistic({name: column[rows] for name, column in table.items()}) for rows in draws], ddof=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare the built-in corpus with a sample of MSLR-WEB10K.")
+    parser.add_argument("--samples", type=int, default=60, help="built-in samples of the real sample's size")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+
+    real = two_fold(real_halves())
+    corpus = synthetic.builtin_corpus(2 * HALF * options.samples, seed=options.seed)
+    halves = [corpus.with_queries(np.arange(HALF) + HALF * i) for i in range(2 * options.samples)]
+    made = joined([two_fold(halves[i : i + 2]) for i in range(0, len(halves), 2)])
+
+    print(f"| | real, {len(real['length'])} queries | built-in, {len(made['length']):,} queries | difference / SE |")
+    print("|---|---|---|---|")
+    for name, statistic in statistics().items():
+        (a, a_se), (b, b_se) = ((statistic(t), standard_error(statistic, t)) for t in (real, made))
+        digits = 0 if a >= 10 else 3
+        cells = [f"{value:.{digits}f} ± {se:.{digits or 1}f}" for value, se in ((a, a_se), (b, b_se))]
+        print(f"| {name} | {cells[0]} | {cells[1]} | {(b - a) / np.hypot(a_se, b_se):+.1f} |")
+
+    print(f"\nStandard deviation of a mean over {2 * HALF} queries, from {options.samples} built-in samples:")
+    for name in ("nDCG@10, BM25", "nDCG@10, LambdaMART", "Spearman, BM25", "Spearman, LambdaMART"):
+        means = np.nanmean(made[name].reshape(options.samples, -1), axis=1)
+        print(f"{name}: {means.std(ddof=1):.3f}")
+
+    large = synthetic.builtin_corpus(LARGE_TRAINING + LARGE_TEST, seed=options.seed + 1)
+    train = large.with_queries(np.arange(LARGE_TRAINING))
+    test = large.with_queries(np.arange(LARGE_TRAINING, large.n_queries))
+    table = measure(test, lambdamart(train, test))
+    print(f"\nTrained on {LARGE_TRAINING} built-in queries, tested on {LARGE_TEST} others:")
+    for name in ("nDCG@10, LambdaMART", "Spearman, LambdaMART", "nDCG@10, BM25"):
+        statistic = statistics()[name]
+        print(f"{name}: {statistic(table):.3f} ± {standard_error(statistic, table):.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""clickshift: learn from clicks on ranked lists.
+
+Every public name is here, and is imported from its module when it is first used: `import clickshift` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from clickshift._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from clickshift import policies as policies
+    from clickshift import testing as testing
+    from clickshift import users as users
+    from clickshift.corpus import Corpus as Corpus
+    from clickshift.learners.base import fit as fit
+    from clickshift.learners.counting import Counting as Counting
+    from clickshift.metrics.clicks import evaluation as evaluation
+    from clickshift.metrics.clicks import perplexity as perplexity
+    from clickshift.metrics.logs import log_summary as log_summary
+    from clickshift.models.base import ClickModel as ClickModel
+    from clickshift.models.storage import load_model as load_model
+    from clickshift.models.storage import save_model as save_model
+    from clickshift.policies.lambdamart import LambdaMART as LambdaMART
+    from clickshift.policies.placed import Placed as Placed
+    from clickshift.policies.plackett_luce import PlackettLuce as PlackettLuce
+    from clickshift.policies.scored import BM25 as BM25
+    from clickshift.policies.scored import Feature as Feature
+    from clickshift.policies.scored import NoisyOracle as NoisyOracle
+    from clickshift.policies.scored import Oracle as Oracle
+    from clickshift.policies.scored import Reversed as Reversed
+    from clickshift.policies.scored import Scores as Scores
+    from clickshift.policies.scored import Uniform as Uniform
+    from clickshift.readers.letor import read_corpus as read_corpus
+    from clickshift.readers.tabular import read_log as read_log
+    from clickshift.readers.tabular import write_log as write_log
+    from clickshift.sessions import Rankings as Rankings
+    from clickshift.sessions import Sessions as Sessions
+    from clickshift.simulate import PowerLaw as PowerLaw
+    from clickshift.simulate import simulate as simulate
+    from clickshift.synthetic import builtin_corpus as builtin_corpus
+    from clickshift.vocabulary import Vocabulary as Vocabulary
+
+_HOME = {
+    "Corpus": "corpus",
+    "fit": "learners.base",
+    "Counting": "learners.counting",
+    "evaluation": "metrics.clicks",
+    "perplexity": "metrics.clicks",
+    "log_summary": "metrics.logs",
+    "ClickModel": "models.base",
+    "load_model": "models.storage",
+    "save_model": "models.storage",
+    "LambdaMART": "policies.lambdamart",
+    "Placed": "policies.placed",
+    "PlackettLuce": "policies.plackett_luce",
+    "BM25": "policies.scored",
+    "Feature": "policies.scored",
+    "NoisyOracle": "policies.scored",
+    "Oracle": "policies.scored",
+    "Reversed": "policies.scored",
+    "Scores": "policies.scored",
+    "Uniform": "policies.scored",
+    "read_corpus": "readers.letor",
+    "read_log": "readers.tabular",
+    "write_log": "readers.tabular",
+    "Rankings": "sessions",
+    "Sessions": "sessions",
+    "PowerLaw": "simulate",
+    "simulate": "simulate",
+    "builtin_corpus": "synthetic",
+    "Vocabulary": "vocabulary",
+}
+_MODULES = ("policies", "testing", "users")
+
+__all__ = ["__version__", *_HOME, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"clickshift.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"clickshift has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(importlib.import_module(f"clickshift.{_HOME[name]}"), name)
+    globals()[name] = value  # else `simulate` the module would hide `simulate` the function once it is imported
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

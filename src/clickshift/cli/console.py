@@ -1,0 +1,116 @@
+"""What commands show: results as a table or as JSON on standard output; progress and warnings on standard error."""
+
+from __future__ import annotations
+
+import json as json_text
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+Json = typer.Option(False, "--json", help="Print one JSON object, for machines.")
+
+
+def show(result: Mapping[str, Any], *, json: bool, title: str = "") -> None:
+    """One thing's facts: a two-column table, or the same as JSON."""
+    if json:
+        show_json(result)
+        return
+    show_table([{"": key.replace("_", " "), " ": value} for key, value in result.items()], title=title)
+
+
+def show_json(result: Any) -> None:
+    typer.echo(json_text.dumps(_plain(result), allow_nan=False))
+
+
+def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: str = "") -> None:
+    """Rows with the same keys, as an aligned table. Text from logs is shown as it is: no markup is read in it."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(title) if title else None, caption=Text(caption) if caption else None, title_justify="left"
+    )
+    columns = list(rows[0]) if rows else []
+    for column in columns:
+        numeric = all(isinstance(row[column], int | float) for row in rows)
+        table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[column])) for column in columns))
+    Console(width=None).print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "–" if math.isnan(value) else f"{value:.4f}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_cell(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return "  ".join(_cell(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no numpy."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while long work runs; nothing where that is not a terminal. Call the value with the work
+    done."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Our own warnings, one line each on standard error instead of Python's two."""
+    from clickshift.errors import ClickshiftWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ClickshiftWarning)
+        try:
+            yield
+        finally:
+            for warning in caught:
+                if issubclass(warning.category, ClickshiftWarning):
+                    typer.echo(f"clickshift: warning: {warning.message}", err=True)

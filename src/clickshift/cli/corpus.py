@@ -1,0 +1,62 @@
+"""clickshift corpus: look at learning-to-rank data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from clickshift.cli.console import Json, show, warnings_shown
+
+if TYPE_CHECKING:
+    from clickshift.corpus import Corpus
+
+app = typer.Typer(help="Look at learning-to-rank data.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Look at learning-to-rank data."""
+
+
+@app.command()
+def info(
+    corpus: str = typer.Argument("builtin", help="'builtin', or a LETOR file or folder."),
+    queries: int = typer.Option(1000, min=1, help="How many queries of the built-in corpus."),
+    seed: int = typer.Option(0, help="Seed of the built-in corpus."),
+    json: bool = Json,
+) -> None:
+    """Queries, candidates, labels and features."""
+    import numpy as np
+
+    with warnings_shown():
+        data = open_corpus(corpus, queries if corpus == "builtin" else None, seed)
+    size = data.n_candidates
+    labels = np.bincount(data.label.astype(np.int64), minlength=data.max_label + 1) / data.n_pairs
+    facts = {
+        "queries": data.n_queries,
+        "candidates": data.n_pairs,
+        "candidates_per_query": {
+            "mean": float(size.mean()),
+            "min": int(size.min()),
+            "median": float(np.median(size)),
+            "max": int(size.max()),
+        },
+        "label_shares": labels.tolist(),
+        "features": 0 if data.features is None else data.features.shape[1],
+        "usable_queries": int(data.usable_queries().sum()),
+        "fingerprint": data.vocabulary.fingerprint,
+    }
+    show(facts, json=json, title=f"Corpus {corpus}")
+
+
+def open_corpus(name: str, queries: int | None, seed: int) -> Corpus:
+    """The built-in corpus or a file's, cut to so many queries."""
+    from clickshift.readers.letor import read_corpus
+    from clickshift.seeds import generator
+    from clickshift.synthetic import builtin_corpus
+
+    if name == "builtin":
+        return builtin_corpus(queries or 1000, seed=seed)
+    corpus = read_corpus(name)
+    return corpus if queries is None else corpus.sample_queries(queries, rng=generator(seed, "queries"))

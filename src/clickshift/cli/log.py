@@ -1,0 +1,76 @@
+"""clickshift log: look at click logs and convert public ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from clickshift.cli.console import Json, progress, show, warnings_shown
+
+app = typer.Typer(help="Look at click logs, and convert public ones.", no_args_is_help=True)
+
+
+@app.command()
+def info(
+    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    column: list[str] = typer.Option([], help="OURS=THEIRS, where the log names a column otherwise; repeatable."),
+    skip_bad: bool = typer.Option(
+        False, "--skip-bad", help="Leave bad sessions out, and say how many, instead of stopping."
+    ),
+    json: bool = Json,
+) -> None:
+    """Sessions, queries, pairs, click-through rates, and how much the lists vary."""
+    from clickshift.metrics.logs import log_summary
+    from clickshift.readers.tabular import read_log
+
+    with warnings_shown(), progress("reading"):
+        sessions = read_log(log, columns=columns(column), on_bad_line="skip" if skip_bad else "error")
+        facts = log_summary(sessions)
+    show(facts, json=json, title=f"Log {log}")
+
+
+@app.command()
+def convert(
+    raw: Path = typer.Argument(..., help="The raw log, plain or gzip."),
+    format: str = typer.Option(..., help="yandex-wscd, yandex-sample, yandex-kaggle, trec or open-bandit."),
+    output: Path = typer.Option(..., "--output", "-o", help="Where the log goes: .parquet, .csv or .jsonl."),
+    layout: str = typer.Option("wide", help="'wide': a row per session; 'long': a row per result."),
+    judgments: Path | None = typer.Option(
+        None, help="Keep only queries judged in this relevance file (of the same format)."
+    ),
+    with_clicks: bool = typer.Option(False, "--with-clicks", help="Drop pages without clicks."),
+    skip_bad: bool = typer.Option(
+        False, "--skip-bad", help="Leave bad lines out, and say how many, instead of stopping."
+    ),
+    json: bool = Json,
+) -> None:
+    """Turn a public log into our layout; the options are the policy-shift paper's preprocessing."""
+    from clickshift.readers.preparation import drop_without_clicks
+    from clickshift.readers.raw import read_raw, read_raw_judgments
+    from clickshift.readers.tabular import check_output, write_log
+
+    check_output(output, layout)
+    with warnings_shown(), progress("converting"):
+        judged = None if judgments is None else read_raw_judgments(judgments, format=format)
+        sessions = read_raw(raw, format=format, judged=judged, on_bad_line="skip" if skip_bad else "error")
+        read = sessions.total
+        if with_clicks:
+            sessions = drop_without_clicks(sessions)
+        write_log(sessions, output, layout=layout)  # type: ignore[arg-type]
+    show(
+        {"output": str(output), "sessions_read": read, "sessions_written": sessions.total}, json=json, title="Converted"
+    )
+
+
+def columns(pairs: list[str]) -> dict[str, str] | None:
+    """OURS=THEIRS options as a mapping."""
+    from clickshift.errors import SpecError
+
+    mapping = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise SpecError(f"--column takes OURS=THEIRS, e.g. --column docs=results: got {pair!r}.")
+        mapping[ours] = theirs
+    return mapping or None

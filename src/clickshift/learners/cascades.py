@@ -1,0 +1,275 @@
+"""EM for cascades: DBN, SDBN, DCM and CCM by exact maximum likelihood.
+
+Each family says how its parameters give g and h of the tails (see `tails`), and how expected counts give its
+parameters. Parameters are one vector: attractiveness by pair, satisfaction by pair if the family has it, then the
+shared ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
+
+from clickshift.cascade import Cascade
+from clickshift.learners.prior import SHARED, Beta
+from clickshift.learners.squarem import Ascent, ascend
+from clickshift.learners.tails import Tails, TailStep
+
+Table = Float[np.ndarray, " pair_or_unseen"]
+Shared = Float[np.ndarray, " shared"]
+
+
+class Parameters(NamedTuple):
+    """The parameters of a cascade, or the standard errors of their logits. Satisfaction is 0 where a family has
+    none."""
+
+    attractiveness: Table
+    satisfaction: Table
+    shared: Shared
+
+
+class Expected(NamedTuple):
+    """Expected successes and trials of the hidden choices, given the tails."""
+
+    went_on: Shared
+    could: Shared
+    yes: Table | float = 0.0
+    """Further successes of attractiveness, beyond clicks among examinations..."""
+    trials: Table | float = 0.0
+    variance: Table | float = 0.0
+    """...and how uncertain they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeFit:
+    parameters: Parameters
+    errors: Parameters
+    ascent: Ascent
+
+
+class Family(ABC):
+    """How one model uses the tails."""
+
+    has_satisfaction: ClassVar[bool] = False
+
+    def __init__(self, cascade: Cascade, prior: Beta) -> None:
+        self.data, self.prior = cascade, prior
+
+    @abstractmethod
+    def start_shared(self) -> Shared:
+        """A first guess of the parameters that all sessions share."""
+
+    @abstractmethod
+    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
+        """g, and h by pair and by rank."""
+
+    @abstractmethod
+    def certain(self, now: Parameters) -> float:
+        """Log-likelihood of going on after the skips and clicks above the last click."""
+
+    @abstractmethod
+    def expect(self, now: Parameters, tails: Tails) -> Expected:
+        """What the tails say of the shared parameters, and further of attractiveness."""
+
+    def _split(self, vector: np.ndarray) -> Parameters:
+        size = len(self.data.clicks)
+        s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
+        return Parameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
+
+    def _join(self, a: Table, s: Table, shared: Shared) -> np.ndarray:
+        return np.concatenate([a, s, shared] if self.has_satisfaction else [a, shared])
+
+    @final
+    def fit(
+        self,
+        *,
+        tolerance: float,
+        max_steps: int,
+        start: Parameters | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> CascadeFit:
+        """Maximise the penalised likelihood from the closed-form shortcut, from `start`, or from random numbers."""
+        tail_step = TailStep(self.data)
+        try:
+            first = self._start(rng) if start is None else self._join(*start)
+            ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
+            found = self._split(ascent.parameters)
+            return CascadeFit(found, self._errors(found, tail_step), ascent)
+        finally:
+            tail_step.close()
+
+    def _start(self, rng: np.random.Generator | None) -> np.ndarray:
+        data = self.data
+        a = self.prior.mode(data.clicks, data.examined)
+        s = self.prior.mode(data.open_last / 2, data.followed + data.open_last)
+        vector = self._join(a, s, self.start_shared())
+        return vector if rng is None else rng.uniform(0.1, 0.9, len(vector))
+
+    def _step(self, vector: np.ndarray, tail_step: TailStep) -> tuple[np.ndarray, float]:
+        data, prior, now = self.data, self.prior, self._split(vector)
+        a, s, shared = now
+        tails = tail_step(1 - a, *self.walk(now))
+        objective = tails.log_likelihood + self.certain(now)
+        objective += float(data.clicks @ np.log(a) + (data.examined - data.clicks) @ np.log1p(-a))
+        objective += prior.log_density(a) + SHARED.log_density(shared)
+        if self.has_satisfaction:
+            objective += prior.log_density(s)
+        hidden = self.expect(now, tails)
+        new_a = prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
+        new_s = prior.mode(s * tails.inverse, data.followed + data.open_last)
+        return self._join(new_a, new_s, SHARED.mode(hidden.went_on, hidden.could)), objective
+
+    def _errors(self, now: Parameters, tail_step: TailStep) -> Parameters:
+        """Standard errors of the logits by Louis' identity: complete information minus what the hidden part hides.
+
+        By pair, the other parameters held; for the shared ones by the slope of their score.
+        """
+        data, (a, s, _) = self.data, now
+        tails = tail_step(1 - a, *self.walk(now), squares=True)
+        assert tails.squares is not None
+        hidden = self.expect(now, tails)
+        trials = data.examined + tails.examined + hidden.trials
+        doubt = a**2 * (tails.examined - tails.squares[:, 0]) + hidden.variance
+        information = trials * a * (1 - a) - doubt
+        s_trials = data.followed + data.open_last
+        s_doubt = s * tails.inverse - s**2 * tails.squares[:, 1]
+        s_information = s_trials * s * (1 - s) - s_doubt
+        return Parameters(
+            self._error(a, information), self._error(s, s_information), self._shared_error(now, tail_step)
+        )
+
+    def _error(self, p: Table, information: Table) -> Table:
+        prior = self.prior.information(p)
+        error: np.ndarray = 1 / np.sqrt(np.maximum(information, 0) + np.maximum(prior, 1e-12))
+        return error
+
+    def _shared_error(self, now: Parameters, tail_step: TailStep) -> Shared:
+        """From the derivative of the score of each shared logit, by central differences."""
+        step, errors = 1e-3, np.empty(len(now.shared))
+        for k in range(len(now.shared)):
+            slope = []
+            for sign in (1, -1):
+                p = now.shared.copy()
+                p[k] = 1 / (1 + (1 - p[k]) / p[k] * np.exp(-sign * step))
+                moved = now._replace(shared=p)
+                hidden = self.expect(moved, tail_step(1 - moved.attractiveness, *self.walk(moved)))
+                slope.append(hidden.went_on[k] + SHARED.yes - p[k] * (hidden.could[k] + SHARED.total))
+            information = -(slope[0] - slope[1]) / (2 * step)
+            errors[k] = 1 / np.sqrt(max(information, 1e-12))
+        return errors
+
+
+@final
+class DBNFamily(Family):
+    """h = g (1 - satisfaction). `continuation` fixes g; None learns it."""
+
+    has_satisfaction: ClassVar[bool] = True
+
+    def __init__(self, cascade: Cascade, prior: Beta, continuation: float | None = None) -> None:
+        super().__init__(cascade, prior)
+        self.continuation = continuation
+
+    @override
+    def start_shared(self) -> Shared:
+        return np.full(1 if self.continuation is None else 0, 0.8)
+
+    def _g(self, now: Parameters) -> float:
+        return float(now.shared[0]) if self.continuation is None else self.continuation
+
+    @override
+    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
+        return self._g(now), 1 - now.satisfaction, np.full(self.data.n_ranks, self._g(now))
+
+    @override
+    def certain(self, now: Parameters) -> float:
+        steps = self.data.passed + self.data.followed.sum()
+        return float(self.data.followed @ np.log1p(-now.satisfaction) + steps * np.log(self._g(now)))
+
+    @override
+    def expect(self, now: Parameters, tails: Tails) -> Expected:
+        sure = self.data.passed + self.data.followed.sum()
+        unsatisfied = self.data.open_last.sum() - now.satisfaction @ tails.inverse
+        went_on = sure + tails.skip_went_on + tails.went_on.sum()
+        could = sure + tails.skip_could + unsatisfied
+        learned = len(now.shared)
+        return Expected(np.full(learned, went_on), np.full(learned, could))
+
+
+@final
+class DCMFamily(Family):
+    """g = 1, h depends on the rank of the click."""
+
+    @override
+    def start_shared(self) -> Shared:
+        followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
+        return SHARED.mode(followed + open_last / 2, followed + open_last)
+
+    @override
+    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
+        return 1.0, np.ones_like(now.attractiveness), now.shared
+
+    @override
+    def certain(self, now: Parameters) -> float:
+        return float(self.data.followed_at_rank @ np.log(now.shared))
+
+    @override
+    def expect(self, now: Parameters, tails: Tails) -> Expected:
+        followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
+        return Expected(followed + tails.went_on_at_rank, followed + open_last)
+
+
+@final
+class CCMFamily(Family):
+    """g = t1, h = t2 (1 - a) + t3 a: after a click, a coin with probability a decides between t3 and t2.
+
+    That coin is one more hidden success of attractiveness.
+    """
+
+    @override
+    def start_shared(self) -> Shared:
+        return np.array([0.8, 0.8, 0.5])
+
+    @override
+    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
+        return float(now.shared[0]), self._follow(now), np.ones(self.data.n_ranks)
+
+    def _follow(self, now: Parameters) -> Table:
+        follow: np.ndarray = now.shared[1] * (1 - now.attractiveness) + now.shared[2] * now.attractiveness
+        return follow
+
+    @override
+    def certain(self, now: Parameters) -> float:
+        return float(self.data.followed @ np.log(self._follow(now)) + self.data.passed * np.log(now.shared[0]))
+
+    @override
+    def expect(self, now: Parameters, tails: Tails) -> Expected:
+        data, a, (_, t2, t3) = self.data, now.attractiveness, now.shared
+        follow = self._follow(now)
+        onward = tails.went_on / follow  # the sum of B / z over open last clicks
+        heads_followed = data.followed * a * t3 / follow
+        heads_on, heads_off = a * t3 * onward, a * (1 - t3) * tails.inverse
+        tails_followed = data.followed - heads_followed
+        tails_on, tails_off = (1 - a) * t2 * onward, (1 - a) * (1 - t2) * tails.inverse
+        heads = heads_followed + heads_on + heads_off
+        trials = data.followed + data.open_last
+        mean = heads / np.maximum(trials, 1e-12)
+        return Expected(
+            went_on=np.array(
+                [
+                    data.passed + tails.skip_went_on,
+                    (tails_followed + tails_on).sum(),
+                    (heads_followed + heads_on).sum(),
+                ]
+            ),
+            could=np.array(
+                [data.passed + tails.skip_could, (tails_followed + tails_on + tails_off).sum(), heads.sum()]
+            ),
+            yes=heads,
+            trials=trials,
+            variance=trials * mean * (1 - mean),
+        )

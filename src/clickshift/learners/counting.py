@@ -1,0 +1,131 @@
+"""Counting: models whose parameters are click-through rates, and scores that are mere counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from clickshift.errors import SpecError
+from clickshift.learners.prior import fit_beta
+from clickshift.models.base import ClickModel, Evidence, pair_table
+from clickshift.models.dctr import DCTR
+from clickshift.models.drctr import DRCTR
+from clickshift.models.gctr import GCTR
+from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
+from clickshift.models.rctr import RCTR
+from clickshift.sessions import Sessions
+from clickshift.spec import label
+from clickshift.statistics import Cells
+
+Counts = np.ndarray
+
+
+@final
+@dataclass(frozen=True)
+class Counting:
+    """Smoothed click-through rates: (clicks + a) / (impressions + a + b) with a Beta(a, b) prior.
+
+    smoothing="fixed" is the policy-shift paper's: a = strength, and a / (a + b) is the global rate (drCTR: the rank's).
+    smoothing="fitted" finds a and b by empirical Bayes: the beta-binomial that fits the counts best (drCTR: per rank).
+    A rate that was never observed is the prior's mean.
+    """
+
+    model: str
+    smoothing: str = "fixed"
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.model not in _COUNTED:
+            raise SpecError(f"Counting does not fit {self.model!r}. It fits: {', '.join(_COUNTED)}.")
+        if self.smoothing not in {"fixed", "fitted"}:
+            raise SpecError(f"smoothing must be 'fixed' or 'fitted': got {self.smoothing!r}.")
+        if not self.strength > 0:
+            raise SpecError(f"strength must be above 0: got {self.strength}.")
+
+    def fit(self, data: Sessions | Cells) -> ClickModel:
+        """From a log, or from its counts by pair and rank."""
+        cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
+        return _COUNTED[self.model](self, cells)
+
+    def rates(self, impressions: Counts, clicks: Counts, mean: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Smoothed rates, the standard error of their logits, and the rate where nothing was seen."""
+        a, b = self.strength, self.strength * (1 - mean) / mean
+        if self.smoothing == "fitted":
+            a, b = fit_beta(impressions, clicks)
+        rate = (clicks + a) / (impressions + a + b)
+        return rate, 1 / np.sqrt((impressions + a + b) * rate * (1 - rate)), a / (a + b)
+
+    def evidence(self, cells: Cells, **errors: np.ndarray) -> Evidence:
+        impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
+        return Evidence(label(self), impressions, clicks, errors)
+
+
+def _global_rate(cells: Cells) -> float:
+    """Kept off 0 and 1: half a click more, half a click less."""
+    return float((cells.clicks.sum() + 0.5) / (cells.impressions.sum() + 1))
+
+
+def _rank_rates(cells: Cells) -> np.ndarray:
+    impressions, clicks = cells.by_rank()
+    overall = _global_rate(cells)
+    rates: np.ndarray = (clicks + overall) / (impressions + 1)
+    return rates
+
+
+def _gctr(learner: Counting, cells: Cells) -> ClickModel:
+    return GCTR(cells.vocabulary, _global_rate(cells), evidence=learner.evidence(cells))
+
+
+def _rctr(learner: Counting, cells: Cells) -> ClickModel:
+    rate, error, _ = learner.rates(*cells.by_rank(), _global_rate(cells))
+    return RCTR(cells.vocabulary, rate, evidence=learner.evidence(cells, ctr=error))
+
+
+def _dctr(learner: Counting, cells: Cells) -> ClickModel:
+    rate, error, unseen = learner.rates(*cells.by_pair(), _global_rate(cells))
+    evidence = learner.evidence(cells, relevance=pair_table(error, unseen=float("inf")))
+    return DCTR(cells.vocabulary, pair_table(rate, unseen=unseen), evidence=evidence)
+
+
+def _drctr(learner: Counting, cells: Cells) -> ClickModel:
+    rank_rate, pairs = _rank_rates(cells), cells.vocabulary.n_pairs
+    ctr, score = np.empty((pairs + 1, cells.n_ranks)), np.zeros(pairs)
+    for rank in range(cells.n_ranks):
+        here = cells.situation == rank
+        impressions = np.bincount(cells.pair[here], cells.impressions[here], pairs)
+        clicks = np.bincount(cells.pair[here], cells.clicks[here], pairs)
+        rate, _, unseen = learner.rates(impressions, clicks, float(rank_rate[rank]))
+        ctr[:, rank] = np.append(rate, unseen)
+        score += clicks / np.maximum(impressions, 1) / rank_rate[rank]  # unsmoothed: eq. 3 smooths predictions only
+    return DRCTR(cells.vocabulary, ctr, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
+
+
+def _top_pop(learner: Counting, cells: Cells) -> ClickModel:
+    _, clicks = cells.by_pair()
+    return TopPop(cells.vocabulary, pair_table(clicks, unseen=0.0), evidence=learner.evidence(cells))
+
+
+def _top_pop_obs(learner: Counting, cells: Cells) -> ClickModel:
+    impressions, clicks = cells.by_pair()
+    return TopPopObs(cells.vocabulary, pair_table(clicks * impressions, unseen=0.0), evidence=learner.evidence(cells))
+
+
+def _rank_top_obs(learner: Counting, cells: Cells) -> ClickModel:
+    impressions, clicks = cells.by_rank()
+    rate = clicks / np.maximum(impressions, 1)
+    score = np.bincount(cells.pair, cells.impressions * rate[cells.situation], cells.vocabulary.n_pairs)
+    return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
+
+
+_COUNTED: dict[str, Callable[[Counting, Cells], ClickModel]] = {
+    "gCTR": _gctr,
+    "rCTR": _rctr,
+    "dCTR": _dctr,
+    "drCTR": _drctr,
+    "TopPop": _top_pop,
+    "TopPopObs": _top_pop_obs,
+    "RankTopObs": _rank_top_obs,
+}

@@ -1,0 +1,217 @@
+"""EM for the examination hypothesis: click = examined and attractive, counted by pair and situation (PBM, UBM).
+
+E-step, for a result that was not clicked, with e = examination and a = attractiveness:
+    P(attractive | skip) = a (1 - e) / (1 - e a),   P(examined | skip) = e (1 - a) / (1 - e a)
+M-step: the expected share of attractive (examined) among impressions, with the prior's pseudo-counts.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import no_type_check
+
+import numpy as np
+from jaxtyping import Float
+from numba import njit
+
+from clickshift.learners.prior import SHARED, Beta
+from clickshift.learners.squarem import Ascent, Step, ascend
+from clickshift.statistics import Cells, rank_of
+from clickshift.threads import n_threads
+
+_WARM_UP = 3
+_AT_LIMIT = 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Attractiveness by pair (last row: unseen), examination by situation, and the logit's standard error of both."""
+
+    attractiveness: Float[np.ndarray, " pair_or_unseen"]
+    examination: Float[np.ndarray, " situation"]
+    attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
+    examination_error: Float[np.ndarray, " situation"]
+    ascent: Ascent
+
+
+def fit_examination(
+    cells: Cells,
+    *,
+    prior: Beta,
+    tolerance: float,
+    max_steps: int,
+    start: np.ndarray | None = None,
+    rng: np.random.Generator | None = None,
+) -> Fitted:
+    """Maximise the penalised likelihood: from a sensible start, from `start`, or from a random one if `rng` is given.
+
+    Only the product of attractiveness and examination is identified. By convention the most examined situation has
+    examination 1, and attractiveness is relative to it; left free, EM would creep along a ridge for hundreds of steps.
+    """
+    with ThreadPoolExecutor(n_threads()) as pool:
+        problem = _Problem(cells, prior, pool)
+        here = problem.start(rng) if start is None else start
+        top = problem.most_examined(here)
+        while True:
+            ascent = ascend(
+                problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps
+            )
+            here = _with_top(ascent.parameters, top, cells)
+            rival = problem.most_examined(here, among_others_than=top)
+            if here[cells.vocabulary.n_pairs + rival] < _AT_LIMIT or problem.tried(top):
+                break
+            top = rival  # it wants to be examined more than the one we took for the most examined
+    a, e = np.append(here[: cells.vocabulary.n_pairs], prior.mean), here[cells.vocabulary.n_pairs :]
+    a_error, e_error = _errors(cells, a, e, top, prior)
+    return Fitted(a, _filled(e, cells), a_error, e_error, ascent)
+
+
+def _without(parameters: np.ndarray, top: int, cells: Cells) -> np.ndarray:
+    return np.delete(parameters, cells.vocabulary.n_pairs + top)
+
+
+def _with_top(parameters: np.ndarray, top: int, cells: Cells) -> np.ndarray:
+    return np.insert(parameters, cells.vocabulary.n_pairs + top, 1.0)
+
+
+class _Problem:
+    """The counts of one log, and the EM step on them."""
+
+    def __init__(self, cells: Cells, prior: Beta, pool: ThreadPoolExecutor) -> None:
+        self.cells, self.prior, self.pool = cells, prior, pool
+        self.pair_shown, self.pair_clicked = cells.by_pair()
+        self.shown, self.clicked = cells.by_situation()
+        self.pieces = _pieces(cells.pair, n_threads())
+        self._tried: set[int] = set()
+
+    def start(self, rng: np.random.Generator | None) -> np.ndarray:
+        """Examination like the click-through rates of situations, attractiveness like clicks over examinations."""
+        cells = self.cells
+        if rng is not None:
+            e = rng.uniform(0.1, 0.9, cells.n_situations)
+        else:
+            rate = (self.clicked + 1) / (self.shown + 2)
+            e = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
+        examined = np.bincount(cells.pair, cells.impressions * e[cells.situation], cells.vocabulary.n_pairs)
+        a = np.clip(self.prior.mode(self.pair_clicked, np.maximum(examined, self.pair_clicked)), 0.001, 0.95)
+        here = np.concatenate([a, e])
+        for _ in range(_WARM_UP):
+            here, _ = self.step(here)
+        return here
+
+    def _frequent(self) -> np.ndarray:
+        frequent: np.ndarray = self.shown >= self.shown.max() / 50
+        return frequent
+
+    def most_examined(self, parameters: np.ndarray, *, among_others_than: int | None = None) -> int:
+        """Of the situations that are frequent enough to tell."""
+        e = np.where(self._frequent(), parameters[self.cells.vocabulary.n_pairs :], -1.0)
+        if among_others_than is not None:
+            e[among_others_than] = -1.0
+        return int(np.argmax(e))
+
+    def tried(self, top: int) -> bool:
+        again = top in self._tried
+        self._tried.add(top)
+        return again or len(self._tried) > 3
+
+    def step_with(self, top: int) -> Step:
+        """The EM step with the examination of one situation held at 1."""
+
+        def step(parameters: np.ndarray) -> tuple[np.ndarray, float]:
+            following, objective = self.step(_with_top(parameters, top, self.cells), top)
+            return _without(following, top, self.cells), objective
+
+        return step
+
+    def step(self, parameters: np.ndarray, top: int | None = None) -> tuple[np.ndarray, float]:
+        cells, n_pairs = self.cells, self.cells.vocabulary.n_pairs
+        a, e = parameters[:n_pairs], parameters[n_pairs:]
+        a_sum, e_sums = np.zeros(n_pairs), np.zeros((len(self.pieces), cells.n_situations))
+
+        def work(k: int) -> float:
+            counts = cells.pair, cells.situation, cells.impressions, cells.clicks
+            return float(_e_step(*counts, a, e, *self.pieces[k], a_sum, e_sums[k]))
+
+        objective = sum(self.pool.map(work, range(len(self.pieces))))
+        objective += float(self.pair_clicked @ np.log(a) + self.clicked @ np.log(e))
+        objective += self.prior.log_density(a) + SHARED.log_density(e if top is None else np.delete(e, top))
+        new_a = self.prior.mode(self.pair_clicked + a_sum, self.pair_shown)
+        new_e = SHARED.mode(self.clicked + e_sums.sum(axis=0), self.shown)
+        return np.concatenate([new_a, new_e]), objective
+
+
+def _filled(e: np.ndarray, cells: Cells) -> np.ndarray:
+    """A situation that never occurred is examined like its rank on average."""
+    rank = rank_of(cells.by, cells.n_ranks)
+    shown, _ = cells.by_situation()
+    known = shown > 0
+    total, weight = np.bincount(rank, np.where(known, e * shown, 0)), np.bincount(rank, shown)
+    overall = np.average(e[known], weights=shown[known])
+    by_rank = np.where(weight > 0, total / np.maximum(weight, 1), overall)
+    return np.where(known, e, by_rank[rank])
+
+
+def _pieces(pair: np.ndarray, n: int) -> list[tuple[int, int]]:
+    """Ranges of cells that share no pair, for one thread each."""
+    cuts = [np.searchsorted(pair, pair[len(pair) * k // n]) for k in range(n)] + [len(pair)]
+    return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+@no_type_check
+def _e_step(pair, situation, impressions, clicks, a, e, start, stop, a_sum, e_sum):
+    """Expected attractive and examined results among the skips of these cells; returns their log-likelihood."""
+    total = 0.0
+    for k in range(start, stop):
+        p, s = pair[k], situation[k]
+        skips = impressions[k] - clicks[k]
+        if skips > 0:
+            both = a[p] * e[s]
+            no = 1 - both
+            share = skips / no
+            a_sum[p] += share * (a[p] - both)
+            e_sum[s] += share * (e[s] - both)
+            total += skips * np.log(no)
+    return total
+
+
+def _errors(cells: Cells, a: np.ndarray, e: np.ndarray, top: int, prior: Beta) -> tuple[np.ndarray, np.ndarray]:
+    """Standard errors of the logits from the full observed information.
+
+    Pairs meet only through the situations, so the information matrix is an arrow: diagonal in the pairs (D), small and
+    dense in the situations (E). With C the block between them,
+    cov_e = (E - C' D^-1 C)^-1 and var_a = D^-1 + D^-1 C cov_e C' D^-1.
+    The most examined situation is 1 by convention and has no error.
+    """
+    n_pairs = cells.vocabulary.n_pairs
+    p, s = cells.pair, cells.situation
+    skips = cells.impressions - cells.clicks
+    both = np.minimum(a[p] * e[s], 1 - 1e-12)
+    # minus the second derivatives of  clicks log(ae) + skips log(1 - ae)  by the logits of a and e
+    odds = skips * both / (1 - both)
+    curve = odds / (1 - both)
+    a_no, e_no = 1 - a[p], 1 - e[s]
+    d_a = np.bincount(p, cells.clicks * a[p] * a_no + curve * a_no**2 - odds * a_no * a[p], n_pairs)
+    d_a += prior.information(a[:n_pairs])
+    d_a = np.maximum(d_a, 1e-12)
+    d_e = np.bincount(s, cells.clicks * e[s] * e_no + curve * e_no**2 - odds * e_no * e[s], cells.n_situations)
+    cross = curve * a_no * e_no  # one entry per cell: pairs x situations, sparse
+    free = np.flatnonzero((d_e > 0) & (np.arange(cells.n_situations) != top))
+    errors = np.full(cells.n_situations, np.nan)
+    errors[top] = 0.0
+    variance = 1 / d_a
+    if len(free):
+        from scipy.sparse import csr_array
+
+        shape = (n_pairs, cells.n_situations)
+        between = csr_array((cross, (p, s)), shape=shape)[:, free]
+        scaled = between.multiply((1 / d_a)[:, None]).tocsr()
+        schur = np.diag(d_e[free]) - (between.T @ scaled).toarray()
+        cov = np.linalg.pinv((schur + schur.T) / 2, hermitian=True)
+        errors[free] = np.sqrt(np.maximum(np.diag(cov), 0))
+        variance = variance + np.maximum(np.asarray((scaled @ cov) * scaled.toarray()).sum(axis=1), 0)
+    prior_error = np.sqrt(1 / prior.information(np.array([a[-1]]))[0])
+    return np.append(np.sqrt(variance), prior_error), errors

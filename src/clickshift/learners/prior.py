@@ -1,0 +1,77 @@
+"""Beta: the prior of a probability, as pseudo-counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from clickshift.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Beta:
+    """`yes` pseudo-successes among `total` pseudo-trials, added to what was counted.
+
+    The penalty is yes log p + (total - yes) log(1 - p), a Beta(1 + yes, 1 + total - yes) density: with it no estimate
+    is 0 or 1.
+    """
+
+    yes: float = 0.1
+    total: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.yes < self.total:
+            raise SpecError(f"a prior needs 0 < yes < total pseudo-counts: got yes={self.yes}, total={self.total}.")
+
+    @property
+    def mean(self) -> float:
+        """What is believed where nothing was seen."""
+        return self.yes / self.total
+
+    def mode(self, yes: Float[np.ndarray, " n"], total: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The most probable p after `yes` successes in `total` trials."""
+        mode: np.ndarray = (yes + self.yes) / (total + self.total)
+        return mode
+
+    def log_density(self, p: Float[np.ndarray, " n"]) -> float:
+        """The penalty, summed."""
+        return float(self.yes * np.log(p).sum() + (self.total - self.yes) * np.log1p(-p).sum())
+
+    def information(self, p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Minus the penalty's second derivative by the logit of p."""
+        information: np.ndarray = self.total * p * (1 - p)
+        return information
+
+
+SHARED = Beta(1.0, 2.0)
+"""The prior of parameters that all sessions share, such as examination: it only keeps them off 0 and 1."""
+
+
+def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n"]) -> tuple[float, float]:
+    """Empirical Bayes: the a and b whose beta-binomial makes these counts most likely; kept within 1e-3 and 1e6.
+
+    log-likelihood = sum log B(clicks + a, impressions - clicks + b) - log B(a, b)
+    """
+    from scipy.optimize import minimize
+    from scipy.special import betaln, digamma
+
+    seen = impressions > 0
+    if not seen.any():
+        return SHARED.yes, SHARED.total - SHARED.yes
+    (n, c), weight = np.unique(np.stack([impressions[seen], clicks[seen]]), axis=1, return_counts=True)
+
+    def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
+        a, b = np.exp(logs)
+        value = weight @ (betaln(c + a, n - c + b) - betaln(a, b))
+        common = digamma(n + a + b) - digamma(a + b)
+        slope_a = a * (weight @ (digamma(c + a) - digamma(a) - common))
+        slope_b = b * (weight @ (digamma(n - c + b) - digamma(b) - common))
+        return -float(value), -np.array([slope_a, slope_b])
+
+    mean = (weight @ c + 0.5) / (weight @ n + 1)
+    bounds = [(np.log(1e-3), np.log(1e6))] * 2
+    found = minimize(loss, np.log([10 * mean, 10 * (1 - mean)]), jac=True, bounds=bounds, method="L-BFGS-B")
+    a, b = np.exp(found.x)
+    return float(a), float(b)

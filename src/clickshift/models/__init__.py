@@ -1,0 +1,45 @@
+"""Click models, one file each. `MODELS` is the registry: error texts, command-line choices and test parameters come
+from it."""
+
+from clickshift.models.base import ClickModel as ClickModel
+from clickshift.models.carousel import Carousel as Carousel
+from clickshift.models.ccm import CCM as CCM
+from clickshift.models.cm import CM as CM
+from clickshift.models.cocm import ComplexBrowsing as ComplexBrowsing
+from clickshift.models.dbn import DBN as DBN
+from clickshift.models.dcm import DCM as DCM
+from clickshift.models.dctr import DCTR as DCTR
+from clickshift.models.drctr import DRCTR as DRCTR
+from clickshift.models.gctr import GCTR as GCTR
+from clickshift.models.mixture import Mixture as Mixture
+from clickshift.models.pbm import PBM as PBM
+from clickshift.models.popularity import RankTopObs as RankTopObs
+from clickshift.models.popularity import TopPop as TopPop
+from clickshift.models.popularity import TopPopObs as TopPopObs
+from clickshift.models.rctr import RCTR as RCTR
+from clickshift.models.sdbn import SDBN as SDBN
+from clickshift.models.soft_dbn import SoftDBN as SoftDBN
+from clickshift.models.trust import TrustPBM as TrustPBM
+from clickshift.models.ubm import UBM as UBM
+
+MODELS = {
+    "gCTR": "clickshift.models.gctr:GCTR",
+    "rCTR": "clickshift.models.rctr:RCTR",
+    "dCTR": "clickshift.models.dctr:DCTR",
+    "drCTR": "clickshift.models.drctr:DRCTR",
+    "TopPop": "clickshift.models.popularity:TopPop",
+    "TopPopObs": "clickshift.models.popularity:TopPopObs",
+    "RankTopObs": "clickshift.models.popularity:RankTopObs",
+    "PBM": "clickshift.models.pbm:PBM",
+    "UBM": "clickshift.models.ubm:UBM",
+    "CM": "clickshift.models.cm:CM",
+    "DCM": "clickshift.models.dcm:DCM",
+    "CCM": "clickshift.models.ccm:CCM",
+    "SDBN": "clickshift.models.sdbn:SDBN",
+    "DBN": "clickshift.models.dbn:DBN",
+    "Mixture": "clickshift.models.mixture:Mixture",
+    "TrustPBM": "clickshift.models.trust:TrustPBM",
+    "ComplexBrowsing": "clickshift.models.cocm:ComplexBrowsing",
+    "Carousel": "clickshift.models.carousel:Carousel",
+    "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
+}

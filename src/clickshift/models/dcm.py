@@ -1,0 +1,48 @@
+"""DCM: the dependent click model of Guo, Liu & Wang (2009)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
+
+from clickshift.models.base import PairTable, at_rank
+from clickshift.models.chain import ChainModel
+from clickshift.models.formulas import Chain
+from clickshift.sessions import Rankings
+from clickshift.vocabulary import Vocabulary
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DCM(ChainModel):
+    """A cascade that goes on after a click with a probability that depends on the rank alone.
+
+    P(E_{r+1} = 1 | E_r = 1, C_r = 0) = 1,  P(E_{r+1} = 1 | E_r = 1, C_r = 1) = continuation_r
+    """
+
+    vocabulary: Vocabulary
+    attractiveness: PairTable
+    continuation: Float[np.ndarray, " known_rank"]
+
+    @override
+    def _chain(self, rankings: Rankings) -> Chain:
+        click = self.attractiveness[rankings.pair]
+        return Chain(
+            click=click,
+            click_after_click=click,
+            follow_click=at_rank(self.continuation, rankings.n_ranks),
+            follow_skip=np.float64(1),
+            follow_unseen=np.float64(0),
+        )
+
+    @override
+    def _relevance(self) -> PairTable:
+        return self.attractiveness
+
+    @override
+    def _curve(self) -> tuple[str, list[dict[str, Any]]]:
+        return "continuation", [{"rank": r + 1} for r in range(len(self.continuation))]

@@ -1,0 +1,87 @@
+"""Mixture: a population of users who behave in different ways, one way per session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from jaxtyping import Bool, Float
+from typing_extensions import override
+
+from clickshift.errors import DataError
+from clickshift.models.base import ClickModel, PairTable
+from clickshift.sessions import Rankings, Sessions
+from clickshift.vocabulary import Vocabulary
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Mixture(ClickModel):
+    """Session by session a component is drawn by its weight; clicks reveal, as they come, which one it was.
+
+    P(C_r = 1 | C_<r) = sum_m posterior_m P_m(C_r = 1 | C_<r), with posterior_m proportional to weight_m P_m(C_<r).
+
+    Any click model can be a component: only its conditionals are needed. Relevance is that of the components, weighted.
+    """
+
+    vocabulary: Vocabulary
+    components: tuple[ClickModel, ...]
+    weights: Float[np.ndarray, " component"]
+
+    uses_history: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(self.weights, np.float64)
+        if weights.shape != (len(self.components),) or (weights < 0).any() or abs(weights.sum() - 1) > 1e-9:
+            raise DataError(
+                f"a mixture needs one weight per component, and they must add up to 1: got {weights.tolist()}."
+            )
+        if not all(component.vocabulary.same_as(self.vocabulary) for component in self.components):
+            raise DataError("the components of a mixture must share its vocabulary.")
+        object.__setattr__(self, "weights", weights)
+
+    @override
+    def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
+        total = np.zeros(rankings.pair.shape)
+        for weight, component in zip(self.weights, self.components, strict=True):
+            total += weight * component._click_prob(rankings)
+        return total
+
+    @override
+    def _click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
+        prob = np.stack([component._click_prob_given_history(sessions) for component in self.components])
+        shown = sessions.rankings.shown
+        likelihood = np.where(sessions.click, prob, 1 - prob)
+        likelihood[:, ~shown] = 1.0
+        history = np.ones_like(
+            prob
+        )  # P_m(C_<r), relative to the likeliest component so that long lists do not underflow
+        for rank in range(1, prob.shape[2]):
+            step = history[:, :, rank - 1] * likelihood[:, :, rank - 1]
+            history[:, :, rank] = step / np.maximum(step.max(axis=0), 1e-300)
+        joint = self.weights[:, None, None] * history
+        mixed: np.ndarray = (joint * prob).sum(axis=0) / np.maximum(joint.sum(axis=0), 1e-300)
+        return mixed
+
+    @override
+    def _sample(
+        self, rankings: Rankings, uniform: Float[np.ndarray, "session draw"]
+    ) -> Bool[np.ndarray, "session rank"]:
+        """The number to spare chooses the component; what is left of it is again uniform, for a mixture within."""
+        upper = np.cumsum(self.weights)
+        chosen = np.minimum(np.searchsorted(upper, uniform[:, -1], side="right"), len(upper) - 1)
+        click = np.zeros(rankings.pair.shape, bool)
+        for m, component in enumerate(self.components):
+            rows = np.flatnonzero(chosen == m)
+            if len(rows):
+                numbers = uniform[rows]
+                numbers[:, -1] = (numbers[:, -1] - (upper[m] - self.weights[m])) / self.weights[m]
+                click[rows] = component._sample(rankings[rows], numbers)
+        return click
+
+    @override
+    def _relevance(self) -> PairTable:
+        tables = [c._relevance() for c in self.components]
+        total: np.ndarray = np.tensordot(self.weights, np.stack(tables), axes=1)
+        return total

@@ -1,0 +1,40 @@
+"""PBM: the position-based model of Craswell et al. (2008)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
+
+from clickshift.models.base import ClickModel, PairTable, at_rank
+from clickshift.sessions import Rankings
+from clickshift.vocabulary import Vocabulary
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PBM(ClickModel):
+    """A result is clicked if it is examined, which depends on its rank, and attracts.
+
+    P(C_r = 1) = examination_r x attractiveness
+    """
+
+    vocabulary: Vocabulary
+    attractiveness: PairTable
+    examination: Float[np.ndarray, " known_rank"]
+
+    @override
+    def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
+        prob: np.ndarray = self.attractiveness[rankings.pair] * at_rank(self.examination, rankings.n_ranks)
+        return prob
+
+    @override
+    def _relevance(self) -> PairTable:
+        return self.attractiveness
+
+    @override
+    def _curve(self) -> tuple[str, list[dict[str, Any]]]:
+        return "examination", [{"rank": r + 1} for r in range(len(self.examination))]

@@ -1,0 +1,194 @@
+"""Model files: a folder with a JSON header and a safetensors file. Opening one never runs code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickshift._version import __version__
+from clickshift.errors import FileError
+from clickshift.files import write_atomically
+from clickshift.models import MODELS
+from clickshift.models.base import ClickModel, Evidence
+from clickshift.spec import resolve
+from clickshift.vocabulary import Ids, Vocabulary
+
+FORMAT = 1
+"""Raised when a reader of the old format could no longer read the new one."""
+_HEADER, _ARRAYS = "model.json", "model.safetensors"
+_EVIDENCE = "evidence"
+_ADVICE = "Fit the model again, or give the folder that `clickshift fit` wrote."
+
+
+def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
+    """Write a model. The header comes last: a folder without it is not a model, so a killed write leaves none behind.
+
+    `notes` is anything of JSON's that should be kept with it, e.g. which log it was fitted on.
+    """
+    from safetensors.numpy import save_file
+
+    arrays: dict[str, np.ndarray] = {}
+    header = {
+        "format": FORMAT,
+        "clickshift": __version__,
+        "vocabulary": {"fingerprint": model.vocabulary.fingerprint, **_put_vocabulary(model.vocabulary, arrays)},
+        "model": _put(model, "", arrays),
+        "notes": notes or {},
+    }
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _HEADER).unlink(missing_ok=True)
+        with write_atomically(folder / _ARRAYS) as path:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+        with write_atomically(folder / _HEADER) as path:
+            Path(path).write_text(json.dumps(header, indent=1))
+    except OSError as error:
+        raise FileError(folder, f"cannot be written: {error.strerror}. Choose another folder.") from None
+
+
+def load_model(folder: str | Path) -> ClickModel:
+    """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
+    header, folder = read_header(folder), Path(folder)
+    arrays = _read_arrays(folder / _ARRAYS)
+    try:
+        vocabulary = _get_vocabulary(header["vocabulary"], arrays)
+        if vocabulary.fingerprint != header["vocabulary"]["fingerprint"]:
+            raise FileError(folder, f"the header does not belong to the arrays: the ids differ. {_ADVICE}")
+        model = _get(header["model"], "", arrays, vocabulary)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(folder, f"is damaged: {type(error).__name__} {error}. {_ADVICE}") from None
+    return model
+
+
+def read_header(folder: str | Path) -> dict[str, Any]:
+    """The header alone: which model, learner, version and notes."""
+    path = Path(folder) / _HEADER
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(header, dict):
+            raise ValueError("not an object")
+        version = header["format"]
+    except FileNotFoundError:
+        raise FileError(folder, f"is not a model: it has no {_HEADER}. {_ADVICE}") from None
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(path, f"is not a model's header: {error}. {_ADVICE}") from None
+    if version != FORMAT:
+        raise FileError(
+            path, f"has format {version}, this clickshift reads {FORMAT}. Upgrade clickshift, or fit the model again."
+        )
+    return header
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not os.path.exists(path):
+        raise FileError(path, f"is missing. {_ADVICE}")
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise FileError(path, f"is damaged or of another kind: {error}. {_ADVICE}") from None
+
+
+def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays go into `arrays` under their dotted names; what is returned is the rest."""
+    name = next(name for name, where in MODELS.items() if where.endswith(f":{type(model).__name__}"))
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(model):
+        value = getattr(model, field.name)
+        if field.name == "vocabulary" or value is None:
+            continue
+        if isinstance(value, np.ndarray):
+            arrays[prefix + field.name] = value
+        elif isinstance(value, Evidence):
+            fields[_EVIDENCE] = _put_evidence(value, f"{prefix}{_EVIDENCE}.", arrays)
+        elif field.name == "components":
+            fields[field.name] = [_put(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
+        else:
+            fields[field.name] = value
+    return {"name": name, "fields": fields}
+
+
+def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], vocabulary: Vocabulary) -> ClickModel:
+    cls = resolve(header["name"], MODELS)
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        if field.name == "vocabulary":
+            values["vocabulary"] = vocabulary
+        elif prefix + field.name in arrays:
+            values[field.name] = arrays[prefix + field.name]
+        elif field.name == _EVIDENCE and _EVIDENCE in header["fields"]:
+            values[_EVIDENCE] = _get_evidence(header["fields"][_EVIDENCE], f"{prefix}{_EVIDENCE}.", arrays)
+        elif field.name == "components":
+            parts = header["fields"]["components"]
+            values["components"] = tuple(
+                _get(part, f"{prefix}components.{i}.", arrays, vocabulary) for i, part in enumerate(parts)
+            )
+        elif field.name in header["fields"]:
+            values[field.name] = header["fields"][field.name]
+    model = cls(**values)
+    assert isinstance(model, ClickModel)
+    return model
+
+
+def _put_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    arrays[f"{prefix}impressions"], arrays[f"{prefix}clicks"] = evidence.impressions, evidence.clicks
+    for name, error in evidence.logit_error.items():
+        arrays[f"{prefix}logit_error.{name}"] = error
+    scalars = {
+        "learner": evidence.learner,
+        "log_likelihood": evidence.log_likelihood if np.isfinite(evidence.log_likelihood) else None,
+        "iterations": evidence.iterations,
+        "converged": evidence.converged,
+    }
+    return {**scalars, "logit_error": list(evidence.logit_error)}
+
+
+def _get_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
+    likelihood = header["log_likelihood"]
+    return Evidence(
+        header["learner"],
+        arrays[f"{prefix}impressions"],
+        arrays[f"{prefix}clicks"],
+        {name: arrays[f"{prefix}logit_error.{name}"] for name in header["logit_error"]},
+        float("nan") if likelihood is None else float(likelihood),
+        int(header["iterations"]),
+        bool(header["converged"]),
+    )
+
+
+def _put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    kinds = {}
+    for name, ids in (("query_ids", vocabulary.query_ids), ("doc_ids", vocabulary.doc_ids)):
+        if ids.dtype.kind == "i":
+            kinds[name], arrays[f"vocabulary.{name}"] = "integers", ids
+        else:
+            texts = [text.encode() for text in ids.tolist()]
+            kinds[name] = "strings"
+            arrays[f"vocabulary.{name}"] = np.frombuffer(b"".join(texts), np.uint8)
+            arrays[f"vocabulary.{name}.length"] = np.array([len(text) for text in texts], np.int64)
+    arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"] = vocabulary.pair_query, vocabulary.pair_doc
+    return kinds
+
+
+def _get_vocabulary(header: dict[str, str], arrays: dict[str, np.ndarray]) -> Vocabulary:
+    def ids(name: str) -> Ids:
+        raw = arrays[f"vocabulary.{name}"]
+        if header[name] == "integers":
+            return raw
+        data, end = raw.tobytes(), np.cumsum(arrays[f"vocabulary.{name}.length"])
+        start = np.append(0, end[:-1]) if len(end) else end
+        texts = [data[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+        return np.array(texts, dtype=np.dtypes.StringDType())
+
+    pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
+    return Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)

@@ -1,0 +1,137 @@
+"""Plackett-Luce rankings of scores, at a temperature, down to 0."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, final
+
+import numpy as np
+from jaxtyping import Float, Int
+from typing_extensions import override
+
+from clickshift.corpus import Corpus
+from clickshift.errors import CapabilityError, DataError, SpecError
+from clickshift.policies.base import Number, RankingDistribution, ScoredPolicy, checked_queries
+from clickshift.policies.placement import place_queries
+from clickshift.policies.race import Order, draw_lists, log_prob_of_lists
+from clickshift.sessions import Rankings
+from clickshift.threads import for_ranges
+from clickshift.vocabulary import UNSEEN, Vocabulary
+
+_FLOOR = 0.01
+_WIDEST = 1e9
+"""The widest range of score / temperature: beyond it a float has no digits left for the randomness of ties."""
+
+
+@final
+@dataclass(frozen=True)
+class PlackettLuce:
+    """Each rank takes one of the documents left, with probability proportional to its weight.
+
+    scores="raw" weighs exp(score / temperature), as the CMIP paper's code does. scores="log" weighs
+    (score + .01)^(1 / temperature), as the policy-shift paper's, which sorts log(score + .01) + temperature x Gumbel.
+    At temperature 0 lists are sorted by score, equal scores in random order.
+    """
+
+    policy: ScoredPolicy
+    temperature: Number = 1.0
+    scores: Literal["raw", "log"] = "raw"
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.policy, "scores", None)):
+            raise CapabilityError(
+                f"PlackettLuce needs a policy with scores, such as Oracle or LambdaMART: {self.policy!r} has none."
+            )
+        if self.scores not in {"raw", "log"}:
+            raise SpecError(f"scores must be 'raw' or 'log': got {self.scores!r}.")
+        if not 0 <= self.temperature < math.inf:
+            raise SpecError(f"temperature must be 0 or above: got {self.temperature}.")
+
+    def on(self, corpus: Corpus) -> PlackettLuceRankings:
+        score = self.policy.scores(corpus)
+        if self.scores == "log":
+            if (score <= -_FLOOR).any():
+                raise DataError(
+                    f"scores='log' takes the logarithm of score + {_FLOOR}: {self.policy!r} gives {score.min():.4g}. "
+                    "Rescale its scores to [0, 1], or use scores='raw'."
+                )
+            score = np.log(score + _FLOOR)
+        return PlackettLuceRankings(corpus.vocabulary, score, self.temperature)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PlackettLuceRankings(RankingDistribution):
+    """Lists whose next document is i with probability exp(score_i / temperature) / sum over those left of the same."""
+
+    vocabulary: Vocabulary
+    score: Float[np.ndarray, " pair"]
+    temperature: Number = 1.0
+
+    def __post_init__(self) -> None:
+        if self.score.shape != (self.vocabulary.n_pairs,):
+            raise DataError(f"there must be one score per pair, {self.vocabulary.n_pairs}: got {self.score.shape}.")
+        bad = ~np.isfinite(self.score)
+        if bad.any():
+            query = self.vocabulary.query_ids[self.vocabulary.pair_query[bad][0]]
+            raise DataError(
+                f"a score must be a finite number: got {self.score[bad][0]} for a document of query {query}. "
+                "Mend the feature or the policy that gave it."
+            )
+
+    @override
+    def draw(
+        self, query: Int[np.ndarray, " session"], *, ranks: int, key: int, first: int = 0
+    ) -> tuple[Int[np.ndarray, "session rank"], Float[np.ndarray, " session"]]:
+        query = checked_queries(self.vocabulary, query, ranks)
+        pair, log_prob = np.full((len(query), ranks), UNSEEN, np.int32), np.zeros(len(query))
+        draw_lists(query, key, first, self.order, pair, log_prob)
+        return pair, log_prob
+
+    @override
+    def log_prob(self, rankings: Rankings) -> Float[np.ndarray, " session"]:
+        here = rankings.in_vocabulary(self.vocabulary)
+        query, pair, length = (np.ascontiguousarray(part, np.int32) for part in (here.query, here.pair, here.length))
+        log_prob = np.zeros(len(here))
+
+        def block(rows: slice) -> None:
+            log_prob_of_lists(query[rows], pair[rows], length[rows], self.order, log_prob[rows])
+
+        for_ranges(block, len(here))
+        return log_prob
+
+    @override
+    def placement(
+        self, query: Int[np.ndarray, " query"] | None = None, *, ranks: int = 10
+    ) -> Float[np.ndarray, "pair rank"]:
+        wanted = np.arange(self.vocabulary.n_queries) if query is None else np.unique(query)
+        wanted = checked_queries(self.vocabulary, wanted, ranks)
+        prob = np.zeros((self.vocabulary.n_pairs, ranks))
+        for_ranges(lambda rows: place_queries(wanted[rows], self.order, 1.0, prob), len(wanted), chunk=16)
+        return prob
+
+    @cached_property
+    def order(self) -> Order:
+        """All candidates in descending order of score within their query, and their weights."""
+        offset, pair_query = self.vocabulary.query_offsets, self.vocabulary.pair_query
+        pair = np.lexsort((-self.score, pair_query))
+        score, places = self.score[pair].astype(np.float64), np.arange(len(pair))
+        new = np.r_[True, pair_query[1:] != pair_query[:-1]]  # pairs are sorted by query, and so are places
+        if self.temperature == 0:
+            new[1:] |= score[1:] != score[:-1]
+        start = np.flatnonzero(new)
+        tier = np.cumsum(new) - 1
+        log_weight = score - score[start[tier]]
+        if log_weight.min() < -_WIDEST * self.temperature:
+            raise SpecError(
+                f"temperature {self.temperature} is too small for scores that differ by {-log_weight.min():.4g}: "
+                "use temperature=0, its limit."
+            )
+        if self.temperature > 0:
+            log_weight /= self.temperature
+        place_of = np.empty(len(pair), np.int32)
+        place_of[pair] = places
+        tier_end = np.append(start[1:], len(pair))[tier]
+        return Order(offset, pair.astype(np.int32), place_of, tier_end, log_weight, np.exp(log_weight))

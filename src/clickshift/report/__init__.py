@@ -1,0 +1,1 @@
+"""Reports: rows become tables, plots and one self-contained HTML page."""

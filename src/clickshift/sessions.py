@@ -1,0 +1,389 @@
+"""Rankings and Sessions: what was shown, what was clicked, and how often.
+
+Both are rectangular: one row per session, one column per rank. A list shorter than the widest one is padded on the
+right, where `shown` is False. Fields say the shape that they have after construction; what they are given is checked,
+once, with an error that names the first bad row. Slices of a checked container are not checked again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, final, no_type_check
+
+import numpy as np
+from jaxtyping import Float, Int
+from numba import njit
+
+from clickshift.errors import DataError
+from clickshift.grouping import distinct_rows
+from clickshift.seeds import as_generator
+from clickshift.vocabulary import UNSEEN, Vocabulary
+
+Rows = slice | np.ndarray
+_Container = TypeVar("_Container", "Rankings", "Sessions")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rankings:
+    """Lists of documents as shown, without clicks: what a marginal prediction may look at."""
+
+    vocabulary: Vocabulary
+    query: np.ndarray
+    """Int[session]: query number, `UNSEEN` for a query that the vocabulary does not hold."""
+    pair: np.ndarray
+    """Int[session rank]: pair number, `UNSEEN` for a pair that the vocabulary does not hold and where nothing is
+    shown."""
+    shown: np.ndarray = None  # type: ignore[assignment]
+    """Bool[session rank]: True where a document is shown; by default, everywhere that `pair` is a number."""
+    log_prob: np.ndarray | None = None
+    """Float[session]: log-probability of the list under the policy that drew it, where it is known."""
+
+    def __post_init__(self) -> None:
+        query, pair = _integers("query", self.query, 1), _integers("pair", self.pair, 2)
+        shown = pair != UNSEEN if self.shown is None else _bits("shown", self.shown, 2)
+        _same_shape("query", query.shape, "pair", pair.shape[:1])
+        _same_shape("shown", shown.shape, "pair", pair.shape)
+        if not pair.size:
+            raise DataError("the log is empty: there must be at least one session with one result.")
+        pair = np.where(shown, pair, UNSEEN).astype(np.int32)
+        _check_lists(self.vocabulary, query, pair, shown)
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "pair", pair)
+        object.__setattr__(self, "shown", shown)
+        if self.log_prob is not None:
+            log_prob = np.asarray(self.log_prob, np.float64)
+            _same_shape("log_prob", log_prob.shape, "query", query.shape)
+            _refuse(
+                ~((log_prob > -np.inf) & (log_prob <= 1e-9)),
+                "a propensity must be a probability above 0 and at most 1",
+                np.exp(np.minimum(log_prob, 700)),
+                "Remove the session, or leave propensities out.",
+            )
+            object.__setattr__(self, "log_prob", log_prob)
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def __getitem__(self, rows: Rows) -> Rankings:
+        return _replace(
+            self,
+            query=self.query[rows],
+            pair=self.pair[rows],
+            shown=self.shown[rows],
+            log_prob=None if self.log_prob is None else self.log_prob[rows],
+        )
+
+    @property
+    def n_ranks(self) -> int:
+        return int(self.pair.shape[1])
+
+    @property
+    def length(self) -> Int[np.ndarray, " session"]:
+        """How many results each list shows."""
+        length: np.ndarray = self.shown.sum(axis=1)
+        return length
+
+    def in_vocabulary(self, vocabulary: Vocabulary) -> Rankings:
+        """The same lists with the numbers of another vocabulary; what it does not hold becomes `UNSEEN`."""
+        if vocabulary.same_as(self.vocabulary):
+            return self
+        # the extra last entry is what UNSEEN (-1) points at
+        pairs = np.append(vocabulary.pairs_of(self.vocabulary), np.int32(UNSEEN))
+        queries = np.append(vocabulary.queries_of(self.vocabulary), np.int32(UNSEEN))
+        return _replace(self, vocabulary=vocabulary, query=queries[self.query], pair=pairs[self.pair])
+
+    def __repr__(self) -> str:
+        return f"Rankings({len(self):,} lists of up to {self.n_ranks}, {self.vocabulary})"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sessions:
+    """Rankings with their clicks. A row may stand for several equal sessions: `count` says how many."""
+
+    rankings: Rankings
+    click: np.ndarray
+    """Bool[session rank]; 0 and 1 are accepted."""
+    count: np.ndarray = None  # type: ignore[assignment]
+    """Int[session]: how many sessions a row stands for; by default one each."""
+    time: np.ndarray | None = None
+    """When: integers, floats or datetime64, ascending with time; a day number will do."""
+    user: np.ndarray | None = field(default=None, repr=False)
+    """Raw user ids, integers or strings: the clusters in which sessions are not independent."""
+
+    def __post_init__(self) -> None:
+        shape = self.rankings.pair.shape
+        click = _bits("click", self.click, 2)
+        _same_shape("click", click.shape, "pair", shape)
+        _refuse(
+            (click & ~self.rankings.shown).any(axis=1),
+            "a click must be on a document that is shown",
+            (click & ~self.rankings.shown).argmax(axis=1) + 1,
+            "The number is the rank of the click; drop the click or show the document.",
+        )
+        count = np.ones(shape[0], np.int64) if self.count is None else _integers("count", self.count, 1, np.int64)
+        _same_shape("count", count.shape, "query", shape[:1])
+        _refuse(count < 1, "a count must be 1 or more", count, "Drop the row.")
+        object.__setattr__(self, "click", click)
+        object.__setattr__(self, "count", count)
+        for name in ("time", "user"):
+            values = getattr(self, name)
+            if values is not None:
+                values = np.asarray(values)
+                _same_shape(name, values.shape, "query", shape[:1])
+                if values.dtype.kind in "fMm":
+                    _refuse(np.isnan(values), f"{name} must not be missing", values, f"Fill it or leave {name} out.")
+                object.__setattr__(self, name, values)
+
+    def __len__(self) -> int:
+        """The number of rows; see `total` for the number of sessions."""
+        return len(self.count)
+
+    def __getitem__(self, rows: Rows) -> Sessions:
+        return _replace(
+            self,
+            rankings=self.rankings[rows],
+            click=self.click[rows],
+            count=self.count[rows],
+            time=None if self.time is None else self.time[rows],
+            user=None if self.user is None else self.user[rows],
+        )
+
+    @property
+    def total(self) -> int:
+        """The number of sessions, counts included."""
+        return int(self.count.sum())
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.rankings.vocabulary
+
+    @property
+    def n_ranks(self) -> int:
+        return self.rankings.n_ranks
+
+    def in_vocabulary(self, vocabulary: Vocabulary) -> Sessions:
+        return _replace(self, rankings=self.rankings.in_vocabulary(vocabulary))
+
+    def impressions_by_rank(self) -> Int[np.ndarray, " rank"]:
+        impressions: np.ndarray = self.count @ self.rankings.shown
+        return impressions
+
+    def ctr_by_rank(self) -> Float[np.ndarray, " rank"]:
+        """Share of the documents shown at each rank that were clicked."""
+        ctr: np.ndarray = (self.count @ self.click) / np.maximum(self.impressions_by_rank(), 1)
+        return ctr
+
+    def merged(self) -> Sessions:
+        """Equal sessions in one row each, with their counts added; times and users are dropped."""
+        parts = [self.rankings.query[:, None], self.rankings.length[:, None], self.rankings.pair, _pack(self.click)]
+        if self.rankings.log_prob is not None:
+            parts.append(self.rankings.log_prob[:, None].view(np.int64))
+        group, first = distinct_rows(np.concatenate(parts, axis=1, dtype=np.int64))
+        kept = self[first]
+        count = np.bincount(group, weights=self.count, minlength=len(first)).astype(np.int64)
+        return _replace(kept, count=count, time=None, user=None)
+
+    def split(self, fraction: float, *, rng: int | np.random.Generator) -> tuple[Sessions, Sessions]:
+        """Split at random: about `fraction` of the sessions, and the rest. Sessions of one merged row may part."""
+        first = _share(fraction, self.total)
+        taken = as_generator(rng).multivariate_hypergeometric(self.count, first, method="marginals")
+        return self._with_counts(taken), self._with_counts(self.count - taken)
+
+    def split_by_time(self, fraction: float) -> tuple[Sessions, Sessions]:
+        """Split chronologically: the earliest `fraction` of the sessions, and the rest."""
+        if self.time is None:
+            raise DataError(
+                "a chronological split needs a time: this log has none. "
+                "Give it a 'time' or 'day' column, or use split_in_order if its rows are in order of time."
+            )
+        return self[np.argsort(self.time, kind="stable")].split_in_order(fraction)
+
+    def split_in_order(self, fraction: float) -> tuple[Sessions, Sessions]:
+        """The first `fraction` of the sessions as they stand, and the rest."""
+        first = _share(fraction, self.total)
+        taken = np.clip(first - (np.cumsum(self.count) - self.count), 0, self.count)
+        return self._with_counts(taken), self._with_counts(self.count - taken)
+
+    def split_within_queries(self, fraction: float) -> tuple[Sessions, Sessions]:
+        """The first `fraction` of each query's sessions as they stand, and the rest: for a log that is sorted by query.
+
+        The number of a query's sessions is rounded, so that a query with few of them may be in one part only.
+        """
+        query = self.rankings.query + 1  # UNSEEN counts as a query of its own
+        order = np.argsort(query, kind="stable")
+        total = np.bincount(query, self.count).astype(np.int64)
+        before = np.empty_like(self.count)
+        before[order] = np.cumsum(self.count[order]) - self.count[order]
+        before -= (np.cumsum(total) - total)[query]
+        first = np.rint((fraction if 0 < fraction < 1 else 0) * total).astype(np.int64)
+        _check_share(fraction, int(first.sum()), self.total)
+        taken = np.clip(first[query] - before, 0, self.count)
+        return self._with_counts(taken), self._with_counts(self.count - taken)
+
+    def _with_counts(self, count: np.ndarray) -> Sessions:
+        rows = np.flatnonzero(count)
+        return _replace(self[rows], count=count[rows])
+
+    @classmethod
+    def concat(cls, parts: Sequence[Sessions]) -> Sessions:
+        """All rows of several logs. Logs of different vocabularies get the union of them."""
+        if not parts:
+            raise DataError("there must be at least one log to concatenate: got none.")
+        vocabulary = union([part.vocabulary for part in parts])
+        ranks = max(part.n_ranks for part in parts)
+        rankings = [part.rankings.in_vocabulary(vocabulary) for part in parts]
+        pad = [((0, 0), (0, ranks - part.n_ranks)) for part in parts]
+        return cls(
+            Rankings(
+                vocabulary,
+                np.concatenate([r.query for r in rankings]),
+                np.concatenate([np.pad(r.pair, p, constant_values=UNSEEN) for r, p in zip(rankings, pad, strict=True)]),
+                np.concatenate([np.pad(r.shown, p) for r, p in zip(rankings, pad, strict=True)]),
+                _concat_known([r.log_prob for r in rankings]),
+            ),
+            np.concatenate([np.pad(part.click, p) for part, p in zip(parts, pad, strict=True)]),
+            np.concatenate([part.count for part in parts]),
+            _concat_known([part.time for part in parts]),
+            _concat_known([part.user for part in parts]),
+        )
+
+    def __repr__(self) -> str:
+        return f"Sessions({self.total:,} in {len(self):,} rows, up to {self.n_ranks} ranks, {self.vocabulary})"
+
+
+def union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+    """The vocabulary of all pairs of several ones."""
+    first = vocabularies[0]
+    if all(first.same_as(other) for other in vocabularies[1:]):
+        return first
+    kinds = {v.query_ids.dtype.kind for v in vocabularies}, {v.doc_ids.dtype.kind for v in vocabularies}
+    columns = []
+    for kind, ids in zip(kinds, ("query", "doc"), strict=True):
+        raw = [getattr(v, f"{ids}_ids")[getattr(v, f"pair_{ids}")] for v in vocabularies]
+        if len(kind) > 1:  # integers here, strings there: compare them as text
+            raw = [part.astype(np.dtypes.StringDType()) for part in raw]
+        columns.append(np.concatenate(raw))
+    return Vocabulary.of(*columns)[0]
+
+
+def _replace(self: _Container, **changes: Any) -> _Container:
+    """A copy with some fields changed, unchecked: for rows of a container that has been checked."""
+    other = copy.copy(self)
+    for name, value in changes.items():
+        object.__setattr__(other, name, value)
+    return other
+
+
+def _concat_known(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """All values where every part has them: what only some logs know is not known of the whole."""
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
+
+
+def _pack(click: np.ndarray) -> np.ndarray:
+    """Click patterns as one integer per 32 ranks: a row that hashes faster."""
+    weights = 1 << (np.arange(click.shape[1], dtype=np.int64) % 32)
+    starts = np.arange(0, click.shape[1], 32)
+    packed: np.ndarray = np.add.reduceat(click * weights, starts, axis=1)
+    return packed
+
+
+def _share(fraction: float, total: int) -> int:
+    first = round(fraction * total) if 0 < fraction < 1 else 0
+    _check_share(fraction, first, total)
+    return first
+
+
+def _check_share(fraction: float, first: int, total: int) -> None:
+    if first in {0, total}:
+        raise DataError(
+            f"both parts of a split must get a session: fraction {fraction} of {total} sessions leaves one part empty. "
+            "Choose a fraction between 0 and 1, or use a larger log."
+        )
+
+
+def _integers(name: str, values: Any, ndim: int, dtype: type = np.int32) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.ndim != ndim:
+        raise DataError(f"{name} must be integers in {ndim} dimension(s): got {array.dtype} of shape {array.shape}.")
+    return np.ascontiguousarray(array, dtype)
+
+
+def _bits(name: str, values: Any, ndim: int) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != ndim or array.dtype.kind not in "biuf":
+        raise DataError(f"{name} must be 0 or 1 in {ndim} dimensions: got {array.dtype} of shape {array.shape}.")
+    if array.dtype.kind != "b":
+        bad = ~((array == 0) | (array == 1))
+        _refuse(
+            bad.any(axis=1),
+            f"a {name} must be 0 or 1",
+            array[np.arange(len(array)), bad.argmax(axis=1)] if array.size else array,
+            "Count repeated clicks as one, and drop or fill missing values.",
+        )
+    return np.ascontiguousarray(array, bool)
+
+
+def _same_shape(name: str, shape: tuple[int, ...], other: str, expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise DataError(f"{name} must have the shape of {other}, {expected}: got {shape}.")
+
+
+def _refuse(bad: np.ndarray, rule: str, values: np.ndarray, advice: str) -> None:
+    """Raise for the first bad row, and say how many there are."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"session {row + 1}: {rule}: got {values[row]} ({int(bad.sum()):,} such sessions). {advice}")
+
+
+_EMPTY, _GAP, _RANGE, _OTHER_QUERY, _DUPLICATE = 1, 2, 3, 4, 5
+_LIST_RULES = {
+    _EMPTY: "a list must show at least one document. Drop the session.",
+    _GAP: "a list must have no gap: nothing is shown at rank {rank}, but something is below it. Close the gap.",
+    _RANGE: "the pair number at rank {rank} is outside the vocabulary's {n_pairs} pairs. Was it made with another one?",
+    _OTHER_QUERY: "the document at rank {rank} belongs to another query than the session. Number the pairs again.",
+    _DUPLICATE: "a document must stand once in a list: {doc} stands at rank {other} and again at rank {rank}. "
+    "Keep the first, or drop the session.",
+}
+
+
+def _check_lists(vocabulary: Vocabulary, query: np.ndarray, pair: np.ndarray, shown: np.ndarray) -> None:
+    problem, row, rank, other = _first_problem(query, pair, shown, vocabulary.pair_query)
+    if problem:
+        at = pair[row, rank]
+        doc = vocabulary.doc_ids[vocabulary.pair_doc[at]] if problem == _DUPLICATE else None
+        rule = _LIST_RULES[problem].format(rank=rank + 1, other=other + 1, n_pairs=vocabulary.n_pairs, doc=doc)
+        raise DataError(f"session {row + 1}: {rule}")
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _first_problem(query, pair, shown, pair_query):
+    n, ranks = pair.shape
+    for i in range(n):
+        if not shown[i, 0]:
+            for r in range(1, ranks):
+                if shown[i, r]:
+                    return _GAP, i, 0, 0
+            return _EMPTY, i, 0, 0
+        for r in range(ranks):
+            if not shown[i, r]:
+                for later in range(r + 1, ranks):
+                    if shown[i, later]:
+                        return _GAP, i, r, 0
+                break
+            p = pair[i, r]
+            if p == UNSEEN:
+                continue
+            if p < 0 or p >= len(pair_query):
+                return _RANGE, i, r, 0
+            if pair_query[p] != query[i]:
+                return _OTHER_QUERY, i, r, 0
+            for earlier in range(r):
+                if pair[i, earlier] == p:
+                    return _DUPLICATE, i, r, earlier
+    return 0, 0, 0, 0

@@ -1,0 +1,69 @@
+"""Random numbers inside compiled kernels: one xoshiro256++ stream per session.
+
+A stream is a function of (key, session number) alone, so that a log does not depend on how many threads drew it.
+Blackman & Vigna (2021), "Scrambled linear pseudorandom number generators"; seeded by splitmix64 as they advise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import no_type_check
+
+import numpy as np
+from numba import njit, uint64
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_TO_UNIT = 1.0 / 9007199254740992.0  # 2 ** -53
+
+
+@njit(inline="always")
+@no_type_check
+def _splitmix(x):
+    z = (x ^ (x >> uint64(30))) * _MIX_1
+    z = (z ^ (z >> uint64(27))) * _MIX_2
+    return z ^ (z >> uint64(31))
+
+
+@njit(inline="always")
+@no_type_check
+def open_stream(state, key, number):
+    """Fill `state` (4 x uint64) for stream `number` of `key`."""
+    seed = _splitmix(uint64(key) + _GOLDEN) ^ (_splitmix(uint64(number) * _GOLDEN + _MIX_1))
+    for i in range(4):
+        seed += _GOLDEN
+        state[i] = _splitmix(seed)
+
+
+@njit(inline="always")
+@no_type_check
+def next_uniform(state):
+    """A float64 in (0, 1): never 0, so that its logarithm is finite."""
+    total = state[0] + state[3]
+    result = ((total << uint64(23)) | (total >> uint64(41))) + state[0]
+    shifted = state[1] << uint64(17)
+    state[2] ^= state[0]
+    state[3] ^= state[1]
+    state[1] ^= state[2]
+    state[0] ^= state[3]
+    state[2] ^= shifted
+    state[3] = (state[3] << uint64(45)) | (state[3] >> uint64(19))
+    return (float(result >> uint64(11)) + 0.5) * _TO_UNIT
+
+
+@njit(inline="always")
+@no_type_check
+def next_gumbel(state):
+    return -math.log(-math.log(next_uniform(state)))
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def uniforms(key, first, out):
+    """Fill row i of `out` with numbers in (0, 1) from stream `first + i` of `key`."""
+    state = np.empty(4, np.uint64)
+    for i in range(out.shape[0]):
+        open_stream(state, key, first + i)
+        for j in range(out.shape[1]):
+            out[i, j] = next_uniform(state)

@@ -1,0 +1,53 @@
+"""Fixtures that many tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from clickshift.corpus import Corpus
+from clickshift.sessions import Rankings, Sessions
+from clickshift.vocabulary import Vocabulary
+
+settings.register_profile("clickshift", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("clickshift")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data samples, which are not part of the project: $CLICKSHIFT_TEST_DATA or ../shared/data."""
+    folder = Path(os.environ.get("CLICKSHIFT_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data samples at {folder}; set CLICKSHIFT_TEST_DATA to their folder")
+    return folder
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20221015)
+
+
+@pytest.fixture
+def corpus(rng: np.random.Generator) -> Corpus:
+    """Thirty queries of 3 to 9 documents, all grades, no features."""
+    size = rng.integers(3, 10, 30)
+    vocabulary, _, _ = Vocabulary.of(np.repeat(np.arange(30), size), np.arange(size.sum()))
+    return Corpus(vocabulary, rng.integers(0, 5, size.sum()).astype(np.float32))
+
+
+@pytest.fixture
+def log(corpus: Corpus, rng: np.random.Generator) -> Sessions:
+    """Five hundred sessions of lists of 1 to 5 documents, with clicks at random."""
+    from clickshift.testing import random_rankings
+
+    rankings = random_rankings(corpus.vocabulary, 500, 5, rng=rng)
+    return Sessions(rankings, (rng.random(rankings.pair.shape) < 0.3) & rankings.shown)
+
+
+def rankings_of(vocabulary: Vocabulary, query: int, *pairs: int) -> Rankings:
+    """One list of one query."""
+    return Rankings(vocabulary, np.array([query]), np.array([pairs]))

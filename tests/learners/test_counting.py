@@ -1,0 +1,101 @@
+"""Counting, by hand on a log small enough to count on fingers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clickshift.errors import CapabilityError, SpecError
+from clickshift.learners import fit, learner_for
+from clickshift.learners.counting import Counting
+from clickshift.learners.prior import fit_beta
+from clickshift.sessions import Rankings, Sessions
+from clickshift.statistics import Cells
+from clickshift.vocabulary import Vocabulary
+
+WORDS = Vocabulary.of([1, 1, 1], [10, 20, 30])[0]  # pairs 0, 1, 2; pair 2 is never shown
+LOG = Sessions(
+    Rankings(WORDS, np.array([0, 0]), np.array([[0, 1], [1, 0]])),
+    np.array([[1, 0], [1, 1]]),
+    np.array([3, 1]),
+)
+# pair 0: 3 at rank 1 (3 clicks), 1 at rank 2 (1 click); pair 1: 3 at rank 2 (0), 1 at rank 1 (1)
+RATE = (5 + 0.5) / (8 + 1)
+
+
+def test_rates_are_smoothed_towards_the_global_rate() -> None:
+    assert fit("gCTR", LOG).ctr == pytest.approx(RATE)
+    assert fit("rCTR", LOG).ctr == pytest.approx([(4 + 1) / (4 + 1 / RATE), (1 + 1) / (4 + 1 / RATE)])
+    dctr = fit("dCTR", LOG)
+    assert dctr.ctr == pytest.approx([(4 + 1) / (4 + 1 / RATE), (1 + 1) / (4 + 1 / RATE), 1 / (1 / RATE), RATE])
+    strong = fit(Counting("dCTR", strength=2.0), LOG)
+    assert strong.ctr[0] == pytest.approx((4 + 2) / (4 + 2 / RATE))
+
+
+def test_drctr_is_by_pair_and_rank() -> None:
+    model = fit("drCTR", LOG)
+    first = (4 + RATE) / 5
+    assert model.ctr[0, 0] == pytest.approx((3 + 1) / (3 + 1 / first))
+    assert model.ctr[2, 0] == pytest.approx(first), "never seen: the rank's rate"
+    second = (1 + RATE) / 5
+    assert model.relevance() == pytest.approx([1 / first + 1 / second, 1 / first, 0])
+
+
+def test_popularity_ranks_but_does_not_predict() -> None:
+    assert fit("TopPop", LOG).relevance().tolist() == [4, 1, 0]
+    assert fit("TopPopObs", LOG).relevance().tolist() == [16, 4, 0]
+    assert fit("RankTopObs", LOG).relevance() == pytest.approx([3 * 1 + 1 * 0.25, 1 * 1 + 3 * 0.25, 0])
+    for name in ("TopPop", "TopPopObs", "RankTopObs"):
+        with pytest.raises(CapabilityError, match=f"{name} cannot predict clicks"):
+            fit(name, LOG).click_prob(LOG.rankings)
+    with pytest.raises(CapabilityError, match="RCTR cannot rank documents"):
+        fit("rCTR", LOG).relevance()
+
+
+def test_evidence_says_how_much_was_seen() -> None:
+    evidence = fit("dCTR", LOG).evidence
+    assert evidence is not None
+    assert evidence.impressions.tolist() == [4, 4, 0, 0]
+    assert evidence.clicks.tolist() == [4, 1, 0, 0]
+    assert evidence.learner == "Counting('dCTR')"
+
+
+def test_empirical_bayes_finds_the_beta_that_was_planted(rng: np.random.Generator) -> None:
+    rate = rng.beta(2.0, 6.0, 20_000)
+    shown = rng.integers(1, 50, 20_000).astype(float)
+    clicks = rng.binomial(shown.astype(int), rate).astype(float)
+    a, b = fit_beta(shown, clicks)
+    assert a == pytest.approx(2.0, rel=0.05)
+    assert b == pytest.approx(6.0, rel=0.05)
+
+
+@pytest.mark.parametrize("clicks", [0.0, 5.0])
+def test_empirical_bayes_survives_logs_without_variation(clicks: float) -> None:
+    a, b = fit_beta(np.full(10, 5.0), np.full(10, clicks))
+    assert 0 < a < np.inf
+    assert 0 < b < np.inf
+    assert fit_beta(np.zeros(3), np.zeros(3)) == (1.0, 1.0)
+
+
+def test_fitted_smoothing_runs_on_all(log: Sessions) -> None:
+    for name in ("rCTR", "dCTR", "drCTR"):
+        model = fit(Counting(name, smoothing="fitted"), log)
+        prob = model.click_prob(log.rankings)[log.rankings.shown]
+        assert ((prob > 0) & (prob < 1)).all()
+
+
+def test_learners_by_text() -> None:
+    assert learner_for("dCTR") == Counting("dCTR")
+    assert learner_for("Counting('dCTR', strength=3.0)") == Counting("dCTR", strength=3.0)
+    for text, message in (
+        ("XYZ", "neither a model nor a learner. Models: gCTR"),
+        ("Counting('PBM')", "Counting does not fit 'PBM'"),
+        ("Counting('dCTR', smoothing='x')", "'fixed' or 'fitted'"),
+        ("Counting('dCTR', strength=0.0)", "above 0"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            learner_for(text)
+
+
+def test_finer_counts_are_rolled_up(log: Sessions) -> None:
+    assert np.allclose(Counting("dCTR").fit(Cells.of(log, "prefix")).ctr, fit("dCTR", log).ctr)

@@ -1,0 +1,256 @@
+"""EM against planted parameters, a generic optimiser, brute force, and every kind of degenerate log."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from clickshift import models
+from clickshift.cascade import Cascade
+from clickshift.corpus import Corpus
+from clickshift.errors import ClickshiftWarning, SpecError
+from clickshift.learners.em import EM
+from clickshift.learners.prior import SHARED, Beta
+from clickshift.metrics.clicks import perplexity
+from clickshift.models.base import ClickModel, pair_table
+from clickshift.policies.scored import Uniform
+from clickshift.sessions import Rankings, Sessions
+from clickshift.simulate import simulate
+from clickshift.statistics import Cells
+from clickshift.vocabulary import UNSEEN, Vocabulary
+
+NAMES = ["PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN"]
+
+
+def planted(name: str, vocabulary: Vocabulary, rng: np.random.Generator, ranks: int = 6) -> ClickModel:
+    """A model with known parameters."""
+    size = vocabulary.n_pairs
+    a = pair_table(rng.uniform(0.1, 0.8, size), unseen=0.1)
+    s = pair_table(rng.uniform(0.1, 0.8, size), unseen=0.1)
+    curve = 0.8 ** np.arange(ranks)
+    if name == "PBM":
+        return models.PBM(vocabulary, a, curve)
+    if name == "UBM":
+        return models.UBM(
+            vocabulary, a, np.concatenate([np.r_[0.8**r, 0.9 ** (r - np.arange(r))] for r in range(ranks)])
+        )
+    if name == "CM":
+        return models.CM(vocabulary, a)
+    if name == "DCM":
+        return models.DCM(vocabulary, a, np.linspace(0.8, 0.4, ranks))
+    if name == "CCM":
+        return models.CCM(vocabulary, a, np.array([0.9, 0.8, 0.4]))
+    if name == "SDBN":
+        return models.SDBN(vocabulary, a, s)
+    return models.DBN(vocabulary, a, s, 0.85)
+
+
+def small_corpus(queries: int = 8, docs: int = 6) -> Corpus:
+    vocabulary = Vocabulary.of(np.repeat(np.arange(queries), docs), np.arange(queries * docs))[0]
+    return Corpus(vocabulary, np.zeros(queries * docs, np.float32))
+
+
+def draw(model: ClickModel, corpus: Corpus, sessions: int, seed: int = 0, ranks: int = 6) -> Sessions:
+    return simulate(corpus, Uniform(), model, sessions, ranks=ranks, rng=seed)
+
+
+def arrays(model: ClickModel) -> dict[str, np.ndarray]:
+    skipped = ("vocabulary", "evidence", "bottom_up")
+    return {f.name: np.asarray(getattr(model, f.name)) for f in dataclasses.fields(model) if f.name not in skipped}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_planted_parameters_are_recovered(name: str, rng: np.random.Generator) -> None:
+    corpus = small_corpus()
+    truth = planted(name, corpus.vocabulary, rng)
+    found = EM(name).fit(draw(truth, corpus, 200_000))
+    for parameter, value in arrays(truth).items():
+        fitted = arrays(found)[parameter]
+        if parameter in {"attractiveness", "satisfaction"}:
+            value, fitted = value[:-1], fitted[:-1]
+        if name == "DCM" and parameter == "continuation":
+            value, fitted = value[:-1], fitted[:-1]  # after the last rank there is nothing to go on to
+        assert np.abs(fitted - value).max() < 0.06, parameter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_well_specified_model_reaches_the_oracle(name: str, rng: np.random.Generator) -> None:
+    corpus = small_corpus()
+    truth = planted(name, corpus.vocabulary, rng)
+    test = draw(truth, corpus, 50_000, seed=1)
+    found = EM(name).fit(draw(truth, corpus, 100_000))
+    assert perplexity(found, test).average == pytest.approx(perplexity(truth, test).average, abs=4e-4)
+
+
+def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
+    """The objective by the model's own likelihood: an independent second writing of what EM climbs."""
+    total = float(log.count @ model.log_likelihood(log))
+    for name, value in arrays(model).items():
+        if name == "attractiveness" or name == "satisfaction":
+            total += prior.log_density(value[:-1] if isinstance(model, models.PBM | models.UBM) else value)
+        elif name == "examination":
+            total += SHARED.log_density(value[value < 1])
+        else:
+            total += SHARED.log_density(np.atleast_1d(value))
+    return total
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
+def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Generator) -> None:
+    """Nelder-Mead would take forever: L-BFGS on numerical gradients of the penalised likelihood, from EM's answer and
+    afar."""
+    corpus = small_corpus(queries=2, docs=4)
+    log = draw(planted(name, corpus.vocabulary, rng, 4), corpus, 2000, ranks=4)
+    found = EM(name, tolerance=1e-7).fit(log)
+    assert found.evidence is not None
+    start = arrays(found)
+    top = int(np.argmax(start["examination"])) if "examination" in start else -1
+    shapes = {k: v.shape for k, v in start.items()}
+
+    def build(logits: np.ndarray) -> ClickModel:
+        values, at = {}, 0
+        for k, shape in shapes.items():
+            size = int(np.prod(shape))
+            values[k] = (1 / (1 + np.exp(-logits[at : at + size]))).reshape(shape)
+            at += size
+        if top >= 0:
+            values["examination"][top] = 1.0
+        if name == "DBN":
+            values["continuation"] = float(values["continuation"])
+        return dataclasses.replace(found, **values)
+
+    def loss(logits: np.ndarray) -> float:
+        return -penalised(build(logits), log, Beta())
+
+    here = np.concatenate(
+        [np.log(np.clip(v, 1e-9, 1 - 1e-9) / (1 - np.clip(v, 1e-9, 1 - 1e-9))).ravel() for v in start.values()]
+    )
+    assert -loss(here) == pytest.approx(found.evidence.log_likelihood, abs=1e-3)
+    afar = minimize(loss, rng.normal(0, 0.3, len(here)), method="L-BFGS-B", options={"maxiter": 400, "maxfun": 40_000})
+    assert -afar.fun < found.evidence.log_likelihood + 0.01
+    assert -afar.fun == pytest.approx(found.evidence.log_likelihood, abs=0.1)
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
+def test_the_objective_never_falls(name: str, rng: np.random.Generator) -> None:
+    corpus = small_corpus()
+    log = draw(planted("DBN", corpus.vocabulary, rng), corpus, 3000)  # misspecified for all but one
+    learner = EM(name)
+    values = []
+    for steps in range(1, 40, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClickshiftWarning)
+            model = dataclasses.replace(learner, iterations=steps).fit(log)
+        assert model.evidence is not None
+        values.append(model.evidence.log_likelihood)
+    assert (np.diff(values) > -1e-6).all()
+    assert values[-1] > values[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_merging_and_shuffling_change_nothing(name: str, log: Sessions, rng: np.random.Generator) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickshiftWarning)
+        models_ = [EM(name).fit(data) for data in (log, log.merged(), log[rng.permutation(len(log))])]
+    for other in models_[1:]:
+        for parameter, value in arrays(models_[0]).items():
+            assert np.allclose(arrays(other)[parameter], value, atol=1e-9), parameter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_counts_give_what_the_log_gives(name: str, log: Sessions) -> None:
+    counts = Cells.of(log, "prefix") if name in {"PBM", "UBM"} else Cascade.of(log)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickshiftWarning)
+        direct, counted = EM(name).fit(log), EM(name).fit(counts)
+    for parameter, value in arrays(direct).items():
+        assert np.allclose(arrays(counted)[parameter], value, atol=1e-12), parameter
+
+
+def degenerate() -> dict[str, Sessions]:
+    words = Vocabulary.of(np.repeat(np.arange(3), 4), np.arange(12))[0]
+    lists = np.array([[0, 1, 2], [4, 5, 6], [8, 9, 10], [2, 1, 0]])
+    rankings = Rankings(words, np.array([0, 1, 2, 0]), lists)
+    some = np.zeros((4, 3), bool)
+    some[0, 1] = True
+    one = Rankings(words, np.array([0, 1]), np.array([[0], [4]]))
+    short = Rankings(words, np.array([0, 0]), np.array([[0, UNSEEN, UNSEEN], [1, 0, UNSEEN]]))
+    return {
+        "no clicks": Sessions(rankings, np.zeros((4, 3), bool)),
+        "all clicks": Sessions(rankings, np.ones((4, 3), bool)),
+        "one click": Sessions(rankings, some),
+        "one session": Sessions(rankings[:1], some[:1]),
+        "one rank": Sessions(one, np.array([[True], [False]])),
+        "short lists": Sessions(short, np.array([[True, False, False], [False, True, False]])),
+        "unknown pairs": Sessions(rankings, some).in_vocabulary(words.with_pairs(np.array([0, 4, 5]))),
+    }
+
+
+@pytest.mark.parametrize("kind", degenerate())
+@pytest.mark.parametrize("name", NAMES)
+def test_degenerate_logs_give_finite_sensible_parameters(name: str, kind: str) -> None:
+    log = degenerate()[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickshiftWarning)
+        model = EM(name).fit(log)
+    for parameter, value in arrays(model).items():
+        assert np.isfinite(value).all(), parameter
+        assert ((value > 0) & (value <= 1)).all(), parameter
+    assert np.isfinite(model.log_likelihood(log)).all() or name == "CM"
+    assert model.evidence is not None
+    for parameter, error in model.evidence.logit_error.items():
+        if parameter != "examination":
+            assert np.isfinite(error).all(), parameter
+
+
+@pytest.mark.parametrize("name", ["DCM", "SDBN"])
+def test_the_shortcut_is_worse_than_maximum_likelihood(name: str, rng: np.random.Generator) -> None:
+    corpus = small_corpus()
+    truth = planted(name, corpus.vocabulary, rng)
+    train, test = draw(truth, corpus, 50_000), draw(truth, corpus, 20_000, seed=1)
+    exact, quick = EM(name).fit(train), EM(name, method="shortcut").fit(train)
+    assert perplexity(exact, test).average < perplexity(quick, test).average - 1e-3
+
+
+def test_continuation_can_be_fixed(rng: np.random.Generator) -> None:
+    corpus = small_corpus()
+    log = draw(planted("DBN", corpus.vocabulary, rng), corpus, 5000)
+    assert EM("DBN", continuation=0.85).fit(log).continuation == 0.85
+    same = EM("DBN", continuation=1.0).fit(log)
+    assert np.allclose(same.attractiveness, EM("SDBN").fit(log).attractiveness)
+
+
+def test_several_starts_keep_the_best(rng: np.random.Generator) -> None:
+    corpus = small_corpus()
+    log = draw(planted("UBM", corpus.vocabulary, rng), corpus, 5000)
+    one, many = EM("UBM").fit(log), EM("UBM", starts=3).fit(log)
+    assert one.evidence is not None
+    assert many.evidence is not None
+    assert many.evidence.log_likelihood >= one.evidence.log_likelihood
+
+
+def test_a_deterministic_log_is_warned_of() -> None:
+    log = degenerate()["one click"][:3]
+    with pytest.warns(ClickshiftWarning, match="PBM: no document was seen at ranks of different groups"):
+        EM("PBM").fit(log)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "XYZ"}, "EM does not fit 'XYZ'. It fits: PBM, UBM"),
+        ({"model": "PBM", "method": "shortcut"}, "shortcut for DCM and SDBN only"),
+        ({"model": "DCM", "method": "magic"}, "method must be"),
+        ({"model": "PBM", "continuation": 0.5}, "continuation is for DBN"),
+        ({"model": "DBN", "continuation": 1.5}, "continuation is for DBN"),
+        ({"model": "DBN", "prior": (1.0, 1.0)}, "0 < yes < total"),
+        ({"model": "DBN", "iterations": 0}, "iterations >= 1"),
+    ],
+)
+def test_bad_options_are_explained(options: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        EM(**options)

@@ -1,0 +1,152 @@
+"""Every user and every fitted model keeps the rules of `testing.check_click_model`, and a model that does not is
+caught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
+from clickshift import models
+from clickshift.corpus import Corpus
+from clickshift.learners import DEFAULT, fit
+from clickshift.models.base import ClickModel
+from clickshift.models.chain import ChainModel
+from clickshift.models.formulas import Chain, chain_click_given_history, chain_click_prob, prob, sigmoid
+from clickshift.sessions import Sessions
+from clickshift.spec import parse
+from clickshift.testing import check_click_model
+from clickshift.users import USERS
+
+
+@pytest.mark.parametrize(
+    "user", [*USERS, "GradedDBN(as_published=True)", "DBN(floor=0.0)", "Carousel(columns=2)", "CoCM(floor=0.0)"]
+)
+def test_users_conform(user: str, corpus: Corpus) -> None:
+    check_click_model(parse(user, USERS).on(corpus))
+
+
+@pytest.mark.filterwarnings("ignore:.*hardly connected:clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("name", DEFAULT)
+def test_fitted_models_conform(name: str, log: Sessions) -> None:
+    check_click_model(fit(name, log))
+
+
+@dataclass(frozen=True, eq=False)
+class Broken(models.PBM.__mro__[1]):  # type: ignore[misc]
+    """A PBM that breaks one rule."""
+
+    vocabulary: object
+    rule: str
+
+    @override
+    def _click_prob(self, rankings):
+        p = np.full(rankings.pair.shape, 0.3)
+        if self.rule == "range":
+            p[:, 0] = 1.2
+        if self.rule == "order":
+            p *= np.linspace(0.9, 1, len(p))[:, None]
+        if self.rule == "padding":
+            p /= rankings.n_ranks
+        return p
+
+    @override
+    def _click_prob_given_history(self, sessions):
+        p = self._click_prob(sessions.rankings)
+        if self.rule == "peeks":
+            p[:, 0] = np.where(sessions.click[:, 1], 0.5, 0.3)
+        if self.rule == "history":
+            p[:, 1] = np.where(sessions.click[:, 0], 0.5, 0.3)
+        if self.rule == "marginal":
+            p *= 0.9
+        return p
+
+    @override
+    def _sample(self, rankings, uniform):
+        return (uniform[:, :-1] < self._click_prob(rankings) + (0.1 if self.rule == "sample" else 0)) & rankings.shown
+
+    @override
+    def _relevance(self):
+        return np.full(self.vocabulary.n_pairs + 1, np.nan if self.rule == "relevance" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("range", r"click_prob must lie in \[0, 1\]"),
+        ("peeks", "must not move a probability at or above it"),
+        ("history", "without uses_history must not change"),
+        ("marginal", "without uses_history must not change"),
+        ("sample", "were sampled with frequency"),
+        ("padding", "padding must change nothing"),
+        ("order", "must not move a probability|permuting sessions"),
+        ("relevance", "relevance must be finite"),
+    ],
+)
+def test_a_broken_model_is_caught(rule: str, message: str, corpus: Corpus) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_click_model(Broken(corpus.vocabulary, rule))
+
+
+def test_the_broken_model_mended_passes(corpus: Corpus) -> None:
+    check_click_model(Broken(corpus.vocabulary, "none"))
+
+
+@pytest.mark.parametrize("user", ["DBN", "Carousel(columns=2)"])
+def test_compiled_chains_equal_the_formulas(user: str, corpus: Corpus, log: Sessions) -> None:
+    model = parse(user, USERS).on(corpus)
+    assert isinstance(model, ChainModel)
+    full = log[log.rankings.shown.all(axis=1)]
+    plain = model._chain(full.rankings)
+    chain = Chain(*(prob(np.broadcast_to(part, full.click.shape)) for part in plain))
+    given = chain_click_given_history(chain, full.click)
+    assert np.allclose(given.yes, model.click_prob_given_history(full), atol=1e-14)
+    assert np.allclose(given.yes + given.no, 1, atol=1e-14)
+    marginal = chain_click_prob(chain)
+    assert np.allclose(marginal.yes, model.click_prob(full.rankings), atol=1e-14)
+    assert np.allclose(marginal.yes + marginal.no, 1, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("logit", "yes", "no"),
+    [
+        (0.0, 0.5, 0.5),
+        (20.0, 0.9999999979388463, 2.0611536181902037e-09),
+        (-20.0, 2.0611536181902037e-09, 0.9999999979388463),
+        (1e30, 1.0, 9.357622968840175e-14),
+        (-np.inf, 9.357622968840175e-14, 1.0),
+    ],
+)
+def test_sigmoid_keeps_the_digits_of_both_sides(logit: float, yes: float, no: float) -> None:
+    found = sigmoid(np.array(logit))
+    assert found.yes == pytest.approx(yes, rel=1e-12)
+    assert found.no == pytest.approx(no, rel=1e-12)
+
+
+def test_mixture_weights_must_add_up(corpus: Corpus) -> None:
+    part = models.RCTR(corpus.vocabulary, np.array([0.5]))
+    with pytest.raises(ValueError, match="add up to 1"):
+        models.Mixture(corpus.vocabulary, (part, part), np.array([0.5, 0.4]))
+
+
+def test_a_mixture_of_one_is_that_one(corpus: Corpus, log: Sessions) -> None:
+    part: ClickModel = parse("DBN", USERS).on(corpus)
+    whole = models.Mixture(corpus.vocabulary, (part, replace(part)), np.array([0.25, 0.75]))
+    assert np.allclose(whole.click_prob_given_history(log), part.click_prob_given_history(log), atol=1e-14)
+    check_click_model(
+        models.Mixture(
+            corpus.vocabulary, (whole, models.RCTR(corpus.vocabulary, np.array([0.5, 0.1]))), np.array([0.6, 0.4])
+        )
+    )
+
+
+def test_a_log_of_another_vocabulary_is_translated(corpus: Corpus, log: Sessions) -> None:
+    model = parse("DBN", USERS).on(corpus)
+    part = log.in_vocabulary(corpus.vocabulary.with_pairs(np.unique(log.rankings.pair[:50][log.rankings.shown[:50]])))
+    known = (part.rankings.pair >= 0) | ~part.rankings.shown
+    whole = known.all(axis=1)
+    assert whole.any()
+    assert np.allclose(model.click_prob(part.rankings)[whole], model.click_prob(log.rankings)[whole])
+    assert np.isfinite(model.click_prob(part.rankings)).all()
