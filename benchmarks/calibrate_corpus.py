@@ -1,6 +1,6 @@
 """Compare the built-in corpus with the sample of MSLR-WEB10K: the table of docs/built-in-corpus.md.
 
-    python benchmarks/calibrate_corpus.py                # about three minutes
+    python benchmarks/calibrate_corpus.py                # three to five minutes
     python benchmarks/calibrate_corpus.py --samples 6    # a quick look
 
 The sample is the first 5,000 lines of fold 1's train and test files, in `mslr_sample/` of $CLICKSHIFT_TEST_DATA or of
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,19 @@ Table = dict[str, np.ndarray]  # one row per query
 HALF = 42
 LARGE_TRAINING, LARGE_TEST = 500, 1000
 FEATURES = {"BM25": 110, "BM25 of the title": 108, "BM25 of the url": 109, "clicks for the query": 134}
+MARGINALS = {
+    "words in the body": 11,
+    "words in the anchor": 12,
+    "query terms in the body": 21,
+    "in the anchor": 22,
+    "in the title": 23,
+    "in the url": 24,
+    "BM25": 110,
+    "links to the page": 128,
+    "SiteRank": 131,
+    "clicks for the query": 134,
+    "clicks for any query": 135,
+}
 
 
 def real_halves() -> list[Corpus]:
@@ -120,6 +134,7 @@ def statistics() -> dict[str, Callable[[Table], float]]:
         **{f"nDCG@10, {n}": mean(f"nDCG@10, {n}") for n in ("random order", *FEATURES, "LambdaMART")},
         **{f"Spearman, {n}": mean(f"Spearman, {n}") for n in ("BM25", "LambdaMART")},
         "nDCG@10 of BM25, sd over queries": lambda t: float(np.nanstd(t["nDCG@10, BM25"], ddof=1)),
+        "Spearman of BM25, sd over queries": lambda t: float(np.nanstd(t["Spearman, BM25"], ddof=1)),
     }
 
 
@@ -130,13 +145,24 @@ def standard_error(statistic: Callable[[Table], float], table: Table) -> float:
     return float(np.std([statistic({name: column[rows] for name, column in table.items()}) for rows in draws], ddof=1))
 
 
+def print_marginals(real: list[Corpus], made: Corpus) -> None:
+    print("\n| feature | zeros, real | built-in | median, real | built-in | 95th percentile, real | built-in |")
+    print("|---|---|---|---|---|---|---|")
+    for name, number in MARGINALS.items():
+        columns = np.concatenate([half.feature(number) for half in real]), made.feature(number)
+        zeros = [f"{np.mean(column == 0):.2f}" for column in columns]
+        quantiles = [f"{np.percentile(column, percent):,.0f}" for percent in (50, 95) for column in columns]
+        print(f"| {number}, {name} | {' | '.join(zeros + quantiles)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the built-in corpus with a sample of MSLR-WEB10K.")
     parser.add_argument("--samples", type=int, default=60, help="built-in samples of the real sample's size")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
-    real = two_fold(real_halves())
+    sample = real_halves()
+    real = two_fold(sample)
     corpus = synthetic.builtin_corpus(2 * HALF * options.samples, seed=options.seed)
     halves = [corpus.with_queries(np.arange(HALF) + HALF * i) for i in range(2 * options.samples)]
     made = joined([two_fold(halves[i : i + 2]) for i in range(0, len(halves), 2)])
@@ -145,16 +171,20 @@ def main() -> None:
     print("|---|---|---|---|")
     for name, statistic in statistics().items():
         (a, a_se), (b, b_se) = ((statistic(t), standard_error(statistic, t)) for t in (real, made))
-        digits = 0 if a >= 10 else 3
+        digits = 0 if a >= 10 else 3 if a >= 0.05 else 4
         cells = [f"{value:.{digits}f} ± {se:.{digits or 1}f}" for value, se in ((a, a_se), (b, b_se))]
         print(f"| {name} | {cells[0]} | {cells[1]} | {(b - a) / np.hypot(a_se, b_se):+.1f} |")
+
+    print_marginals(sample, corpus)
 
     print(f"\nStandard deviation of a mean over {2 * HALF} queries, from {options.samples} built-in samples:")
     for name in ("nDCG@10, BM25", "nDCG@10, LambdaMART", "Spearman, BM25", "Spearman, LambdaMART"):
         means = np.nanmean(made[name].reshape(options.samples, -1), axis=1)
         print(f"{name}: {means.std(ddof=1):.3f}")
 
+    start = time.perf_counter()
     large = synthetic.builtin_corpus(LARGE_TRAINING + LARGE_TEST, seed=options.seed + 1)
+    seconds = time.perf_counter() - start
     train = large.with_queries(np.arange(LARGE_TRAINING))
     test = large.with_queries(np.arange(LARGE_TRAINING, large.n_queries))
     table = measure(test, lambdamart(train, test))
@@ -162,6 +192,7 @@ def main() -> None:
     for name in ("nDCG@10, LambdaMART", "Spearman, LambdaMART", "nDCG@10, BM25"):
         statistic = statistics()[name]
         print(f"{name}: {statistic(table):.3f} ± {standard_error(statistic, table):.3f}")
+    print(f"\n{large} made in {seconds:.1f} s")
 
 
 if __name__ == "__main__":

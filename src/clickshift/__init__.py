@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from clickshift.readers.tabular import write_log as write_log
     from clickshift.sessions import Rankings as Rankings
     from clickshift.sessions import Sessions as Sessions
-    from clickshift.simulate import PowerLaw as PowerLaw
-    from clickshift.simulate import simulate as simulate
+    from clickshift.simulation import PowerLaw as PowerLaw
+    from clickshift.simulation import simulate as simulate
     from clickshift.synthetic import builtin_corpus as builtin_corpus
     from clickshift.vocabulary import Vocabulary as Vocabulary
 
@@ -68,8 +68,8 @@ _HOME = {
     "write_log": "readers.tabular",
     "Rankings": "sessions",
     "Sessions": "sessions",
-    "PowerLaw": "simulate",
-    "simulate": "simulate",
+    "PowerLaw": "simulation",
+    "simulate": "simulation",
     "builtin_corpus": "synthetic",
     "Vocabulary": "vocabulary",
 }
@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"clickshift has no {name!r}; it has {', '.join(__all__)}")
     value = getattr(importlib.import_module(f"clickshift.{_HOME[name]}"), name)
-    globals()[name] = value  # else `simulate` the module would hide `simulate` the function once it is imported
+    globals()[name] = value
     return value
 
 

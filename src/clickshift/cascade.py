@@ -6,15 +6,16 @@ hidden; those tails hardly ever repeat, and are kept as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import no_type_check
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt32
 from numba import njit
 
 from clickshift.sessions import Sessions
-from clickshift.vocabulary import Vocabulary
+from clickshift.threads import for_each, n_threads
+from clickshift.vocabulary import UNSEEN, Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +23,14 @@ class Cascade:
     """Tables by pair have an extra last row for `UNSEEN` pairs. "Open" is a last click with a result below it."""
 
     vocabulary: Vocabulary
-    pair: Int[np.ndarray, "session rank"]
+    pair: UInt32[np.ndarray, "session rank"]
+    """Pair numbers; the number after the last pair stands for `UNSEEN` and for padding."""
     length: Int[np.ndarray, " session"]
     last: Int[np.ndarray, " session"]
     """Rank of the last click, -1 for none."""
     count: Float[np.ndarray, " session"]
 
+    impressions: Float[np.ndarray, " pair_or_unseen"]
     examined: Float[np.ndarray, " pair_or_unseen"]
     """How often the pair was shown at or above the last click: there it was certainly examined."""
     clicks: Float[np.ndarray, " pair_or_unseen"]
@@ -46,67 +49,79 @@ class Cascade:
     @classmethod
     def of(cls, sessions: Sessions, *, weight: np.ndarray | None = None) -> Cascade:
         """Count a log, in one pass; `weight` replaces the sessions' counts."""
-        rankings, click = sessions.rankings, sessions.click
-        length = rankings.length
-        last = np.where(click.any(axis=1), click.shape[1] - 1 - click[:, ::-1].argmax(axis=1), -1)
-        table = np.zeros((sessions.vocabulary.n_pairs + 1, 6))
-        ranks = np.zeros((sessions.n_ranks, 2))
+        rankings, size = sessions.rankings, sessions.vocabulary.n_pairs + 1
+        # unsigned, so that kernels need not ask whether a number counts from the end
+        pair = np.where(rankings.pair == UNSEEN, size - 1, rankings.pair).astype(np.uint32)
         count = (sessions.count if weight is None else weight).astype(np.float64)
-        passed = _count(rankings.pair, length, click, last, count, table, ranks)
+        length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
+        cuts = np.linspace(0, len(count), n_threads() + 1).astype(int)
+        tables = np.zeros((n_threads(), size, 7))
+        ranks, passed = np.zeros((n_threads(), sessions.n_ranks, 2)), np.zeros(n_threads())
+
+        def work(k: int) -> None:
+            rows = slice(cuts[k], cuts[k + 1])
+            lists = pair[rows], rankings.shown[rows], sessions.click[rows], count[rows]
+            passed[k] = _count(*lists, length[rows], last[rows], tables[k], ranks[k])
+
+        for_each(work, n_threads())
+        table, by_rank = tables.sum(axis=0), ranks.sum(axis=0)
         return cls(
             vocabulary=sessions.vocabulary,
-            pair=rankings.pair,
+            pair=pair,
             length=length,
             last=last,
             count=count,
+            impressions=table[:, 6],
             examined=table[:, 0],
             clicks=table[:, 1],
             followed=table[:, 2],
             open_last=table[:, 3],
-            followed_at_rank=ranks[:, 0],
-            open_last_at_rank=ranks[:, 1],
+            followed_at_rank=by_rank[:, 0],
+            open_last_at_rank=by_rank[:, 1],
             first_examined=table[:, 4],
             first_clicks=table[:, 5],
-            passed=passed,
+            passed=float(passed.sum()),
         )
 
     @property
     def n_ranks(self) -> int:
         return int(self.pair.shape[1])
 
-    def by_pair(self) -> tuple[Float[np.ndarray, " pair_or_unseen"], Float[np.ndarray, " pair_or_unseen"]]:
-        """Impressions and clicks of every pair."""
-        shown = np.arange(self.n_ranks) < self.length[:, None]
-        weight = np.broadcast_to(self.count[:, None], shown.shape)[shown]
-        impressions = np.bincount(self.pair[shown] % len(self.clicks), weight, len(self.clicks))
-        return impressions, self.clicks
+    def with_sessions(self, rows: Int[np.ndarray, " kept"]) -> Cascade:
+        """The tails of some sessions, beside the counts of all."""
+        kept = {name: getattr(self, name)[rows] for name in ("pair", "length", "last", "count")}
+        return replace(self, **kept)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _count(pair, length, click, last, count, table, ranks):
-    passed = 0.0
+def _count(pair, shown, click, count, length, last, table, ranks):
+    passed, width = 0.0, pair.shape[1]
     for i in range(len(pair)):
-        weight, clicked = count[i], False
-        for r in range(length[i]):
+        weight, n, first_click, last_click = count[i], 0, width, -1
+        while n < width and shown[i, n]:
+            table[pair[i, n], 6] += weight
+            if click[i, n]:
+                first_click = min(first_click, n)
+                last_click = n
+            n += 1
+        length[i], last[i] = n, last_click
+        for r in range(min(first_click + 1, n)):
+            table[pair[i, r], 4] += weight
+        if last_click < 0:
+            continue
+        table[pair[i, first_click], 5] += weight
+        for r in range(last_click + 1):
             p = pair[i, r]
-            if not clicked:
-                table[p, 4] += weight
-                table[p, 5] += weight * click[i, r]
-                clicked = click[i, r]
-            if r > last[i]:
-                if clicked:
-                    break
-                continue
             table[p, 0] += weight
             if not click[i, r]:
                 passed += weight
                 continue
             table[p, 1] += weight
-            if r < last[i]:
+            if r < last_click:
                 table[p, 2] += weight
                 ranks[r, 0] += weight
-            elif r + 1 < length[i]:
+            elif r + 1 < n:
                 table[p, 3] += weight
                 ranks[r, 1] += weight
     return passed

@@ -6,6 +6,7 @@ Counting is the only pass over the sessions; after it, the cost of learning foll
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, no_type_check
 
 import numpy as np
@@ -15,7 +16,7 @@ from numba import njit
 from clickshift.errors import DataError
 from clickshift.grouping import distinct_sorted
 from clickshift.sessions import Sessions
-from clickshift.threads import n_threads
+from clickshift.threads import for_each, n_threads
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 By = Literal["rank", "last_click", "prefix"]
@@ -129,21 +130,18 @@ def _coarser(fine: By, coarse: By, n_ranks: int) -> np.ndarray:
 
 
 def _count_dense(sessions: Sessions, count: np.ndarray, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
-    pieces = np.array_split(np.arange(len(sessions)), n_threads())
+    pieces = list(pairwise(np.linspace(0, len(sessions), n_threads() + 1).astype(int).tolist()))
     size = (sessions.vocabulary.n_pairs + 1) * n_situations  # the last pair's place takes what is UNSEEN
     tables = [np.zeros((size, 2)) for _ in pieces]
 
     def work(piece: int) -> None:
-        rows = slice(pieces[piece][0], pieces[piece][-1] + 1)
+        rows = slice(*pieces[piece])
         part = sessions[rows]
         _count(
             part.rankings.pair, part.rankings.shown, part.click, count[rows], _BY.index(by), n_situations, tables[piece]
         )
 
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(pieces)) as pool:
-        list(pool.map(work, [i for i, piece in enumerate(pieces) if len(piece)]))
+    for_each(work, len(pieces))
     total = tables[0]
     for table in tables[1:]:
         total += table

@@ -15,7 +15,7 @@ from numba import njit, uint64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_TO_UNIT = 1.0 / 9007199254740992.0  # 2 ** -53
+_TO_UNIT = 1.0 / 4503599627370496.0  # 2 ** -52
 
 
 @njit(inline="always")
@@ -39,7 +39,7 @@ def open_stream(state, key, number):
 @njit(inline="always")
 @no_type_check
 def next_uniform(state):
-    """A float64 in (0, 1): never 0, so that its logarithm is finite."""
+    """A float64 in (0, 1): neither 0 nor 1, so that logarithms of it and of its complement are finite."""
     total = state[0] + state[3]
     result = ((total << uint64(23)) | (total >> uint64(41))) + state[0]
     shifted = state[1] << uint64(17)
@@ -49,7 +49,7 @@ def next_uniform(state):
     state[0] ^= state[3]
     state[2] ^= shifted
     state[3] = (state[3] << uint64(45)) | (state[3] >> uint64(19))
-    return (float(result >> uint64(11)) + 0.5) * _TO_UNIT
+    return (float(result >> uint64(12)) + 0.5) * _TO_UNIT  # 52 bits: with 53, the largest would round up to 1
 
 
 @njit(inline="always")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -32,7 +31,7 @@ MEDIAN_LENGTH, SPREAD_BELOW, SPREAD_ABOVE, MAX_LENGTH = 109, 0.33, 0.27, 1251
 # + SOUGHT x how far it is the page that people look for + HIDDEN x what no feature shows.
 # Its grade is the number of cuts below that.
 MATCH, ENOUGH, SOUGHT, HIDDEN = 0.68, 1.5, 0.75, 1.0
-CUTS = np.array([0.186, 1.728, 3.438, 4.408])
+CUTS = np.array([0.188, 1.787, 3.602, 4.65])
 QUERY_SPREAD, LENGTH_RELEVANCE = 0.75, 0.5
 """Standard deviation of the query's part, and its correlation with the log of the number of candidates."""
 STRENGTH_SHAPE = 1.5
@@ -102,7 +101,7 @@ class _Queries:
     idf: Float[np.ndarray, "row term"]
 
     @classmethod
-    def draw(cls, n: int, chance: Chance) -> Self:
+    def draw(cls, n: int, chance: Chance) -> _Queries:
         size = chance("length").logistic(size=n)
         length = MEDIAN_LENGTH * np.exp(np.where(size < 0, SPREAD_BELOW, SPREAD_ABOVE) * size)
         standard_size = size * np.sqrt(3) / np.pi
@@ -118,8 +117,8 @@ class _Queries:
             idf=(IDF_BASE + chance("idf").gamma(IDF_SHAPE, IDF_SCALE, (n, MAX_TERMS))).astype(np.float32),
         )
 
-    def of(self, row: Int[np.ndarray, " chosen"]) -> Self:
-        return type(self)(*(getattr(self, name)[row] for name in self.__dataclass_fields__))
+    def of(self, row: Int[np.ndarray, " chosen"]) -> _Queries:
+        return _Queries(*(getattr(self, name)[row] for name in self.__dataclass_fields__))
 
 
 def _documents(query: _Queries, chance: Chance) -> tuple[np.ndarray, np.ndarray]:

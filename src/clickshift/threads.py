@@ -20,14 +20,18 @@ def n_threads() -> int:
     return int(os.environ.get("CLICKSHIFT_THREADS") or len(os.sched_getaffinity(0)))
 
 
-def for_ranges(work: Callable[[slice], None], rows: int, *, chunk: int = CHUNK) -> None:
-    """Call `work` with slices that together cover all rows, several at a time."""
-    ranges = [slice(start, min(start + chunk, rows)) for start in range(0, rows, chunk)]
-    threads = min(n_threads(), len(ranges))
+def for_each(work: Callable[[int], None], n: int) -> None:
+    """Call `work` with 0 to n - 1, several at a time."""
+    threads = min(n_threads(), n)
     if threads <= 1:
-        for rows_ in ranges:
-            work(rows_)
+        for k in range(n):
+            work(k)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, ranges):
+        for _ in pool.map(work, range(n)):
             pass
+
+
+def for_ranges(work: Callable[[slice], None], rows: int, *, chunk: int = CHUNK) -> None:
+    """Call `work` with slices that together cover all rows, several at a time."""
+    for_each(lambda k: work(slice(k * chunk, min((k + 1) * chunk, rows))), -(-rows // chunk))

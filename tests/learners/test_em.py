@@ -19,7 +19,7 @@ from clickshift.metrics.clicks import perplexity
 from clickshift.models.base import ClickModel, pair_table
 from clickshift.policies.scored import Uniform
 from clickshift.sessions import Rankings, Sessions
-from clickshift.simulate import simulate
+from clickshift.simulation import simulate
 from clickshift.statistics import Cells
 from clickshift.vocabulary import UNSEEN, Vocabulary
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import typer
 
+import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
 import clickshift.cli.evaluate as evaluate
+import clickshift.cli.examine as examine
 import clickshift.cli.fit as fit
 import clickshift.cli.log as log
+import clickshift.cli.models as models
+import clickshift.cli.predict as predict
+import clickshift.cli.relevance as relevance
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
+from clickshift.cli.console import printable
 
 app = typer.Typer(
     name="clickshift",
@@ -25,6 +32,11 @@ app = typer.Typer(
 app.command()(simulate.simulate)
 app.command()(fit.fit)
 app.command()(evaluate.evaluate)
+app.command()(compare.compare)
+app.command()(examine.examine)
+app.command()(relevance.relevance)
+app.command()(predict.predict)
+app.command()(models.models)
 app.add_typer(log.app, name="log")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(shift.app, name="shift")
@@ -45,22 +57,41 @@ def options(
     """Learn from clicks on ranked lists."""
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run a command; what the user can mend is said in one line, without a traceback."""
     from clickshift.errors import ClickshiftError
 
     try:
-        app()
+        code = app(arguments, prog_name="clickshift", standalone_mode=False)
+    except _UsageError as error:
+        _explain_usage(error)
     except ClickshiftError as error:
         _stop(str(error), 2)
-    except KeyboardInterrupt:
-        _stop("interrupted; nothing half-written was left behind.", 130)
     except MemoryError:
         _stop("out of memory. Use fewer sessions at a time.", 3)
     except OSError as error:
         _stop(f"{error.filename or ''}: {error.strerror or error}", 2)
+    else:
+        if code == _INTERRUPTED:
+            _stop("interrupted; nothing half-written was left behind.", _INTERRUPTED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+# click's own base of what typer exports: newer typers bring click along under a name that is not public
+_UsageError: Any = typer.BadParameter.__mro__[1]
+_INTERRUPTED = 130
+
+
+def _explain_usage(error: Any) -> None:
+    message = error.format_message().strip()
+    if not message or "\n" in message:  # a group without a command shows its help
+        error.show()
+        sys.exit(error.exit_code)
+    command = error.ctx.command_path if error.ctx is not None else "clickshift"
+    end = "" if message.endswith((".", "?")) else "."
+    _stop(f"{message}{end} Try '{command} --help'.", error.exit_code)
 
 
 def _stop(message: str, code: int) -> None:
-    typer.echo(f"clickshift: {message}", err=True)
+    typer.echo(f"clickshift: {printable(message)}", err=True)
     sys.exit(code)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json as json_text
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
+
+_FILE_WIDTH = 160
 
 Json = typer.Option(False, "--json", help="Print one JSON object, for machines.")
 
@@ -32,21 +35,28 @@ def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: s
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=Text(title) if title else None, caption=Text(caption) if caption else None, title_justify="left"
-    )
     columns = list(rows[0]) if rows else []
+    table = Table(
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        show_header=any(column.strip() for column in columns),
+    )
     for column in columns:
-        numeric = all(isinstance(row[column], int | float) for row in rows)
+        values = [row[column] for row in rows if row[column] is not None]
+        numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[column])) for column in columns))
-    Console(width=None).print(table)
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:  # a file or a pipe has no width to fold to
+        console = Console(width=_FILE_WIDTH)
+    console.print(table)
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        return "–" if math.isnan(value) else f"{value:.4f}"
+        return "–" if math.isnan(value) else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4f}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -55,7 +65,12 @@ def _cell(value: Any) -> str:
         return ", ".join(f"{k} {_cell(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
         return "  ".join(_cell(item) for item in value)
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """One line of text; what would move the cursor or change a terminal's colours is written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _plain(value: Any) -> Any:
@@ -113,4 +128,4 @@ def warnings_shown() -> Iterator[None]:
         finally:
             for warning in caught:
                 if issubclass(warning.category, ClickshiftWarning):
-                    typer.echo(f"clickshift: warning: {warning.message}", err=True)
+                    typer.echo(f"clickshift: warning: {printable(str(warning.message))}", err=True)

@@ -20,14 +20,15 @@ def info(
     ),
     json: bool = Json,
 ) -> None:
-    """Sessions, queries, pairs, click-through rates, and how much the lists vary."""
+    """Sessions, queries, pairs, click-through rates, how much the lists vary, and whether that can tell ranks apart."""
     from clickshift.metrics.logs import log_summary
     from clickshift.readers.tabular import read_log
+    from clickshift.report.tables import log_table
 
     with warnings_shown(), progress("reading"):
         sessions = read_log(log, columns=columns(column), on_bad_line="skip" if skip_bad else "error")
         facts = log_summary(sessions)
-    show(facts, json=json, title=f"Log {log}")
+    show(facts if json else log_table(facts), json=json, title=f"Log {log}")
 
 
 @app.command()

@@ -28,8 +28,8 @@ def simulate(
     from clickshift.policies import POLICIES
     from clickshift.readers.tabular import check_output, write_log
     from clickshift.seeds import generator
-    from clickshift.simulate import PowerLaw, Uniform
-    from clickshift.simulate import simulate as draw
+    from clickshift.simulation import PowerLaw, Uniform
+    from clickshift.simulation import simulate as draw
     from clickshift.spec import parse
     from clickshift.users import USERS
 

@@ -76,6 +76,10 @@ class Family(ABC):
     def expect(self, now: Parameters, tails: Tails) -> Expected:
         """What the tails say of the shared parameters, and further of attractiveness."""
 
+    def _tails_of(self, k: int, tail_step: TailStep) -> TailStep:
+        """The tails that shared parameter k has a part in."""
+        return tail_step
+
     def _split(self, vector: np.ndarray) -> Parameters:
         size = len(self.data.clicks)
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
@@ -95,13 +99,10 @@ class Family(ABC):
     ) -> CascadeFit:
         """Maximise the penalised likelihood from the closed-form shortcut, from `start`, or from random numbers."""
         tail_step = TailStep(self.data)
-        try:
-            first = self._start(rng) if start is None else self._join(*start)
-            ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
-            found = self._split(ascent.parameters)
-            return CascadeFit(found, self._errors(found, tail_step), ascent)
-        finally:
-            tail_step.close()
+        first = self._start(rng) if start is None else self._join(*start)
+        ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
+        found = self._split(ascent.parameters)
+        return CascadeFit(found, self._errors(found, tail_step), ascent)
 
     def _start(self, rng: np.random.Generator | None) -> np.ndarray:
         data = self.data
@@ -115,7 +116,7 @@ class Family(ABC):
         a, s, shared = now
         tails = tail_step(1 - a, *self.walk(now))
         objective = tails.log_likelihood + self.certain(now)
-        objective += float(data.clicks @ np.log(a) + (data.examined - data.clicks) @ np.log1p(-a))
+        objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
         objective += prior.log_density(a) + SHARED.log_density(shared)
         if self.has_satisfaction:
             objective += prior.log_density(s)
@@ -124,10 +125,22 @@ class Family(ABC):
         new_s = prior.mode(s * tails.inverse, data.followed + data.open_last)
         return self._join(new_a, new_s, SHARED.mode(hidden.went_on, hidden.could)), objective
 
-    def _errors(self, now: Parameters, tail_step: TailStep) -> Parameters:
-        """Standard errors of the logits by Louis' identity: complete information minus what the hidden part hides.
+    def _scores(self, now: Parameters, tails: Tails) -> Parameters:
+        """Derivatives of the objective by the logits: successes minus p x trials, hidden ones expected (Fisher)."""
+        data, prior, (a, s, shared) = self.data, self.prior, now
+        hidden = self.expect(now, tails)
+        a_trials = data.examined + tails.examined + hidden.trials
+        return Parameters(
+            data.clicks + hidden.yes + prior.yes - a * (a_trials + prior.total),
+            s * tails.inverse + prior.yes - s * (data.followed + data.open_last + prior.total),
+            hidden.went_on + SHARED.yes - shared * (hidden.could + SHARED.total),
+        )
 
-        By pair, the other parameters held; for the shared ones by the slope of their score.
+    def _errors(self, now: Parameters, tail_step: TailStep) -> Parameters:
+        """Standard errors of the logits from the observed information.
+
+        Its diagonal by pair is Louis' identity: the information of complete data minus what is hidden. Information
+        between pairs is left out; that between pairs and shared parameters is not: it comes from differences of scores.
         """
         data, (a, s, _) = self.data, now
         tails = tail_step(1 - a, *self.walk(now), squares=True)
@@ -135,33 +148,49 @@ class Family(ABC):
         hidden = self.expect(now, tails)
         trials = data.examined + tails.examined + hidden.trials
         doubt = a**2 * (tails.examined - tails.squares[:, 0]) + hidden.variance
-        information = trials * a * (1 - a) - doubt
-        s_trials = data.followed + data.open_last
+        of_a = self._with_prior(a, trials * a * (1 - a) - doubt)
         s_doubt = s * tails.inverse - s**2 * tails.squares[:, 1]
-        s_information = s_trials * s * (1 - s) - s_doubt
+        of_s = self._with_prior(s, (data.followed + data.open_last) * s * (1 - s) - s_doubt)
+        cross_a, cross_s, of_shared = self._shared_information(now, tail_step)
+        if not self.has_satisfaction:
+            cross_s = np.zeros_like(cross_s)
+        profile = of_shared - cross_a @ (cross_a / of_a).T - cross_s @ (cross_s / of_s).T
+        covariance = np.linalg.pinv((profile + profile.T) / 2, hermitian=True)
         return Parameters(
-            self._error(a, information), self._error(s, s_information), self._shared_error(now, tail_step)
+            np.sqrt(1 / of_a + _quadratic(cross_a / of_a, covariance)),
+            np.sqrt(1 / of_s + _quadratic(cross_s / of_s, covariance)),
+            np.sqrt(np.maximum(np.diag(covariance), 0)),
         )
 
-    def _error(self, p: Table, information: Table) -> Table:
-        prior = self.prior.information(p)
-        error: np.ndarray = 1 / np.sqrt(np.maximum(information, 0) + np.maximum(prior, 1e-12))
-        return error
+    def _with_prior(self, p: Table, information: Table) -> Table:
+        total: np.ndarray = np.maximum(information, 0) + np.maximum(self.prior.information(p), 1e-12)
+        return total
 
-    def _shared_error(self, now: Parameters, tail_step: TailStep) -> Shared:
-        """From the derivative of the score of each shared logit, by central differences."""
-        step, errors = 1e-3, np.empty(len(now.shared))
+    def _shared_information(
+        self, now: Parameters, tail_step: TailStep
+    ) -> tuple[Float[np.ndarray, "shared pair"], Float[np.ndarray, "shared pair"], Float[np.ndarray, "shared shared"]]:
+        """Minus the derivatives of all scores by each shared logit, by central differences."""
+        step, rows = 1e-3, []
         for k in range(len(now.shared)):
-            slope = []
+            ends, tails_of = [], self._tails_of(k, tail_step)
             for sign in (1, -1):
                 p = now.shared.copy()
                 p[k] = 1 / (1 + (1 - p[k]) / p[k] * np.exp(-sign * step))
                 moved = now._replace(shared=p)
-                hidden = self.expect(moved, tail_step(1 - moved.attractiveness, *self.walk(moved)))
-                slope.append(hidden.went_on[k] + SHARED.yes - p[k] * (hidden.could[k] + SHARED.total))
-            information = -(slope[0] - slope[1]) / (2 * step)
-            errors[k] = 1 / np.sqrt(max(information, 1e-12))
-        return errors
+                ends.append(self._scores(moved, tails_of(1 - moved.attractiveness, *self.walk(moved))))
+            rows.append([(low - high) / (2 * step) for high, low in zip(*ends, strict=True)])
+        size = len(now.attractiveness)
+        if not rows:
+            return np.zeros((0, size)), np.zeros((0, size)), np.zeros((0, 0))
+        by_a, by_s, by_shared = (np.stack(part) for part in zip(*rows, strict=True))
+        return by_a, by_s, by_shared
+
+
+def _quadratic(rows: Float[np.ndarray, "shared pair"], middle: Float[np.ndarray, "shared shared"]) -> Table:
+    """The diagonal of rows' middle rows: what the shared parameters' uncertainty adds to each pair's."""
+    added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
+    positive: np.ndarray = np.maximum(added, 0)
+    return positive
 
 
 @final
@@ -221,6 +250,10 @@ class DCMFamily(Family):
     def expect(self, now: Parameters, tails: Tails) -> Expected:
         followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
         return Expected(followed + tails.went_on_at_rank, followed + open_last)
+
+    @override
+    def _tails_of(self, k: int, tail_step: TailStep) -> TailStep:
+        return TailStep(self.data.with_sessions(np.flatnonzero(self.data.last == k)))
 
 
 @final

@@ -155,8 +155,8 @@ class EM:
     ) -> ClickModel:
         a, s, shared = found
         logit_error = {} if errors is None else _named_errors(self.model, found, errors)
-        impressions, clicks = cascade.by_pair()
-        evidence, words = self._evidence(impressions, clicks, logit_error, ascent), cascade.vocabulary
+        evidence = self._evidence(cascade.impressions, cascade.clicks, logit_error, ascent)
+        words = cascade.vocabulary
         if self.model == "CM":
             return CM(words, a, evidence=evidence)
         if self.model == "DCM":

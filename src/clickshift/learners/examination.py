@@ -7,7 +7,6 @@ M-step: the expected share of attractive (examined) among impressions, with the 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import no_type_check
@@ -19,7 +18,7 @@ from numba import njit
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.learners.squarem import Ascent, Step, ascend
 from clickshift.statistics import Cells, rank_of
-from clickshift.threads import n_threads
+from clickshift.threads import for_each, n_threads
 
 _WARM_UP = 3
 _AT_LIMIT = 0.999
@@ -50,19 +49,16 @@ def fit_examination(
     Only the product of attractiveness and examination is identified. By convention the most examined situation has
     examination 1, and attractiveness is relative to it; left free, EM would creep along a ridge for hundreds of steps.
     """
-    with ThreadPoolExecutor(n_threads()) as pool:
-        problem = _Problem(cells, prior, pool)
-        here = problem.start(rng) if start is None else start
-        top = problem.most_examined(here)
-        while True:
-            ascent = ascend(
-                problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps
-            )
-            here = _with_top(ascent.parameters, top, cells)
-            rival = problem.most_examined(here, among_others_than=top)
-            if here[cells.vocabulary.n_pairs + rival] < _AT_LIMIT or problem.tried(top):
-                break
-            top = rival  # it wants to be examined more than the one we took for the most examined
+    problem = _Problem(cells, prior)
+    here = problem.start(rng) if start is None else start
+    top = problem.most_examined(here)
+    while True:
+        ascent = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)
+        here = _with_top(ascent.parameters, top, cells)
+        rival = problem.most_examined(here, among_others_than=top)
+        if here[cells.vocabulary.n_pairs + rival] < _AT_LIMIT or problem.tried(top):
+            break
+        top = rival  # it wants to be examined more than the one we took for the most examined
     a, e = np.append(here[: cells.vocabulary.n_pairs], prior.mean), here[cells.vocabulary.n_pairs :]
     a_error, e_error = _errors(cells, a, e, top, prior)
     return Fitted(a, _filled(e, cells), a_error, e_error, ascent)
@@ -79,8 +75,8 @@ def _with_top(parameters: np.ndarray, top: int, cells: Cells) -> np.ndarray:
 class _Problem:
     """The counts of one log, and the EM step on them."""
 
-    def __init__(self, cells: Cells, prior: Beta, pool: ThreadPoolExecutor) -> None:
-        self.cells, self.prior, self.pool = cells, prior, pool
+    def __init__(self, cells: Cells, prior: Beta) -> None:
+        self.cells, self.prior = cells, prior
         self.pair_shown, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
         self.pieces = _pieces(cells.pair, n_threads())
@@ -131,12 +127,15 @@ class _Problem:
         a, e = parameters[:n_pairs], parameters[n_pairs:]
         a_sum, e_sums = np.zeros(n_pairs), np.zeros((len(self.pieces), cells.n_situations))
 
-        def work(k: int) -> float:
-            counts = cells.pair, cells.situation, cells.impressions, cells.clicks
-            return float(_e_step(*counts, a, e, *self.pieces[k], a_sum, e_sums[k]))
+        terms = np.zeros(len(self.pieces))
 
-        objective = sum(self.pool.map(work, range(len(self.pieces))))
-        objective += float(self.pair_clicked @ np.log(a) + self.clicked @ np.log(e))
+        def work(k: int) -> None:
+            counts = cells.pair, cells.situation, cells.impressions, cells.clicks
+            terms[k] = _e_step(*counts, a, e, *self.pieces[k], a_sum, e_sums[k])
+
+        for_each(work, len(self.pieces))
+        objective = float(terms.sum())
+        objective += float((self.pair_clicked * np.log(a)).sum() + (self.clicked * np.log(e)).sum())
         objective += self.prior.log_density(a) + SHARED.log_density(e if top is None else np.delete(e, top))
         new_a = self.prior.mode(self.pair_clicked + a_sum, self.pair_shown)
         new_e = SHARED.mode(self.clicked + e_sums.sum(axis=0), self.shown)

@@ -12,7 +12,6 @@ One division and one logarithm per session. DBN, SDBN, DCM and CCM differ in g a
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import no_type_check
@@ -22,7 +21,7 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.cascade import Cascade
-from clickshift.threads import n_threads
+from clickshift.threads import for_each, n_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +46,12 @@ class Tails:
 
 
 class TailStep:
-    """The kernel with its threads and work arrays, for one log and many E-steps."""
+    """The E-step on the tails of one log."""
 
     def __init__(self, cascade: Cascade) -> None:
         self.cascade = cascade
         cuts = np.linspace(0, len(cascade.pair), n_threads() + 1).astype(int)
-        self.pieces = [(a, b) for a, b in pairwise(cuts.tolist()) if b > a]
-        self.pool = ThreadPoolExecutor(len(self.pieces))
+        self.pieces = list(pairwise(cuts.tolist()))
 
     def __call__(
         self,
@@ -75,7 +73,7 @@ class TailStep:
             sessions = data.pair, data.length, data.last, data.count
             _tails(*sessions, *self.pieces[k], skip, g, h_pair, h_rank, pairs[k], ranks[k], totals[k], seconds[k])
 
-        list(self.pool.map(work, range(len(self.pieces))))
+        for_each(work, len(self.pieces))
         examined, went_on, inverse = pairs.sum(axis=0).T
         log_likelihood, skip_went_on, skip_could = totals.sum(axis=0).tolist()
         return Tails(
@@ -89,51 +87,57 @@ class TailStep:
             squares=seconds.sum(axis=0) if squares else None,
         )
 
-    def close(self) -> None:
-        self.pool.shutdown()
-
 
 @njit(cache=True, nogil=True, fastmath=True)
 @no_type_check
 def _tails(pair, length, last, count, begin, end, skip, g, h_pair, h_rank, pairs, ranks, totals, squares):
     width = pair.shape[1]
-    message, u = np.empty(width + 1), np.empty(width)
-    log_likelihood, went_on, could = 0.0, 0.0, 0.0
+    message, step = np.empty(width), np.empty(width)
+    log_likelihood, product, went_on, could = 0.0, 1.0, 0.0, 0.0
     stop = 1 - g
     for i in range(begin, end):
-        n, click_rank = length[i], last[i]
-        start = click_rank + 1
+        n, start = length[i], last[i] + 1
         if start >= n:
             continue
-        b = 1.0
         onward = 1.0  # beyond the list there is nothing to see
         for r in range(n - 1, start - 1, -1):
-            u[r] = skip[pair[i, r]]
-            b = u[r] * onward
-            message[r] = b
-            onward = stop + g * b
-        h = 1.0 if click_rank < 0 else h_pair[pair[i, click_rank]] * h_rank[click_rank]
-        z = 1 - h + h * b
-        inverse = count[i] / z
-        log_likelihood += count[i] * np.log(z)
-        forward = h * inverse
-        if click_rank >= 0:
-            first = forward * b
-            pairs[pair[i, click_rank], 1] += first
-            pairs[pair[i, click_rank], 2] += inverse
+            u = skip[pair[i, r]]
+            step[r] = g * u
+            message[r] = u * onward
+            onward = stop + step[r] * onward  # one multiply-add after the other: this chain bounds the speed
+        weight, z = count[i], message[start]
+        forward = first = weight
+        if start > 0:
+            clicked = pair[i, start - 1]
+            h = h_pair[clicked] * h_rank[start - 1]
+            z = 1 - h + h * message[start]
+            inverse = weight / z
+            forward = h * inverse
+            first = forward * message[start]
+            pairs[clicked, 1] += first
+            pairs[clicked, 2] += inverse
+            ranks[start - 1] += first
             if len(squares):
-                squares[pair[i, click_rank], 1] += inverse / z
-            ranks[click_rank] += first
+                squares[clicked, 1] += inverse / z
+        else:
+            forward = weight / z
+        if weight == 1:  # a logarithm for many sessions at once
+            product *= z
+            if product < 1e-200:
+                log_likelihood += np.log(product)
+                product = 1.0
+        else:
+            log_likelihood += weight * np.log(z)
+        total, examined = 0.0, 0.0
         for r in range(start, n):
             examined = forward * message[r]
+            forward *= step[r]
             pairs[pair[i, r], 0] += examined
+            total += examined
             if len(squares):
-                squares[pair[i, r], 0] += examined * (examined / count[i])
-            forward *= u[r] * g
-            if r > start:
-                went_on += examined
-            if r + 1 < n:
-                could += examined
-    totals[0] += log_likelihood
+                squares[pair[i, r], 0] += examined * (examined / weight)
+        went_on += total - first
+        could += total - examined
+    totals[0] += log_likelihood + np.log(product)
     totals[1] += went_on
     totals[2] += could

@@ -12,7 +12,7 @@ import numpy as np
 
 from clickshift._version import __version__
 from clickshift.errors import FileError
-from clickshift.files import write_atomically
+from clickshift.files import content_key, write_atomically
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel, Evidence
 from clickshift.spec import resolve
@@ -33,7 +33,7 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray] = {}
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "clickshift": __version__,
         "vocabulary": {"fingerprint": model.vocabulary.fingerprint, **_put_vocabulary(model.vocabulary, arrays)},
@@ -46,6 +46,7 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
         (folder / _HEADER).unlink(missing_ok=True)
         with write_atomically(folder / _ARRAYS) as path:
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+            header["arrays"] = content_key([path])
         with write_atomically(folder / _HEADER) as path:
             Path(path).write_text(json.dumps(header, indent=1))
     except OSError as error:
@@ -56,10 +57,10 @@ def load_model(folder: str | Path) -> ClickModel:
     """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
     header, folder = read_header(folder), Path(folder)
     arrays = _read_arrays(folder / _ARRAYS)
+    if content_key([folder / _ARRAYS]) != header.get("arrays"):
+        raise FileError(folder, f"the header does not belong to the arrays: one of them was changed. {_ADVICE}")
     try:
         vocabulary = _get_vocabulary(header["vocabulary"], arrays)
-        if vocabulary.fingerprint != header["vocabulary"]["fingerprint"]:
-            raise FileError(folder, f"the header does not belong to the arrays: the ids differ. {_ADVICE}")
         model = _get(header["model"], "", arrays, vocabulary)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileError):

@@ -22,7 +22,7 @@ from clickshift.policies.base import ScoredPolicy
 from clickshift.policies.scored import Scores
 from clickshift.seeds import generator
 from clickshift.sessions import Sessions
-from clickshift.simulate import Observed, PowerLaw, simulate
+from clickshift.simulation import Observed, PowerLaw, simulate
 from clickshift.spec import parse
 from clickshift.synthetic import builtin_corpus
 from clickshift.users import USERS, User

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,18 @@ def read_log(
         raise DataError(f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.')
     skip = on_bad_line == "skip"
     files = _files(path)
-    parts = [read_part(file, lambda names, file=file: _choose(file, names, columns)) for file in files]  # type: ignore[misc]
+    parts = [read_part(file, partial(_choose, file, columns)) for file in files]
     _check_same_columns(parts)
     wide = "docs" in parts[0].table.column_names
     told = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     unreadable = _unreadable(parts, skip=skip, wide=wide)
     if not any(part.table.num_rows for part in parts):
-        raise FileError(told, "has no rows. There must be at least one session.")
+        why = (
+            f"{len(unreadable):,} line(s) cannot be read, the first: {unreadable[0]}"
+            if unreadable
+            else "it has no rows"
+        )
+        raise FileError(told, f"there must be at least one session to read: {why}.")
     log, faults = (read_wide if wide else read_long)(Rows(parts), skip=skip)
     faults.report(told, unreadable=unreadable)
     sessions = _sessions(log)
@@ -128,7 +134,7 @@ def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
     return columns
 
 
-def _choose(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+def _choose(path: Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """{our name: the file's}, for the layout whose columns are there and everything that may be there."""
     chosen = {name: columns.get(name, name) for name in (*WIDE, *LONG, *ABOUT)}
     has = ", ".join(names) or "none"

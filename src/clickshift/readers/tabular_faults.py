@@ -61,7 +61,7 @@ class Faults:
         dropped, total = int(self.bad.sum()), len(self.bad)
         told = [f"skipped {dropped:,} of {total:,} sessions, the first: {self._first}"] if dropped else []
         if unreadable:
-            told.append(f"skipped {len(unreadable):,} unreadable lines, the first: {unreadable[0]}")
+            told.append(f"skipped {len(unreadable):,} unreadable line(s), the first: {unreadable[0]}")
         if dropped == total:
             raise FileError(path, f"no session is left to read: {'; '.join(told)}.")
         if told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def read_part(path: Path, choose: Choose) -> Part:
         if kind == ".parquet":
             return _parquet(path, choose)
         with open_bytes(path) as file:
-            data = file.read()
-        if not data.strip():
+            data = b"".join(iter(partial(file.read, _BLOCK), b""))  # in large pieces: read() alone asks for small ones
+        if not re.search(rb"\S", data):
             raise FileError(path, "is empty. Was it written to the end?")
         if kind.startswith((".jsonl", ".ndjson")):
             return Part(path, *read_objects(data, choose))

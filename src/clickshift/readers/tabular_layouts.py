@@ -22,6 +22,11 @@ from clickshift.readers.tabular_json import ColumnError
 ABOUT = ("time", "day", "user", "propensity", "log_propensity", "count")
 """Columns that a log may have or not; in both layouts they say something of the session."""
 
+_KINDS = {
+    **dict.fromkeys(("session", "query", "doc", "user"), "an integer or text"),
+    **dict.fromkeys(("time", "day"), "a number, a date or a time"),
+    **dict.fromkeys(("propensity", "log_propensity", "count"), "a number"),
+}
 _ABOVE_ONE = 1e-9  # what rounding may add to a probability
 
 
@@ -110,7 +115,8 @@ def read_long(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
 
     def name(number: int) -> tuple[Path, str]:
         row = int(first[number])
-        return rows.place(row)[0].path, f"session {'' if session.bad[row] else session.show(row)}"
+        part, place = rows.place(row)
+        return part.path, f"row {place + 1}" if session.bad[row] else f"session {session.show(row)}"
 
     faults = Faults(len(first), owner=owner, name=name, skip=skip)
     query, about, doc = rows.ids("query"), rows.about(), rows.ids("doc")
@@ -162,7 +168,7 @@ def _good(faults: Faults, query: Column, docs: Lists, clicks: Lists, about: Mapp
 def _check_about(rows: Rows, faults: Faults, columns: Mapping[str, Column]) -> None:
     """Values that must not be missing, and what they must be."""
     for name, column in columns.items():
-        faults.mark_rows(column.bad, partial(_got, rows, name, "must have a value of its kind"))
+        faults.mark_rows(column.bad, partial(_got, rows, name, f"must be {_KINDS[name]}"))
         if name == "count":
             faults.mark_rows(
                 _no_integer(column) | (column.values < 1), partial(_got, rows, name, "must be 1, 2, 3, ...")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clickshift.errors import FileError
 from clickshift.files import write_atomically
 from clickshift.report.tables import Row
 
@@ -30,6 +32,15 @@ class Section:
     text: str = ""
     table: Sequence[Row] = ()
     figure: Any = None
+
+
+def check_page(path: str | Path) -> None:
+    """Whether a page can have this name: ask before the work that it is to show."""
+    path = Path(path)
+    if path.suffix.lower() not in {".html", ".htm"}:
+        raise FileError(path, "the ending of a page must be .html. Choose such a name.")
+    if path.is_dir():
+        raise FileError(path, "is a folder, where a page is to be written. Name a file in it.")
 
 
 def write_report(path: str | Path, *, title: str, sections: Sequence[Section], settings: Mapping[str, Any]) -> None:
@@ -69,4 +80,6 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _text(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
+    if isinstance(value, float):
+        return "–" if math.isnan(value) else f"{value:.4f}"
+    return "" if value is None else str(value)

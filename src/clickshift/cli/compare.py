@@ -1,0 +1,71 @@
+"""clickshift compare: all click models on one log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from clickshift.cli.console import Json, progress, show_json, show_table, warnings_shown
+
+
+def compare(
+    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    test: str = typer.Option(None, help="Another log to predict; by default, a part of the first one."),
+    model: list[str] = typer.Option([], help="A model to compare; repeatable. By default, all that predict clicks."),
+    split: str = typer.Option("random", help="How the log is parted: random, time, order or within-query."),
+    fraction: float = typer.Option(0.8, help="The share of the log to learn from."),
+    seed: int = typer.Option(0, help="Of the random split."),
+    output: Path = typer.Option(None, "--output", "-o", help="The folder for the rows and the report."),
+    json: bool = Json,
+) -> None:
+    """Fit every click model on a log and compare how well they predict held-out clicks."""
+    from dataclasses import asdict
+
+    from clickshift._version import __version__
+    from clickshift.metrics.clicks import CLIP
+    from clickshift.protocols.comparison import Comparison
+    from clickshift.readers.tabular import read_log
+    from clickshift.report.html import Section, write_report
+    from clickshift.report.plots import comparison_figure
+    from clickshift.report.tables import comparison_table
+    from clickshift.report.words import comparison_verdict
+    from clickshift.runs import write_rows
+
+    protocol = Comparison(tuple(model), split, fraction, seed)
+    rows = []
+    with warnings_shown(), progress("comparing", len(protocol.models)) as advance:
+        train, other = read_log(log), None if test is None else read_log(test)
+        for row in protocol.rows(train, other, progress=lambda done: advance(1)):
+            rows.append(row)
+            if output is not None:  # after every model, so that a killed comparison keeps what is done
+                write_rows(rows, output / "rows.parquet")
+    table, words = comparison_table(rows), comparison_verdict(rows)
+    if output is not None:
+        write_report(
+            output / "report.html",
+            title="Click models on one log",
+            sections=[Section("What it says", words), Section("Models", "", table, comparison_figure(rows))],
+            settings={
+                "log": log,
+                "test": test,
+                **asdict(protocol),
+                "probability clip": CLIP,
+                "clickshift": __version__,
+            },
+        )
+    if json:
+        show_json(
+            {
+                "rows": rows,
+                "split": split,
+                "clip": CLIP,
+                "report": None if output is None else str(output / "report.html"),
+            }
+        )
+        return
+    sizes = f"{rows[0]['train_sessions']:,} sessions to learn from, {rows[0]['test_sessions']:,} to predict"
+    show_table(table, title=f"Click models on {log}: {sizes}", caption=f"lower perplexity is better; clip {CLIP:g}")
+    typer.echo(words)
+    if output is not None:
+        typer.echo(f"Report: {output / 'report.html'}   Rows: {output / 'rows.parquet'}")

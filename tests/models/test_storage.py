@@ -1,0 +1,209 @@
+"""Models come back from their folder as they were; a folder that is no model, or is damaged, is one clear error."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clickshift import models
+from clickshift.corpus import Corpus
+from clickshift.errors import FileError
+from clickshift.learners import DEFAULT, fit
+from clickshift.models import MODELS
+from clickshift.models.base import ClickModel
+from clickshift.models.storage import FORMAT, load_model, read_header, save_model
+from clickshift.sessions import Rankings, Sessions
+from clickshift.spec import parse, resolve
+from clickshift.users import USERS
+from clickshift.vocabulary import Vocabulary
+
+
+def with_text_ids(log: Sessions) -> Sessions:
+    """The same log with ids that are text, some of them strange."""
+    words = log.vocabulary
+    query = np.array([f"<q>&ü {i}" for i in range(words.n_queries)], np.dtypes.StringDType())
+    doc = np.array([f"[bold]{i:03}\n" for i in range(words.n_docs)], np.dtypes.StringDType())
+    renamed = Vocabulary(query, doc, words.pair_query, words.pair_doc)
+    return Sessions(Rankings(renamed, log.rankings.query, log.rankings.pair, log.rankings.shown), log.click)
+
+
+def made(name: str, log: Sessions) -> ClickModel:
+    """A model of every kind: fitted where there is a learner for it, otherwise with parameters at random."""
+    if name in DEFAULT:
+        return fit(name, log)
+    rng, n_pairs = np.random.default_rng(5), log.vocabulary.n_pairs
+    if name == "Mixture":
+        parts = tuple(fit(part, log) for part in ("UBM", "DBN", "rCTR"))
+        inner = models.Mixture(log.vocabulary, parts[:2], np.array([0.25, 0.75]))
+        return models.Mixture(log.vocabulary, (inner, parts[2]), np.array([0.6, 0.4]))
+    cls, values = resolve(name, MODELS), {}
+    for field in dataclasses.fields(cls):
+        kind = str(field.type)
+        if field.name in {"vocabulary", "evidence", "bottom_up"}:
+            continue
+        size = n_pairs + 1 if kind == "PairTable" else 5 if "ndarray" in kind else None
+        values[field.name] = 2 if kind == "int" else rng.uniform(0.2, 0.8, size)
+    if name == "ComplexBrowsing":
+        values["bottom_up"] = True
+    return cls(log.vocabulary, **values)
+
+
+def same(one: object, other: object) -> bool:
+    """Equal in every field, to the last bit; the vocabulary by its fingerprint."""
+    if isinstance(one, Vocabulary):
+        return isinstance(other, Vocabulary) and one.fingerprint == other.fingerprint
+    if dataclasses.is_dataclass(one):
+        assert type(one) is type(other)
+        return all(same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(same, one, other))
+    return one == other or (one != one and other != other)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("ids", ["integers", "text"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_comes_back_as_it_was(name: str, ids: str, log: Sessions, tmp_path: Path) -> None:
+    log = log if ids == "integers" else with_text_ids(log)
+    model = made(name, log)
+    save_model(model, tmp_path / "model", notes={"log": "clicks.parquet"})
+    back = load_model(tmp_path / "model")
+    assert same(model, back)
+    if model.predicts_clicks:
+        assert np.array_equal(back.click_prob_given_history(log), model.click_prob_given_history(log))
+    if model.ranks_documents:
+        assert str(back.relevance_table().to_pydict()) == str(model.relevance_table().to_pydict())
+    assert read_header(tmp_path / "model")["notes"] == {"log": "clicks.parquet"}
+    assert not any(path.suffix in {".pkl", ".pickle"} for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_simulated_user_comes_back_as_it_was(user: str, corpus: Corpus, log: Sessions, tmp_path: Path) -> None:
+    model = parse(user, USERS).on(corpus)
+    save_model(model, tmp_path)
+    assert np.array_equal(load_model(tmp_path).click_prob(log.rankings), model.click_prob(log.rankings))
+
+
+def test_an_old_model_is_replaced(log: Sessions, tmp_path: Path) -> None:
+    save_model(fit("DBN", log), tmp_path)
+    save_model(fit("dCTR", log), tmp_path)
+    assert isinstance(load_model(tmp_path), models.DCTR)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+
+
+@pytest.fixture
+def folder(log: Sessions, tmp_path: Path) -> Path:
+    save_model(fit("dCTR", log), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit(folder: Path, **changes: object) -> None:
+    header = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(header | changes))
+
+
+def truncate(path: Path, share: float) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+def without_a_field(folder: Path) -> None:
+    header = json.loads((folder / "model.json").read_text())
+    del header["model"]["name"]
+    (folder / "model.json").write_text(json.dumps(header))
+
+
+DAMAGE = {
+    "no folder": (shutil.rmtree, "is not a model: it has no model.json"),
+    "no header": (lambda folder: (folder / "model.json").unlink(), "is not a model: it has no model.json"),
+    "no arrays": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors: is missing"),
+    "an empty header": (lambda folder: (folder / "model.json").write_text(""), "is not a model's header"),
+    "a header cut short": (lambda folder: truncate(folder / "model.json", 0.5), "is not a model's header"),
+    "a header that is no text": (
+        lambda folder: (folder / "model.json").write_bytes(b"\xff\xfe\0"),
+        "is not a model's header",
+    ),
+    "a header that is a list": (lambda folder: (folder / "model.json").write_text("[1]"), "is not a model's header"),
+    "a foreign header": (lambda folder: (folder / "model.json").write_text('{"a": 1}'), "is not a model's header"),
+    "a header without the model's name": (without_a_field, "is damaged"),
+    "a header without the vocabulary": (lambda folder: edit(folder, vocabulary={}), "is damaged"),
+    "a newer format": (
+        lambda folder: edit(folder, format=FORMAT + 1),
+        "has format 2, this clickshift reads 1. Upgrade",
+    ),
+    "an unknown model": (lambda folder: edit(folder, model={"name": "Xyz", "fields": {}}), "'Xyz' is not known"),
+    "empty arrays": (lambda folder: truncate(folder / "model.safetensors", 0), "is damaged or of another kind"),
+    "arrays cut short": (lambda folder: truncate(folder / "model.safetensors", 0.9), "is damaged or of another kind"),
+    "arrays that are none": (
+        lambda folder: (folder / "model.safetensors").write_bytes(b"PK\3\4" * 99),
+        "is damaged or of another",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_folder_is_one_clear_error(damage: str, folder: Path) -> None:
+    harm, message = DAMAGE[damage]
+    harm(folder)
+    with pytest.raises(FileError) as caught:
+        load_model(folder)
+    said = str(caught.value)
+    assert message in said
+    assert str(folder) in said
+    assert "\n" not in said
+
+
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileError, match="file"):
+        load_model(tmp_path / "file")
+
+
+def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path: Path) -> None:
+    save_model(fit("dCTR", with_text_ids(log)), tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    with pytest.raises(FileError, match="the header does not belong to the arrays"):
+        load_model(folder)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("other", ["rCTR", "PBM", "drCTR"])
+def test_arrays_of_another_model_are_refused(other: str, folder: Path, log: Sessions, tmp_path: Path) -> None:
+    save_model(fit(other, log), tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    with pytest.raises(FileError, match="model"):
+        load_model(folder)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+def test_arrays_of_another_fit_are_refused(log: Sessions, tmp_path: Path) -> None:
+    """PBM and UBM have parameters of the same names."""
+    for name in ("PBM", "UBM"):
+        save_model(fit(name, log), tmp_path / name)
+    shutil.copy(tmp_path / "PBM" / "model.safetensors", tmp_path / "UBM")
+    with pytest.raises(FileError, match="the header does not belong to the arrays"):
+        load_model(tmp_path / "UBM")
+
+
+def test_a_flipped_bit_is_noticed(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 0x40
+    path.write_bytes(bytes(data))
+    with pytest.raises(FileError, match="the header does not belong to the arrays"):
+        load_model(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(log: Sessions, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileError, match="cannot be written"):
+        save_model(fit("dCTR", log), tmp_path / "file" / "model")

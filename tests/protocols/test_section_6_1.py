@@ -1,0 +1,51 @@
+"""Section 6.1 of the policy-shift paper on the real MSLR sample, as far as 84 usable queries allow."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clickshift as cs
+
+GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "section_6_1.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def mslr(shared_data: Path) -> cs.Corpus:
+    corpus = cs.read_corpus(sorted((shared_data / "mslr_sample").glob("*.txt.gz")), cache=False)
+    return corpus.with_queries(corpus.usable_queries())
+
+
+def oracle(corpus: cs.Corpus, user: cs.users.User) -> tuple[float, float]:
+    values = []
+    for seed in range(3):
+        ten = corpus.ladder(10, rng=np.random.default_rng(seed))
+        model = user.on(ten)
+        training = cs.PlackettLuce(cs.Oracle(), temperature=0.5, scores="log")
+        ind = cs.simulate(ten, training, model, 50_000, rng=seed)
+        ood = cs.simulate(ten, cs.Reversed(cs.Oracle()), model, 50_000, rng=100 + seed)
+        values.append((cs.perplexity(model, ind).average, cs.perplexity(model, ood).average))
+    return tuple(np.mean(values, axis=0))
+
+
+def test_dbn_oracle(mslr: cs.Corpus) -> None:
+    case = GOLDEN["DBN"]
+    ind, ood = oracle(mslr, cs.users.DBN(satisfaction=case["satisfaction"]))
+    assert (ind, ood) == pytest.approx(case["measured"], abs=0.002)
+    assert (ind, ood) == pytest.approx(case["published"], abs=0.02)
+    assert ind < ood, "under DBN users the reversed lists are harder to predict, as published"
+
+
+def test_the_printed_sigma_does_not_give_the_published_table(mslr: cs.Corpus) -> None:
+    ind, _ = oracle(mslr, cs.users.DBN(satisfaction=0.9))
+    assert ind < GOLDEN["DBN"]["published"][0] - 0.05
+
+
+def test_cocm_oracle(mslr: cs.Corpus) -> None:
+    case = GOLDEN["CoCM"]
+    found = oracle(mslr, cs.users.CoCM())
+    assert found == pytest.approx(case["measured"], abs=0.002)
+    assert found == pytest.approx(case["published"], abs=0.02)
