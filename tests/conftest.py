@@ -26,6 +26,12 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests neither find nor leave anything in the user's cache."""
+    os.environ["CLICKSHIFT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20221015)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clickshift import files
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.readers import letor
+from clickshift.readers import letor, letor_lines
 from clickshift.readers.letor import read_corpus
 
 
@@ -288,7 +288,7 @@ def test_the_cache(write, own_cache: Path, monkeypatch: pytest.MonkeyPatch, qid:
     fresh = read_corpus(file)
     (entry,) = (own_cache / "letor").iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(letor, "_Rows", None)  # nothing may be parsed again
+        patch.setattr(letor, "Rows", None)  # nothing may be parsed again
         assert_equal(read_corpus(str(file)), fresh)
     whole = entry.read_bytes()
     for damaged in (whole[:-20], b"", b"garbage", whole.replace(b"label", b"lebal")):
@@ -317,8 +317,8 @@ def test_no_cache(write, own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_small_blocks_and_tables_change_nothing(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shared_data / "lightgbm_rank" / "rank.test.gz"
     expected = read_corpus(path, cache=False)
-    monkeypatch.setattr(letor, "_TABLE", 5000)
-    monkeypatch.setattr(letor, "line_blocks", lambda path: files.line_blocks(path, size=10_000))
+    monkeypatch.setattr(letor_lines, "_TABLE", 5000)
+    monkeypatch.setattr(letor_lines, "line_blocks", lambda path: files.line_blocks(path, size=10_000))
     assert_equal(read_corpus(path, cache=False), expected)
 
 

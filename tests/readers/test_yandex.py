@@ -164,16 +164,6 @@ def test_line_numbers_go_on_across_blocks(tmp_path: Path, monkeypatch: pytest.Mo
         read_wscd(path)
 
 
-def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(actions, "BLOCK", 64)
-    monkeypatch.setattr(actions, "_LONGEST_LINE", 128)
-    path = write(tmp_path, wscd_query(1, 1, 1, TEN) + "1" * 1000)
-    with pytest.raises(FileError, match="line 2: a line must end within 128 bytes"):
-        read_wscd(path)
-
-
 @pytest.mark.parametrize("read", [read_wscd, read_kaggle, read_sample, read_relevance])
 def test_files_that_hold_nothing_or_are_broken(tmp_path: Path, read: object) -> None:
     assert callable(read)

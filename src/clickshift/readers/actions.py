@@ -20,14 +20,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numba import njit, uint64
 
-from clickshift.errors import FileError
-from clickshift.files import open_bytes
+from clickshift.files import line_blocks
 from clickshift.readers.notes import Notes
 
 BLOCK = 1 << 22
 """Bytes that are read at once."""
-
-_LONGEST_LINE = 1 << 22
 
 RANKS: Final = 10
 LINE, SESSION, KIND, FIRST, SECOND, URL = 0, 1, 2, 3, 4, 5
@@ -85,25 +82,12 @@ def _matched(actions: np.ndarray, kaggle: bool, notes: Notes) -> Matched:
 def _actions(path: str | Path, kaggle: bool, rule: str, notes: Notes) -> Iterator[np.ndarray]:
     """The rows of a log's good lines, block by block."""
     lines = 0
-    with open_bytes(path) as file:
-        rest = b""
-        while True:
-            block = file.read(BLOCK)
-            data = rest + block
-            end = data.rfind(b"\n") + 1 if block else len(data)
-            rest = data[end:]
-            rows, state, start = _parse(np.frombuffer(data, np.uint8, end), kaggle, lines)
-            for i in np.flatnonzero(state == _BAD):
-                notes.bad_line(lines + int(i) + 1, rule, data[start[i] : start[i + 1]].rstrip(b"\r\n"))
-            lines += len(state)
-            if len(rest) > _LONGEST_LINE:
-                problem = (
-                    f"a line must end within {_LONGEST_LINE:,} bytes: this one does not. Is the file a log in text?"
-                )
-                raise FileError(path, problem, line=lines + 1)
-            yield rows[state == _GOOD]
-            if not block:
-                return
+    for data in line_blocks(path, size=BLOCK):
+        rows, state, start = _parse(np.frombuffer(data, np.uint8), kaggle, lines)
+        for i in np.flatnonzero(state == _BAD):
+            notes.bad_line(lines + int(i) + 1, rule, data[start[i] : start[i + 1]].rstrip(b"\r\n"))
+        lines += len(state)
+        yield rows[state == _GOOD]
 
 
 @njit(cache=True, nogil=True)

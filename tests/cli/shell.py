@@ -1,0 +1,51 @@
+"""The command line in this process, as a shell would call it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clickshift.cli import main
+
+
+class Shell:
+    """Runs commands and looks at what they say."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def run(self, *arguments: object) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        self._capsys.readouterr()
+        code = call(*arguments)
+        return code, *self._capsys.readouterr()
+
+    def text(self, *arguments: object) -> str:
+        """What a command that works says."""
+        code, out, err = self.run(*arguments)
+        assert code == 0, err
+        return out
+
+    def json(self, *arguments: object) -> Any:
+        """The one JSON object that --json prints, and nothing else."""
+        return json.loads(self.text(*arguments, "--json"), parse_constant=pytest.fail)
+
+    def error(self, *arguments: object) -> str:
+        """The one line that a command says when it cannot do what it is asked."""
+        code, out, err = self.run(*arguments)
+        assert code not in {0, 1}, "1 is Python's own: an exception that nobody expected"
+        assert out == ""
+        assert err.startswith("clickshift: ")
+        assert err.count("\n") == 1
+        assert err.endswith("\n")
+        return err
+
+
+def call(*arguments: object) -> int:
+    """Run a command; its exit code."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
