@@ -10,14 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, final, no_type_check
+from typing import Any, TypeVar, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
 from clickshift.errors import DataError
 from clickshift.grouping import distinct_rows
+from clickshift.rules import bits, check_lists, integers, refuse, same_shape
 from clickshift.seeds import as_generator
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
@@ -42,21 +42,21 @@ class Rankings:
     """Float[session]: log-probability of the list under the policy that drew it, where it is known."""
 
     def __post_init__(self) -> None:
-        query, pair = _integers("query", self.query, 1), _integers("pair", self.pair, 2)
-        shown = pair != UNSEEN if self.shown is None else _bits("shown", self.shown, 2)
-        _same_shape("query", query.shape, "pair", pair.shape[:1])
-        _same_shape("shown", shown.shape, "pair", pair.shape)
+        query, pair = integers("query", self.query, 1), integers("pair", self.pair, 2)
+        shown = pair != UNSEEN if self.shown is None else bits("shown", self.shown, 2)
+        same_shape("query", query.shape, "pair", pair.shape[:1])
+        same_shape("shown", shown.shape, "pair", pair.shape)
         if not pair.size:
             raise DataError("the log is empty: there must be at least one session with one result.")
         pair = np.where(shown, pair, UNSEEN).astype(np.int32)
-        _check_lists(self.vocabulary, query, pair, shown)
+        check_lists(self.vocabulary, query, pair, shown)
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "pair", pair)
         object.__setattr__(self, "shown", shown)
         if self.log_prob is not None:
             log_prob = np.asarray(self.log_prob, np.float64)
-            _same_shape("log_prob", log_prob.shape, "query", query.shape)
-            _refuse(
+            same_shape("log_prob", log_prob.shape, "query", query.shape)
+            refuse(
                 ~((log_prob > -np.inf) & (log_prob <= 1e-9)),
                 "a propensity must be a probability above 0 and at most 1",
                 np.exp(np.minimum(log_prob, 700)),
@@ -116,26 +116,26 @@ class Sessions:
 
     def __post_init__(self) -> None:
         shape = self.rankings.pair.shape
-        click = _bits("click", self.click, 2)
-        _same_shape("click", click.shape, "pair", shape)
-        _refuse(
+        click = bits("click", self.click, 2)
+        same_shape("click", click.shape, "pair", shape)
+        refuse(
             (click & ~self.rankings.shown).any(axis=1),
             "a click must be on a document that is shown",
             (click & ~self.rankings.shown).argmax(axis=1) + 1,
             "The number is the rank of the click; drop the click or show the document.",
         )
-        count = np.ones(shape[0], np.int64) if self.count is None else _integers("count", self.count, 1, np.int64)
-        _same_shape("count", count.shape, "query", shape[:1])
-        _refuse(count < 1, "a count must be 1 or more", count, "Drop the row.")
+        count = np.ones(shape[0], np.int64) if self.count is None else integers("count", self.count, 1, np.int64)
+        same_shape("count", count.shape, "query", shape[:1])
+        refuse(count < 1, "a count must be 1 or more", count, "Drop the row.")
         object.__setattr__(self, "click", click)
         object.__setattr__(self, "count", count)
         for name in ("time", "user"):
             values = getattr(self, name)
             if values is not None:
                 values = np.asarray(values)
-                _same_shape(name, values.shape, "query", shape[:1])
+                same_shape(name, values.shape, "query", shape[:1])
                 if values.dtype.kind in "fMm":
-                    _refuse(np.isnan(values), f"{name} must not be missing", values, f"Fill it or leave {name} out.")
+                    refuse(np.isnan(values), f"{name} must not be missing", values, f"Fill it or leave {name} out.")
                 object.__setattr__(self, name, values)
 
     def __len__(self) -> int:
@@ -304,86 +304,3 @@ def _check_share(fraction: float, first: int, total: int) -> None:
             f"both parts of a split must get a session: fraction {fraction} of {total} sessions leaves one part empty. "
             "Choose a fraction between 0 and 1, or use a larger log."
         )
-
-
-def _integers(name: str, values: Any, ndim: int, dtype: type = np.int32) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu" or array.ndim != ndim:
-        raise DataError(f"{name} must be integers in {ndim} dimension(s): got {array.dtype} of shape {array.shape}.")
-    return np.ascontiguousarray(array, dtype)
-
-
-def _bits(name: str, values: Any, ndim: int) -> np.ndarray:
-    array = np.asarray(values)
-    if array.ndim != ndim or array.dtype.kind not in "biuf":
-        raise DataError(f"{name} must be 0 or 1 in {ndim} dimensions: got {array.dtype} of shape {array.shape}.")
-    if array.dtype.kind != "b":
-        bad = ~((array == 0) | (array == 1))
-        _refuse(
-            bad.any(axis=1),
-            f"a {name} must be 0 or 1",
-            array[np.arange(len(array)), bad.argmax(axis=1)] if array.size else array,
-            "Count repeated clicks as one, and drop or fill missing values.",
-        )
-    return np.ascontiguousarray(array, bool)
-
-
-def _same_shape(name: str, shape: tuple[int, ...], other: str, expected: tuple[int, ...]) -> None:
-    if shape != expected:
-        raise DataError(f"{name} must have the shape of {other}, {expected}: got {shape}.")
-
-
-def _refuse(bad: np.ndarray, rule: str, values: np.ndarray, advice: str) -> None:
-    """Raise for the first bad row, and say how many there are."""
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(f"session {row + 1}: {rule}: got {values[row]} ({int(bad.sum()):,} such sessions). {advice}")
-
-
-_EMPTY, _GAP, _RANGE, _OTHER_QUERY, _DUPLICATE = 1, 2, 3, 4, 5
-_LIST_RULES = {
-    _EMPTY: "a list must show at least one document. Drop the session.",
-    _GAP: "a list must have no gap: nothing is shown at rank {rank}, but something is below it. Close the gap.",
-    _RANGE: "the pair number at rank {rank} is outside the vocabulary's {n_pairs} pairs. Was it made with another one?",
-    _OTHER_QUERY: "the document at rank {rank} belongs to another query than the session. Number the pairs again.",
-    _DUPLICATE: "a document must stand once in a list: {doc} stands at rank {other} and again at rank {rank}. "
-    "Keep the first, or drop the session.",
-}
-
-
-def _check_lists(vocabulary: Vocabulary, query: np.ndarray, pair: np.ndarray, shown: np.ndarray) -> None:
-    problem, row, rank, other = _first_problem(query, pair, shown, vocabulary.pair_query)
-    if problem:
-        at = pair[row, rank]
-        doc = vocabulary.doc_ids[vocabulary.pair_doc[at]] if problem == _DUPLICATE else None
-        rule = _LIST_RULES[problem].format(rank=rank + 1, other=other + 1, n_pairs=vocabulary.n_pairs, doc=doc)
-        raise DataError(f"session {row + 1}: {rule}")
-
-
-@njit(cache=True, nogil=True)
-@no_type_check
-def _first_problem(query, pair, shown, pair_query):
-    n, ranks = pair.shape
-    for i in range(n):
-        if not shown[i, 0]:
-            for r in range(1, ranks):
-                if shown[i, r]:
-                    return _GAP, i, 0, 0
-            return _EMPTY, i, 0, 0
-        for r in range(ranks):
-            if not shown[i, r]:
-                for later in range(r + 1, ranks):
-                    if shown[i, later]:
-                        return _GAP, i, r, 0
-                break
-            p = pair[i, r]
-            if p == UNSEEN:
-                continue
-            if p < 0 or p >= len(pair_query):
-                return _RANGE, i, r, 0
-            if pair_query[p] != query[i]:
-                return _OTHER_QUERY, i, r, 0
-            for earlier in range(r):
-                if pair[i, earlier] == p:
-                    return _DUPLICATE, i, r, earlier
-    return 0, 0, 0, 0

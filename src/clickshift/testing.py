@@ -14,7 +14,7 @@ from jaxtyping import Bool
 
 from clickshift.corpus import Corpus
 from clickshift.models.base import ClickModel
-from clickshift.policies.base import Policy
+from clickshift.policies.base import Policy, RankingDistribution
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
@@ -121,39 +121,85 @@ def _check_invariance(model: ClickModel, rankings: Rankings, rng: np.random.Gene
 def check_policy(policy: Policy, corpus: Corpus, *, draws: int = 40_000, seed: int = 0) -> None:
     """Raise an AssertionError that names the first rule which the policy breaks.
 
-    The corpus needs a query of 2 to 6 documents.
-
-    Probabilities of all lists sum to 1; they agree with `placement`; sampled frequencies match both; what `sample`
-    says of a list's probability is what `log_prob` says; the same seed gives the same lists.
+    Probabilities of all lists sum to 1; placements are their sums; lists are drawn as often as they should be;
+    `log_prob` agrees with `sample`; the same seed gives the same lists; a document that the policy does not know makes
+    a list impossible. The corpus needs a query of 2 to 5 documents.
     """
-    small = np.flatnonzero((corpus.n_candidates >= 2) & (corpus.n_candidates <= 6))
-    _hold(len(small) > 0, "the corpus needs a query of 2 to 6 candidates")
-    query, rankings = int(small[0]), policy.on(corpus)
-    first, last = corpus.offsets[query], corpus.offsets[query + 1]
-    for ranks in {1, int(last - first) - 1, int(last - first)} - {0}:
-        lists = np.array(list(permutations(range(first, last), ranks)), np.int32)
-        every = Rankings(corpus.vocabulary, np.full(len(lists), query, np.int32), lists)
-        prob = np.exp(rankings.log_prob(every))
-        _hold(abs(prob.sum() - 1) < 1e-9, f"probabilities of all lists of {ranks} must sum to 1: got {prob.sum()}")
-        placed = np.stack([np.bincount(lists[:, r] - first, prob, last - first) for r in range(ranks)], axis=1)
-        exact = rankings.placement(ranks=ranks)[first:last]
-        worst = np.abs(placed - exact).max()
-        _hold(worst < 1e-8, f"placement must equal the sum over all lists: differs by {worst:.2g}")
-        asked = np.full(draws, query, np.int32)
-        drawn = rankings.sample(asked, ranks=ranks, rng=np.random.default_rng(seed))
-        again = rankings.sample(asked, ranks=ranks, rng=np.random.default_rng(seed))
-        _hold((drawn.pair == again.pair).all(), "the same seed must give the same lists")
-        _hold(
-            drawn.log_prob is not None and np.allclose(drawn.log_prob, rankings.log_prob(drawn), atol=1e-9),
-            "sample must return the log_prob of its lists",
-        )
-        base = np.int64(last - first) ** np.arange(ranks)
-        index = {int(code): i for i, code in enumerate((lists - first) @ base)}
-        counts = np.zeros(len(lists))
-        for code, count in zip(*np.unique((drawn.pair - first) @ base, return_counts=True), strict=True):
-            counts[index[int(code)]] = count
-        error = np.sqrt(np.maximum(prob * (1 - prob), 1 / draws) / draws)
-        _hold((np.abs(counts / draws - prob) < _Z * error).all(), "lists must be sampled with their probabilities")
+    rng, distribution = np.random.default_rng(seed), policy.on(corpus)
+    _hold(distribution.vocabulary.same_as(corpus.vocabulary), "the distribution must have the corpus' vocabulary")
+    small = np.flatnonzero((corpus.n_candidates > 1) & (corpus.n_candidates <= 5))
+    _hold(len(small) > 0, "the corpus needs a query of 2 to 5 candidates")
+    for query in small[:2].tolist():
+        for ranks in range(1, int(corpus.n_candidates[query]) + 2):
+            _check_lists(distribution, query, ranks, draws, rng)
+    _check_placement(distribution, corpus)
+    _check_draws(distribution, corpus, rng)
+
+
+def _check_lists(
+    distribution: RankingDistribution, query: int, ranks: int, draws: int, rng: np.random.Generator
+) -> None:
+    words = distribution.vocabulary
+    begin, end = words.query_offsets[query : query + 2].tolist()
+    pairs = np.array(list(permutations(range(begin, end), min(ranks, end - begin))), np.int32)
+    lists = Rankings(words, np.full(len(pairs), query, np.int32), pairs)
+    prob = np.exp(distribution.log_prob(lists))
+    _hold(abs(prob.sum() - 1) < 1e-9, f"probabilities of all lists of {ranks} must sum to 1: got {prob.sum()}")
+
+    placement = distribution.placement(np.array([query]), ranks=ranks)
+    expected = np.zeros_like(placement)
+    for rank in range(lists.n_ranks):
+        np.add.at(expected[:, rank], lists.pair[:, rank], prob)
+    worst = np.abs(placement - expected).max()
+    _hold(worst < 1e-9, f"placement must equal the sum over all lists: differs by {worst:.2g}")
+
+    drawn = distribution.sample(np.full(draws, query), ranks=ranks, rng=rng)
+    rows = {tuple(row): i for i, row in enumerate(lists.pair.tolist())}
+    found, times = np.unique(drawn.pair[:, : lists.n_ranks], axis=0, return_counts=True)
+    count = np.zeros(len(lists))
+    count[[rows[tuple(row)] for row in found.tolist()]] = times
+    _hold(not count[prob == 0].any(), "a list of probability 0 must not be drawn")
+    off = np.abs(count / draws - prob) / np.sqrt(np.maximum(prob * (1 - prob), 1 / draws) / draws)
+    _hold(off.max() < _Z, f"list {lists.pair[off.argmax()]} is drawn too often or too seldom")
+
+
+def _check_placement(distribution: RankingDistribution, corpus: Corpus, ranks: int = 10) -> None:
+    placement = distribution.placement(ranks=ranks)
+    _hold(placement.shape == (corpus.n_pairs, ranks), "placement must have a row per pair and a column per rank")
+    _hold(placement.min() >= 0, "placement must not be negative")
+    _hold(placement.sum(axis=1).max() <= 1 + 1e-9, "a document must stand at one rank at the most")
+    shown = np.add.reduceat(placement, corpus.offsets[:-1])
+    expected = np.arange(ranks) < corpus.n_candidates[:, None]
+    _hold(
+        np.allclose(shown, expected, atol=1e-9), "a rank within the list must show one document, a rank below it none"
+    )
+    some = np.unique(np.arange(corpus.n_queries) // 2)
+    asked = np.isin(corpus.vocabulary.pair_query, some)
+    part = distribution.placement(some, ranks=ranks)
+    _hold((part == np.where(asked[:, None], placement, 0)).all(), "placement of some queries must be 0 for the others")
+
+
+def _check_draws(distribution: RankingDistribution, corpus: Corpus, rng: np.random.Generator) -> None:
+    query = rng.integers(0, corpus.n_queries, 500).astype(np.int32)
+    drawn = distribution.sample(query, rng=7)
+    _hold((drawn.pair == distribution.sample(query, rng=7).pair).all(), "the same seed must give the same lists")
+    _hold((drawn.length == np.minimum(corpus.n_candidates[query], 10)).all(), "lists must be as long as they can be")
+    same = drawn.log_prob is not None and np.allclose(
+        distribution.log_prob(drawn), drawn.log_prob, rtol=1e-9, atol=1e-9
+    )
+    _hold(same, "sample must return the log_prob of its lists")
+
+    pair, log_prob = distribution.draw(query, ranks=10, key=3)
+    some_pair, some_log_prob = distribution.draw(query[123:200], ranks=10, key=3, first=123)
+    same = (some_pair == pair[123:200]).all() and (some_log_prob == log_prob[123:200]).all()
+    _hold(same, "a list must depend on the key and the session's number alone")
+
+    # a vocabulary that lacks the document on top of the first list, and with it perhaps the query
+    rest = np.setdiff1d(np.arange(corpus.n_pairs), drawn.pair[0, 0])
+    fewer = drawn.in_vocabulary(corpus.vocabulary.with_pairs(rest))
+    unknown = (fewer.shown & (fewer.pair == UNSEEN)).any(axis=1)
+    impossible = np.isneginf(distribution.log_prob(fewer))
+    _hold((impossible == unknown).all(), "a list with a document that the policy does not know must be impossible")
 
 
 def random_rankings(vocabulary: Vocabulary, lists: int, ranks: int, *, rng: np.random.Generator) -> Rankings:

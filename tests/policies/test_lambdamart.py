@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conformance import small_corpus
+from small import small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.errors import DataError, SpecError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conformance import small_corpus
+from small import small_corpus
 
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.placed import Placed

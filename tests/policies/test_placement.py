@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from conformance import small_corpus
 from hypothesis import given
 from hypothesis import strategies as st
+from small import small_corpus
 
 from clickshift.policies.placement import place_queries
 from clickshift.policies.plackett_luce import PlackettLuceRankings

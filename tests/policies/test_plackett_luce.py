@@ -6,9 +6,9 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from conformance import all_lists, small_corpus
 from hypothesis import given
 from hypothesis import strategies as st
+from small import all_lists, small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.errors import CapabilityError, DataError, SpecError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conformance import small_corpus
+from small import small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.errors import CapabilityError, DataError, SpecError

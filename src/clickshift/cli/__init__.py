@@ -42,10 +42,11 @@ app.add_typer(corpus.app, name="corpus")
 app.add_typer(shift.app, name="shift")
 
 
-def _version(value: bool) -> None:
+def _version(value: bool) -> bool:
     if value:
         typer.echo(f"clickshift {__version__}")
         raise typer.Exit
+    return value
 
 
 @app.callback()

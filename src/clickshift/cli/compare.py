@@ -11,12 +11,12 @@ from clickshift.cli.console import Json, progress, show_json, show_table, warnin
 
 def compare(
     log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
-    test: str = typer.Option(None, help="Another log to predict; by default, a part of the first one."),
+    test: str | None = typer.Option(None, help="Another log to predict; by default, a part of the first one."),
     model: list[str] = typer.Option([], help="A model to compare; repeatable. By default, all that predict clicks."),
     split: str = typer.Option("random", help="How the log is parted: random, time, order or within-query."),
     fraction: float = typer.Option(0.8, help="The share of the log to learn from."),
     seed: int = typer.Option(0, help="Of the random split."),
-    output: Path = typer.Option(None, "--output", "-o", help="The folder for the rows and the report."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The folder for the rows and the report."),
     json: bool = Json,
 ) -> None:
     """Fit every click model on a log and compare how well they predict held-out clicks."""

@@ -118,14 +118,11 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
 
 @contextmanager
 def warnings_shown() -> Iterator[None]:
-    """Our own warnings, one line each on standard error instead of Python's two."""
+    """Our own warnings, one line each on standard error; none where an error has the last word."""
     from clickshift.errors import ClickshiftWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
-        try:
-            yield
-        finally:
-            for warning in caught:
-                if issubclass(warning.category, ClickshiftWarning):
-                    typer.echo(f"clickshift: warning: {printable(str(warning.message))}", err=True)
+        yield
+    for said in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ClickshiftWarning)):
+        typer.echo(f"clickshift: warning: {printable(said)}", err=True)

@@ -11,7 +11,7 @@ from clickshift.cli.console import Json, progress, show_json, show_table, warnin
 
 def examine(
     model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
-    output: Path = typer.Option(None, "--output", "-o", help="Where the plot goes: one .html page."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Where the plot goes: one .html page."),
     json: bool = Json,
 ) -> None:
     """The examination or continuation curve of a fitted model, with intervals: a table and a plot."""

@@ -14,7 +14,9 @@ def predict(
     rankings: Path = typer.Argument(
         ..., help="The lists: a .parquet, .csv or .jsonl file with columns query and docs."
     ),
-    output: Path = typer.Option(None, "--output", "-o", help="Where the forecast goes: .parquet, .csv or .jsonl."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Where the forecast goes: .parquet, .csv or .jsonl."
+    ),
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Leave bad lists out, and say how many, instead of stopping."
     ),

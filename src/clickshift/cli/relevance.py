@@ -12,7 +12,7 @@ from clickshift.cli.console import Json, progress, show, warnings_shown
 def relevance(
     model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
     output: Path = typer.Option(..., "--output", "-o", help="Where the judgments go."),
-    format: str = typer.Option(None, help="parquet, csv, qrels or lightgbm; by default, what the ending says."),
+    format: str | None = typer.Option(None, help="parquet, csv, qrels or lightgbm; by default, what the ending says."),
     grades: str = typer.Option(
         "0.05,0.1,0.2,0.4", help="Ascending cut points of the relevance, or quantile:N for N grades of equal size."
     ),

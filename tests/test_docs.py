@@ -1,0 +1,68 @@
+"""The how-to pages are true: their commands run, in order, and print what the pages show, but for the numbers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clickshift.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+
+
+def commands(page: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of the page's ```console blocks, with the output that the page shows below it."""
+    for block in re.findall(r"^```console\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *shown = part.splitlines()
+            yield command, [line for line in shown if line.strip()]
+
+
+def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
+    """What a command prints. clickshift is this interpreter's, whatever is installed elsewhere."""
+    program, *arguments = shlex.split(command)
+    capfd.readouterr()
+    if program == "clickshift":
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        code = stop.value.code
+    else:
+        code = subprocess.run([program, *arguments], timeout=10).returncode
+    out, err = capfd.readouterr()
+    assert code == 0, f"{command}: {err}"
+    return out
+
+
+def shape(text: str) -> str:
+    """Text without its numbers and the room that they take."""
+    return re.sub(r"\s+", " ", re.sub(r"[\d.,]*\d", "#", text)).strip()
+
+
+def test_there_are_pages() -> None:
+    assert "from-clicks-to-judgments.md" in [page.name for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_commands_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    found = list(commands(page.read_text(encoding="utf-8")))
+    assert found, "a how-to without commands is a story"
+    for command, shown in found:
+        printed = shape(run(command, capfd))
+        for line in shown:
+            assert shape(line) in printed, f"{command} does not print {line!r}"
+
+
+def test_a_page_that_is_wrong_is_caught() -> None:
+    page = "```console\n$ clickshift models\n│ XYZ 12 │\n$ clickshift nothing\n```\n```python\n$ no\n```\n"
+    assert list(commands(page)) == [("clickshift models", ["│ XYZ 12 │"]), ("clickshift nothing", [])]
+    assert shape("│ cut points │ 0.05  1,234.5 │") == "│ cut points │ # # │"
