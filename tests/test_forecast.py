@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.stats import beta
 
 from clickshift.corpus import Corpus
 from clickshift.errors import CapabilityError, DataError
@@ -34,12 +34,11 @@ def test_the_delta_method_by_hand() -> None:
     found = forecast(pbm(0.3), lists)
     assert found.click_prob[0].tolist() == pytest.approx([0.2, 0.4 * 0.5])
     terms = [0.2 * 0.8 * 0.6, 0.2 * 0.5 * 0.3, 0.2 * 0.6 * 0.1]
-    assert found.error[0] == pytest.approx([terms[0], np.hypot(terms[1], terms[2])], rel=1e-6)
-    assert found.total_error[0] == pytest.approx(np.linalg.norm(terms), rel=1e-6)
+    assert found.error[0] == pytest.approx([terms[0], np.hypot(terms[1], terms[2])], rel=1e-4)
+    assert found.total_error[0] == pytest.approx(np.linalg.norm(terms), rel=1e-4)
     low, high = found.intervals(level=0.95)
-    step = 1.959964 * 0.6
-    assert low[0, 0] == pytest.approx(expit(logit(0.2) - step), rel=1e-5)
-    assert high[0, 0] == pytest.approx(expit(logit(0.2) + step), rel=1e-5)
+    trials = 1 / (0.6**2 * 0.2 * 0.8)
+    assert [low[0, 0], high[0, 0]] == pytest.approx(beta.ppf([0.025, 0.975], trials * 0.2, trials * 0.8), rel=1e-5)
 
 
 def test_what_all_lists_share_moves_all_ranks() -> None:
@@ -49,8 +48,8 @@ def test_what_all_lists_share_moves_all_ranks() -> None:
     found = forecast(model, Rankings(WORDS, np.array([0]), np.array([[0, 1, 2]])))
     # P(C_r) = continuation^(r - 1) a_r, and dcontinuation = continuation (1 - continuation) dlogit
     slopes = np.array([0.0, 0.2, 2 * 0.9 * 0.9]) * 0.9 * 0.1 * 0.5
-    assert found.error[0] == pytest.approx(slopes, rel=1e-6)
-    assert found.total_error[0] == pytest.approx(slopes.sum(), rel=1e-6)
+    assert found.error[0] == pytest.approx(slopes, rel=1e-4)
+    assert found.total_error[0] == pytest.approx(slopes.sum(), rel=1e-4)
 
 
 def test_clicks_above_are_a_source_of_error_too() -> None:
@@ -60,8 +59,8 @@ def test_clicks_above_are_a_source_of_error_too() -> None:
     found = forecast(model, Rankings(WORDS, np.array([0]), np.array([[0, 1]])))
     # P(C_2) = continuation (1 - a_1 s_1) a_2
     first, second = 0.25 * 0.2, -0.9 * 0.2 * 0.6 * 0.25 * 0.2
-    assert found.error[0] == pytest.approx([first, abs(second)], rel=1e-6)
-    assert found.total_error[0] == pytest.approx(first + second, rel=1e-6), "one parameter moves both, and not alike"
+    assert found.error[0] == pytest.approx([first, abs(second)], rel=1e-4)
+    assert found.total_error[0] == pytest.approx(first + second, rel=1e-4), "one parameter moves both, and not alike"
 
 
 def test_unseen_pairs_have_the_prior_and_its_error() -> None:
@@ -71,7 +70,7 @@ def test_unseen_pairs_have_the_prior_and_its_error() -> None:
     assert found.unseen.tolist() == [[True, False], [True, False]]
     assert found.unseen_share == pytest.approx(2 / 3)
     assert found.click_prob[0, 0] == pytest.approx(0.1)
-    assert found.error[0, 0] == pytest.approx(0.1 * 0.9 * 0.9, rel=1e-6)
+    assert found.error[0, 0] == pytest.approx(0.1 * 0.9 * 0.9, rel=1e-4)
     assert found.click_prob[1, 1] == found.error[1, 1] == 0.0, "nothing is shown there"
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 
 from clickshift.errors import CapabilityError, ClickshiftWarning, DataError, FileError, SpecError
 from clickshift.grading import graded, grades_of, parse_grades, quantile_cuts, reliability
@@ -60,9 +61,10 @@ def test_a_grade_counts_the_cut_points_that_are_reached() -> None:
 
 def test_intervals_stay_beside_their_pair() -> None:
     for row in graded(model()).table.to_pylist():
-        z = (np.log(row["high"] / (1 - row["high"])) - np.log(row["low"] / (1 - row["low"]))) / 2 / 1.959964
         pair = [QUERY[i] == row["query"] and DOC[i] == row["doc"] for i in range(5)].index(True)
-        assert z == pytest.approx(ERROR[pair], rel=1e-4)
+        p = row["relevance"]
+        trials = 1 / (ERROR[pair] ** 2 * p * (1 - p))
+        assert [row["low"], row["high"]] == pytest.approx(beta.ppf([0.025, 0.975], trials * p, trials * (1 - p)))
         assert row["impressions"] == IMPRESSIONS[pair]
 
 

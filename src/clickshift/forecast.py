@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from clickshift.errors import DataError
-from clickshift.models.base import ClickModel, PairTable, logit_interval
+from clickshift.models.base import ClickModel, PairTable, beta_interval
 from clickshift.sessions import Rankings
+from clickshift.threads import for_ranges
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 _BLOCK = 4096  # lists whose made-up model is held at once
-_STEP = 1e-3  # of a standard error: small against the curvature, large against rounding
+_STEP = 1e-5  # of a standard error: small against the curvature, large against rounding
 _FURTHEST = 30.0  # logits, as in `models.formulas`
 
 
@@ -46,16 +47,16 @@ class Forecast:
         return float(self.unseen.sum() / self.rankings.shown.sum())
 
     def intervals(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Low and high of each click probability: Wald intervals of the logit."""
+        """Low and high of each click probability."""
         p = np.clip(self.click_prob, 1e-12, 1 - 1e-12).ravel()
-        low, high = logit_interval(p, self.error.ravel() / (p * (1 - p)), level)
+        low, high = beta_interval(p, self.error.ravel() / (p * (1 - p)), level)
         return low.reshape(self.error.shape), high.reshape(self.error.shape)
 
     def total_intervals(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Low and high of the expected clicks on each list: Wald intervals of their logit as a share of its length."""
+        """Low and high of the expected clicks on each list, as a share of its length."""
         length = self.rankings.length
         p = np.clip(self.expected_clicks / length, 1e-12, 1 - 1e-12)
-        low, high = logit_interval(p, self.total_error / length / (p * (1 - p)), level)
+        low, high = beta_interval(p, self.total_error / length / (p * (1 - p)), level)
         return low * length, high * length
 
     def table(self, *, level: float = 0.95) -> Any:
@@ -85,8 +86,8 @@ class Forecast:
         return pa.table(columns)
 
 
-def forecast(model: ClickModel, rankings: Rankings) -> Forecast:
-    """What a model expects of lists, shown or not.
+def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int], None] = lambda done: None) -> Forecast:
+    """What a model expects of lists, shown or not. `progress` hears how many lists every finished block had.
 
     Errors are the delta method's, from the errors of the parameters of the list's own documents (attractiveness,
     satisfaction) and of those that all lists share (examination, continuation), taken as independent. There are none
@@ -99,9 +100,13 @@ def forecast(model: ClickModel, rankings: Rankings) -> Forecast:
     unseen = known.pair == UNSEEN if model.evidence is None else model.evidence.impressions[known.pair] == 0
     error, total_error = np.full(prob.shape, np.nan), np.full(len(prob), np.nan)
     uncertain = _uncertain(model)
-    for start in range(0, len(prob) if uncertain else 0, _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        error[rows], total_error[rows] = _delta_method(model, uncertain, known[rows])
+
+    def work(rows: slice) -> None:
+        if uncertain:
+            error[rows], total_error[rows] = _delta_method(model, uncertain, known[rows])
+        progress(rows.stop - rows.start)
+
+    for_ranges(work, len(prob), chunk=_BLOCK)
     return Forecast(rankings, prob, error, total_error, unseen & rankings.shown)
 
 
@@ -141,9 +146,11 @@ def _slopes(
     tables = {f.name: getattr(model, f.name)[rankings.pair] for f in fields(model) if _is_pair_table(f)}
     made_up = replace(model, vocabulary=places, evidence=None, **{name: _table(t) for name, t in tables.items()})
 
+    here = made_up.click_prob(lists)
+
     def slope(name: str, values: np.ndarray, step: np.ndarray, shaped: Callable[[np.ndarray], Any]) -> np.ndarray:
-        up, down = (replace(made_up, **{name: shaped(_moved(values, by))}).click_prob(lists) for by in (step, -step))
-        difference: np.ndarray = (up - down) / (2 * _STEP)
+        there = replace(made_up, **{name: shaped(_moved(values, step))}).click_prob(lists)
+        difference: np.ndarray = (there - here) / _STEP
         return difference
 
     for name, errors in uncertain.items():

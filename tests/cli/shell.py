@@ -1,8 +1,9 @@
-"""The command line in this process, as a shell would call it."""
+"""The command line in this process, as a shell would call it, and small files to call it on."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,3 +50,26 @@ def call(*arguments: object) -> int:
         main([str(argument) for argument in arguments])
     assert isinstance(stop.value.code, int)
     return stop.value.code
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return Shell(capsys)
+
+
+@pytest.fixture(scope="session")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of two thousand sessions, twelve queries, integer ids."""
+    path = tmp_path_factory.mktemp("log") / "clicks.parquet"
+    assert call("simulate", "-o", path, "--sessions", 2000, "--queries", 12, "--ranks", 5, "--seed", 3) == 0
+    return path
+
+
+@pytest.fixture(scope="session")
+def fitted(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of models fitted on it, each under its name."""
+    folder = tmp_path_factory.mktemp("models")
+    for model in ("PBM", "UBM", "DBN", "rCTR", "TopPop"):
+        assert call("fit", model, clicks, "-o", folder / model) == 0
+    return folder

@@ -1,5 +1,6 @@
 """Every command does what it says, in words and as JSON."""
 
+# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell
+from shell import Shell, clicks, fitted, shell  # noqa: F401
 from typer.testing import CliRunner
 
 from clickshift._version import __version__

@@ -1,4 +1,4 @@
-"""Intervals hold the truth about as often as they say; `benchmarks/coverage.py` measures it with many more draws."""
+"""Intervals hold the truth about as often as they say; `benchmarks/interval_coverage.py` measures it at length."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 
 def benchmark() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
-    spec = importlib.util.spec_from_file_location("coverage_benchmark", path)
+    path = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
+    spec = importlib.util.spec_from_file_location("interval_coverage", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -254,3 +254,14 @@ def test_a_deterministic_log_is_warned_of() -> None:
 def test_bad_options_are_explained(options: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         EM(**options)
+
+
+def test_users_who_look_at_the_bottom_most() -> None:
+    """The last rank is examined most: it becomes the one that others are relative to."""
+    rng = np.random.default_rng(3)
+    corpus = small_corpus()
+    a = pair_table(rng.uniform(0.1, 0.8, corpus.n_pairs), unseen=0.1)
+    truth = models.PBM(corpus.vocabulary, a, np.array([0.4, 0.3, 0.3, 0.5, 0.7, 1.0]))
+    found = EM("PBM").fit(draw(truth, corpus, 100_000))
+    assert found.examination == pytest.approx(truth.examination, abs=0.03)
+    assert found.examination[-1] == 1

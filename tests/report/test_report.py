@@ -10,11 +10,11 @@ import pytest
 
 from clickshift.errors import FileError
 from clickshift.learners import DEFAULT
-from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM
+from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
 from clickshift.report.html import Section, check_page, write_report
 from clickshift.report.plots import comparison_figure, curve_figure
-from clickshift.report.tables import comparison_table, curve_table, log_table, model_name, models_table
+from clickshift.report.tables import comparison_table, curve_table, log_table, models_table
 from clickshift.report.words import comparison_verdict
 from clickshift.vocabulary import Vocabulary
 

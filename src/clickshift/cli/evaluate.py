@@ -16,10 +16,11 @@ def evaluate(
 ) -> None:
     """Perplexity and log-likelihood of a fitted model on a log."""
     from clickshift.metrics.clicks import evaluation
+    from clickshift.models import model_name
     from clickshift.models.storage import load_model
     from clickshift.readers.tabular import read_log
 
     with warnings_shown(), progress("evaluating"):
         fitted = load_model(model)
         facts = evaluation(fitted, read_log(log))
-    show(facts, json=json, title=f"{type(fitted).__name__} on {log}")
+    show(facts, json=json, title=f"{model_name(fitted)} on {log}")

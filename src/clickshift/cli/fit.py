@@ -18,6 +18,7 @@ def fit(
     """Learn a click model from a log and keep it in a folder."""
     from clickshift.learners import fit as learn
     from clickshift.learners import learner_for
+    from clickshift.models import model_name
     from clickshift.models.storage import save_model
     from clickshift.readers.tabular import read_log
 
@@ -29,7 +30,7 @@ def fit(
     evidence = fitted.evidence
     assert evidence is not None
     facts = {
-        "model": type(fitted).__name__,
+        "model": model_name(fitted),
         "learner": evidence.learner,
         "sessions": sessions.total,
         "pairs": fitted.vocabulary.n_pairs,

@@ -24,19 +24,22 @@ def predict(
 ) -> None:
     """Expected clicks of each list and of each of its results, with intervals where the model knows its errors.
 
-    Intervals (95 %) are the delta method's, from the errors of attractiveness and satisfaction.
+    Intervals (95 %) are the delta method's, from the errors of the model's parameters, taken as independent.
     """
     from clickshift.forecast import forecast
+    from clickshift.models import model_name
     from clickshift.models.storage import load_model
     from clickshift.readers.rankings import read_rankings
-    from clickshift.report.tables import forecast_facts, forecast_table, model_name
+    from clickshift.report.tables import forecast_facts, forecast_table
     from clickshift.tables import table_ending, write_table
 
     if output is not None:
         table_ending(output)
-    with warnings_shown(), progress("predicting"):
+    with warnings_shown():
         fitted = load_model(model)
-        found = forecast(fitted, read_rankings(rankings, on_bad_line="skip" if skip_bad else "error"))
+        lists = read_rankings(rankings, on_bad_line="skip" if skip_bad else "error")
+        with progress("predicting", len(lists)) as advance:
+            found = forecast(fitted, lists, progress=advance)
         table = found.table()
         if output is not None:
             write_table(

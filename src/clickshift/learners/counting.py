@@ -86,7 +86,8 @@ def _rctr(learner: Counting, cells: Cells) -> ClickModel:
 
 def _dctr(learner: Counting, cells: Cells) -> ClickModel:
     rate, error, unseen = learner.rates(*cells.by_pair(), _global_rate(cells))
-    evidence = learner.evidence(cells, relevance=pair_table(error, unseen=float("inf")))
+    errors = pair_table(error, unseen=float("inf"))
+    evidence = learner.evidence(cells, ctr=errors, relevance=errors)
     return DCTR(cells.vocabulary, pair_table(rate, unseen=unseen), evidence=evidence)
 
 

@@ -46,19 +46,21 @@ def fit_examination(
 ) -> Fitted:
     """Maximise the penalised likelihood: from a sensible start, from `start`, or from a random one if `rng` is given.
 
-    Only the product of attractiveness and examination is identified. By convention the most examined situation has
-    examination 1, and attractiveness is relative to it; left free, EM would creep along a ridge for hundreds of steps.
+    Only the product of attractiveness and examination is identified. By convention the first rank has examination 1,
+    unless another situation is examined more, which then has it; attractiveness is relative to it. Left free, EM would
+    creep along a ridge for hundreds of steps.
     """
     problem = _Problem(cells, prior)
     here = problem.start(rng) if start is None else start
-    top = problem.most_examined(here)
+    top = 0
     while True:
         ascent = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)
         here = _with_top(ascent.parameters, top, cells)
-        rival = problem.most_examined(here, among_others_than=top)
+        rival = problem.most_examined(here, other_than=top)
         if here[cells.vocabulary.n_pairs + rival] < _AT_LIMIT or problem.tried(top):
             break
-        top = rival  # it wants to be examined more than the one we took for the most examined
+        here[cells.vocabulary.n_pairs + top] = _AT_LIMIT
+        top = rival  # it would be examined more than the one that was held at 1
     a, e = np.append(here[: cells.vocabulary.n_pairs], prior.mean), here[cells.vocabulary.n_pairs :]
     a_error, e_error = _errors(cells, a, e, top, prior)
     return Fitted(a, _filled(e, cells), a_error, e_error, ascent)
@@ -101,11 +103,10 @@ class _Problem:
         frequent: np.ndarray = self.shown >= self.shown.max() / 50
         return frequent
 
-    def most_examined(self, parameters: np.ndarray, *, among_others_than: int | None = None) -> int:
+    def most_examined(self, parameters: np.ndarray, *, other_than: int) -> int:
         """Of the situations that are frequent enough to tell."""
         e = np.where(self._frequent(), parameters[self.cells.vocabulary.n_pairs :], -1.0)
-        if among_others_than is not None:
-            e[among_others_than] = -1.0
+        e[other_than] = -1.0
         return int(np.argmax(e))
 
     def tried(self, top: int) -> bool:

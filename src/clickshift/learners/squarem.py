@@ -13,6 +13,8 @@ Step = Callable[[Vector], tuple[Vector, float]]
 """One EM step: the next parameters, and the objective of the ones given (it comes for free with the E-step)."""
 
 _EDGE = 1e-9
+_PATIENCE = 2
+"""One slow cycle may come before a fast one: on a million sessions UBM would stop two nats short."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +29,21 @@ class Ascent:
 
 
 def ascend(step: Step, start: Vector, *, tolerance: float, max_steps: int) -> Ascent:
-    """Repeat EM steps on probabilities until a cycle gains less than `tolerance` nats in total.
+    """Repeat EM steps on probabilities until two cycles in a row gain less than `tolerance` nats each, in total.
 
     Two EM steps give a direction and its curvature; the third starts where they point to, if the objective there is not
     below that of the first step, else where the second step ended. Extrapolation is on logits: probabilities stay
     inside (0, 1).
     """
     here, trace, steps = start, [], 0
-    before = -np.inf  # the objective where the last cycle began
+    before, slow = -np.inf, 0  # the objective where the last cycle began; how many cycles in a row gained little
     while True:
         first, value = step(here)
         steps += 1
         trace.append(value)
-        if value - before < tolerance or steps >= max_steps:
-            return Ascent(here, value, trace, steps, bool(value - before < tolerance))
+        slow = slow + 1 if value - before < tolerance else 0
+        if slow == _PATIENCE or steps >= max_steps:
+            return Ascent(here, value, trace, steps, slow == _PATIENCE)
         before = value
         second, value_first = step(first)
         steps += 1

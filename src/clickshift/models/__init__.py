@@ -43,3 +43,9 @@ MODELS = {
     "Carousel": "clickshift.models.carousel:Carousel",
     "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
 }
+
+
+def model_name(model: ClickModel) -> str:
+    """The name under which a model is registered, e.g. dCTR for the class DCTR; for one's own model, its class."""
+    name = type(model).__name__
+    return next((known for known, where in MODELS.items() if where.endswith(f":{name}")), name)

@@ -122,14 +122,14 @@ class ClickModel(ABC):
     def relevance_table(self, *, level: float = 0.95) -> Any:
         """A pyarrow table: query, doc, relevance, its interval (low, high), impressions and clicks, the best first.
 
-        Intervals are Wald intervals of the logit, from the observed information; NaN where the learner gives no error.
+        Intervals are Beta quantiles by the observed information (docs/intervals.md), NaN where there is no error.
         """
         import pyarrow as pa
 
         relevance, words, nothing = self.relevance(), self.vocabulary, np.full(self.vocabulary.n_pairs, np.nan)
         evidence = self.evidence
         error = None if evidence is None else evidence.logit_error.get("relevance")
-        low, high = (nothing, nothing) if error is None else logit_interval(relevance, error[:-1], level)
+        low, high = (nothing, nothing) if error is None else beta_interval(relevance, error[:-1], level)
         order = np.lexsort((-relevance, words.pair_query))
         columns = {
             "query": words.query_ids[words.pair_query],
@@ -149,7 +149,7 @@ class ClickModel(ABC):
         name, labels = self._curve()
         values = np.atleast_1d(getattr(self, name))
         errors = self.evidence.logit_error.get(name) if self.evidence is not None else None
-        low, high = logit_interval(values, np.full(len(values), np.nan) if errors is None else errors, level)
+        low, high = beta_interval(values, np.full(len(values), np.nan) if errors is None else errors, level)
         return [
             {**label, "parameter": name, "estimate": float(v), "low": float(lo), "high": float(hi)}
             for label, v, lo, hi in zip(labels, values, low, high, strict=True)
@@ -190,17 +190,24 @@ def _in_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtype
     return out
 
 
-def logit_interval(
-    p: Float[np.ndarray, " n"], error: Float[np.ndarray, " n"], level: float
+def beta_interval(
+    p: Float[np.ndarray, " n"], logit_error: Float[np.ndarray, " n"], level: float
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """p with its logit moved down and up by the normal quantile of `level` times the error."""
-    from scipy.special import expit, logit, ndtri
+    """Quantiles of the Beta distribution with mean p that carries the same information about the logit of p.
+
+    Information 1 / error^2 is that of n = 1 / (error^2 p (1 - p)) trials, hence Beta(n p, n (1 - p)). Near the middle
+    this is the usual interval of the logit; near 0 and 1 that one would be absurdly wide (746 skips, no click: to .25).
+    """
+    from scipy.special import betaincinv
 
     if not 0 < level < 1:
         raise DataError(f"the level of an interval must be between 0 and 1: got {level}.")
-    middle, width = logit(np.clip(p, 0, 1)), ndtri((1 + level) / 2) * error
-    fixed = error == 0  # by convention, not by measurement
-    return np.where(fixed, p, expit(middle - width)), np.where(fixed, p, expit(middle + width))
+    inside = np.clip(p, 1e-12, 1 - 1e-12)
+    with np.errstate(divide="ignore"):
+        trials = np.clip(1 / (logit_error**2 * inside * (1 - inside)), 1e-6, 1e15)
+    low, high = (betaincinv(trials * inside, trials * (1 - inside), q) for q in ((1 - level) / 2, (1 + level) / 2))
+    fixed = logit_error == 0  # by convention, not by measurement
+    return np.where(fixed, p, low), np.where(fixed, p, high)
 
 
 def pair_table(values: Float[np.ndarray, " pair"], *, unseen: float) -> PairTable:

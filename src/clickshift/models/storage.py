@@ -13,7 +13,7 @@ import numpy as np
 from clickshift._version import __version__
 from clickshift.errors import FileError
 from clickshift.files import content_key, write_atomically
-from clickshift.models import MODELS
+from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
 from clickshift.spec import resolve
 from clickshift.vocabulary import Ids, Vocabulary
@@ -102,7 +102,6 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Arrays go into `arrays` under their dotted names; what is returned is the rest."""
-    name = next(name for name, where in MODELS.items() if where.endswith(f":{type(model).__name__}"))
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
@@ -116,7 +115,7 @@ def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[
             fields[field.name] = [_put(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
         else:
             fields[field.name] = value
-    return {"name": name, "fields": fields}
+    return {"name": model_name(model), "fields": fields}
 
 
 def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], vocabulary: Vocabulary) -> ClickModel:

@@ -22,8 +22,9 @@ _CACHE_FORMAT = 1  # to be raised whenever the same files would give another cor
 
 def cache_entry(sources: Sequence[Path], *settings: str | int | bool | None) -> Path | None:
     """Where the corpus of these files, read with these settings, is kept; None where there is no room for it."""
+    key = content_key(sources, "letor", _CACHE_FORMAT, *settings)
     try:
-        return cache_folder() / "letor" / f"{content_key(sources, 'letor', _CACHE_FORMAT, *settings)}.npz"
+        return cache_folder() / "letor" / f"{key}.npz"
     except FileError as error:
         warnings.warn(f"the corpus is not cached. {error}", ClickshiftWarning, stacklevel=3)
         return None

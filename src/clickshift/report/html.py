@@ -18,8 +18,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; m
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9dee4; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9dee4; text-align: left; }
+.number { text-align: right; }
 .note { color: #52606d; }
 """
 
@@ -73,9 +73,15 @@ def write_report(path: str | Path, *, title: str, sections: Sequence[Section], s
 
 
 def _table(rows: Sequence[Row]) -> str:
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
-    lines = ["".join(f"<td>{html.escape(_text(value))}</td>" for value in row.values()) for row in rows]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    kinds = {
+        name: " class='number'" if all(isinstance(row[name], int | float | None) for row in rows) else ""
+        for name in rows[0]
+    }
+    head = "".join(f"<th{kind}>{html.escape(str(name))}</th>" for name, kind in kinds.items())
+    body = ""
+    for row in rows:
+        cells = "".join(f"<td{kind}>{html.escape(_text(row[name]))}</td>" for name, kind in kinds.items())
+        body += f"<tr>{cells}</tr>"
     return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 

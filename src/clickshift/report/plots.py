@@ -35,7 +35,7 @@ def shift_figure(rows: Sequence[Row]) -> Any:
         template="plotly_white",
         yaxis={
             "title": "conditional perplexity (lower is better)",
-            "range": [max(1, lowest - margin), highest + margin],
+            "range": [1, highest + margin],
         },
         xaxis={"title": "who ranked the test log"},
         legend={"orientation": "h", "y": 1.12},
@@ -71,7 +71,7 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     margin = 0.05 * (edge - lowest) + 1e-6
     figure.update_layout(
         template="plotly_white",
-        xaxis={"title": "perplexity (lower is better)", "range": [max(1, lowest - margin), edge + margin]},
+        xaxis={"title": "perplexity (lower is better)", "range": [1, edge + margin]},
         yaxis={"autorange": "reversed", "title": ""},
         legend={"orientation": "h", "y": 1.12},
         margin={"l": 90, "r": 20, "t": 40, "b": 60},

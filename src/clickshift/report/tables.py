@@ -10,7 +10,6 @@ import numpy as np
 
 from clickshift.forecast import Forecast
 from clickshift.grading import Grading
-from clickshift.models.base import ClickModel
 
 Row = Mapping[str, Any]
 
@@ -66,14 +65,6 @@ def curve_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {read.get(name, name): value or "none" if name in read else value for name, value in row.items()}
         for row in rows
     ]
-
-
-def model_name(model: ClickModel) -> str:
-    """The name under which a model is registered, e.g. dCTR for the class DCTR; for one's own model, its class."""
-    from clickshift.models import MODELS
-
-    name = type(model).__name__
-    return next((known for known, where in MODELS.items() if where.endswith(f":{name}")), name)
 
 
 def models_table() -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """How often 95 % intervals hold the planted parameter, for every model that EM fits.
 
-    python benchmarks/coverage.py [--repeats 300] [--sessions 4000]
+    python benchmarks/interval_coverage.py [--repeats 300] [--sessions 4000]
 
 Lists of six documents in random order, six queries, parameters drawn anew in every repeat. The number in brackets is
 how many intervals were looked at.
@@ -18,7 +18,7 @@ import clickshift as cs
 from clickshift import models
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning
-from clickshift.models.base import ClickModel, logit_interval, pair_table
+from clickshift.models.base import ClickModel, beta_interval, pair_table
 from clickshift.vocabulary import Vocabulary
 
 RANKS = 6
@@ -57,7 +57,7 @@ def coverage(name: str, *, repeats: int, sessions: int, level: float = 0.95, que
                 wanted, estimate = truth._relevance(), found._relevance()
             else:
                 wanted, estimate = (np.atleast_1d(getattr(model, parameter)) for model in (truth, found))
-            low, high = logit_interval(estimate, error, level)
+            low, high = beta_interval(estimate, error, level)
             use = np.isfinite(error) & (error > 0)
             if len(error) == vocabulary.n_pairs + 1:
                 use[-1] = False  # what stands for unseen pairs
