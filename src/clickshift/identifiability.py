@@ -71,17 +71,17 @@ def swap_graph(cells: Cells) -> SwapGraph:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    cells = cells.rolled_up("rank")
-    size = (cells.vocabulary.n_pairs, cells.n_ranks)
-    seen = csr_array((cells.impressions, (cells.pair, cells.situation)), shape=size).tocsc()
+    ranks = cells.rank()
+    seen = np.zeros((cells.n_ranks, cells.vocabulary.n_pairs))
+    np.add.at(seen, (ranks, cells.pair), cells.impressions)
+    shown = seen.any(axis=1)
+    seen = seen[:, np.count_nonzero(seen, axis=0) > 1]  # a document that was seen at one rank joins nothing
     swaps = np.zeros((cells.n_ranks, cells.n_ranks))
     for k in range(cells.n_ranks):
-        here = seen[:, [k]].toarray()[:, 0]
         for other in range(k):
-            there = seen[:, [other]].toarray()[:, 0]
-            both = (here > 0) & (there > 0)
-            swaps[k, other] = swaps[other, k] = (here[both] * there[both] / (here[both] + there[both])).sum()
-    shown = np.asarray(seen.sum(axis=0)) > 0
+            product = seen[k] * seen[other]
+            both = np.flatnonzero(product)
+            swaps[k, other] = swaps[other, k] = (product[both] / (seen[k, both] + seen[other, both])).sum()
     _, component = connected_components(csr_array(swaps > 0), directed=False)
     # ranks that were never shown belong to nobody's group: put them with the last shown one
     if not shown.all():

@@ -14,7 +14,7 @@ from clickshift.cascade import Cascade
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners.em import EM
-from clickshift.learners.prior import SHARED, Beta
+from clickshift.learners.prior import SATISFACTION, SHARED, Beta
 from clickshift.metrics.clicks import perplexity
 from clickshift.models.base import ClickModel, pair_table
 from clickshift.policies.scored import Uniform
@@ -90,8 +90,10 @@ def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
     """The objective by the model's own likelihood: an independent second writing of what EM climbs."""
     total = float(log.count @ model.log_likelihood(log))
     for name, value in arrays(model).items():
-        if name == "attractiveness" or name == "satisfaction":
+        if name == "attractiveness":
             total += prior.log_density(value[:-1] if isinstance(model, models.PBM | models.UBM) else value)
+        elif name == "satisfaction":
+            total += SATISFACTION.log_density(value)
         elif name == "examination":
             total += SHARED.log_density(value[value < 1])
         else:
@@ -105,7 +107,7 @@ def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Gene
     afar."""
     corpus = small_corpus(queries=2, docs=4)
     log = draw(planted(name, corpus.vocabulary, rng, 4), corpus, 2000, ranks=4)
-    found = EM(name, tolerance=1e-7).fit(log)
+    found = EM(name, tolerance=1e-7, prior=(0.1, 1.0)).fit(log)
     assert found.evidence is not None
     start = arrays(found)
     top = int(np.argmax(start["examination"])) if "examination" in start else -1

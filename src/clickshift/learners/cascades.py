@@ -16,7 +16,7 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.cascade import Cascade
-from clickshift.learners.prior import SHARED, Beta
+from clickshift.learners.prior import SATISFACTION, SHARED, Beta, beta_by_moments
 from clickshift.learners.squarem import Ascent, ascend
 from clickshift.learners.tails import Tails, TailStep
 
@@ -57,8 +57,10 @@ class Family(ABC):
 
     has_satisfaction: ClassVar[bool] = False
 
-    def __init__(self, cascade: Cascade, prior: Beta) -> None:
-        self.data, self.prior = cascade, prior
+    def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
+        self.data = cascade
+        self.prior = Beta() if prior is None else prior
+        self.learns_prior = prior is None
 
     @abstractmethod
     def start_shared(self) -> Shared:
@@ -100,6 +102,10 @@ class Family(ABC):
         """Maximise the penalised likelihood from the closed-form shortcut, from `start`, or from random numbers."""
         tail_step = TailStep(self.data)
         first = self._start(rng) if start is None else self._join(*start)
+        if self.learns_prior:
+            now = self._split(first)
+            examined = self.data.examined + tail_step(1 - now.attractiveness, *self.walk(now)).examined
+            self.prior = beta_by_moments(examined[:-1], self.data.clicks[:-1])
         ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
         found = self._split(ascent.parameters)
         return CascadeFit(found, self._errors(found, tail_step), ascent)
@@ -107,7 +113,7 @@ class Family(ABC):
     def _start(self, rng: np.random.Generator | None) -> np.ndarray:
         data = self.data
         a = self.prior.mode(data.clicks, data.examined)
-        s = self.prior.mode(data.open_last / 2, data.followed + data.open_last)
+        s = SATISFACTION.mode(data.open_last / 2, data.followed + data.open_last)
         vector = self._join(a, s, self.start_shared())
         return vector if rng is None else rng.uniform(0.1, 0.9, len(vector))
 
@@ -119,10 +125,10 @@ class Family(ABC):
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
         objective += prior.log_density(a) + SHARED.log_density(shared)
         if self.has_satisfaction:
-            objective += prior.log_density(s)
+            objective += SATISFACTION.log_density(s)
         hidden = self.expect(now, tails)
         new_a = prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
-        new_s = prior.mode(s * tails.inverse, data.followed + data.open_last)
+        new_s = SATISFACTION.mode(s * tails.inverse, data.followed + data.open_last)
         return self._join(new_a, new_s, SHARED.mode(hidden.went_on, hidden.could)), objective
 
     def _scores(self, now: Parameters, tails: Tails) -> Parameters:
@@ -132,7 +138,7 @@ class Family(ABC):
         a_trials = data.examined + tails.examined + hidden.trials
         return Parameters(
             data.clicks + hidden.yes + prior.yes - a * (a_trials + prior.total),
-            s * tails.inverse + prior.yes - s * (data.followed + data.open_last + prior.total),
+            s * tails.inverse + SATISFACTION.yes - s * (data.followed + data.open_last + SATISFACTION.total),
             hidden.went_on + SHARED.yes - shared * (hidden.could + SHARED.total),
         )
 
@@ -148,10 +154,10 @@ class Family(ABC):
         hidden = self.expect(now, tails)
         trials = data.examined + tails.examined + hidden.trials
         doubt = a**2 * (tails.examined - tails.squares[:, 0]) + hidden.variance
-        of_a = self._with_prior(a, trials * a * (1 - a) - doubt)
+        of_a = _with_prior(self.prior, a, trials * a * (1 - a) - doubt)
         s_doubt = s * tails.inverse - s**2 * tails.squares[:, 1]
-        of_s = self._with_prior(s, (data.followed + data.open_last) * s * (1 - s) - s_doubt)
-        cross_a, cross_s, of_shared = self._shared_information(now, tail_step)
+        of_s = _with_prior(SATISFACTION, s, (data.followed + data.open_last) * s * (1 - s) - s_doubt)
+        cross_a, cross_s, of_shared = self._shared_information(now, tails, tail_step)
         if not self.has_satisfaction:
             cross_s = np.zeros_like(cross_s)
         profile = of_shared - cross_a @ (cross_a / of_a).T - cross_s @ (cross_s / of_s).T
@@ -162,28 +168,29 @@ class Family(ABC):
             np.sqrt(np.maximum(np.diag(covariance), 0)),
         )
 
-    def _with_prior(self, p: Table, information: Table) -> Table:
-        total: np.ndarray = np.maximum(information, 0) + np.maximum(self.prior.information(p), 1e-12)
-        return total
-
     def _shared_information(
-        self, now: Parameters, tail_step: TailStep
+        self, now: Parameters, tails: Tails, tail_step: TailStep
     ) -> tuple[Float[np.ndarray, "shared pair"], Float[np.ndarray, "shared pair"], Float[np.ndarray, "shared shared"]]:
-        """Minus the derivatives of all scores by each shared logit, by central differences."""
-        step, rows = 1e-3, []
+        """Minus the derivatives of all scores by each shared logit, by differences."""
+        step, rows, skip = 1e-3, [], 1 - now.attractiveness
         for k in range(len(now.shared)):
-            ends, tails_of = [], self._tails_of(k, tail_step)
-            for sign in (1, -1):
-                p = now.shared.copy()
-                p[k] = 1 / (1 + (1 - p[k]) / p[k] * np.exp(-sign * step))
-                moved = now._replace(shared=p)
-                ends.append(self._scores(moved, tails_of(1 - moved.attractiveness, *self.walk(moved))))
-            rows.append([(low - high) / (2 * step) for high, low in zip(*ends, strict=True)])
+            part = self._tails_of(k, tail_step)
+            here = self._scores(now, tails if part is tail_step else part(skip, *self.walk(now)))
+            p = now.shared.copy()
+            p[k] = 1 / (1 + (1 - p[k]) / p[k] * np.exp(-step))
+            moved = now._replace(shared=p)
+            there = self._scores(moved, part(skip, *self.walk(moved)))
+            rows.append([(a - b) / step for a, b in zip(here, there, strict=True)])
         size = len(now.attractiveness)
         if not rows:
             return np.zeros((0, size)), np.zeros((0, size)), np.zeros((0, 0))
         by_a, by_s, by_shared = (np.stack(part) for part in zip(*rows, strict=True))
         return by_a, by_s, by_shared
+
+
+def _with_prior(prior: Beta, p: Table, information: Table) -> Table:
+    total: np.ndarray = np.maximum(information, 0) + np.maximum(prior.information(p), 1e-12)
+    return total
 
 
 def _quadratic(rows: Float[np.ndarray, "shared pair"], middle: Float[np.ndarray, "shared shared"]) -> Table:
@@ -199,7 +206,7 @@ class DBNFamily(Family):
 
     has_satisfaction: ClassVar[bool] = True
 
-    def __init__(self, cascade: Cascade, prior: Beta, continuation: float | None = None) -> None:
+    def __init__(self, cascade: Cascade, prior: Beta | None, continuation: float | None = None) -> None:
         super().__init__(cascade, prior)
         self.continuation = continuation
 
@@ -217,12 +224,12 @@ class DBNFamily(Family):
     @override
     def certain(self, now: Parameters) -> float:
         steps = self.data.passed + self.data.followed.sum()
-        return float(self.data.followed @ np.log1p(-now.satisfaction) + steps * np.log(self._g(now)))
+        return float((self.data.followed * np.log1p(-now.satisfaction)).sum() + steps * np.log(self._g(now)))
 
     @override
     def expect(self, now: Parameters, tails: Tails) -> Expected:
         sure = self.data.passed + self.data.followed.sum()
-        unsatisfied = self.data.open_last.sum() - now.satisfaction @ tails.inverse
+        unsatisfied = self.data.open_last.sum() - (now.satisfaction * tails.inverse).sum()
         went_on = sure + tails.skip_went_on + tails.went_on.sum()
         could = sure + tails.skip_could + unsatisfied
         learned = len(now.shared)
@@ -277,7 +284,7 @@ class CCMFamily(Family):
 
     @override
     def certain(self, now: Parameters) -> float:
-        return float(self.data.followed @ np.log(self._follow(now)) + self.data.passed * np.log(now.shared[0]))
+        return float((self.data.followed * np.log(self._follow(now))).sum() + self.data.passed * np.log(now.shared[0]))
 
     @override
     def expect(self, now: Parameters, tails: Tails) -> Expected:

@@ -14,7 +14,7 @@ from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.identifiability import swap_graph
 from clickshift.learners.cascades import CascadeFit, CCMFamily, DBNFamily, DCMFamily, Family, Parameters
 from clickshift.learners.examination import Fitted, fit_examination
-from clickshift.learners.prior import SHARED, Beta
+from clickshift.learners.prior import SATISFACTION, SHARED, Beta, beta_by_moments
 from clickshift.learners.squarem import Ascent
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ccm import CCM
@@ -39,7 +39,8 @@ _SHORTCUTS = ("DCM", "SDBN")
 class EM:
     """Exact E-steps on counts, in SQUAREM's large steps, until a cycle gains less than `tolerance` nats in total.
 
-    `prior` are the pseudo-clicks and pseudo-impressions of every pair (MAP estimates; unseen pairs get their ratio).
+    `prior` are the pseudo-clicks and pseudo-examinations of every pair (MAP estimates; unseen pairs get their ratio);
+    None takes those by which the documents of this log seem to vary (empirical Bayes, by moments).
     `starts` above 1 tries random starts too and keeps the best. `continuation` fixes DBN's; None learns it.
     method="shortcut" is the usual closed form for DCM and SDBN, which takes everything after the last click for
     unexamined and every last click for a satisfying one: quicker, and measurably worse.
@@ -48,7 +49,7 @@ class EM:
     model: str
     iterations: int = 1000
     tolerance: float = 0.1
-    prior: tuple[float, float] = (0.1, 1.0)
+    prior: tuple[float, float] | None = None
     starts: int = 1
     seed: int = 0
     continuation: float | None = None
@@ -66,7 +67,10 @@ class EM:
             raise SpecError(f"method must be 'em' or 'shortcut': got {self.method!r}.")
         if self.continuation is not None and (self.model != "DBN" or not 0 < self.continuation <= 1):
             raise SpecError("continuation is for DBN, and must be above 0 and at most 1.")
-        Beta(*self.prior)
+        self._beta()
+
+    def _beta(self) -> Beta | None:
+        return None if self.prior is None else Beta(*self.prior)
 
     def fit(self, data: Sessions | Cells | Cascade) -> ClickModel:
         """Find the parameters from a log, or from its counts (`Cells` for PBM and UBM, `Cascade` for the others).
@@ -105,7 +109,7 @@ class EM:
         return max(runs, key=lambda found: found.ascent.objective)
 
     def _examination(self, cells: Cells, start: ClickModel | None, max_steps: int) -> ClickModel:
-        prior, cls = Beta(*self.prior), PBM if self.model == "PBM" else UBM
+        prior, cls = self._beta(), PBM if self.model == "PBM" else UBM
         known = None
         if isinstance(start, PBM | UBM):
             known = np.clip(np.concatenate([start.attractiveness[:-1], start.examination]), 1e-6, 1 - 1e-6)
@@ -128,7 +132,7 @@ class EM:
         return self._made(cascade, found.parameters, found.errors, found.ascent)
 
     def _family(self, cascade: Cascade) -> Family:
-        prior = Beta(*self.prior)
+        prior = self._beta()
         if self.model == "DCM":
             return DCMFamily(cascade, prior)
         if self.model == "CCM":
@@ -136,15 +140,15 @@ class EM:
         return DBNFamily(cascade, prior, 1.0 if self.model == "SDBN" else self.continuation)
 
     def _shortcut(self, cascade: Cascade) -> ClickModel:
-        prior, tail = Beta(*self.prior), cascade.clicks - cascade.followed
-        a = prior.mode(cascade.clicks, np.maximum(cascade.first_examined, cascade.examined))
-        s = prior.mode(tail, cascade.clicks)
+        examined, last = np.maximum(cascade.first_examined, cascade.examined), cascade.clicks - cascade.followed
+        prior = self._beta() or beta_by_moments(examined[:-1], cascade.clicks[:-1])
+        a, s = prior.mode(cascade.clicks, examined), SATISFACTION.mode(last, cascade.clicks)
         followed, last = cascade.followed_at_rank, cascade.open_last_at_rank
         shared = SHARED.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
         return self._made(cascade, Parameters(a, s, shared), None, None)
 
     def _cm(self, cascade: Cascade) -> ClickModel:
-        prior = Beta(*self.prior)
+        prior = self._beta() or beta_by_moments(cascade.first_examined[:-1], cascade.first_clicks[:-1])
         a = prior.mode(cascade.first_clicks, cascade.first_examined)
         error = 1 / np.sqrt((cascade.first_examined + prior.total) * a * (1 - a))
         found = Parameters(a, np.zeros_like(a), np.empty(0))

@@ -7,6 +7,7 @@ M-step: the expected share of attractive (examined) among impressions, with the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import no_type_check
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from numba import njit
 
-from clickshift.learners.prior import SHARED, Beta
+from clickshift.learners.prior import SHARED, Beta, beta_by_moments
 from clickshift.learners.squarem import Ascent, Step, ascend
 from clickshift.statistics import Cells, rank_of
 from clickshift.threads import for_each, n_threads
@@ -38,7 +39,7 @@ class Fitted:
 def fit_examination(
     cells: Cells,
     *,
-    prior: Beta,
+    prior: Beta | None,
     tolerance: float,
     max_steps: int,
     start: np.ndarray | None = None,
@@ -50,8 +51,10 @@ def fit_examination(
     unless another situation is examined more, which then has it; attractiveness is relative to it. Left free, EM would
     creep along a ridge for hundreds of steps.
     """
-    problem = _Problem(cells, prior)
+    problem = _Problem(cells, Beta() if prior is None else prior)
     here = problem.start(rng) if start is None else start
+    if prior is None:
+        prior = problem.prior = beta_by_moments(problem.examined(here), problem.pair_clicked)
     top = 0
     while True:
         ascent = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)
@@ -81,7 +84,10 @@ class _Problem:
         self.cells, self.prior = cells, prior
         self.pair_shown, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
-        self.pieces = _pieces(cells.pair, n_threads())
+        skips = cells.impressions - cells.clicks
+        some = np.flatnonzero(skips > 0)  # only skips hide anything
+        self.skips = cells.pair[some].astype(np.int32), cells.situation[some].astype(np.int32), skips[some]
+        self.pieces = _pieces(self.skips[0], n_threads())
         self._tried: set[int] = set()
 
     def start(self, rng: np.random.Generator | None) -> np.ndarray:
@@ -92,12 +98,19 @@ class _Problem:
         else:
             rate = (self.clicked + 1) / (self.shown + 2)
             e = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
-        examined = np.bincount(cells.pair, cells.impressions * e[cells.situation], cells.vocabulary.n_pairs)
-        a = np.clip(self.prior.mode(self.pair_clicked, np.maximum(examined, self.pair_clicked)), 0.001, 0.95)
+        here = np.concatenate([np.full(cells.vocabulary.n_pairs, 0.5), e])
+        a = np.clip(self.prior.mode(self.pair_clicked, self.examined(here)), 0.001, 0.95)
         here = np.concatenate([a, e])
         for _ in range(_WARM_UP):
             here, _ = self.step(here)
         return here
+
+    def examined(self, parameters: np.ndarray) -> np.ndarray:
+        """Expected examinations of each pair, before its clicks are looked at; not fewer than its clicks."""
+        cells, e = self.cells, parameters[self.cells.vocabulary.n_pairs :]
+        examined = np.bincount(cells.pair, cells.impressions * e[cells.situation], cells.vocabulary.n_pairs)
+        more: np.ndarray = np.maximum(examined, self.pair_clicked)
+        return more
 
     def _frequent(self) -> np.ndarray:
         frequent: np.ndarray = self.shown >= self.shown.max() / 50
@@ -131,8 +144,7 @@ class _Problem:
         terms = np.zeros(len(self.pieces))
 
         def work(k: int) -> None:
-            counts = cells.pair, cells.situation, cells.impressions, cells.clicks
-            terms[k] = _e_step(*counts, a, e, *self.pieces[k], a_sum, e_sums[k])
+            terms[k] = _e_step(*self.skips, a, e, *self.pieces[k], a_sum, e_sums[k])
 
         for_each(work, len(self.pieces))
         objective = float(terms.sum())
@@ -156,25 +168,25 @@ def _filled(e: np.ndarray, cells: Cells) -> np.ndarray:
 
 def _pieces(pair: np.ndarray, n: int) -> list[tuple[int, int]]:
     """Ranges of cells that share no pair, for one thread each."""
+    if not len(pair):
+        return []
     cuts = [np.searchsorted(pair, pair[len(pair) * k // n]) for k in range(n)] + [len(pair)]
     return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
 @no_type_check
-def _e_step(pair, situation, impressions, clicks, a, e, start, stop, a_sum, e_sum):
+def _e_step(pair, situation, skips, a, e, start, stop, a_sum, e_sum):
     """Expected attractive and examined results among the skips of these cells; returns their log-likelihood."""
     total = 0.0
     for k in range(start, stop):
         p, s = pair[k], situation[k]
-        skips = impressions[k] - clicks[k]
-        if skips > 0:
-            both = a[p] * e[s]
-            no = 1 - both
-            share = skips / no
-            a_sum[p] += share * (a[p] - both)
-            e_sum[s] += share * (e[s] - both)
-            total += skips * np.log(no)
+        both = a[p] * e[s]
+        no = 1 - both
+        share = skips[k] / no
+        a_sum[p] += share * (a[p] - both)
+        e_sum[s] += share * (e[s] - both)
+        total += skips[k] * np.log(no)
     return total
 
 
@@ -204,14 +216,24 @@ def _errors(cells: Cells, a: np.ndarray, e: np.ndarray, top: int, prior: Beta) -
     errors[top] = 0.0
     variance = 1 / d_a
     if len(free):
-        from scipy.sparse import csr_array
-
-        shape = (n_pairs, cells.n_situations)
-        between = csr_array((cross, (p, s)), shape=shape)[:, free]
-        scaled = between.multiply((1 / d_a)[:, None]).tocsr()
-        schur = np.diag(d_e[free]) - (between.T @ scaled).toarray()
+        schur: np.ndarray = np.diag(d_e[free])
+        for pairs, block in _blocks(cells, cross, n_pairs):
+            between = block[:, free]
+            schur -= between.T @ (between / d_a[pairs, None])
         cov = np.linalg.pinv((schur + schur.T) / 2, hermitian=True)
         errors[free] = np.sqrt(np.maximum(np.diag(cov), 0))
-        variance = variance + np.maximum(np.asarray((scaled @ cov) * scaled.toarray()).sum(axis=1), 0)
+        for pairs, block in _blocks(cells, cross, n_pairs):
+            scaled = block[:, free] / d_a[pairs, None]
+            variance[pairs] += np.maximum(((scaled @ cov) * scaled).sum(axis=1), 0)
     prior_error = np.sqrt(1 / prior.information(np.array([a[-1]]))[0])
     return np.append(np.sqrt(variance), prior_error), errors
+
+
+def _blocks(cells: Cells, values: np.ndarray, n_pairs: int, size: int = 1 << 15) -> Iterator[tuple[slice, np.ndarray]]:
+    """A value per cell as dense blocks, pairs x situations: cells are sorted by pair."""
+    for first in range(0, n_pairs, size):
+        pairs = slice(first, min(first + size, n_pairs))
+        start, stop = np.searchsorted(cells.pair, [pairs.start, pairs.stop])
+        block = np.zeros((pairs.stop - pairs.start, cells.n_situations))
+        block[cells.pair[start:stop] - first, cells.situation[start:stop]] = values[start:stop]
+        yield pairs, block

@@ -45,6 +45,26 @@ class Beta:
         return information
 
 
+def beta_by_moments(trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]) -> Beta:
+    """Empirical Bayes in closed form: the Beta whose mean and spread the observed rates have (Kleinman 1973).
+
+    Rates weigh n / (n + 20), so that neither the rarest nor the commonest decide. What cannot be is kept within reason.
+    """
+    seen = trials > 0
+    n, rate = trials[seen], successes[seen] / trials[seen]
+    if len(n) < 2:
+        return Beta()
+    weight = n / (n + 20)
+    total = weight.sum()
+    mean = float(np.clip((weight * rate).sum() / total, 1e-4, 1 - 1e-4))
+    spread = (weight * (rate - mean) ** 2).sum()
+    share = weight * (1 - weight / total)
+    by_chance, at_most = (share / n).sum(), share.sum()
+    excess = (spread / (mean * (1 - mean)) - by_chance) / max(at_most - by_chance, 1e-12)  # 1 / (1 + strength)
+    strength = float(np.clip(1 / max(excess, 1e-9) - 1, 0.5, 100.0))
+    return Beta(mean * strength, strength)
+
+
 SHARED = Beta(1.0, 2.0)
 """The prior of parameters that all sessions share, such as examination: it only keeps them off 0 and 1."""
 
@@ -75,3 +95,7 @@ def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n
     found = minimize(loss, np.log([10 * mean, 10 * (1 - mean)]), jac=True, bounds=bounds, method="L-BFGS-B")
     a, b = np.exp(found.x)
     return float(a), float(b)
+
+
+SATISFACTION = Beta(0.3, 3.0)
+"""The prior of satisfaction, which is seen after clicks only."""

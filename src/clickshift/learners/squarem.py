@@ -61,10 +61,10 @@ def ascend(step: Step, start: Vector, *, tolerance: float, max_steps: int) -> As
 def _extrapolate(here: Vector, first: Vector, second: Vector) -> Vector | None:
     x0, x1, x2 = (_logit(p) for p in (here, first, second))
     move, bend = x1 - x0, (x2 - x1) - (x1 - x0)
-    size = float(bend @ bend)
+    size = float((bend * bend).sum())  # not @: threads of a linear algebra library take longer to wake up than this
     if size == 0:
         return None
-    length = max(1.0, float(np.sqrt((move @ move) / size)))
+    length = max(1.0, float(np.sqrt((move * move).sum() / size)))
     if length == 1.0:
         return None
     ahead: np.ndarray = 1 / (1 + np.exp(-np.clip(x0 + 2 * length * move + length**2 * bend, -20.0, 20.0)))
