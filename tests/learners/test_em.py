@@ -14,7 +14,7 @@ from clickshift.cascade import Cascade
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners.em import EM
-from clickshift.learners.prior import SATISFACTION, SHARED, Beta
+from clickshift.learners.prior import SHARED, Beta
 from clickshift.metrics.clicks import perplexity
 from clickshift.models.base import ClickModel, pair_table
 from clickshift.policies.scored import Uniform
@@ -90,10 +90,8 @@ def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
     """The objective by the model's own likelihood: an independent second writing of what EM climbs."""
     total = float(log.count @ model.log_likelihood(log))
     for name, value in arrays(model).items():
-        if name == "attractiveness":
+        if name in {"attractiveness", "satisfaction"}:
             total += prior.log_density(value[:-1] if isinstance(model, models.PBM | models.UBM) else value)
-        elif name == "satisfaction":
-            total += SATISFACTION.log_density(value)
         elif name == "examination":
             total += SHARED.log_density(value[value < 1])
         else:

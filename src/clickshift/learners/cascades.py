@@ -16,7 +16,7 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.cascade import Cascade
-from clickshift.learners.prior import SATISFACTION, SHARED, Beta, beta_by_moments
+from clickshift.learners.prior import SHARED, Beta, beta_by_moments
 from clickshift.learners.squarem import Ascent, ascend
 from clickshift.learners.tails import Tails, TailStep
 
@@ -59,7 +59,7 @@ class Family(ABC):
 
     def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
         self.data = cascade
-        self.prior = Beta() if prior is None else prior
+        self.prior = self.satisfaction = Beta() if prior is None else prior
         self.learns_prior = prior is None
 
     @abstractmethod
@@ -103,9 +103,7 @@ class Family(ABC):
         tail_step = TailStep(self.data)
         first = self._start(rng) if start is None else self._join(*start)
         if self.learns_prior:
-            now = self._split(first)
-            examined = self.data.examined + tail_step(1 - now.attractiveness, *self.walk(now)).examined
-            self.prior = beta_by_moments(examined[:-1], self.data.clicks[:-1])
+            self.prior = self._learn_prior(first, tail_step)
         ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
         found = self._split(ascent.parameters)
         return CascadeFit(found, self._errors(found, tail_step), ascent)
@@ -113,9 +111,15 @@ class Family(ABC):
     def _start(self, rng: np.random.Generator | None) -> np.ndarray:
         data = self.data
         a = self.prior.mode(data.clicks, data.examined)
-        s = SATISFACTION.mode(data.open_last / 2, data.followed + data.open_last)
+        s = self.satisfaction.mode(data.open_last / 2, data.followed + data.open_last)
         vector = self._join(a, s, self.start_shared())
         return vector if rng is None else rng.uniform(0.1, 0.9, len(vector))
+
+    def _learn_prior(self, start: np.ndarray, tail_step: TailStep) -> Beta:
+        """Empirical Bayes: how attractiveness seems to vary. Satisfaction is seen too seldom to say that of it."""
+        now = self._split(start)
+        examined = self.data.examined + tail_step(1 - now.attractiveness, *self.walk(now)).examined
+        return beta_by_moments(examined[:-1], self.data.clicks[:-1])
 
     def _step(self, vector: np.ndarray, tail_step: TailStep) -> tuple[np.ndarray, float]:
         data, prior, now = self.data, self.prior, self._split(vector)
@@ -125,10 +129,10 @@ class Family(ABC):
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
         objective += prior.log_density(a) + SHARED.log_density(shared)
         if self.has_satisfaction:
-            objective += SATISFACTION.log_density(s)
+            objective += self.satisfaction.log_density(s)
         hidden = self.expect(now, tails)
         new_a = prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
-        new_s = SATISFACTION.mode(s * tails.inverse, data.followed + data.open_last)
+        new_s = self.satisfaction.mode(s * tails.inverse, data.followed + data.open_last)
         return self._join(new_a, new_s, SHARED.mode(hidden.went_on, hidden.could)), objective
 
     def _scores(self, now: Parameters, tails: Tails) -> Parameters:
@@ -138,7 +142,7 @@ class Family(ABC):
         a_trials = data.examined + tails.examined + hidden.trials
         return Parameters(
             data.clicks + hidden.yes + prior.yes - a * (a_trials + prior.total),
-            s * tails.inverse + SATISFACTION.yes - s * (data.followed + data.open_last + SATISFACTION.total),
+            s * tails.inverse + self.satisfaction.yes - s * (data.followed + data.open_last + self.satisfaction.total),
             hidden.went_on + SHARED.yes - shared * (hidden.could + SHARED.total),
         )
 
@@ -156,7 +160,7 @@ class Family(ABC):
         doubt = a**2 * (tails.examined - tails.squares[:, 0]) + hidden.variance
         of_a = _with_prior(self.prior, a, trials * a * (1 - a) - doubt)
         s_doubt = s * tails.inverse - s**2 * tails.squares[:, 1]
-        of_s = _with_prior(SATISFACTION, s, (data.followed + data.open_last) * s * (1 - s) - s_doubt)
+        of_s = _with_prior(self.satisfaction, s, (data.followed + data.open_last) * s * (1 - s) - s_doubt)
         cross_a, cross_s, of_shared = self._shared_information(now, tails, tail_step)
         if not self.has_satisfaction:
             cross_s = np.zeros_like(cross_s)

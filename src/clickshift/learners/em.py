@@ -14,7 +14,7 @@ from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.identifiability import swap_graph
 from clickshift.learners.cascades import CascadeFit, CCMFamily, DBNFamily, DCMFamily, Family, Parameters
 from clickshift.learners.examination import Fitted, fit_examination
-from clickshift.learners.prior import SATISFACTION, SHARED, Beta, beta_by_moments
+from clickshift.learners.prior import SHARED, Beta, beta_by_moments
 from clickshift.learners.squarem import Ascent
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ccm import CCM
@@ -142,7 +142,7 @@ class EM:
     def _shortcut(self, cascade: Cascade) -> ClickModel:
         examined, last = np.maximum(cascade.first_examined, cascade.examined), cascade.clicks - cascade.followed
         prior = self._beta() or beta_by_moments(examined[:-1], cascade.clicks[:-1])
-        a, s = prior.mode(cascade.clicks, examined), SATISFACTION.mode(last, cascade.clicks)
+        a, s = prior.mode(cascade.clicks, examined), SHARED.mode(last, cascade.clicks)
         followed, last = cascade.followed_at_rank, cascade.open_last_at_rank
         shared = SHARED.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
         return self._made(cascade, Parameters(a, s, shared), None, None)

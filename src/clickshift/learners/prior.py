@@ -95,7 +95,3 @@ def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n
     found = minimize(loss, np.log([10 * mean, 10 * (1 - mean)]), jac=True, bounds=bounds, method="L-BFGS-B")
     a, b = np.exp(found.x)
     return float(a), float(b)
-
-
-SATISFACTION = Beta(0.3, 3.0)
-"""The prior of satisfaction, which is seen after clicks only."""
