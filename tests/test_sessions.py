@@ -48,7 +48,7 @@ def test_bad_lists_are_named(pair, message) -> None:
         ([[0, 0], [0, 2]], r"session 2: a click must be 0 or 1: got 2 \(1 such sessions\)"),
         ([[0.0, 0.5], [0, 0]], r"session 1: a click must be 0 or 1: got 0.5"),
         ([[0.0, np.nan], [0, 0]], r"session 1: a click must be 0 or 1: got nan"),
-        ([[0, 0], [0, 1]], r"session 2: a click must be on a document that is shown: got 2"),
+        ([[0, 0], [0, 1]], r"session 2: a click must be on a document that is shown: got one at rank 2"),
         ([[0, 0]], r"click must have the shape of pair, \(2, 2\): got \(1, 2\)"),
         ([["a", "b"], ["c", "d"]], r"click must be 0 or 1 in 2 dimensions: got <U1"),
         ([0, 1], r"click must be 0 or 1 in 2 dimensions"),

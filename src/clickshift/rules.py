@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, no_type_check
 
 import numpy as np
 from numba import njit
 
 from clickshift.errors import DataError
+from clickshift.threads import for_ranges
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 
@@ -25,9 +27,9 @@ def bits(name: str, values: Any, ndim: int) -> np.ndarray:
     if array.dtype.kind != "b":
         bad = ~((array == 0) | (array == 1))
         refuse(
-            bad.any(axis=1),
+            bad,
             f"a {name} must be 0 or 1",
-            array[np.arange(len(array)), bad.argmax(axis=1)] if array.size else array,
+            lambda row: array[row, bad[row].argmax()],
             "Count repeated clicks as one, and drop or fill missing values.",
         )
     return np.ascontiguousarray(array, bool)
@@ -38,11 +40,12 @@ def same_shape(name: str, shape: tuple[int, ...], other: str, expected: tuple[in
         raise DataError(f"{name} must have the shape of {other}, {expected}: got {shape}.")
 
 
-def refuse(bad: np.ndarray, rule: str, values: np.ndarray, advice: str) -> None:
-    """Raise for the first bad row, and say how many there are."""
+def refuse(bad: np.ndarray, rule: str, value: Callable[[int], Any], advice: str) -> None:
+    """Raise for the first row with anything bad, with the value that it has, and say how many rows there are."""
     if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(f"session {row + 1}: {rule}: got {values[row]} ({int(bad.sum()):,} such sessions). {advice}")
+        rows = np.flatnonzero(bad if bad.ndim == 1 else bad.any(axis=1))
+        row = int(rows[0])
+        raise DataError(f"session {row + 1}: {rule}: got {value(row)} ({len(rows):,} such sessions). {advice}")
 
 
 _EMPTY, _GAP, _RANGE, _OTHER_QUERY, _DUPLICATE = 1, 2, 3, 4, 5
@@ -57,7 +60,15 @@ _LIST_RULES = {
 
 
 def check_lists(vocabulary: Vocabulary, query: np.ndarray, pair: np.ndarray, shown: np.ndarray) -> None:
-    problem, row, rank, other = _first_problem(query, pair, shown, vocabulary.pair_query)
+    problems: list[tuple[int, int, int, int]] = []
+
+    def look(rows: slice) -> None:
+        problem, row, rank, other = _first_problem(query[rows], pair[rows], shown[rows], vocabulary.pair_query)
+        if problem:
+            problems.append((rows.start + row, problem, rank, other))
+
+    for_ranges(look, len(pair))
+    row, problem, rank, other = min(problems, default=(0, 0, 0, 0))
     if problem:
         at = pair[row, rank]
         doc = vocabulary.doc_ids[vocabulary.pair_doc[at]] if problem == _DUPLICATE else None

@@ -48,7 +48,8 @@ class Rankings:
         same_shape("shown", shown.shape, "pair", pair.shape)
         if not pair.size:
             raise DataError("the log is empty: there must be at least one session with one result.")
-        pair = np.where(shown, pair, UNSEEN).astype(np.int32)
+        if self.shown is not None:
+            pair = np.where(shown, pair, np.int32(UNSEEN))
         check_lists(self.vocabulary, query, pair, shown)
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "pair", pair)
@@ -59,7 +60,7 @@ class Rankings:
             refuse(
                 ~((log_prob > -np.inf) & (log_prob <= 1e-9)),
                 "a propensity must be a probability above 0 and at most 1",
-                np.exp(np.minimum(log_prob, 700)),
+                lambda row: np.exp(min(log_prob[row], 700.0)),
                 "Remove the session, or leave propensities out.",
             )
             object.__setattr__(self, "log_prob", log_prob)
@@ -118,15 +119,16 @@ class Sessions:
         shape = self.rankings.pair.shape
         click = bits("click", self.click, 2)
         same_shape("click", click.shape, "pair", shape)
+        astray = click & ~self.rankings.shown
         refuse(
-            (click & ~self.rankings.shown).any(axis=1),
+            astray,
             "a click must be on a document that is shown",
-            (click & ~self.rankings.shown).argmax(axis=1) + 1,
-            "The number is the rank of the click; drop the click or show the document.",
+            lambda row: f"one at rank {astray[row].argmax() + 1}",
+            "Drop the click, or show the document.",
         )
         count = np.ones(shape[0], np.int64) if self.count is None else integers("count", self.count, 1, np.int64)
         same_shape("count", count.shape, "query", shape[:1])
-        refuse(count < 1, "a count must be 1 or more", count, "Drop the row.")
+        refuse(count < 1, "a count must be 1 or more", lambda row: count[row], "Drop the row.")
         object.__setattr__(self, "click", click)
         object.__setattr__(self, "count", count)
         for name in ("time", "user"):
@@ -135,7 +137,8 @@ class Sessions:
                 values = np.asarray(values)
                 same_shape(name, values.shape, "query", shape[:1])
                 if values.dtype.kind in "fMm":
-                    refuse(np.isnan(values), f"{name} must not be missing", values, f"Fill it or leave {name} out.")
+                    advice = f"Fill it or leave {name} out."
+                    refuse(np.isnan(values), f"{name} must not be missing", lambda row: "none", advice)
                 object.__setattr__(self, name, values)
 
     def __len__(self) -> int:

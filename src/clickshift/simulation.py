@@ -17,7 +17,6 @@ from clickshift.seeds import as_generator, stream_key
 from clickshift.sessions import Rankings, Sessions
 from clickshift.threads import for_ranges
 from clickshift.users import User
-from clickshift.vocabulary import UNSEEN
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def simulate(
             progress(rows.stop - rows.start)
 
     for_ranges(work, sessions)
-    return Sessions(Rankings(corpus.vocabulary, query, pair, pair != UNSEEN, log_prob), click)
+    return Sessions(Rankings(corpus.vocabulary, query, pair, log_prob=log_prob), click)
 
 
 def _draw_queries(probs: np.ndarray, sessions: int, rng: np.random.Generator) -> Int[np.ndarray, " session"]:
