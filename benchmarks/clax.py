@@ -10,8 +10,8 @@ Both sides get the same training, validation and test sessions, in memory, and r
 
 CLAX's time is that of its own trainer, validation included, until an epoch is within 1e-4 of its best validation
 perplexity over all settings, in the setting that gets there first. Ours is the median of `fit`, from sessions to model:
-counting, EM, and the standard errors, which CLAX does not give; once with as many EM steps as it takes to be within 1e-4
-of CLAX's best ("close"), and once until EM has converged to 0.1 nat of the whole log. Compilation is left out on both.
+counting, EM, and the standard errors, which CLAX does not give; once with as many EM steps as it takes to be within
+1e-4 of CLAX's best ("close"), and once until EM has converged to 0.1 nat of the whole log. Compilation is left out.
 
 Perplexity is conditional, with probabilities clipped at 1e-8, what CLAX gives to a second click under CM. The two CMs
 are not the same model: where nothing was clicked above, CLAX's predicts the marginal a_r (1 - a_1)...(1 - a_{r-1}), not
@@ -228,9 +228,8 @@ def compare(ours: Row, peer: Row | None, model: str) -> Row:
 
 
 def show(results: Row) -> None:
-    print(
-        f"\n{'':5} {'CLAX':>31} {'ours, converged':>17} {'close':>9} {'ratio':>6} {'goal':>5} {'test perplexity':>17} {'memory, MB':>13}"
-    )
+    print(f"\n{'':5} {'CLAX':>31} {'ours, converged':>17} {'close':>9} {'ratio':>6} {'goal':>5}", end="")
+    print(f" {'test perplexity':>17} {'memory, MB':>13}")
     print(f"{'':5} {'setting':>12} {'epochs':>6} {'s':>6} {'CPU s':>5} {'s':>6} {'CPU s':>5} {'it':>4} {'':22}", end="")
     print(f" {'CLAX':>8} {'ours':>8} {'CLAX':>6} {'ours':>6}")
     for model, row in results["models"].items():
