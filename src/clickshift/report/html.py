@@ -18,7 +18,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; m
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9dee4; text-align: left; }
+th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9dee4; text-align: left; overflow-wrap: anywhere; }
 .number { text-align: right; }
 .note { color: #52606d; }
 """
@@ -59,7 +59,7 @@ def write_report(path: str | Path, *, title: str, sections: Sequence[Section], s
             part = section.figure.to_html(
                 full_html=False, include_plotlyjs=False, div_id=f"figure-{number}", config=settings_
             )
-            body.append(part)
+            body.append(f"<div class='scroll'>{part}</div>")
     facts = [{"setting": name, "value": value} for name, value in settings.items()]
     body.append(f"<h2>Settings</h2>{_table(facts)}")
     page = (
