@@ -18,7 +18,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; m
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9dee4; text-align: left; overflow-wrap: anywhere; }
+th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9dee4; text-align: left; }
 .number { text-align: right; }
 .note { color: #52606d; }
 """
