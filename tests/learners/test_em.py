@@ -227,10 +227,12 @@ def test_continuation_can_be_fixed(rng: np.random.Generator) -> None:
 def test_several_starts_keep_the_best(rng: np.random.Generator) -> None:
     corpus = small_corpus()
     log = draw(planted("UBM", corpus.vocabulary, rng), corpus, 5000)
-    one, many = EM("UBM").fit(log), EM("UBM", starts=3).fit(log)
-    assert one.evidence is not None
-    assert many.evidence is not None
-    assert many.evidence.log_likelihood >= one.evidence.log_likelihood
+    for name in ("UBM", "DBN"):
+        one, many = EM(name).fit(log), EM(name, starts=3).fit(log)
+        assert one.evidence is not None
+        assert many.evidence is not None
+        gain = many.evidence.log_likelihood - one.evidence.log_likelihood
+        assert 0 <= gain < 5, "the same prior wherever the climb starts, so that objectives can be compared"
 
 
 def test_a_deterministic_log_is_warned_of() -> None:

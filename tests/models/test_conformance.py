@@ -35,7 +35,7 @@ def test_fitted_models_conform(name: str, log: Sessions) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Broken(models.PBM.__mro__[1]):  # type: ignore[misc]
+class Broken(ClickModel):
     """A PBM that breaks one rule."""
 
     vocabulary: object

@@ -43,10 +43,10 @@ class Learner(Protocol):
 
 def learner_for(text: str) -> Learner:
     """The learner that a text names: a model ("UBM") or a learner with its options ("EM('UBM', iterations=80)")."""
-    if text in DEFAULT:
-        return parse(f"{DEFAULT[text]}({text!r})", LEARNERS)  # type: ignore[no-any-return]
-    if text.split("(")[0] in LEARNERS:
-        return parse(text, LEARNERS)  # type: ignore[no-any-return]
+    written = f"{DEFAULT[text]}({text!r})" if text in DEFAULT else text
+    if written.split("(")[0] in LEARNERS:
+        learner: Learner = parse(written, LEARNERS)
+        return learner
     raise SpecError(
         f"{text!r} is neither a model nor a learner. Models: {', '.join(DEFAULT)}. "
         f"Learners: {', '.join(LEARNERS)}, e.g. \"{next(iter(DEFAULT.values()))}('{next(iter(DEFAULT))}')\"."

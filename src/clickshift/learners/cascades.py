@@ -101,9 +101,9 @@ class Family(ABC):
     ) -> CascadeFit:
         """Maximise the penalised likelihood from the closed-form shortcut, from `start`, or from random numbers."""
         tail_step = TailStep(self.data)
-        first = self._start(rng) if start is None else self._join(*start)
         if self.learns_prior:
-            self.prior = self._learn_prior(first, tail_step)
+            self.prior = self._learn_prior(tail_step)
+        first = self._start(rng) if start is None else self._join(*start)
         ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
         found = self._split(ascent.parameters)
         return CascadeFit(found, self._errors(found, tail_step), ascent)
@@ -115,9 +115,13 @@ class Family(ABC):
         vector = self._join(a, s, self.start_shared())
         return vector if rng is None else rng.uniform(0.1, 0.9, len(vector))
 
-    def _learn_prior(self, start: np.ndarray, tail_step: TailStep) -> Beta:
-        """Empirical Bayes: how attractiveness seems to vary. Satisfaction is seen too seldom to say that of it."""
-        now = self._split(start)
+    def _learn_prior(self, tail_step: TailStep) -> Beta:
+        """Empirical Bayes: how attractiveness seems to vary. Satisfaction is seen too seldom to say that of it.
+
+        From the shortcut, wherever the climb starts: objectives under different priors could not be compared.
+        """
+        self.prior = Beta()
+        now = self._split(self._start(None))
         examined = self.data.examined + tail_step(1 - now.attractiveness, *self.walk(now)).examined
         return beta_by_moments(examined[:-1], self.data.clicks[:-1])
 

@@ -37,7 +37,7 @@ _SHORTCUTS = ("DCM", "SDBN")
 @final
 @dataclass(frozen=True)
 class EM:
-    """Exact E-steps on counts, in SQUAREM's large steps, until a cycle gains less than `tolerance` nats in total.
+    """Exact E-steps on counts, in SQUAREM's large steps, until two cycles gain less than `tolerance` nats each.
 
     `prior` are the pseudo-clicks and pseudo-examinations of every pair (MAP estimates; unseen pairs get their ratio);
     None takes those by which the documents of this log seem to vary (empirical Bayes, by moments).

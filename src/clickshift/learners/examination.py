@@ -52,9 +52,9 @@ def fit_examination(
     creep along a ridge for hundreds of steps.
     """
     problem = _Problem(cells, Beta() if prior is None else prior)
+    if prior is None:  # from the same guess wherever the climb starts: else objectives could not be compared
+        prior = problem.prior = beta_by_moments(problem.examined(problem.start(None)), problem.pair_clicked)
     here = problem.start(rng) if start is None else start
-    if prior is None:
-        prior = problem.prior = beta_by_moments(problem.examined(here), problem.pair_clicked)
     top = 0
     while True:
         ascent = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)

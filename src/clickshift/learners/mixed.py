@@ -51,8 +51,9 @@ class MixtureEM:
         learners = [EM(name) for name in self.components]
         share = rng.dirichlet(np.full(len(learners), 2.0), len(data)).T
         models: list[ClickModel | None] = [None] * len(learners)
-        before, mixture, step = -np.inf, None, 0
-        for step in range(1, self.iterations + 1):  # noqa: B007
+        before, total, steps = -np.inf, -np.inf, 0
+        while steps < self.iterations:
+            steps, before = steps + 1, total
             for k, learner in enumerate(learners):
                 counts = learner.counts(data, weight=data.count * share[k])
                 models[k] = learner.fit_from(counts, start=models[k], max_steps=self.inner)
@@ -61,9 +62,7 @@ class MixtureEM:
             share, total = _shares(mixture, data)
             if total - before < self.tolerance:
                 break
-            before = total
-        assert mixture is not None
-        return replace(mixture, evidence=self._evidence(data, total, step, converged=step < self.iterations))
+        return replace(mixture, evidence=self._evidence(data, total, steps, converged=total - before < self.tolerance))
 
     def _evidence(self, data: Sessions, log_likelihood: float, steps: int, *, converged: bool) -> Evidence:
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in Cells.of(data).by_pair())
