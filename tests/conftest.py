@@ -10,7 +10,10 @@ import pytest
 from hypothesis import settings
 
 from clickshift.corpus import Corpus
+from clickshift.models import MODELS
+from clickshift.models.base import ClickModel, Evidence
 from clickshift.sessions import Rankings, Sessions
+from clickshift.spec import resolve
 from clickshift.vocabulary import Vocabulary
 
 settings.register_profile("clickshift", deadline=None, derandomize=True, max_examples=50)
@@ -52,6 +55,20 @@ def log(corpus: Corpus, rng: np.random.Generator) -> Sessions:
 
     rankings = random_rankings(corpus.vocabulary, 500, 5, rng=rng)
     return Sessions(rankings, (rng.random(rankings.pair.shape) < 0.3) & rankings.shown)
+
+
+def random_neural(name: str, vocabulary: Vocabulary, *, ranks: int = 5, state: int = 6, seed: int = 5) -> ClickModel:
+    """A model that is usually found by gradient, with parameters at random: quicker than learning them."""
+    cls, rng = resolve(name, MODELS), np.random.default_rng(seed)
+    by_pair = {
+        output: rng.normal(size=(vocabulary.n_pairs + 1, *([] if width == 1 else [width]))).astype(np.float32)
+        for output, width in cls.outputs(state).items()
+    }
+    start = cls.start(ranks, state, rng)
+    shared = {key: (value + rng.normal(size=value.shape)).astype(np.float32) for key, value in start.items()}
+    seen = np.append(np.ones(vocabulary.n_pairs), 0.0)
+    model: ClickModel = cls.found(vocabulary, by_pair, shared, Evidence(f"Gradient({name!r})", seen, seen / 2))
+    return model
 
 
 def rankings_of(vocabulary: Vocabulary, query: int, *pairs: int) -> Rankings:

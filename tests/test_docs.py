@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
             main(arguments)
         code = stop.value.code
     else:
-        code = subprocess.run([program, *arguments], timeout=10).returncode
+        program = sys.executable if program == "python" else program
+        code = subprocess.run([program, *arguments], timeout=300).returncode
     out, err = capfd.readouterr()
     assert code == 0, f"{command}: {err}"
     return out
@@ -45,7 +47,13 @@ def shape(text: str) -> str:
 
 
 def test_there_are_pages() -> None:
-    assert "from-clicks-to-judgments.md" in [page.name for page in PAGES]
+    assert {"from-clicks-to-judgments.md", "add-a-click-model.md"} <= {page.name for page in PAGES}
+
+
+def test_a_click_model_takes_less_than_forty_lines() -> None:
+    page = (ROOT / "docs" / "how-to" / "add-a-click-model.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(program.splitlines()) < 40
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
@@ -54,7 +62,10 @@ def test_commands_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    found = list(commands(page.read_text(encoding="utf-8")))
+    text = page.read_text(encoding="utf-8")
+    for name, program in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(program)
+    found = list(commands(text))
     assert found, "a how-to without commands is a story"
     for command, shown in found:
         printed = shape(run(command, capfd))

@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     from clickshift import users as users
     from clickshift.corpus import Corpus as Corpus
     from clickshift.learners.base import fit as fit
+    from clickshift.learners.base import fit_seeds as fit_seeds
     from clickshift.learners.counting import Counting as Counting
+    from clickshift.learners.em import EM as EM
+    from clickshift.learners.gradient import Gradient as Gradient
+    from clickshift.learners.mixed import MixtureEM as MixtureEM
     from clickshift.metrics.clicks import evaluation as evaluation
     from clickshift.metrics.clicks import perplexity as perplexity
     from clickshift.metrics.logs import log_summary as log_summary
+    from clickshift.models import register as register
     from clickshift.models.base import ClickModel as ClickModel
+    from clickshift.models.neural import NeuralModel as NeuralModel
     from clickshift.models.storage import load_model as load_model
     from clickshift.models.storage import save_model as save_model
     from clickshift.policies.lambdamart import LambdaMART as LambdaMART
@@ -46,7 +52,13 @@ if TYPE_CHECKING:
 _HOME = {
     "Corpus": "corpus",
     "fit": "learners.base",
+    "fit_seeds": "learners.base",
     "Counting": "learners.counting",
+    "EM": "learners.em",
+    "Gradient": "learners.gradient",
+    "MixtureEM": "learners.mixed",
+    "NeuralModel": "models.neural",
+    "register": "models",
     "evaluation": "metrics.clicks",
     "perplexity": "metrics.clicks",
     "log_summary": "metrics.logs",

@@ -28,14 +28,15 @@ def check_click_model(
 
     Probabilities lie in [0, 1]; likelihoods of all click patterns sum to 1; marginals equal the sum over patterns; no
     click moves a probability at or above its own rank; sampled frequencies match; padding changes nothing; permuting
-    sessions permutes results; a model that says it does not use history does not.
+    sessions permutes results; a model that says it does not use history does not. A model that says it does not predict
+    clicks, or that it peeks at them, is held to its relevance only.
     """
     rng = np.random.default_rng(seed)
     rankings = random_rankings(model.vocabulary, lists, ranks, rng=rng)
     if model.ranks_documents:
         relevance = model.relevance(np.arange(UNSEEN, model.vocabulary.n_pairs))
         _hold(np.isfinite(relevance).all(), "relevance must be finite for every pair, unseen ones included")
-    if not model.predicts_clicks:
+    if not model.predicts_clicks or model.peeks:
         return
     marginal = model.click_prob(rankings)
     _hold(((marginal >= 0) & (marginal <= 1)).all(), "click_prob must lie in [0, 1]")

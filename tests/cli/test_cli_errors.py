@@ -196,11 +196,11 @@ def test_an_id_with_white_space_stops_qrels_alone(shell: Shell, strange: Path, t
 
 
 def test_an_interrupt_is_one_line(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*arguments: object) -> None:
+    def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr(learners, "fit", stop)
+    monkeypatch.setattr(learners, "fit_seeds", stop)
     before = contents(place)
     code, _, err = shell.run("fit", "rCTR", "clicks.parquet", "-o", "models/PBM")
     assert (code, err) == (130, "clickshift: interrupted; nothing half-written was left behind.\n")
@@ -208,15 +208,15 @@ def test_an_interrupt_is_one_line(shell: Shell, place: Path, monkeypatch: pytest
 
 
 def test_too_little_memory_is_one_line(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill(*arguments: object) -> None:
+    def fill(*arguments: object, **options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(learners, "fit", fill)
+    monkeypatch.setattr(learners, "fit_seeds", fill)
     assert "out of memory" in shell.error("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
 
 
 def test_our_own_faults_keep_their_traceback(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learners, "fit", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(learners, "fit_seeds", lambda *arguments, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         shell.run("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
 

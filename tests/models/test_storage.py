@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import random_neural
 
 from clickshift import models
 from clickshift.corpus import Corpus
@@ -34,6 +35,8 @@ def with_text_ids(log: Sessions) -> Sessions:
 
 def made(name: str, log: Sessions) -> ClickModel:
     """A model of every kind: fitted where there is a learner for it, otherwise with parameters at random."""
+    if DEFAULT.get(name) == "Gradient":
+        return random_neural(name, log.vocabulary)
     if name in DEFAULT:
         return fit(name, log)
     rng, n_pairs = np.random.default_rng(5), log.vocabulary.n_pairs

@@ -87,9 +87,9 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int | str], None]]:
     """A bar on standard error while long work runs; nothing where that is not a terminal. Call the value with the work
-    done."""
+    done, or with words on how it goes."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -113,7 +113,14 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
+
+        def hear(done: int | str) -> None:
+            if isinstance(done, str):
+                bar.update(task, description=f"{what}: {done}")
+            else:
+                bar.advance(task, done)
+
+        yield hear
 
 
 @contextmanager

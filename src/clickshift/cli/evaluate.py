@@ -14,13 +14,15 @@ def evaluate(
     log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
     json: bool = Json,
 ) -> None:
-    """Perplexity and log-likelihood of a fitted model on a log."""
-    from clickshift.metrics.clicks import evaluation
+    """Perplexity and log-likelihood of a fitted model on a log; of several seeds, their mean and its 95 % interval."""
+    from clickshift.metrics.clicks import evaluation_of_seeds
     from clickshift.models import model_name
-    from clickshift.models.storage import load_model
+    from clickshift.models.storage import load_seeds
     from clickshift.readers.tabular import read_log
 
     with warnings_shown(), progress("evaluating"):
-        fitted = load_model(model)
-        facts = evaluation(fitted, read_log(log))
-    show(facts, json=json, title=f"{model_name(fitted)} on {log}")
+        fitted = load_seeds(model)
+        facts = evaluation_of_seeds(fitted, read_log(log))
+    if fitted[0].peeks:
+        facts["caution"] = "this model is shown the clicks that it predicts: its perplexity must not be compared."
+    show(facts, json=json, title=f"{model_name(fitted[0])} on {log}")

@@ -10,32 +10,51 @@ from clickshift.cli.console import Json, progress, show, warnings_shown
 
 
 def fit(
-    model: str = typer.Argument(..., help="A model, e.g. dCTR, or a learner with options, e.g. \"Counting('dCTR')\"."),
+    model: str = typer.Argument(
+        ..., help="A model, e.g. UBM or NCM, or a learner with options, e.g. \"Gradient('PBM', tower='free')\"."
+    ),
     log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
     output: Path = typer.Option(..., "--output", "-o", help="The folder for the model."),
+    seeds: int = typer.Option(1, min=1, help="How many models from different starts; for models by gradient."),
+    held_out: str | None = typer.Option(
+        None, help="The log that decides when to stop; by default, a tenth of the sessions. For models by gradient."
+    ),
+    corpus: str | None = typer.Option(None, help="The LETOR file or folder with the features of tower='features'."),
     json: bool = Json,
 ) -> None:
-    """Learn a click model from a log and keep it in a folder."""
-    from clickshift.learners import fit as learn
-    from clickshift.learners import learner_for
+    """Learn a click model from a log and keep it in a folder.
+
+    Models by gradient show how they come along, and can be interrupted: what is best so far is kept, and the same
+    command goes on from there.
+    """
+    from clickshift.learners import fit_seeds, learner_for
     from clickshift.models import model_name
-    from clickshift.models.storage import save_model
+    from clickshift.models.storage import save_seeds
+    from clickshift.readers.letor import read_corpus
     from clickshift.readers.tabular import read_log
 
     learner = learner_for(model)
-    with warnings_shown(), progress(f"fitting {model}"):
+    with warnings_shown(), progress(f"fitting {model}") as hear:
         sessions = read_log(log)
-        fitted = learn(learner, sessions)
-        save_model(fitted, output, notes={"log": str(log), "sessions": sessions.total})
-    evidence = fitted.evidence
-    assert evidence is not None
+        fitted = fit_seeds(
+            learner,
+            sessions,
+            seeds,
+            held_out=None if held_out is None else read_log(held_out),
+            corpus=None if corpus is None else read_corpus(corpus),
+            progress=hear,
+            checkpoint=output / "checkpoint.npz",
+        )
+        save_seeds(fitted, output, notes={"log": str(log), "sessions": sessions.total})
+    evidence = [one.evidence for one in fitted if one.evidence is not None]
     facts = {
-        "model": model_name(fitted),
-        "learner": evidence.learner,
+        "model": model_name(fitted[0]),
+        "learner": evidence[0].learner,
         "sessions": sessions.total,
-        "pairs": fitted.vocabulary.n_pairs,
-        "iterations": evidence.iterations,
-        "converged": evidence.converged,
+        "pairs": fitted[0].vocabulary.n_pairs,
+        "iterations": max(one.iterations for one in evidence),
+        "converged": all(one.converged for one in evidence),
+        **({"seeds": len(fitted)} if len(fitted) > 1 else {}),
         "output": str(output),
     }
     show(facts, json=json, title="Fitted model")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from clickshift.corpus import Corpus
 from clickshift.errors import SpecError
+from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
+from clickshift.models.differentiable import Differentiable
 from clickshift.sessions import Sessions
-from clickshift.spec import parse
+from clickshift.spec import label, parse, resolve
 
 LEARNERS = {
     "Counting": "clickshift.learners.counting:Counting",
     "EM": "clickshift.learners.em:EM",
+    "Gradient": "clickshift.learners.gradient:Gradient",
     "MixtureEM": "clickshift.learners.mixed:MixtureEM",
 }
 """Learners by name, for texts such as "Counting('dCTR', strength=2)"."""
@@ -31,6 +37,10 @@ DEFAULT = {
     "CCM": "EM",
     "SDBN": "EM",
     "DBN": "EM",
+    "NCM": "Gradient",
+    "CACM_minus": "Gradient",
+    "ARM": "Gradient",
+    "ARM_NC": "Gradient",
 }
 """The learner that `fit` uses where only a model is named."""
 
@@ -43,7 +53,8 @@ class Learner(Protocol):
 
 def learner_for(text: str) -> Learner:
     """The learner that a text names: a model ("UBM") or a learner with its options ("EM('UBM', iterations=80)")."""
-    written = f"{DEFAULT[text]}({text!r})" if text in DEFAULT else text
+    usual = DEFAULT.get(text) or _usual_learner(text)
+    written = text if usual is None else f"{usual}({text!r})"
     if written.split("(")[0] in LEARNERS:
         learner: Learner = parse(written, LEARNERS)
         return learner
@@ -51,6 +62,36 @@ def learner_for(text: str) -> Learner:
         f"{text!r} is neither a model nor a learner. Models: {', '.join(DEFAULT)}. "
         f"Learners: {', '.join(LEARNERS)}, e.g. \"{next(iter(DEFAULT.values()))}('{next(iter(DEFAULT))}')\"."
     )
+
+
+def _usual_learner(name: str) -> str | None:
+    """Of a model that is not ours: by gradient, if it can be."""
+    registered = name in MODELS and issubclass(resolve(name, MODELS), Differentiable)
+    return "Gradient" if registered else None
+
+
+def fit_seeds(
+    model: str | Learner,
+    log: Sessions,
+    seeds: int = 10,
+    *,
+    held_out: Sessions | None = None,
+    corpus: Corpus | None = None,
+    progress: Callable[[str], None] = lambda said: None,
+    checkpoint: str | Path | None = None,
+) -> list[ClickModel]:
+    """One model per seed. `Gradient.fit_seeds` explains the options; other learners give one model and take none."""
+    from clickshift.learners.gradient import Gradient
+
+    learner = learner_for(model) if isinstance(model, str) else model
+    if isinstance(learner, Gradient):
+        return learner.fit_seeds(log, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint)
+    if seeds > 1 or held_out is not None or corpus is not None:
+        raise SpecError(
+            f"{label(learner)} gives the same model for every seed and takes no held-out log or corpus. "
+            "Models by gradient do, e.g. \"Gradient('PBM')\" or NCM."
+        )
+    return [learner.fit(log)]
 
 
 def fit(model: str | Learner, log: Sessions) -> ClickModel:

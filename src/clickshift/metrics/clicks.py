@@ -5,12 +5,14 @@ Values first, averages last: `click_bits` gives the loss of every result, and ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.metrics.significance import mean_interval
 from clickshift.models.base import ClickModel
 from clickshift.sessions import Sessions
 from clickshift.vocabulary import UNSEEN
@@ -32,7 +34,7 @@ class Perplexity:
     @property
     def average(self) -> float:
         """Unweighted mean over ranks (the policy-shift paper's eq. 1, with the minus sign that it lacks)."""
-        return float(np.nanmean(self.at_rank))
+        return float(self.at_rank[~np.isnan(self.at_rank)].mean()) if not np.isnan(self.at_rank).all() else float("nan")
 
     def __float__(self) -> float:
         return self.average
@@ -82,9 +84,24 @@ def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
     return float((sessions.count @ (unseen & sessions.rankings.shown)).sum() / sessions.impressions_by_rank().sum())
 
 
+def evaluation_of_seeds(models: Sequence[ClickModel], sessions: Sessions) -> dict[str, Any]:
+    """Means of `evaluation` over models of one kind, with the 95 % Student-t interval of each single number."""
+    each = [evaluation(model, sessions) for model in models]
+    if len(each) == 1:
+        return each[0]
+    facts: dict[str, Any] = {"sessions": sessions.total, "seeds": len(each)}
+    for name in (name for name in each[0] if name != "sessions"):
+        values = np.array([one[name] for one in each])
+        facts[name] = values.mean(axis=0).tolist()
+        if values.ndim == 1:
+            facts[f"{name}_interval"] = mean_interval(values)[1:]
+    return facts
+
+
 def evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
     """Everything that a model's click predictions on a log are judged by, as plain values."""
-    conditional, marginal = perplexity(model, sessions), perplexity(model, sessions, kind="marginal")
+    conditional = perplexity(model, sessions)
+    marginal = Perplexity(conditional.at_rank * np.nan) if model.peeks else perplexity(model, sessions, kind="marginal")
     return {
         "sessions": sessions.total,
         "log_likelihood": log_likelihood_per_session(model, sessions),

@@ -1,7 +1,12 @@
 """Click models, one file each. `MODELS` is the registry: error texts, command-line choices and test parameters come
 from it."""
 
+from typing import TypeVar
+
+from clickshift.models.arm import ARM as ARM
+from clickshift.models.arm import ARM_NC as ARM_NC
 from clickshift.models.base import ClickModel as ClickModel
+from clickshift.models.cacm_minus import CACM_minus as CACM_minus
 from clickshift.models.carousel import Carousel as Carousel
 from clickshift.models.ccm import CCM as CCM
 from clickshift.models.cm import CM as CM
@@ -12,6 +17,8 @@ from clickshift.models.dctr import DCTR as DCTR
 from clickshift.models.drctr import DRCTR as DRCTR
 from clickshift.models.gctr import GCTR as GCTR
 from clickshift.models.mixture import Mixture as Mixture
+from clickshift.models.ncm import NCM as NCM
+from clickshift.models.neural import NeuralModel as NeuralModel
 from clickshift.models.pbm import PBM as PBM
 from clickshift.models.popularity import RankTopObs as RankTopObs
 from clickshift.models.popularity import TopPop as TopPop
@@ -37,12 +44,25 @@ MODELS = {
     "CCM": "clickshift.models.ccm:CCM",
     "SDBN": "clickshift.models.sdbn:SDBN",
     "DBN": "clickshift.models.dbn:DBN",
+    "NCM": "clickshift.models.ncm:NCM",
+    "CACM_minus": "clickshift.models.cacm_minus:CACM_minus",
+    "ARM": "clickshift.models.arm:ARM",
+    "ARM_NC": "clickshift.models.arm:ARM_NC",
     "Mixture": "clickshift.models.mixture:Mixture",
     "TrustPBM": "clickshift.models.trust:TrustPBM",
     "ComplexBrowsing": "clickshift.models.cocm:ComplexBrowsing",
     "Carousel": "clickshift.models.carousel:Carousel",
     "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
 }
+
+
+Model = TypeVar("Model", bound=type[ClickModel])
+
+
+def register(model: Model) -> Model:
+    """Make one's own model known by the name of its class: to learners, to `load_model`, in texts. A decorator."""
+    MODELS[model.__name__] = f"{model.__module__}:{model.__qualname__}"
+    return model
 
 
 def model_name(model: ClickModel) -> str:

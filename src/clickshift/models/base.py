@@ -38,6 +38,8 @@ class Evidence:
     """Of the training log, penalised by the prior, in nats."""
     iterations: int = 0
     converged: bool = True
+    held_out_loss: float = float("nan")
+    """Cross-entropy on the sessions that decided when to stop, in nats per session."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,6 +60,8 @@ class ClickModel(ABC):
     """True where the clicks above a result change its click probability."""
     ranks_documents: ClassVar[bool] = True
     """False where relevance is the same for all documents."""
+    peeks: ClassVar[bool] = False
+    """True for a model that is shown the click which it predicts: its likelihoods and perplexity mean nothing."""
 
     @abstractmethod
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:

@@ -8,16 +8,17 @@ from typing import Any, final
 import numpy as np
 from typing_extensions import override
 
-from clickshift.models.base import PairTable
+from clickshift.models.base import ClickModel, Evidence, PairTable
 from clickshift.models.chain import ChainModel
-from clickshift.models.formulas import Chain
+from clickshift.models.differentiable import Arrays, ByHistory
+from clickshift.models.formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
 from clickshift.sessions import Rankings
 from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class DBN(ChainModel):
+class DBN(ChainModel, ByHistory):
     """The user walks down, clicks what attracts, may be satisfied by a click and leave, else goes on.
 
     P(C_r = 1 | E_r = 1) = attractiveness
@@ -48,6 +49,40 @@ class DBN(ChainModel):
     def _relevance(self) -> PairTable:
         relevance: np.ndarray = self.attractiveness * self.satisfaction
         return relevance
+
+    @override
+    @classmethod
+    def outputs(cls, state: int) -> dict[str, int]:
+        return {"attractiveness": 1, "satisfaction": 1}
+
+    @override
+    @classmethod
+    def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {"continuation": np.full((), 2.2)}  # the logit of .9
+
+    @override
+    @classmethod
+    def click_given_history(cls, by_pair: Arrays, shared: Arrays, click: Array) -> Prob:
+        attracted, satisfied = sigmoid(by_pair["attractiveness"]), sigmoid(by_pair["satisfaction"])
+        xp, going_on = attracted.yes.__array_namespace__(), sigmoid(shared["continuation"])
+        everywhere, nowhere = xp.ones_like(attracted.yes), xp.zeros_like(attracted.yes)
+        chain = Chain(
+            click=attracted,
+            click_after_click=attracted,
+            follow_click=both(going_on, Prob(satisfied.no, satisfied.yes)),
+            follow_skip=Prob(going_on.yes * everywhere, going_on.no * everywhere),
+            follow_unseen=Prob(nowhere, everywhere),
+        )
+        return chain_click_given_history(chain, click)
+
+    @override
+    @classmethod
+    def found(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
+        attracted, satisfied, going_on = (
+            sigmoid(logit.astype(np.float64)).yes
+            for logit in (by_pair["attractiveness"], by_pair["satisfaction"], shared["continuation"])
+        )
+        return cls(vocabulary, attracted, satisfied, float(going_on), evidence=evidence)
 
     @override
     def _curve(self) -> tuple[str, list[dict[str, Any]]]:

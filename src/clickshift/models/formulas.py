@@ -118,3 +118,36 @@ def chain_click_prob(chain: Chain) -> Prob:
         examining = skipped * to_skip.yes + unseen * to_unseen.yes
         unseen = clicked * to_click.no + skipped * to_skip.no + unseen * to_unseen.no
     return Prob(xp.stack([c.yes for c in columns], axis=1), xp.stack([c.no for c in columns], axis=1))
+
+
+class Gru(NamedTuple):
+    """The weights of a gated recurrent unit: what its state adds to the reset, update and candidate gates, side by
+    side. What the input adds comes with the input."""
+
+    weight: Array
+    """Shape `state 3*state`."""
+    bias: Array
+
+
+def gru_step(gates: Array, state: Array, unit: Gru) -> Array:
+    """One step: gates (`... 3*state`) are what the input adds; r and z open and close, n is new.
+
+    r, z = sigmoid(x + h W + b);  n = tanh(x_n + r (h W_n + b_n));  h' = (1 - z) n + z h
+    """
+    xp, size = gates.__array_namespace__(), state.shape[-1]
+    recurrent = state @ unit.weight + unit.bias
+    open_ = 1 / (1 + xp.exp(-(gates[..., : 2 * size] + recurrent[..., : 2 * size])))
+    reset, update = open_[..., :size], open_[..., size:]
+    new = xp.tanh(gates[..., 2 * size :] + reset * recurrent[..., 2 * size :])
+    return (1 - update) * new + update * state
+
+
+def gru(gates: Array, unit: Gru) -> Array:
+    """States after each rank, from gates of shape `session rank 3*state`; the first state is 0."""
+    xp = gates.__array_namespace__()
+    state = xp.zeros_like(gates[:, 0, : gates.shape[-1] // 3])
+    states = []
+    for rank in range(gates.shape[1]):
+        state = gru_step(gates[:, rank], state, unit)
+        states.append(state)
+    return xp.stack(states, axis=1)

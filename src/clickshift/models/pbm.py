@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.models.base import ClickModel, PairTable, at_rank
+from clickshift.models.differentiable import ByExaminationTable
 from clickshift.sessions import Rankings
+from clickshift.statistics import By
 from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class PBM(ClickModel):
+class PBM(ClickModel, ByExaminationTable):
     """A result is clicked if it is examined, which depends on its rank, and attracts.
 
     P(C_r = 1) = examination_r x attractiveness
@@ -25,6 +27,8 @@ class PBM(ClickModel):
     vocabulary: Vocabulary
     attractiveness: PairTable
     examination: Float[np.ndarray, " known_rank"]
+
+    situations: ClassVar[By] = "rank"
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:

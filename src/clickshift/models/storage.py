@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ FORMAT = 1
 """Raised when a reader of the old format could no longer read the new one."""
 _HEADER, _ARRAYS = "model.json", "model.safetensors"
 _EVIDENCE = "evidence"
+_ARRAYS_OF = "arrays of"  # in the header, for a field of several arrays: their names
 _ADVICE = "Fit the model again, or give the folder that `clickshift fit` wrote."
 
 
@@ -51,6 +54,32 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
             Path(path).write_text(json.dumps(header, indent=1))
     except OSError as error:
         raise FileError(folder, f"cannot be written: {error.strerror}. Choose another folder.") from None
+
+
+def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
+    """Write one model per seed, in folders seed-0, seed-1, ..., and in the folder itself the one that predicted
+    held-out sessions best: it can be used like any other model. Seeds of an earlier fit are removed."""
+    folder = Path(folder)
+    for old in _seed_folders(folder):
+        for name in (_HEADER, _ARRAYS):
+            (old / name).unlink(missing_ok=True)
+        with suppress(OSError):  # something else is in there: it stays
+            old.rmdir()
+    if len(models) > 1:
+        for k, model in enumerate(models):
+            save_model(model, folder / f"seed-{k}", notes=notes)
+    losses = [np.inf if model.evidence is None else model.evidence.held_out_loss for model in models]
+    save_model(models[int(np.argmin(losses))], folder, notes=notes)
+
+
+def load_seeds(folder: str | Path) -> list[ClickModel]:
+    """All models that `save_seeds` wrote; of a folder with one model, that one."""
+    return [load_model(part) for part in _seed_folders(Path(folder)) or [Path(folder)]]
+
+
+def _seed_folders(folder: Path) -> list[Path]:
+    found = [part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / _HEADER).exists()]
+    return sorted(found, key=lambda part: int(part.name[5:]))
 
 
 def load_model(folder: str | Path) -> ClickModel:
@@ -111,6 +140,9 @@ def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[
             arrays[prefix + field.name] = value
         elif isinstance(value, Evidence):
             fields[_EVIDENCE] = _put_evidence(value, f"{prefix}{_EVIDENCE}.", arrays)
+        elif isinstance(value, Mapping):
+            arrays.update({f"{prefix}{field.name}.{name}": array for name, array in value.items()})
+            fields[field.name] = {_ARRAYS_OF: list(value)}
         elif field.name == "components":
             fields[field.name] = [_put(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
         else:
@@ -134,7 +166,10 @@ def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], voc
                 _get(part, f"{prefix}components.{i}.", arrays, vocabulary) for i, part in enumerate(parts)
             )
         elif field.name in header["fields"]:
-            values[field.name] = header["fields"][field.name]
+            value = header["fields"][field.name]
+            if isinstance(value, dict) and _ARRAYS_OF in value:
+                value = {name: arrays[f"{prefix}{field.name}.{name}"] for name in value[_ARRAYS_OF]}
+            values[field.name] = value
     model = cls(**values)
     assert isinstance(model, ClickModel)
     return model
@@ -149,20 +184,25 @@ def _put_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]
         "log_likelihood": evidence.log_likelihood if np.isfinite(evidence.log_likelihood) else None,
         "iterations": evidence.iterations,
         "converged": evidence.converged,
+        "held_out_loss": evidence.held_out_loss if np.isfinite(evidence.held_out_loss) else None,
     }
     return {**scalars, "logit_error": list(evidence.logit_error)}
 
 
 def _get_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
-    likelihood = header["log_likelihood"]
+    likelihood, held_out_loss = (
+        float("nan") if value is None else float(value)
+        for value in (header["log_likelihood"], header.get("held_out_loss"))
+    )
     return Evidence(
         header["learner"],
         arrays[f"{prefix}impressions"],
         arrays[f"{prefix}clicks"],
         {name: arrays[f"{prefix}logit_error.{name}"] for name in header["logit_error"]},
-        float("nan") if likelihood is None else float(likelihood),
+        likelihood,
         int(header["iterations"]),
         bool(header["converged"]),
+        held_out_loss,
     )
 
 

@@ -10,13 +10,15 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.models.base import ClickModel, PairTable
+from clickshift.models.differentiable import ByExaminationTable
 from clickshift.sessions import Rankings, Sessions
+from clickshift.statistics import By
 from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class UBM(ClickModel):
+class UBM(ClickModel, ByExaminationTable):
     """As PBM, but examination depends on the rank and on the rank of the last click above it.
 
     P(C_r = 1 | C_<r) = examination[r, last click] x attractiveness
@@ -31,6 +33,7 @@ class UBM(ClickModel):
     examination: Float[np.ndarray, " situation"]
 
     uses_history: ClassVar[bool] = True
+    situations: ClassVar[By] = "last_click"
 
     @property
     def n_known_ranks(self) -> int:

@@ -75,8 +75,8 @@ _RESULTS = ("conditional_perplexity", "marginal_perplexity", "log_likelihood", "
 
 
 def clicking_models() -> list[str]:
-    """The models that `fit` knows by name and that predict clicks."""
-    return [name for name in DEFAULT if resolve(name, MODELS).predicts_clicks]
+    """The models that `fit` knows by name and that predict clicks without a look at them."""
+    return [name for name in DEFAULT if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
 
 
 def _at_ranks(test: Sessions) -> list[str]:

@@ -71,6 +71,7 @@ def models_table() -> list[dict[str, Any]]:
     """Every click model with what it can do and the learner that `fit` uses; None where none is usual."""
     from clickshift.learners import DEFAULT
     from clickshift.models import MODELS
+    from clickshift.models.differentiable import Differentiable
     from clickshift.spec import resolve
 
     models = {name: resolve(name, MODELS) for name in MODELS}
@@ -80,7 +81,9 @@ def models_table() -> list[dict[str, Any]]:
             "predicts_clicks": model.predicts_clicks,
             "uses_history": model.uses_history,
             "ranks_documents": model.ranks_documents,
+            "peeks": model.peeks,
             "learner": DEFAULT.get(name),
+            "by_gradient": issubclass(model, Differentiable),
         }
         for name, model in models.items()
     ]

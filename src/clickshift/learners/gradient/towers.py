@@ -1,0 +1,187 @@
+"""Towers: from a (query, document) pair to the numbers that a click model asks for.
+
+A tower has tables, of which a step touches only the rows of its batch, and weights, which every step touches. Its
+outputs are one number, through its network, or many, linear in what it knows of the pair. It is called with the rows
+that some pairs need and, for each pair, where its row stands among them (`place`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.errors import SpecError
+from clickshift.models.differentiable import uniform
+from clickshift.vocabulary import Vocabulary
+
+Arrays = dict[str, Any]
+
+
+@runtime_checkable
+class Tower(Protocol):
+    @property
+    def learning_rate(self) -> float:
+        """What suits it where none is given."""
+
+    @property
+    def tables(self) -> dict[str, Int[np.ndarray, " pair"]]:
+        """For every table, the row of each pair."""
+
+    @property
+    def frozen(self) -> dict[str, np.ndarray]:
+        """Tables that are looked up but not learned."""
+
+    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Where the tables start."""
+
+    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Where the weights start, by name."""
+
+    def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
+        """The outputs of some pairs, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """The policy-shift paper's: query and document embeddings, and a network with ReLU on top of both."""
+
+    vocabulary: Vocabulary
+    size: int
+    hidden: tuple[int, ...]
+    tables: dict[str, np.ndarray] = field(init=False)
+    frozen: dict[str, np.ndarray] = field(init=False, default_factory=dict)
+    learning_rate: ClassVar[float] = 0.01
+
+    def __post_init__(self) -> None:
+        words = self.vocabulary
+        object.__setattr__(self, "tables", {"query": words.pair_query, "doc": words.pair_doc})
+
+    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        sizes = {"query": self.vocabulary.n_queries, "doc": self.vocabulary.n_docs}
+        return {name: rng.normal(size=(rows, self.size)) for name, rows in sizes.items()}
+
+    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        weights: dict[str, np.ndarray] = {}
+        for name, width in outputs.items():
+            sizes = [2 * self.size, *(self.hidden if width == 1 else ()), width]
+            weights |= _network(name, sizes, rng)
+        return weights
+
+    def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
+        """The first layer sees rows before they are spread over pairs: a query's once, not once per document."""
+
+        def first(name: str) -> Any:
+            parts = {"query": weights[f"{name}.0"][: self.size], "doc": weights[f"{name}.0"][self.size :]}
+            return sum((rows[table] @ part)[place[table]] for table, part in parts.items()) + weights[f"{name}.0.bias"]
+
+        return {name: _layers(first(name), name, weights, width) for name, width in outputs.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Free:
+    """The CMIP paper's: one free logit per pair. Wider outputs are linear in a free vector per pair."""
+
+    vocabulary: Vocabulary
+    size: int
+    tables: dict[str, np.ndarray] = field(init=False)
+    frozen: dict[str, np.ndarray] = field(init=False, default_factory=dict)
+    learning_rate: ClassVar[float] = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", {"pair": np.arange(self.vocabulary.n_pairs)})
+
+    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Logits start at -1, near a usual rate of clicks; vectors at random."""
+        pairs, single = self.vocabulary.n_pairs, sum(width == 1 for width in outputs.values())
+        vector = rng.normal(size=(pairs, self.size if single < len(outputs) else 0))
+        return {"pair": np.concatenate([np.full((pairs, single), -1.0), vector], axis=1)}
+
+    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        weights: dict[str, np.ndarray] = {}
+        for name, width in outputs.items():
+            if width > 1:
+                weights |= _network(name, [self.size, width], rng)
+        return weights
+
+    def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
+        table = rows["pair"][place["pair"]]
+        single = [name for name, width in outputs.items() if width == 1]
+        found = {name: table[:, column] for column, name in enumerate(single)}
+        vector = table[:, len(single) :]
+        wide = outputs.keys() - found.keys()
+        return found | {name: vector @ weights[f"{name}.0"] + weights[f"{name}.0.bias"] for name in wide}
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """For learning to rank: a network on the documents' features. It knows documents that were never shown."""
+
+    features: Float[np.ndarray, "pair feature"]
+    hidden: tuple[int, ...]
+    tables: dict[str, np.ndarray] = field(init=False)
+    frozen: dict[str, np.ndarray] = field(init=False)
+    learning_rate: ClassVar[float] = 0.003
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", {"features": np.arange(len(self.features))})
+        object.__setattr__(self, "frozen", {"features": self.features})
+
+    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {}
+
+    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        weights: dict[str, np.ndarray] = {}
+        for name, width in outputs.items():
+            weights |= _network(name, [self.features.shape[1], *self.hidden, width], rng)
+        return weights
+
+    def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
+        seen = rows["features"][place["features"]]
+
+        def first(name: str) -> Any:
+            return seen @ weights[f"{name}.0"] + weights[f"{name}.0.bias"]
+
+        return {name: _layers(first(name), name, weights, width) for name, width in outputs.items()}
+
+
+TOWERS = ("embedding", "free", "features")
+
+
+def tower_for(
+    name: str, vocabulary: Vocabulary, features: np.ndarray | None, *, size: int, hidden: tuple[int, ...]
+) -> Tower:
+    if name == "features":
+        if features is None:
+            raise SpecError("tower='features' needs a corpus with features: fit(log, corpus=corpus).")
+        return Features(log_scaled(features), hidden)
+    return Free(vocabulary, size) if name == "free" else Embedding(vocabulary, size, hidden)
+
+
+def log_scaled(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
+    """sign(x) log(1 + |x|), then standard scores: features of learning to rank span many magnitudes."""
+    logs = np.sign(features) * np.log1p(np.abs(features.astype(np.float64)))
+    spread = logs.std(axis=0)
+    scaled: np.ndarray = (logs - logs.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
+
+
+def _network(name: str, sizes: list[int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    weights = {}
+    for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
+        weights[f"{name}.{layer}"] = uniform(rng, inputs, outputs, inputs=inputs)
+        weights[f"{name}.{layer}.bias"] = uniform(rng, outputs, inputs=inputs)
+    return weights
+
+
+def _layers(first: Any, name: str, weights: Arrays, width: int) -> Any:
+    """The layers after the first one; outputs of one number lose their last dimension."""
+    xp, values, layer = first.__array_namespace__(), first, 1
+    while f"{name}.{layer}" in weights:
+        values = xp.maximum(values, 0) @ weights[f"{name}.{layer}"] + weights[f"{name}.{layer}.bias"]
+        layer += 1
+    return values[..., 0] if width == 1 else values

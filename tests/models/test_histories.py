@@ -1,0 +1,67 @@
+"""Click histories as a tree, and the two ways to sum them out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import random_neural
+
+from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.models import histories
+from clickshift.models.histories import Histories
+from clickshift.sessions import Rankings
+from clickshift.vocabulary import Vocabulary
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7])
+def test_every_result_finds_its_own_history(ranks: int, rng: np.random.Generator) -> None:
+    click = rng.random((40, ranks)) < 0.4
+    found, where = Histories.of(click)
+    for i in range(40):
+        for rank in range(ranks):
+            expected = np.where(np.arange(ranks) < rank, click[i], False)
+            assert (found.click[where[i, rank]] == expected).all()
+            assert found.rank[where[i, rank]] == rank
+    distinct = {(int(r), tuple(c)) for r, c in zip(found.rank, found.click.tolist(), strict=True)}
+    assert len(distinct) == len(found)
+
+
+@pytest.mark.parametrize("tree", [Histories.all(5), Histories.of(np.random.default_rng(0).random((30, 5)) < 0.5)[0]])
+def test_a_parent_is_the_history_without_its_last_result(tree: Histories) -> None:
+    for k in range(1, len(tree)):
+        above, rank = tree.parent[k], int(tree.rank[k])
+        assert tree.rank[above] == rank - 1
+        assert (tree.click[above][: rank - 1] == tree.click[k][: rank - 1]).all()
+        assert tree.last[k] == tree.click[k][rank - 1]
+    assert tree.last[0] == 2
+
+
+def test_all_histories_are_where_they_are_looked_up() -> None:
+    tree = Histories.all(4)
+    for rank in range(4):
+        for h in range(1 << rank):
+            bits = tree.click[(1 << rank) - 1 + h]
+            assert (bits[:rank] == ((h >> np.arange(rank)) % 2 == 1)).all()
+
+
+def test_too_long_lists_are_refused() -> None:
+    with pytest.raises(DataError, match="at most 62"):
+        Histories.of(np.zeros((1, 63), bool))
+
+
+@pytest.mark.parametrize("name", ["NCM", "ARM", "CACM_minus"])
+def test_long_lists_are_sampled_with_a_stated_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Vocabulary.of(np.zeros(13, int), np.arange(13))[0]
+    model = random_neural(name, words, ranks=13)
+    lists = Rankings(words, np.zeros(3, int), np.stack([np.random.default_rng(k).permutation(13) for k in range(3)]))
+    with pytest.warns(
+        ClickshiftWarning, match=r"means over 256 simulated users.*largest standard error is 0\.0"
+    ) as said:
+        sampled = model.click_prob(lists)
+    error = float(str(said[0].message).rsplit(" ", 1)[1].rstrip("."))
+    for module in ("neural", "prefix"):
+        monkeypatch.setattr(f"clickshift.models.{module}.MAX_ENUMERATED", 13)
+    exact = model.click_prob(lists)
+    assert np.abs(sampled - exact).max() < 5 * error
+    assert np.abs(sampled - exact).max() > 0
+    assert histories.MAX_ENUMERATED == 12
