@@ -1,6 +1,6 @@
 """Compare the neural click models with eager PyTorch (torch_peer.py), ten seeds each, in one run on one machine.
 
-    python benchmarks/neural.py                       # everything: at most three hours on two cores
+    python benchmarks/neural.py                       # everything: at most an hour and a half on two cores
     python benchmarks/neural.py --quick               # a smoke test: 8,000 sessions, PBM and ARM
     python benchmarks/neural.py --sessions 1000000    # a larger training log
     python benchmarks/neural.py --reuse --models PBM  # measure ours again, against the peer's runs of last time
@@ -15,13 +15,14 @@ cache costs is told apart, as the seconds to the first round of that earlier pro
 
 The peer trains its ten seeds one after the other, as the authors' code does: one seed is measured, and counts ten
 times. A ratio is that time, up to the check with the peer's best validation loss, over our time until the mean over the
-seeds of the best loss so far is no higher; "never" if it does not get there. A peer that ran out of time before it
-stopped by itself is judged by what it had reached, and the ratio is marked ">=", for it was still going on.
+seeds of the best loss so far is as good to 1e-4 in perplexity; "never" if it does not get there. A peer that ran out of
+time before it stopped by itself is judged by what it had reached, and the ratio is marked ">=": it was still going on.
 
 The papers' setting is batches of 32 with a rate of .001, with PyTorch's default Adam and with its fused one, which does
-the same in one pass. "Best" is the setting for which the ratio is smallest, of those whose loss is within 0.01 nats of
-the lowest of all settings: one that is quick to a bad loss is not best. One thread is tried because two such processes
-can run side by side; they would need at least half of the time that is counted here.
+the same in one pass; the other settings have the fused one alone. "Best" is the setting for which the ratio is
+smallest, of those whose loss is within 0.01 nats of the lowest of all settings: quick to a bad loss is not best. One
+thread is tried because two such processes can run side by side; they would need at least half of the time that is
+counted here.
 
 The peer's environment is made from requirements-torch.txt where it is missing.
 """
@@ -59,6 +60,9 @@ GOALS = {name: {"papers": 20.0, "best": 5.0} for name in ("PBM", "UBM", "DBN", "
 GOALS |= {"NCM": {"papers": 8.0, "best": 1.3}}
 """How many times faster than the peer each model should be, in the papers' setting and in the peer's best."""
 BY_EM = ("PBM", "UBM", "DBN")
+CLOSE = 8e-4
+"""Nats per session by which our mean may be above the loss of the peer's one seed: 1e-4 in perplexity. Seeds differ by
+several times that."""
 NEAR = 0.01
 """Nats by which a loss may be above the lowest of all settings for the setting to be the peer's best."""
 ROUNDING = 5e-5
@@ -88,9 +92,7 @@ class Setting(NamedTuple):
 
 
 PAPERS = {"plain": Setting(32, 0.001, False), "fused": Setting(32, 0.001, True)}
-TUNED = tuple(
-    Setting(batch, rate, fused) for batch, rate in ((512, 0.003), (512, 0.01), (2048, 0.01)) for fused in (False, True)
-)
+TUNED = tuple(Setting(batch, rate, True) for batch, rate in ((512, 0.003), (512, 0.01), (2048, 0.01)))
 ONE_THREAD = {name: (Setting(512, 0.01, True, threads=1),) for name in ("PBM", "NCM")}
 
 
@@ -231,7 +233,7 @@ def seconds_to(ours: Row, loss: float) -> float | None:
 def against(ours: Row, run: Row) -> Row:
     """Ours and one run of the peer."""
     best = min(run["checks"], key=lambda check: check["validation"])
-    needed = seconds_to(ours, best["validation"])
+    needed = seconds_to(ours, best["validation"] + CLOSE)
     return {
         **Setting.of(run)._asdict(),
         "loss": best["validation"],

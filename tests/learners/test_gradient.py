@@ -1,68 +1,29 @@
-"""The gradient learner: it finds what EM finds, seeds do not touch each other, and nothing that was learned is lost."""
+"""The gradient learner: what is trained is what predicts, and nothing is computed twice."""
 
+# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gradient_cases import ready, small, world  # noqa: F401
 
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.learners import fit, fit_seeds
-from clickshift.learners.em import EM
-from clickshift.learners.gradient import Gradient, batches, training
-from clickshift.learners.gradient.preparation import Prepared, prepared
+from clickshift.learners.gradient import Gradient, batches
 from clickshift.learners.gradient.recurrence import Level, states_of_tree
-from clickshift.learners.gradient.training import Course
 from clickshift.metrics.clicks import perplexity
-from clickshift.models.base import ClickModel
 from clickshift.models.formulas import Gru, gru
-from clickshift.policies.plackett_luce import PlackettLuce
-from clickshift.policies.scored import Oracle, Scores
+from clickshift.policies.scored import Scores
 from clickshift.sessions import Rankings, Sessions
-from clickshift.simulation import simulate
 from clickshift.testing import check_click_model
-from clickshift.users import DBN as DBNUser
 from clickshift.vocabulary import Vocabulary
 
 NAMES = ("PBM", "UBM", "DBN", "ARM", "CACM_minus", "NCM", "ARM_NC")
-
-
-def small(name: str, **options: object) -> Gradient:
-    """A learner whose networks take little time."""
-    return Gradient(name, **{"embedding": 8, "hidden": (8,), "state": 6, "rounds": 2, **options})  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def world() -> tuple[Corpus, Sessions]:
-    """Eight queries of six documents with features, and 30,000 sessions of DBN users on lists of four."""
-    rng = np.random.default_rng(3)
-    words = Vocabulary.of(np.repeat(np.arange(8), 6), np.arange(48))[0]
-    label = rng.integers(0, 5, 48).astype(np.float32)
-    features = np.stack([label + rng.normal(size=48), rng.normal(size=48) ** 2], axis=1).astype(np.float32)
-    corpus = Corpus(words, label, features)
-    return corpus, simulate(corpus, PlackettLuce(Oracle(), temperature=2.0), DBNUser(), 30_000, ranks=4, rng=1)
-
-
-def ready(learner: Gradient, log: Sessions) -> Prepared:
-    return prepared(learner, learner._class(), log, log, None)
-
-
-def arrays(model: ClickModel) -> list[np.ndarray]:
-    parts = [model.relevance()] + [getattr(model, name, {}) for name in ("shared", "by_pair")]
-    return [np.asarray(a) for part in parts for a in (part.values() if isinstance(part, dict) else [part])]
-
-
-@pytest.mark.parametrize("name", ["PBM", "UBM", "DBN"])
-def test_free_towers_reach_the_solution_of_em(name: str, world: tuple[Corpus, Sessions]) -> None:
-    log = world[1]
-    by_em = EM(name, prior=(0.001, 0.01)).fit(log)
-    by_gradient = Gradient(name, tower="free", batch=4096, learning_rate=0.05).fit(log, held_out=log)
-    assert perplexity(by_gradient, log).average == pytest.approx(perplexity(by_em, log).average, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,54 +38,12 @@ def test_what_is_trained_is_what_predicts(name: str, tower: str, log: Sessions) 
     check_click_model(model)
 
 
-@pytest.mark.parametrize("name", ["UBM", "NCM"])
-def test_seeds_together_follow_seeds_alone(name: str, world: tuple[Corpus, Sessions]) -> None:
-    log, held_out = world[1][:1600], world[1][1600:2600]
-    learner = small(name, rounds=1)
-    work = ready(learner, log)
-    assert len(next(iter(work.batches.values()))) in range(40, 60)  # steps
-    together = learner.fit_seeds(log, 3, held_out=held_out)
-    for seed in (0, 2):
-        (alone,) = learner.fit_seeds(log, [seed], held_out=held_out)
-        for one, other in zip(arrays(together[seed]), arrays(alone), strict=True):
-            assert np.abs(one - other).max() < 1e-5
-    assert np.abs(arrays(together[0])[0] - arrays(together[1])[0]).max() > 1e-3
-    long = small(name, rounds=12)
-    together, alone = long.fit_seeds(log, 3, held_out=held_out), long.fit_seeds(log, [1], held_out=held_out)
-    assert together[1].evidence is not None
-    assert alone[0].evidence is not None
-    assert together[1].evidence.held_out_loss == pytest.approx(alone[0].evidence.held_out_loss, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", ["ARM", "DBN", "NCM"])
-def test_the_same_seed_gives_the_same_bits(name: str, log: Sessions) -> None:
-    one, other = (small(name, seed=7).fit(log) for _ in range(2))
-    assert all((a == b).all() for a, b in zip(arrays(one), arrays(other), strict=True))
-
-
-@pytest.mark.parametrize("name", ["CACM_minus", "DBN", "NCM"])
-def test_merging_equal_sessions_does_not_change_the_loss(name: str, log: Sessions) -> None:
-    learner = small(name)
-    program = ready(learner, log).program
-    state = program.start(0)
-    found = jax.tree.map(lambda array: array[0], program.found(jax.tree.map(lambda a: a[None], state), {}))
-    twice = Sessions.concat([log, log])
-    losses = []
-    for sessions in (twice, twice.merged()):
-        seen, _ = batches.as_log(sessions.in_vocabulary(ready(learner, log).vocabulary), learner._class())
-        whole = batches.held_out_batches(seen, len(seen.count))
-        one = {name: jnp.asarray(array[0]) for name, array in whole.items()}
-        losses.append(float(program.cross_entropy(found["by_pair"], found["shared"], one)))
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    assert len(twice.merged()) <= len(log)
-
-
 def test_the_tree_of_lists_has_the_states_and_slopes_of_the_lists(rng: np.random.Generator) -> None:
     lists, ranks, size, pairs = 12, 4, 5, 3
     pair, click = rng.integers(0, pairs, (lists, ranks)), rng.random((lists, ranks)) < 0.5
     click[:6], pair[:6] = click[0], pair[0]  # some begin alike
     everything = np.ones((lists, ranks), bool)
-    log = batches.Log(pair, everything, click, np.ones(lists), np.zeros(lists, int), None, True)
+    log = batches.Log(pair, everything, click, np.ones(lists), None, True)
     batch = batches.held_out_batches(log, lists)
     assert len(batch["pair.3"][0]) < lists
     levels = [Level(*(jnp.asarray(batch[f"{part}.{r}"][0]) for part in Level._fields)) for r in range(ranks)]
@@ -151,7 +70,7 @@ def test_the_tree_of_lists_has_the_states_and_slopes_of_the_lists(rng: np.random
 
 def test_rows_that_a_batch_does_not_touch_stay(log: Sessions) -> None:
     work = ready(small("PBM"), log)
-    before = work.program.start(0)
+    before = jax.tree.map(lambda array: array[0], work.program.start([0]))
     batch = {name: jnp.asarray(array[0]) for name, array in work.batches.items()}
     after, _ = work.program.step({}, before, batch, 0.1)
     touched = work.batches["row.doc"][0]
@@ -175,18 +94,6 @@ def test_batches_hold_every_session_once(log: Sessions) -> None:
     assert whole["clicks"].sum() == log.click.sum()
 
 
-def test_large_batches_stream_from_a_file(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = small("NCM")
-    usual = ready(learner, log).batches
-    for module in (batches, training):
-        monkeypatch.setattr(module, "RESIDENT", 20_000)
-    streamed = ready(learner, log).batches
-    assert all(isinstance(array, np.memmap) for array in streamed.values())
-    assert all((streamed[name] == array).all() for name, array in usual.items())
-    assert training._Source.of(streamed).chunk < len(next(iter(streamed.values())))
-    check_click_model(learner.fit(log))
-
-
 def test_features_know_documents_that_were_never_shown(world: tuple[Corpus, Sessions]) -> None:
     corpus, log = world
     part = log[log.rankings.query < 5]
@@ -197,78 +104,6 @@ def test_features_know_documents_that_were_never_shown(world: tuple[Corpus, Sess
     assert np.corrcoef(model.relevance()[unseen], corpus.label[unseen])[0, 1] > 0.5
     assert model.evidence is not None
     assert (model.evidence.impressions[:-1][unseen] == 0).all()
-
-
-def interrupting(after: int):  # type: ignore[no-untyped-def]
-    def hear(said: str) -> None:
-        if said.startswith(f"round {after},"):
-            raise KeyboardInterrupt
-
-    return hear
-
-
-def test_an_interrupt_keeps_the_best_and_a_checkpoint_goes_on(
-    log: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
-    learner, said = small("ARM", rounds=6), list[str]()
-    whole = learner.fit(log)
-    file = tmp_path / "checkpoint.npz"
-    with pytest.warns(ClickshiftWarning, match="interrupted: these are the best parameters so far"):
-        part = learner.fit(log, progress=interrupting(3), checkpoint=file)
-    check_click_model(part)
-    assert file.exists()
-    resumed = learner.fit(log, progress=said.append, checkpoint=file)
-    assert said[0] == "going on after round 3"
-    assert all((a == b).all() for a, b in zip(arrays(whole), arrays(resumed), strict=True))
-    assert not file.exists()
-
-
-def test_a_checkpoint_of_something_else_is_not_used(
-    log: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
-    file, said = tmp_path / "checkpoint.npz", list[str]()
-    with pytest.warns(ClickshiftWarning, match="interrupted"):
-        small("ARM", rounds=6).fit(log, progress=interrupting(2), checkpoint=file)
-    small("ARM", rounds=2).fit(log[:400], progress=said.append, checkpoint=file)
-    assert said[0].startswith("round 1,")
-
-
-def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
-    log: Sessions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "_check", stop)
-    with pytest.raises(KeyboardInterrupt):
-        small("ARM").fit(log)
-
-
-def test_a_loss_that_is_not_a_number_stops_with_advice(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "keep_better", lambda *a: pytest.fail("must stop before"))
-    with pytest.raises(DataError, match=r"loss of seed 0 is not a number after \d+ steps. Try a lower learning_rate"):
-        small("DBN", learning_rate=1e38).fit(log)
-
-
-def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() -> None:
-    course = Course(np.array([1.0, 1.0]), np.full(2, np.inf), np.zeros(2, int), np.zeros(2, bool), steps=np.zeros(2))
-    for losses, rate, done in [
-        ([5.0, 5.0], [1.0, 1.0], [False, False]),
-        ([6.0, 4.0], [1.0, 1.0], [False, False]),
-        ([6.0, 3.0], [0.5, 1.0], [False, False]),
-        ([4.0, 2.0], [0.5, 1.0], [False, False]),
-        ([4.5, 2.5], [0.5, 1.0], [False, False]),
-        ([4.5, 2.5], [0.25, 0.5], [False, False]),
-        ([4.5, 1.0], [0.25, 0.5], [True, False]),
-        ([0.1, 0.5], [0.25, 0.5], [True, False]),
-    ]:
-        course.heard(np.array(losses), 10)
-        assert course.rate.tolist() == rate
-        assert course.done.tolist() == done
-    assert course.best.tolist() == [4.0, 0.5]
-    assert course.steps.tolist() == [70, 80]
 
 
 def test_the_degenerate_model_looks_good_and_says_that_it_is_not(log: Sessions) -> None:
@@ -332,3 +167,18 @@ def test_a_gradient_model_ranks_a_corpus(world: tuple[Corpus, Sessions]) -> None
     model = small("ARM", rounds=20).fit(log)
     lists = Scores(model.vocabulary, model.relevance()).on(corpus).sample(np.arange(8), ranks=4, rng=0)
     assert lists.shown.all()
+
+
+@pytest.mark.parametrize("name", ["UBM", "DBN", "NCM"])
+def test_held_out_lists_may_be_longer(name: str, log: Sessions) -> None:
+    short = log.rankings.length <= 3
+    model = small(name).fit(log[short], held_out=log[~short])
+    check_click_model(model)
+    assert np.isfinite(model.log_likelihood(log)).all()
+
+
+def test_sessions_with_unknown_documents_are_left_out_and_counted(log: Sessions) -> None:
+    shown = np.bincount(log.rankings.pair[log.rankings.shown], minlength=log.vocabulary.n_pairs)
+    fewer = log.vocabulary.with_pairs(np.setdiff1d(np.arange(log.vocabulary.n_pairs), shown.argmax()))
+    with pytest.warns(ClickshiftWarning, match=r"left out \d+ of 500 sessions: they show documents that are not in"):
+        check_click_model(small("NCM").fit(log.in_vocabulary(fewer), held_out=log))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from typing_extensions import override
@@ -26,6 +26,8 @@ class CACM_minus(PrefixModel):
 
     Ranks beyond the known ones are taken for the last known one.
     """
+
+    network: ClassVar[bool] = True
 
     @override
     @classmethod

@@ -25,6 +25,9 @@ Arrays = Mapping[str, Any]
 
 
 class Differentiable(ABC):
+    network: ClassVar[bool] = False
+    """True where the shared parameters are a network's weights, which take smaller steps than probabilities do."""
+
     @classmethod
     def outputs(cls, state: int) -> dict[str, int]:
         """What a tower must give for every pair, by name, and how many numbers; `state` is the size of a hidden
@@ -90,6 +93,8 @@ class Recurrent(Differentiable):
 
     Lists that begin alike, with the same clicks, share their states: they are learned from as a tree.
     """
+
+    network: ClassVar[bool] = True
 
     @override
     @classmethod

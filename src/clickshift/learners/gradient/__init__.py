@@ -56,15 +56,12 @@ class Gradient:
             raise SpecError("Gradient needs batch, rounds, sizes and learning_rate above 0.")
 
     def _class(self) -> type[Differentiable]:
-        known = {
-            name for name in MODELS if isinstance(c := resolve(name, MODELS), type) and issubclass(c, Differentiable)
+        known: dict[str, type[Differentiable]] = {
+            name: model for name in MODELS if issubclass(model := resolve(name, MODELS), Differentiable)
         }
         if self.model not in known:
-            raise SpecError(
-                f"Gradient does not fit {self.model!r}. It fits: {', '.join(n for n in MODELS if n in known)}."
-            )
-        found: type[Differentiable] = resolve(self.model, MODELS)
-        return found
+            raise SpecError(f"Gradient does not fit {self.model!r}. It fits: {', '.join(known)}.")
+        return known[self.model]
 
     def fit(self, data: Sessions, **options: Any) -> ClickModel:
         """Find the parameters from a log; see `fit_seeds` for the options."""
@@ -83,7 +80,7 @@ class Gradient:
         """One model per seed, all trained in one program; a number of seeds means that many from `seed` on.
 
         `held_out` is the log that decides when to stop. `corpus` has the features of tower="features". `checkpoint` is
-        a file that is written after every round and, if it is there, gone on from. Ctrl-C gives the best so far.
+        a file that is written now and then and, if it is there, gone on from. Ctrl-C gives the best so far.
         """
         if importlib.util.find_spec("jax") is None or importlib.util.find_spec("optax") is None:
             raise SpecError("Gradient needs JAX and optax. Install them: pip install 'clickshift[neural]'.")
@@ -99,10 +96,7 @@ class Gradient:
             data, held_out = data.split(1 - self.held_out, rng=generator(0, "Gradient", "held out"))
         work = prepared(self, self._class(), data, held_out, corpus)
         trained = train(
-            work.program,
-            work.batches,
-            work.held_out,
-            work.held_out_total,
+            work,
             seeds=numbers,
             rate=self.learning_rate or work.program.tower.learning_rate,
             rounds=self.rounds,

@@ -1,9 +1,6 @@
 """Batches: sessions dealt once into equal heaps, each counted once, so that a step computes nothing twice.
 
-Sessions of a query go together, in packs: most of a batch's results then show few distinct documents, and a tower is
-computed once for each of those, not once for each result. A frequent query fills packs in many batches, a rare one sits
-in one: its documents take few steps per epoch, as they would if sessions were dealt one by one, at a fraction of the
-cost.
+A batch knows its distinct pairs: a tower is computed once for each of them, not once for each result.
 """
 
 from __future__ import annotations
@@ -21,11 +18,8 @@ from clickshift.models.histories import Histories
 from clickshift.sessions import Sessions
 from clickshift.statistics import situation_of
 
-PACK = 32
-"""Sessions of one query that are dealt together."""
-ENOUGH = 64
-"""Batches in an epoch: fewer only where they would hold less than a pack."""
-
+ENOUGH, LEAST = 64, 32
+"""A small log gets smaller batches, so that an epoch has 64 of them; but not smaller than 32 sessions."""
 RESIDENT = 1 << 30
 """Bytes of batches that are kept in memory; more are kept in a file, and streamed from it."""
 
@@ -41,7 +35,6 @@ class Log:
     shown: Bool[np.ndarray, "session rank"]
     click: Bool[np.ndarray, "session rank"]
     count: Float[np.ndarray, " session"]
-    query: Int[np.ndarray, " session"]
     situation: Int[np.ndarray, "session rank"] | None = None
     """For models that are learned from counts, the number of each result's situation."""
     as_tree: bool = False
@@ -53,15 +46,7 @@ class Log:
 
     def __getitem__(self, rows: slice | np.ndarray) -> Log:
         situation = None if self.situation is None else self.situation[rows]
-        return Log(
-            self.pair[rows],
-            self.shown[rows],
-            self.click[rows],
-            self.count[rows],
-            self.query[rows],
-            situation,
-            self.as_tree,
-        )
+        return Log(self.pair[rows], self.shown[rows], self.click[rows], self.count[rows], situation, self.as_tree)
 
 
 def as_log(sessions: Sessions, model: type[Differentiable]) -> tuple[Log, Histories]:
@@ -72,25 +57,18 @@ def as_log(sessions: Sessions, model: type[Differentiable]) -> tuple[Log, Histor
     histories, where = Histories.of(click)
     situation = None if by is None else where if by == "prefix" else situation_of(by, sessions)
     count = sessions.count.astype(np.float64)
-    shown, query, as_tree = sessions.rankings.shown, sessions.rankings.query, issubclass(model, Recurrent)
-    return Log(pair, shown, sessions.click, count, query, situation, as_tree), histories
+    as_tree = issubclass(model, Recurrent)
+    return Log(pair, sessions.rankings.shown, sessions.click, count, situation, as_tree), histories
 
 
 def dealt(log: Log, size: int, *, rng: np.random.Generator) -> list[np.ndarray]:
-    """The rows of each batch: packs of a query's sessions, shuffled, cut into heaps of about `size`.
+    """The rows of each batch, about `size` of them.
 
-    A small log gets smaller heaps, so that it is not learned by heart before held-out sessions are looked at.
+    A small log gets smaller batches: it must not be learned by heart before held-out sessions are looked at.
     """
-    size = min(size, max(len(log.query) // ENOUGH, PACK))
-    order = rng.permutation(len(log.query))
-    order = order[np.argsort(log.query[order], kind="stable")]
-    query = log.query[order]
-    start = np.flatnonzero(np.r_[True, np.diff(query) != 0])
-    place = np.arange(len(query)) - np.repeat(start, np.diff(np.r_[start, len(query)]))
-    pack = np.cumsum(place % PACK == 0) - 1
-    shuffled = rng.permutation(pack[-1] + 1)[pack]
-    order = order[np.argsort(shuffled, kind="stable")]
-    return np.array_split(order, -(-len(order) // size))
+    rows = len(log.count)
+    size = min(size, max(rows // ENOUGH, LEAST))
+    return np.array_split(rng.permutation(rows), -(-rows // size))
 
 
 def training_batches(log: Log, heaps: list[np.ndarray], tables: Mapping[str, Int[np.ndarray, " pair"]]) -> Batch:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clickshift.corpus import Corpus
-from clickshift.errors import DataError
+from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.learners.gradient.batches import Batch, Log, as_log, dealt, held_out_batches, training_batches
 from clickshift.learners.gradient.program import Program
 from clickshift.learners.gradient.towers import tower_for
@@ -51,7 +52,7 @@ def prepared(
     data, held_out = (part.in_vocabulary(words).merged() for part in (data, held_out))
     log, histories = as_log(Sessions.concat([data, held_out]), model)
     train, judge = log[: len(data)], log[len(data) :]
-    train = train[np.flatnonzero((train.pair < words.n_pairs).all(axis=1, where=train.shown))]
+    train = _without_unknown(train, words.n_pairs)
     impressions, clicks = Cells.of(data).by_pair()
     features = None if corpus is None else corpus.features
     tower = tower_for(learner.tower, words, features, size=learner.embedding, hidden=learner.hidden)
@@ -69,6 +70,22 @@ def prepared(
         judge.total,
         _fingerprint(train, judge),
     )
+
+
+def _without_unknown(log: Log, n_pairs: int) -> Log:
+    """Sessions that show something which is not learned cannot be learned from."""
+    known = (log.pair < n_pairs).all(axis=1, where=log.shown)
+    if not known.any():
+        raise DataError("every session shows a pair that is not in the vocabulary: there is nothing to learn.")
+    if not known.all():
+        left_out = int(log.count[~known].sum())
+        warnings.warn(
+            f"left out {left_out:,} of {int(log.total):,} sessions: they show documents that are not in the vocabulary "
+            "of the log or, for tower='features', of the corpus.",
+            ClickshiftWarning,
+            stacklevel=4,
+        )
+    return log[np.flatnonzero(known)]
 
 
 def _fingerprint(*logs: Log) -> str:

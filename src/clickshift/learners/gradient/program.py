@@ -6,7 +6,7 @@ trained side by side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -27,6 +27,9 @@ from clickshift.seeds import generator
 Tree = Any
 """Nested dictionaries of arrays."""
 ADAM = optax.scale_by_adam()
+NETWORK = 0.2
+"""A network's weights take a fifth of the step of a row or a probability: every session moves them, and they would
+learn the log by heart before rarely seen rows have got anywhere (docs/decisions/0006)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +46,22 @@ class Program:
     scale: float
     """What the loss of a batch is divided by: the sessions of a batch on average."""
 
-    def start(self, seed: int) -> Tree:
-        """The state of one seed before the first step."""
-        rng = generator(seed, "Gradient", "start")
-        shared = self.model.start(self.histories.n_ranks, self.state, rng)
-        weights = {"shared": shared, "tower": self.tower.start(self.outputs, rng)}
-        tables = self.tower.start_tables(self.outputs, rng)
-        weights, tables = jax.tree.map(lambda array: jnp.asarray(array, jnp.float32), (weights, tables))
-        return {
-            "weights": weights,
-            "adam": ADAM.init(weights),
-            "tables": {name: {"rows": rows, "adam": jax.vmap(ADAM.init)(rows)} for name, rows in tables.items()},
-        }
+    def start(self, seeds: Sequence[int]) -> Tree:
+        """The states of the seeds before the first step; each is a function of its seed alone."""
+
+        def drawn(seed: int) -> Tree:
+            rng = generator(seed, "Gradient", "start")
+            shared = self.model.start(self.histories.n_ranks, self.state, rng)
+            weights = {"shared": shared, "tower": self.tower.start(self.outputs, rng)}
+            tables = self.tower.start_tables(self.outputs, rng)
+            return jax.tree.map(lambda array: np.asarray(array, np.float32), (weights, tables))
+
+        def state(weights: Tree, tables: Tree) -> Tree:
+            by_row = {name: {"rows": rows, "adam": jax.vmap(ADAM.init)(rows)} for name, rows in tables.items()}
+            return {"weights": weights, "adam": ADAM.init(weights), "tables": by_row}
+
+        stacked = jax.tree.map(lambda *arrays: np.stack(arrays), *map(drawn, seeds))
+        return jax.jit(jax.vmap(state))(*stacked)
 
     def loss(self, weights: Tree, rows: Tree, batch: Tree) -> Any:
         """Cross-entropy of a batch's clicks."""
@@ -97,7 +104,11 @@ class Program:
             row_change, after = jax.vmap(ADAM.update)(row_slopes[name], before)
             moved = {"rows": rows[name] - rate * row_change, "adam": after}
             tables[name] = jax.tree.map(partial(_put, index=index[name]), table, moved)
-        weights = jax.tree.map(lambda value, move: value - rate * move, state["weights"], change)
+        slow = {"shared": NETWORK if self.model.network else 1.0, "tower": NETWORK}
+        weights = {
+            part: jax.tree.map(lambda value, move, slow=slow[part]: value - rate * slow * move, old, change[part])
+            for part, old in state["weights"].items()
+        }
         return {"weights": weights, "adam": adam, "tables": tables}, loss
 
     @cached_property
@@ -149,6 +160,7 @@ def keep_compiled() -> None:
     settings: Any = jax.config
     if settings.jax_compilation_cache_dir is None:
         settings.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        settings.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def _at(p: Prob, index: Any) -> Prob:

@@ -55,7 +55,7 @@ class Embedding:
     hidden: tuple[int, ...]
     tables: dict[str, np.ndarray] = field(init=False)
     frozen: dict[str, np.ndarray] = field(init=False, default_factory=dict)
-    learning_rate: ClassVar[float] = 0.01
+    learning_rate: ClassVar[float] = 0.05
 
     def __post_init__(self) -> None:
         words = self.vocabulary
@@ -125,7 +125,7 @@ class Features:
     hidden: tuple[int, ...]
     tables: dict[str, np.ndarray] = field(init=False)
     frozen: dict[str, np.ndarray] = field(init=False)
-    learning_rate: ClassVar[float] = 0.003
+    learning_rate: ClassVar[float] = 0.02
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", {"features": np.arange(len(self.features))})
@@ -147,9 +147,6 @@ class Features:
             return seen @ weights[f"{name}.0"] + weights[f"{name}.0.bias"]
 
         return {name: _layers(first(name), name, weights, width) for name, width in outputs.items()}
-
-
-TOWERS = ("embedding", "free", "features")
 
 
 def tower_for(

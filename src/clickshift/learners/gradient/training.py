@@ -19,7 +19,8 @@ import numpy as np
 from clickshift.errors import DataError
 from clickshift.files import read_arrays, write_arrays
 from clickshift.learners.gradient.batches import RESIDENT, Batch
-from clickshift.learners.gradient.program import Program, Tree, keep_better
+from clickshift.learners.gradient.preparation import Prepared
+from clickshift.learners.gradient.program import Tree, keep_better
 from clickshift.seeds import generator
 
 HALVE_AFTER, STOP_AFTER, FACTOR = 2, 3, 0.5
@@ -65,10 +66,7 @@ class Trained:
 
 
 def train(
-    program: Program,
-    batches: Batch,
-    held_out: Batch,
-    held_out_total: float,
+    work: Prepared,
     *,
     seeds: Sequence[int],
     rate: float,
@@ -78,19 +76,19 @@ def train(
     key: str = "",
 ) -> Trained:
     """Run the rounds. Ctrl-C ends them early with the best so far; with a checkpoint, the next call goes on."""
-    states = jax.tree.map(lambda *parts: jnp.stack(parts), *[program.start(seed) for seed in seeds])
-    n = len(seeds)
+    program = work.program
+    states, n = program.start(seeds), len(seeds)
     course = Course(
         np.full(n, rate), np.full(n, np.inf), np.zeros(n, np.int64), np.zeros(n, bool), steps=np.zeros(n, np.int64)
     )
     frozen = {name: jnp.asarray(table, jnp.float32) for name, table in program.tower.frozen.items()}
-    held_out_there = jax.tree.map(jnp.asarray, held_out)
+    held_out_there = jax.tree.map(jnp.asarray, work.held_out)
     best = program.found(states, frozen)
     if checkpoint is not None and (saved := _restored(checkpoint, key, states, best)):
         states, best, course = saved
         progress(f"going on after round {course.round}")
     interrupted, saved_at = False, time.monotonic()
-    source = _Source.of(batches)
+    source = _Source.of(work.batches)
     while not course.done.all() and course.round < rounds:
         try:
             before = course.round
@@ -98,7 +96,7 @@ def train(
                 states, losses = program.steps(states, frozen, chunk, order, jnp.asarray(course.rate, jnp.float32))
                 _check(np.asarray(losses), course, seeds)
             found = program.found(states, frozen)
-            loss = np.asarray(program.held_out(found, held_out_there), np.float64) / held_out_total
+            loss = np.asarray(program.held_out(found, held_out_there), np.float64) / work.held_out_total
             better = course.heard(loss, source.steps)
             best = keep_better(jnp.asarray(better), found, best)
             if checkpoint is not None and time.monotonic() - saved_at > SAVE_EVERY:

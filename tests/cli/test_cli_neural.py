@@ -1,0 +1,115 @@
+"""Models by gradient from the command line: a newcomer need not know which learner runs."""
+
+# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from shell import Shell, clicks, shell  # noqa: F401
+
+from clickshift.learners.gradient import training
+from clickshift.models.storage import load_model, load_seeds
+
+QUICK = "Gradient('NCM', state=6, rounds=2, embedding=8)"
+
+
+@pytest.fixture(scope="module")
+def several(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from shell import call
+
+    folder = tmp_path_factory.mktemp("neural")
+    assert call("fit", QUICK, clicks, "-o", folder / "ncm", "--seeds", 3) == 0
+    return folder / "ncm"
+
+
+def test_several_seeds_are_kept_and_the_best_is_the_model(several: Path) -> None:
+    models = load_seeds(several)
+    losses = [model.evidence.held_out_loss for model in models if model.evidence is not None]
+    best = load_model(several).evidence
+    assert len(models) == 3
+    assert best is not None
+    assert best.held_out_loss == min(losses)
+    assert len(set(losses)) == 3
+    assert not (several / "checkpoint.npz").exists()
+
+
+def test_seeds_are_judged_together(shell: Shell, several: Path, clicks: Path) -> None:
+    facts = shell.json("evaluate", several, clicks)
+    low, high = facts["conditional_perplexity_interval"]
+    assert facts["seeds"] == 3
+    assert 1 < low < facts["conditional_perplexity"] < high < 2
+    assert len(facts["conditional_perplexity_at_rank"]) == 5
+    one = shell.json("evaluate", several / "seed-1", clicks)
+    assert "seeds" not in one
+    assert low - 0.1 < one["conditional_perplexity"] < high + 0.1
+
+
+def test_the_other_commands_take_the_folder(shell: Shell, several: Path, clicks: Path, tmp_path: Path) -> None:
+    shell.json("relevance", several, "-o", tmp_path / "judgments.parquet")
+    assert pq.read_table(tmp_path / "judgments.parquet").num_rows == load_model(several).vocabulary.n_pairs
+    lists = shell.json("predict", several, clicks)["lists"]
+    assert all(0 < p < 1 for p in lists[0]["click_prob"])
+    assert lists[0]["low"][0] is None
+    assert "NCM has no examination or continuation" in shell.error("examine", several)
+
+
+def test_a_single_fit_removes_the_seeds_of_an_earlier_one(shell: Shell, several: Path, clicks: Path) -> None:
+    shell.json("fit", QUICK, clicks, "-o", several)
+    assert len(load_seeds(several)) == 1
+    assert sorted(path.name for path in several.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def test_examination_of_a_model_by_gradient(shell: Shell, clicks: Path, tmp_path: Path) -> None:
+    held_out = ("--held-out", clicks)
+    facts = shell.json("fit", "Gradient('ARM', embedding=8, rounds=2)", clicks, "-o", tmp_path / "arm", *held_out)
+    assert facts["learner"] == "Gradient('ARM', rounds=2, embedding=8)"
+    curve = shell.json("examine", tmp_path / "arm", "-o", tmp_path / "curve.html")["curve"]
+    assert [(row["rank"], row["last_click"]) for row in curve[:4]] == [(1, None), (2, None), (2, 1), (3, None)]
+    assert (tmp_path / "curve.html").exists()
+
+
+def test_a_peeking_model_is_labelled(shell: Shell, clicks: Path, tmp_path: Path) -> None:
+    shell.json("fit", "Gradient('ARM_NC', embedding=8, rounds=2)", clicks, "-o", tmp_path / "nc")
+    facts = shell.json("evaluate", tmp_path / "nc", clicks)
+    assert "must not be compared" in facts["caution"]
+    assert facts["marginal_perplexity"] is None
+    rows = {row["model"]: row for row in shell.json("models")["models"]}
+    assert [name for name, row in rows.items() if row["peeks"]] == ["ARM_NC"]
+    assert not rows["CCM"]["by_gradient"]
+    assert rows["PBM"]["by_gradient"]
+
+
+def test_seeds_of_a_learner_without_seeds_are_refused(shell: Shell, clicks: Path, tmp_path: Path) -> None:
+    said = shell.error("fit", "UBM", clicks, "-o", tmp_path / "ubm", "--seeds", 3)
+    assert "gives the same model for every seed" in said
+    assert not (tmp_path / "ubm").exists()
+
+
+def test_an_interrupted_fit_keeps_the_best_and_the_same_command_goes_on(
+    shell: Shell, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
+    whole = training.keep_better
+
+    def stop(*arguments: object) -> object:
+        stop.rounds += 1  # type: ignore[attr-defined]
+        if stop.rounds == 3:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        return whole(*arguments)
+
+    stop.rounds = 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(training, "keep_better", stop)
+    command = ("fit", "Gradient('ARM', embedding=8, rounds=5)", clicks, "-o", tmp_path / "arm")
+    code, _, err = shell.run(*command)
+    assert code == 0
+    assert "interrupted: these are the best parameters so far" in err
+    load_model(tmp_path / "arm")
+    assert (tmp_path / "arm" / "checkpoint.npz").exists()
+    monkeypatch.setattr(training, "keep_better", whole)
+    shell.json(*command)
+    assert not (tmp_path / "arm" / "checkpoint.npz").exists()
+    evidence = load_model(tmp_path / "arm").evidence
+    assert evidence is not None
+    assert evidence.iterations % 5 == 0
