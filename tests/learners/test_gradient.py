@@ -77,7 +77,7 @@ def test_rows_that_a_batch_does_not_touch_stay(log: Sessions) -> None:
     n_docs = work.vocabulary.n_docs
     untouched = np.setdiff1d(np.arange(n_docs), touched)
     assert len(untouched) > 10
-    for path in ("rows", "adam"):
+    for path in ("rows", "squares"):
         old, new = (jax.tree.leaves(state["tables"]["doc"][path]) for state in (before, after))
         for one, other in zip(old, new, strict=True):
             assert (one[untouched] == other[untouched]).all()

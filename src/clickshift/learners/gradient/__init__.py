@@ -39,7 +39,7 @@ class Gradient:
     model: str
     tower: str = "embedding"
     learning_rate: float | None = None
-    batch: int = 1024
+    batch: int = 512
     rounds: int = 200
     held_out: float = 0.1
     embedding: int = 64

@@ -27,9 +27,11 @@ from clickshift.seeds import generator
 Tree = Any
 """Nested dictionaries of arrays."""
 ADAM = optax.scale_by_adam()
-NETWORK = 0.2
-"""A network's weights take a fifth of the step of a row or a probability: every session moves them, and they would
-learn the log by heart before rarely seen rows have got anywhere (docs/decisions/0006)."""
+BY_ROW = (1 - 0.999) ** -0.5
+"""What Adam makes of a row that is touched now and then: its second moments forget 1 / 1000 per step, so a touch moves
+the row by rate x 31.6 x g / sqrt(sum of all its g^2), spread over some steps; here, at once (docs/decisions/0006)."""
+PROBABILITIES = 5.0
+"""Examination and continuation, of which every session tells something, take larger steps than a network's weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ class Program:
             return jax.tree.map(lambda array: np.asarray(array, np.float32), (weights, tables))
 
         def state(weights: Tree, tables: Tree) -> Tree:
-            by_row = {name: {"rows": rows, "adam": jax.vmap(ADAM.init)(rows)} for name, rows in tables.items()}
+            by_row = {name: {"rows": rows, "squares": jnp.zeros_like(rows)} for name, rows in tables.items()}
             return {"weights": weights, "adam": ADAM.init(weights), "tables": by_row}
 
         stacked = jax.tree.map(lambda *arrays: np.stack(arrays), *map(drawn, seeds))
@@ -90,7 +92,7 @@ class Program:
         return -jnp.sum(batch["weight"] * jnp.log(jnp.where(batch["click"], given.yes, given.no)))
 
     def step(self, frozen: Tree, state: Tree, batch: Tree, rate: Any) -> tuple[Tree, Any]:
-        """One step of Adam. A row that the batch does not touch costs nothing, and its own Adam does not tick."""
+        """One step of Adam, or of its limit for rows of tables: a row that the batch does not touch costs nothing."""
         index = {name: batch[f"row.{name}"] for name in self.tower.tables}
         rows = {name: _rows(table["rows"], index[name]) for name, table in state["tables"].items()}
         fixed = {name: _rows(table, index[name]) for name, table in frozen.items()}
@@ -100,13 +102,14 @@ class Program:
         change, adam = ADAM.update(slopes, state["adam"])
         tables = {}
         for name, table in state["tables"].items():
-            before = jax.tree.map(partial(_rows, index=index[name]), table["adam"])
-            row_change, after = jax.vmap(ADAM.update)(row_slopes[name], before)
-            moved = {"rows": rows[name] - rate * row_change, "adam": after}
+            slope = row_slopes[name]
+            squares = _rows(table["squares"], index[name]) + slope * slope
+            step = rate * BY_ROW * slope / (jnp.sqrt(squares) + 1e-12)
+            moved = {"rows": rows[name] - step, "squares": squares}
             tables[name] = jax.tree.map(partial(_put, index=index[name]), table, moved)
-        slow = {"shared": NETWORK if self.model.network else 1.0, "tower": NETWORK}
+        rates = {"shared": rate * (1.0 if self.model.network else PROBABILITIES), "tower": rate}
         weights = {
-            part: jax.tree.map(lambda value, move, slow=slow[part]: value - rate * slow * move, old, change[part])
+            part: jax.tree.map(lambda value, move, by=rates[part]: value - by * move, old, change[part])
             for part, old in state["weights"].items()
         }
         return {"weights": weights, "adam": adam, "tables": tables}, loss

@@ -55,7 +55,7 @@ class Embedding:
     hidden: tuple[int, ...]
     tables: dict[str, np.ndarray] = field(init=False)
     frozen: dict[str, np.ndarray] = field(init=False, default_factory=dict)
-    learning_rate: ClassVar[float] = 0.05
+    learning_rate: ClassVar[float] = 0.005
 
     def __post_init__(self) -> None:
         words = self.vocabulary
@@ -90,7 +90,7 @@ class Free:
     size: int
     tables: dict[str, np.ndarray] = field(init=False)
     frozen: dict[str, np.ndarray] = field(init=False, default_factory=dict)
-    learning_rate: ClassVar[float] = 0.1
+    learning_rate: ClassVar[float] = 0.005
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", {"pair": np.arange(self.vocabulary.n_pairs)})
@@ -125,7 +125,7 @@ class Features:
     hidden: tuple[int, ...]
     tables: dict[str, np.ndarray] = field(init=False)
     frozen: dict[str, np.ndarray] = field(init=False)
-    learning_rate: ClassVar[float] = 0.02
+    learning_rate: ClassVar[float] = 0.003
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", {"features": np.arange(len(self.features))})
