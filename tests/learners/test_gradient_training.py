@@ -134,7 +134,7 @@ def test_large_batches_stream_from_a_file(log: Sessions, monkeypatch: pytest.Mon
 def test_free_towers_reach_the_solution_of_em(name: str, world: tuple[Corpus, Sessions]) -> None:
     log = world[1]
     by_em = EM(name, prior=(0.001, 0.01)).fit(log)
-    by_gradient = Gradient(name, tower="free", batch=4096, learning_rate=0.02).fit(log, held_out=log)
+    by_gradient = Gradient(name, tower="free", learning_rate=0.01).fit(log, held_out=log)
     assert perplexity(by_gradient, log).average == pytest.approx(perplexity(by_em, log).average, abs=1e-4)
 
 
