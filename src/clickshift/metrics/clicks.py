@@ -1,17 +1,21 @@
-"""How well a model predicts clicks: log-likelihood and perplexity, per rank and on average.
+"""How well a model predicts clicks: log-likelihood, perplexity and AUROC, per rank and on average.
 
-Values first, averages last: `click_bits` gives the loss of every result, and everything else is an aggregate of it.
+Values first, averages last: `Predictions` holds the probability of every result, computed once, and everything else is
+an aggregate of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from numba import njit
 
+from clickshift.metrics.calibration import calibration_of
+from clickshift.metrics.predictions import Kind, Predictions
 from clickshift.metrics.significance import mean_interval
 from clickshift.models.base import ClickModel
 from clickshift.sessions import Sessions
@@ -20,8 +24,6 @@ from clickshift.vocabulary import UNSEEN
 CLIP = 1e-10
 """Probabilities are kept this far from 0 and 1, as in the papers' code: a model that rules out what happens pays 33
 bits."""
-
-Kind = Literal["conditional", "marginal"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,25 @@ class Perplexity:
         return f"Perplexity({self.average:.4f})"
 
 
+@dataclass(frozen=True, eq=False)
+class AUROC:
+    """The probability that a clicked result was given a higher click probability than one that was not clicked.
+
+    Equal probabilities count one half. NaN where all results were clicked or none was.
+    """
+
+    full: float
+    """Over the results of all ranks together: it is high for any model that knows that lower ranks get fewer clicks."""
+    at_rank: Float[np.ndarray, " rank"]
+    """Over the results of each rank alone."""
+
+    def __float__(self) -> float:
+        return self.full
+
+    def __repr__(self) -> str:
+        return f"AUROC({self.full:.4f})"
+
+
 def click_bits(
     model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional", clip: float = CLIP
 ) -> Float[np.ndarray, "session rank"]:
@@ -50,10 +71,14 @@ def click_bits(
 
     "conditional" uses the clicks above a result, "marginal" does not.
     """
-    conditional = kind == "conditional"
-    prob = model.click_prob_given_history(sessions) if conditional else model.click_prob(sessions.rankings)
-    np.clip(prob, clip, 1 - clip, out=prob)
-    bits = -np.log2(np.where(sessions.click, prob, 1 - prob))
+    return bits_of(Predictions.of(model, sessions, kind=kind), clip=clip)
+
+
+def bits_of(predictions: Predictions, *, clip: float = CLIP) -> Float[np.ndarray, "session rank"]:
+    """`click_bits` of probabilities that are there."""
+    sessions = predictions.sessions
+    prob = np.clip(predictions.prob, clip, 1 - clip)
+    bits: np.ndarray = -np.log2(np.where(sessions.click, prob, 1 - prob))
     bits[~sessions.rankings.shown] = 0.0
     return bits
 
@@ -69,12 +94,30 @@ def perplexity_of(
 
 def perplexity(model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional", clip: float = CLIP) -> Perplexity:
     """Perplexity of a model on a log; see `click_bits` for the options."""
-    return perplexity_of(click_bits(model, sessions, kind=kind, clip=clip), sessions.rankings.shown, sessions.count)
+    return _perplexity(Predictions.of(model, sessions, kind=kind), clip)
 
 
 def log_likelihood_per_session(model: ClickModel, sessions: Sessions) -> float:
     """Mean natural log-likelihood of a session, unclipped."""
-    return float(np.average(model.log_likelihood(sessions), weights=sessions.count))
+    return _log_likelihood(Predictions.of(model, sessions))
+
+
+def auroc(model: ClickModel, sessions: Sessions, kind: Kind = "conditional") -> AUROC:
+    """Area under the ROC curve of a model's click predictions; NaN for a model that peeks at the clicks."""
+    if model.peeks:
+        return _no_auroc(sessions)
+    return auroc_of(Predictions.of(model, sessions, kind=kind))
+
+
+def auroc_of(predictions: Predictions) -> AUROC:
+    """`auroc` of probabilities that are there: one sort, and one pass over the results in that order."""
+    sessions = predictions.sessions
+    if predictions.peeks:
+        return _no_auroc(sessions)
+    wins, clicked, skipped = _mann_whitney(predictions.ascending, predictions.prob, sessions.click, sessions.count)
+    pairs = clicked * skipped
+    area = np.where(pairs > 0, wins / np.where(pairs > 0, pairs, 1.0), np.nan)
+    return AUROC(float(area[-1]), area[:-1])
 
 
 def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
@@ -98,16 +141,97 @@ def evaluation_of_seeds(models: Sequence[ClickModel], sessions: Sessions) -> dic
     return facts
 
 
-def evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
-    """Everything that a model's click predictions on a log are judged by, as plain values."""
-    conditional = perplexity(model, sessions)
-    marginal = Perplexity(conditional.at_rank * np.nan) if model.peeks else perplexity(model, sessions, kind="marginal")
-    return {
+def evaluation(model: ClickModel, sessions: Sessions, *, calibrated: bool = False) -> dict[str, Any]:
+    """Everything that a model's click predictions on a log are judged by, as plain values.
+
+    The model predicts once with the clicks above and once without them, whatever is asked. AUROC is that of the
+    conditional probabilities. `calibrated` adds the rows of `calibration`, of the same probabilities, for a model that
+    does not peek.
+    """
+    predictions = Predictions.of(model, sessions)
+    conditional, area = _perplexity(predictions), auroc_of(predictions)
+    if model.peeks:
+        marginal = Perplexity(np.full_like(conditional.at_rank, np.nan))
+    elif not model.uses_history:
+        marginal = conditional
+    else:
+        marginal = perplexity(model, sessions, kind="marginal")
+    facts = {
         "sessions": sessions.total,
-        "log_likelihood": log_likelihood_per_session(model, sessions),
+        "log_likelihood": _log_likelihood(predictions),
         "conditional_perplexity": conditional.average,
         "conditional_perplexity_at_rank": conditional.at_rank.tolist(),
         "marginal_perplexity": marginal.average,
         "marginal_perplexity_at_rank": marginal.at_rank.tolist(),
+        "auroc": area.full,
+        "auroc_at_rank": area.at_rank.tolist(),
         "unseen_pair_share": unseen_pair_share(model, sessions),
     }
+    return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
+
+
+def conditional_evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
+    """What is told of a model's predictions given the clicks above, in one flat row; ranks count from 1."""
+    predictions = Predictions.of(model, sessions)
+    found, area = _perplexity(predictions), auroc_of(predictions)
+    return {
+        "perplexity": found.average,
+        **_at_ranks("perplexity", found.at_rank),
+        "auroc": area.full,
+        **_at_ranks("auroc", area.at_rank),
+        "log_likelihood": _log_likelihood(predictions),
+        "unseen_pair_share": unseen_pair_share(model, sessions),
+        "clicks": float((sessions.count @ sessions.click).sum() / sessions.total),
+        "sessions": sessions.total,
+    }
+
+
+def _at_ranks(name: str, values: Float[np.ndarray, " rank"]) -> dict[str, float]:
+    return {f"{name}@{rank + 1}": float(value) for rank, value in enumerate(values)}
+
+
+def _perplexity(predictions: Predictions, clip: float = CLIP) -> Perplexity:
+    sessions = predictions.sessions
+    return perplexity_of(bits_of(predictions, clip=clip), sessions.rankings.shown, sessions.count)
+
+
+def _log_likelihood(conditional: Predictions) -> float:
+    """The mean over sessions of the sum over ranks of ln P(C_r | C_<r): conditionals multiply to the likelihood."""
+    sessions = conditional.sessions
+    with np.errstate(divide="ignore"):
+        terms = np.log(np.where(sessions.click, conditional.prob, 1 - conditional.prob))
+    # nothing is shown in the padding: its probability 0 of a click that did not happen adds ln 1
+    return float(np.average(terms.sum(axis=1), weights=sessions.count))
+
+
+def _no_auroc(sessions: Sessions) -> AUROC:
+    return AUROC(float("nan"), np.full(sessions.n_ranks, np.nan))
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _mann_whitney(ascending, prob, click, count):
+    """How often a clicked result beats a skipped one, ties counting half, and how many there are of both.
+
+    One entry per rank, and in the last one all ranks together.
+    """
+    ranks = prob.shape[1]
+    wins, clicked, skipped = np.zeros(ranks + 1), np.zeros(ranks + 1), np.zeros(ranks + 1)
+    # of the results whose probability is the present one
+    tied_clicked, tied_skipped, present = np.zeros(ranks + 1), np.zeros(ranks + 1), np.full(ranks + 1, -1.0)
+    for cell in ascending:
+        row, rank = cell // ranks, cell % ranks
+        weight, p = count[row], prob[row, rank]
+        for group in (rank, ranks):
+            if p != present[group]:
+                present[group] = p
+                tied_clicked[group] = tied_skipped[group] = 0.0
+            if click[row, rank]:
+                wins[group] += weight * (skipped[group] - tied_skipped[group] / 2)
+                clicked[group] += weight
+                tied_clicked[group] += weight
+            else:
+                wins[group] += weight * tied_clicked[group] / 2
+                skipped[group] += weight
+                tied_skipped[group] += weight
+    return wins, clicked, skipped
