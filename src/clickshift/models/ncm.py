@@ -12,8 +12,12 @@ from typing_extensions import override
 
 from clickshift.models.differentiable import Arrays, Recurrent, uniform
 from clickshift.models.formulas import Array, Gru, Prob, gru, gru_step, sigmoid
-from clickshift.models.histories import sum_over_histories
+from clickshift.models.gru_clicks import expected_clicks
+from clickshift.models.histories import MAX_ENUMERATED, sum_over_histories
 from clickshift.models.neural import NeuralModel
+from clickshift.sessions import Rankings
+
+_LONGEST = 1e-4  # ten thousand histories of a list are the most that are kept
 
 
 @final
@@ -73,3 +77,19 @@ class NCM(Recurrent, NeuralModel):
             return prob
 
         return sum_over_histories(given, n, ranks)
+
+    @override
+    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
+        """With a tolerance, in single precision. Lists too long for every history take at least `_LONGEST`."""
+        if tolerance <= 0:
+            return super()._expected_clicks(rankings, tolerance)
+        if rankings.n_ranks > MAX_ENUMERATED:
+            tolerance = max(tolerance, _LONGEST)
+        inputs, clicked, weight, bias, readout = (
+            np.ascontiguousarray(array, np.float32)
+            for array in (self.by_pair["input"], *(self.shared[k] for k in ("clicked", "weight", "bias", "readout")))
+        )
+        readout_bias, out = self.shared["readout_bias"].item(), np.empty(len(rankings))
+        network = (inputs, clicked, weight, bias, readout, readout_bias)
+        expected_clicks(rankings.pair, rankings.length, *network, float(tolerance), out)
+        return out

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Float
+from numba import njit
 from typing_extensions import override
 
 from clickshift.models.base import ClickModel, Evidence, PairTable
@@ -61,13 +63,31 @@ class PrefixModel(ClickModel, ByExamination):
             return average_over_draws(
                 lambda click, session: attractiveness[session] * self._examined_in(click), n, ranks
             )
-        examined = self.examined(Histories.all(ranks))
+        examined = self._examined_after_all(ranks)
 
         def given(rank: int) -> np.ndarray:
             prob: np.ndarray = attractiveness[:, rank, None] * examined[(1 << rank) - 1 : (2 << rank) - 1]
             return prob
 
         return sum_over_histories(given, n, ranks)
+
+    @override
+    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
+        if rankings.n_ranks > MAX_ENUMERATED:
+            return super()._expected_clicks(rankings, tolerance)
+        out, examined = np.empty(len(rankings)), self._examined_after_all(rankings.n_ranks)
+        _sum_clicks(self.attractiveness, examined, rankings.pair, rankings.length, out)
+        return out
+
+    @cached_property
+    def _tables(self) -> dict[int, Float[np.ndarray, " history"]]:
+        return {}
+
+    def _examined_after_all(self, ranks: int) -> Float[np.ndarray, " history"]:
+        """Examination after every history that lists of this length can have: computed once, for many small blocks."""
+        if ranks not in self._tables:
+            self._tables[ranks] = self.examined(Histories.all(ranks))
+        return self._tables[ranks]
 
     @override
     def _relevance(self) -> PairTable:
@@ -89,3 +109,22 @@ class PrefixModel(ClickModel, ByExamination):
     def _curve(self) -> tuple[str, list[dict[str, Any]]]:
         ranks = range(self.known_ranks)
         return "examination", [{"rank": r + 1, "last_click": last or None} for r in ranks for last in range(r + 1)]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+@no_type_check
+def _sum_clicks(attractiveness, examined, pair, length, out):
+    """The recursion of `histories.sum_over_histories`, compiled; history h of rank r stands at 2^r - 1 + h."""
+    prob = np.empty(1 << pair.shape[1])
+    for i in range(len(out)):
+        prob[0], total = 1.0, 0.0
+        for rank in range(length[i]):
+            half = 1 << rank
+            attracted = attractiveness[pair[i, rank]]
+            here, skipped, clicked = examined[half - 1 : 2 * half - 1], prob[:half], prob[half : 2 * half]
+            for h in range(half):
+                clicked[h] = skipped[h] * here[h] * attracted
+            for h in range(half):
+                skipped[h] -= clicked[h]
+                total += clicked[h]
+        out[i] = total

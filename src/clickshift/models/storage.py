@@ -48,7 +48,7 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _HEADER).unlink(missing_ok=True)
         with write_atomically(folder / _ARRAYS) as path:
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+            save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
             header["arrays"] = content_key([path])
         with write_atomically(folder / _HEADER) as path:
             Path(path).write_text(json.dumps(header, indent=1))

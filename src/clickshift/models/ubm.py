@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, final, no_type_check
 
 import numpy as np
 from jaxtyping import Float
+from numba import njit
 from typing_extensions import override
 
 from clickshift.models.base import ClickModel, PairTable
@@ -72,6 +73,12 @@ class UBM(ClickModel, ByExaminationTable):
         return out
 
     @override
+    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
+        out = np.empty(len(rankings))
+        _sum_clicks(self.attractiveness, self.examined(rankings.n_ranks), rankings.pair, rankings.length, out)
+        return out
+
+    @override
     def _relevance(self) -> PairTable:
         return self.attractiveness
 
@@ -79,3 +86,21 @@ class UBM(ClickModel, ByExaminationTable):
     def _curve(self) -> tuple[str, list[dict[str, Any]]]:
         ranks = range(self.n_known_ranks)
         return "examination", [{"rank": r + 1, "last_click": last or None} for r in ranks for last in range(r + 1)]
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _sum_clicks(attractiveness, examined, pair, length, out):
+    """The recursion of `UBM._click_prob`, compiled."""
+    last = np.empty(pair.shape[1] + 1)
+    for i in range(len(out)):
+        last[0], total = 1.0, 0.0
+        for rank in range(length[i]):
+            clicks = 0.0
+            for k in range(rank + 1):
+                clicked = last[k] * examined[rank, k] * attractiveness[pair[i, rank]]
+                last[k] -= clicked
+                clicks += clicked
+            last[rank + 1] = clicks
+            total += clicks
+        out[i] = total
