@@ -42,5 +42,9 @@ class CapabilityError(ClickshiftError):
     """A model was asked for something that it cannot do, e.g. TopPop for click probabilities."""
 
 
+class RunError(ClickshiftError):
+    """A run of many tasks could not go on, or some of its tasks failed; what is finished is kept."""
+
+
 class ClickshiftWarning(UserWarning):
     """Something was skipped, guessed or is doubtful; the message says what and how much."""

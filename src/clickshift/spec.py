@@ -51,6 +51,8 @@ def _build(node: ast.expr, registry: Registry, text: str) -> Any:
         if len(options) < len(node.keywords):
             raise SpecError(f"{text!r}: ** cannot be used here. Write each option as name=value.")
         return _call(resolve(node.func.id, registry), node.func.id, arguments, options, text)
+    if isinstance(node, ast.Tuple):
+        return tuple(_build(item, registry, text) for item in node.elts)
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
