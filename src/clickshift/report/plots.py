@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from clickshift.report.measured import measured
+from clickshift.report.nppl import IND, Log, by_seed, name_of, peers, places, role_of
 from clickshift.report.tables import Row
 
 COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5c677d"]
 """Distinct on white, also for the colour-blind: blue, red, green, amber, violet, brown, grey."""
+_SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
+"""Distinct without any colour."""
 
 
 def shift_figure(rows: Sequence[Row]) -> Any:
-    """Perplexity above the oracle's, per test policy: what each model loses, beyond what nobody can know."""
+    """Perplexity above the oracle's on each test log of one training log: what each model loses beyond what nobody can
+    know. None where there is no oracle."""
     import plotly.graph_objects as go
 
-    logs = list(dict.fromkeys((row["shift"], row["testing"]) for row in rows))
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    value = {(row["model"], row["shift"], row["testing"]): row["perplexity"] for row in rows}
+    logs = places(rows)
+    found = {place: by_seed(there, "perplexity") for place, there in logs.items()}
+    roles = {name_of(row, "model"): role_of(row) for row in rows}
+    oracles = [model for model, role in roles.items() if role == "oracle"]
+    truth = {place: found[place][name] for place in logs for name in oracles if name in found[place]}
+    logs = {place: there for place, there in logs.items() if place in truth}
+    if not logs:
+        return None
+    names = [IND if place.testing == IND else f"ood<br>{html.escape(place.testing)}" for place in logs]
     figure = go.Figure()
+    models = [model for model in peers(rows) if any(model in found[place] for place in logs)]
+    step = 0.6 / max(len(models), 1)
     for i, model in enumerate(models):
-        figure.add_bar(
-            name=model,
-            x=[f"{shift}<br>{testing}" for shift, testing in logs],
-            y=[value[model, *log] for log in logs],
-            marker_color=COLOURS[i % len(COLOURS)],
-            hovertemplate="%{fullData.name}: %{y:.4f}<extra></extra>",
+        excess = [
+            measured([value - next(iter(truth[place].values())) for value in found[place].get(model, {}).values()])
+            for place in logs
+        ]
+        figure.add_scatter(
+            name=html.escape(model),
+            x=[n + step * (i - (len(models) - 1) / 2) for n in range(len(logs))],
+            y=[None if math.isnan(value.mean) else value.mean for value in excess],
+            error_y={"type": "data", "array": [0 if math.isnan(value.half) else value.half for value in excess]},
+            mode="markers",
+            marker={"color": COLOURS[i % len(COLOURS)], "size": 8, "symbol": _SYMBOLS[i % len(_SYMBOLS)]},
+            text=[str(value) for value in excess],
+            hovertemplate="%{fullData.name}: %{text}<extra></extra>",
         )
-    lowest, highest = min(value.values()), max(value.values())
-    margin = 0.1 * (highest - lowest) + 1e-6
+    log = next(iter(logs))
     figure.update_layout(
-        barmode="group",
+        title={"text": Log(*log[:2]).as_chart_title(), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
         template="plotly_white",
-        yaxis={
-            "title": "conditional perplexity (lower is better)",
-            "range": [1, highest + margin],
+        width=480,
+        height=430,
+        yaxis={"title": "perplexity above the oracle's", "rangemode": "tozero"},
+        xaxis={
+            "tickvals": list(range(len(logs))),
+            "ticktext": names,
+            "range": [-0.5, len(logs) - 0.5],
+            "tickfont": {"size": 10},
         },
-        xaxis={"title": "who ranked the test log"},
-        legend={"orientation": "h", "y": 1.12},
-        margin={"l": 60, "r": 20, "t": 40, "b": 60},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
+        margin={"l": 62, "r": 32, "t": 58, "b": 105},
     )
     return figure
 
