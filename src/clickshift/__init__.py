@@ -21,14 +21,21 @@ if TYPE_CHECKING:
     from clickshift.learners.em import EM as EM
     from clickshift.learners.gradient import Gradient as Gradient
     from clickshift.learners.mixed import MixtureEM as MixtureEM
+    from clickshift.metrics.calibration import calibration as calibration
+    from clickshift.metrics.clicks import auroc as auroc
     from clickshift.metrics.clicks import evaluation as evaluation
     from clickshift.metrics.clicks import perplexity as perplexity
     from clickshift.metrics.logs import log_summary as log_summary
+    from clickshift.metrics.ranking import JudgedPairs as JudgedPairs
+    from clickshift.metrics.ranking import ranking_quality as ranking_quality
     from clickshift.models import register as register
     from clickshift.models.base import ClickModel as ClickModel
     from clickshift.models.neural import NeuralModel as NeuralModel
     from clickshift.models.storage import load_model as load_model
     from clickshift.models.storage import save_model as save_model
+    from clickshift.policies.derived import max_reward as max_reward
+    from clickshift.policies.derived import top_down as top_down
+    from clickshift.policies.fair import fair as fair
     from clickshift.policies.lambdamart import LambdaMART as LambdaMART
     from clickshift.policies.placed import Placed as Placed
     from clickshift.policies.plackett_luce import PlackettLuce as PlackettLuce
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from clickshift.policies.scored import Reversed as Reversed
     from clickshift.policies.scored import Scores as Scores
     from clickshift.policies.scored import Uniform as Uniform
+    from clickshift.protocols.policy_shift import PolicyShift as PolicyShift
     from clickshift.readers.letor import read_corpus as read_corpus
     from clickshift.readers.tabular import read_log as read_log
     from clickshift.readers.tabular import write_log as write_log
@@ -50,6 +58,14 @@ if TYPE_CHECKING:
     from clickshift.vocabulary import Vocabulary as Vocabulary
 
 _HOME = {
+    "auroc": "metrics.clicks",
+    "calibration": "metrics.calibration",
+    "JudgedPairs": "metrics.ranking",
+    "ranking_quality": "metrics.ranking",
+    "fair": "policies.fair",
+    "max_reward": "policies.derived",
+    "top_down": "policies.derived",
+    "PolicyShift": "protocols.policy_shift",
     "Corpus": "corpus",
     "fit": "learners.base",
     "fit_seeds": "learners.base",

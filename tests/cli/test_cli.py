@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +20,12 @@ from clickshift.cli import app
 from clickshift.learners import DEFAULT
 from clickshift.models import MODELS
 from clickshift.models.storage import load_model
-from clickshift.protocols import policy_shift
-from clickshift.protocols.policy_shift import PolicyShift
 from clickshift.readers.judgments import read_qrels
 from clickshift.readers.tabular import read_log
 
 COMMANDS = (
-    *("simulate", "fit", "evaluate", "compare", "examine", "relevance", "predict", "models"),
-    *("log info", "log convert", "corpus info", "shift run"),
+    *("simulate", "fit", "evaluate", "compare", "examine", "relevance", "predict", "models", "reproduce"),
+    *("log info", "log convert", "corpus info", "shift run", "shift status", "shift report", "shift logs"),
 )
 HEAVY = ("numpy", "numba", "pyarrow", "lightgbm", "plotly", "rich", "scipy")
 
@@ -142,7 +139,7 @@ def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     judged = shell.json("evaluate", tmp_path / "ubm", clicks)
     assert set(judged) == {
         *("log_likelihood", "conditional_perplexity", "marginal_perplexity", "unseen_pair_share", "sessions"),
-        *("conditional_perplexity_at_rank", "marginal_perplexity_at_rank"),
+        *("conditional_perplexity_at_rank", "marginal_perplexity_at_rank", "auroc", "auroc_at_rank"),
     }
     assert len(judged["conditional_perplexity_at_rank"]) == 5
     assert 1 < judged["conditional_perplexity"] < judged["marginal_perplexity"] < 2
@@ -245,16 +242,6 @@ def test_models(shell: Shell) -> None:
     assert {row["model"]: row["learner"] for row in rows if row["learner"]} == DEFAULT
     text = shell.text("models")
     assert all(name in text for name in MODELS)
-
-
-def test_shift_run(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = partial(PolicyShift, testing=(("oracle", "Oracle"), ("random", "Uniform")))  # LambdaMART takes its time
-    monkeypatch.setattr(policy_shift, "PolicyShift", few)
-    small = ("--queries", 8, "--sessions", 400, "--test-sessions", 50, "--model", "rCTR")
-    facts = shell.json("shift", "run", "-o", tmp_path / "out", *small)
-    assert {row["model"] for row in facts["rows"]} == {"user (oracle)", "rCTR"}
-    assert (tmp_path / "out" / "report.html").exists()
-    assert len(pq.read_table(tmp_path / "out" / "rows.parquet")) == len(facts["rows"])
 
 
 def test_the_yandex_sample(shell: Shell, shared_data: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.predict as predict
 import clickshift.cli.relevance as relevance
+import clickshift.cli.reproduce as reproduce
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
@@ -37,8 +38,11 @@ app.command()(examine.examine)
 app.command()(relevance.relevance)
 app.command()(predict.predict)
 app.command()(models.models)
+app.command()(reproduce.reproduce)
 app.add_typer(log.app, name="log")
 app.add_typer(corpus.app, name="corpus")
+for name in reproduce.SHIFT:
+    shift.app.command(name)(reproduce.named(name))
 app.add_typer(shift.app, name="shift")
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, progress, show_json, show_table, warnings_shown
+from clickshift.cli.console import Json, show_json, show_table
+from clickshift.cli.shift_logs import logs, show_logs
+
+if TYPE_CHECKING:
+    from clickshift.protocols.policy_shift import PolicyShift
 
 app = typer.Typer(help="Will a click model hold when the ranker changes?", no_args_is_help=True)
+Output = typer.Option(Path("out/shift"), "--output", "-o", help="The folder for the rows and the report.")
+Corpus = typer.Option("builtin", help="'builtin', or a LETOR file or folder.")
+Workers = typer.Option(None, min=1, help="Processes; by default, one per core.")
+Fresh = typer.Option(True, "--reference/--no-reference", help="Take shipped rows for cells that have them.")
 
 
 @app.callback()
@@ -18,55 +27,131 @@ def group() -> None:
 
 @app.command()
 def run(
-    output: Path = typer.Option(Path("out/shift"), "--output", "-o", help="The folder for the rows and the report."),
-    corpus: str = typer.Option("builtin", help="'builtin', or a LETOR file or folder."),
-    user: str = typer.Option("DBN", help="Who clicks."),
-    training: str = typer.Option(
-        "PlackettLuce(NoisyOracle, temperature=0.1, scores='log')", help="Who ranked the log."
+    output: Path = Output,
+    scale: str = typer.Option("quick", help="'quick' (minutes) or 'paper' (the whole grid, ten seeds: an hour)."),
+    candidate: list[str] = typer.Option(
+        [], help="Your model to compare, as package.module:Class or as a learner; repeatable."
     ),
-    model: list[str] = typer.Option([], help="A model to compare; repeatable. By default, the naive baselines."),
-    queries: int = typer.Option(1000, min=2, help="How many queries of the corpus."),
-    sessions: int = typer.Option(100_000, min=100, help="Sessions of the training policy's log."),
-    test_sessions: int = typer.Option(10_000, min=10, help="Sessions of each test policy's log."),
-    seed: int = typer.Option(0),
+    corpus: str = Corpus,
+    user: list[str] = typer.Option([], help="Who clicks, instead of the scale's; repeatable."),
+    training: list[str] = typer.Option(
+        [], help="Who ranked the log, e.g. PL-BM25, a policy, or several joined by ' + '; repeatable."
+    ),
+    testing: list[str] = typer.Option([], help="Who ranks the test lists, e.g. random or Feature(25); repeatable."),
+    model: list[str] = typer.Option([], help="Click models to compare, instead of the paper's six; repeatable."),
+    queries: int | None = typer.Option(None, min=2, help="How many queries of the corpus."),
+    sessions: int | None = typer.Option(None, min=100, help="Sessions of each training policy's log."),
+    test_sessions: int | None = typer.Option(None, min=10, help="Sessions of each test policy's log."),
+    seeds: int | None = typer.Option(None, min=1, help="Models per cell, from different starts."),
+    derived: bool = typer.Option(True, help="Also try the policies that each model would derive."),
+    search: str | None = typer.Option(None, help="How Max-Reward is found: local, or sampled as in the paper."),
+    penalty: list[float] = typer.Option(
+        [], help="Also Max-Reward less so many standard deviations between seeds; repeatable."
+    ),
+    fair: bool = typer.Option(False, "--fair", help="Also a policy with exposure in proportion to relevance."),
+    seed: int | None = typer.Option(None, help="Of the simulated world."),
+    reference: bool = Fresh,
+    workers: int | None = Workers,
     json: bool = Json,
 ) -> None:
-    """Learn from one policy's log, predict clicks on other policies' lists: a table, a plot and a report."""
-    from dataclasses import asdict
+    """Learn from one policy's log, predict clicks on other policies' lists: tables, charts, verdicts and a report.
 
-    from clickshift._version import __version__
-    from clickshift.cli.corpus import open_corpus
-    from clickshift.protocols.policy_shift import PolicyShift
-    from clickshift.report.html import Section, write_report
-    from clickshift.report.plots import shift_figure
-    from clickshift.report.tables import shift_table
-    from clickshift.report.words import shift_verdict
-    from clickshift.runs import write_rows
+    Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
+    """
+    from clickshift.protocols.choosing import chosen
 
-    protocol = PolicyShift(
-        user,
-        training,
-        models=tuple(model) or PolicyShift.models,
+    protocol = chosen(
+        scale,
+        candidates=candidate,
+        corpus=corpus,
+        users=user,
+        training=training,
+        testing=testing,
+        models=model,
         queries=queries,
         sessions=sessions,
         test_sessions=test_sessions,
+        seeds=seeds,
+        derived=derived,
+        search=search,
+        penalties=penalty,
+        fair=fair,
         seed=seed,
     )
-    output.mkdir(parents=True, exist_ok=True)
-    with warnings_shown(), progress("policy shift", len(protocol.testing) + 3) as advance:
-        documents = None if corpus == "builtin" else open_corpus(corpus, None, seed)
-        rows = list(protocol.rows(documents, progress=lambda done: advance(1)))
-    table, words = shift_table(rows), shift_verdict(rows)
-    write_rows(rows, output / "rows.parquet")
-    write_report(
-        output / "report.html",
-        title="Policy shift: do click models hold when the ranker changes?",
-        sections=[Section("What it says", words), Section("Perplexity", "", table, shift_figure(rows))],
-        settings={**asdict(protocol), "corpus": corpus, "clickshift": __version__},
-    )
+    run_and_report(protocol, output, corpus=corpus, reference=reference, workers=workers, json=json)
+
+
+@app.command()
+def status(output: Path = Output, json: bool = Json) -> None:
+    """Which cells of a run are done."""
+    from clickshift.protocols.running import open_run
+
+    protocol, folder, _ = open_run(output)
+    done = {(cell.log, cell.contender.name): folder.has(cell) for cell in protocol.cells()}
     if json:
-        show_json({"rows": rows, "report": str(output / "report.html")})
+        cells = [{"log": log, "model": model, "done": there} for (log, model), there in done.items()]
+        show_json({"cells": cells, "done": sum(done.values()), "of": len(done)})
         return
-    show_table(table, title=f"Conditional perplexity, {user} users, trained on {training}", caption="lower is better")
-    typer.echo(words)
-    typer.echo(f"Report: {output / 'report.html'}   Rows: {output / 'rows.parquet'}")
+    models = [contender.name for contender in protocol.contenders]
+    table = [
+        {"log": log} | {model: "done" if done[log, model] else "–" for model in models}
+        for log in dict.fromkeys(log for log, _ in done)
+    ]
+    show_table(table, title=f"{output}: {sum(done.values())} of {len(done)} cells are done")
+
+
+@app.command()
+def report(output: Path = Output, json: bool = Json) -> None:
+    """Write the tables, charts and verdicts of a run again, from the cells that are done."""
+    from clickshift.errors import RunError
+    from clickshift.protocols.real_logs import RealLogs
+    from clickshift.protocols.running import open_run
+
+    protocol, folder, settings = open_run(output)
+    rows = folder.rows(protocol.cells())
+    if not rows:
+        raise RunError(f"{output}: no cell of this run is done yet. Run it first.")
+    if isinstance(protocol, RealLogs):
+        show_logs([*folder.rows(protocol.facts()), *rows], output, settings, json=json)
+    else:
+        _show(rows, output, settings, json=json)
+
+
+app.command()(logs)
+
+
+def run_and_report(
+    protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, workers: int | None, json: bool
+) -> None:
+    """What `run` and every table and figure by name have in common."""
+    from clickshift.cli.cells import run_with_progress
+    from clickshift.protocols.policy_shift import rows_of
+    from clickshift.protocols.reference import copy_reference
+    from clickshift.protocols.running import start_run
+
+    folder, settings = start_run(protocol, output, corpus=corpus)
+    cells = protocol.cells()
+    shipped = copy_reference(cells, folder) if reference else 0
+    if shipped and not json:
+        typer.echo(f"{shipped} of {len(cells)} cells are taken from the shipped reference rows.", err=True)
+    failed = run_with_progress(cells, rows_of, folder, workers, name=lambda cell: cell.name)
+    rows = folder.rows(cells)
+    if rows:
+        _show(rows, output, settings, json=json)
+    failed.complain()
+
+
+def _show(rows: list[dict[str, object]], output: Path, settings: dict[str, object], *, json: bool) -> None:
+    from clickshift.report.shift import write_shift_report
+
+    written = write_shift_report(output, rows, settings)
+    if json:
+        show_json({"rows": rows, "verdicts": written.verdicts, "report": str(written.page)})
+        return
+    for title, table in written.tables.items():
+        show_table(table, title=title)
+    for verdict in written.verdicts:
+        typer.echo(f"{verdict['model']}: {verdict['verdict']}. {verdict['text']}\n")
+    for note in written.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"Report: {written.page}   Rows: {written.rows}")

@@ -2,100 +2,115 @@
 
 Models learn from a log of one policy and predict clicks on lists of others (Deffayet et al. 2022, section 5).
 In-distribution (ind) perplexity is on held-out sessions of the training log, out-of-distribution (ood) perplexity on
-other policies' lists.
+other policies' lists. The policies that a model would derive are tried on the user who clicked.
+
+A cell is one model on one training log, with all its seeds and test logs: what is computed, kept and reused at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from clickshift.corpus import Corpus
-from clickshift.learners import fit
-from clickshift.metrics.clicks import perplexity, unseen_pair_share
+from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
-from clickshift.policies import POLICIES
-from clickshift.policies.base import ScoredPolicy
-from clickshift.policies.scored import Scores
-from clickshift.seeds import generator
-from clickshift.sessions import Sessions
-from clickshift.simulation import Observed, PowerLaw, simulate
-from clickshift.spec import parse
-from clickshift.synthetic import builtin_corpus
-from clickshift.users import USERS, User
+from clickshift.protocols.contenders import BASELINES, CLICK_MODELS, LOGGING, TRUTH, Contender, check
+from clickshift.protocols.derived_policies import DerivedPolicies
+from clickshift.protocols.judging import click_rows, ranking_row, ranking_rows
+from clickshift.protocols.world import Logs, Named, World, check_texts
 
-ORACLE = "user (oracle)"
-"""The row of the user's own model: nothing predicts its clicks better."""
+VERSION = 1
+"""Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
+
+_WORLD, _DERIVED = World(), DerivedPolicies()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one training log."""
+
+    world: World
+    user: tuple[str, str]
+    training: tuple[str, str]
+    contender: Contender
+    seeds: int
+    derived: DerivedPolicies | None
+    version: int = VERSION
+
+    @property
+    def log(self) -> str:
+        return f"{self.user[0]} users, {self.training[0]} log"
+
+    @property
+    def name(self) -> str:
+        return f"{self.contender.name}, {self.log}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        logs = self.world.logs(self.user[1], self.training[1])
+        about = {"user": self.user[0], "training": self.training[0]}
+        about |= {"model": self.contender.name, "role": self.contender.role}
+        return [about | row for row in self._judged(logs)]
+
+    def _judged(self, logs: Logs) -> Iterator[dict[str, Any]]:
+        start = time.perf_counter()
+        models = self._fitted(logs)
+        fit_seconds = {"fit_seconds": time.perf_counter() - start}
+        for row in click_rows(models, logs.test):
+            yield row | fit_seconds
+        if self.contender.role == "oracle":
+            head = head_queries(logs.impressions)
+            yield {"model": LOGGING, "role": "baseline", "seed": 0} | ranking_row(
+                logs.logging_score, logs.judged, head, 0
+            )
+        yield from ranking_rows(models, logs.judged, logs.impressions)
+        if self.derived is not None and models[0].predicts_clicks and models[0].ranks_documents:
+            rng = self.world.rng("derived", self.user[0], self.training[0], self.contender.name)
+            yield from self.derived.rows(models, logs.seen, logs.user, logs.frequency, rng=rng)
+
+    def _fitted(self, logs: Logs) -> list[ClickModel]:
+        if self.contender.role == "oracle":
+            return [logs.user]
+        return self.contender.fit(logs.train, logs.held_out, self.seeds)
+
+
+def rows_of(cell: Cell) -> list[dict[str, Any]]:
+    """`Cell.rows` as a function, for processes."""
+    return cell.rows()
 
 
 @dataclass(frozen=True)
 class PolicyShift:
-    """One user, one training policy, several test policies and models. Texts as on the command line."""
+    """Users x training policies x models; test policies belong to the world. Texts as on the command line."""
 
-    user: str = "DBN"
-    training: str = "PlackettLuce(NoisyOracle, temperature=0.1, scores='log')"
-    testing: tuple[tuple[str, str], ...] = (
-        ("oracle", "Oracle"),
-        ("random", "Uniform"),
-        ("BM25", "BM25"),
-        ("LambdaMART", "LambdaMART"),
+    users: Named = (("DBN", "DBN"), ("CoCM", "CoCM"), ("CoCM-mismatch", "CoCM_mismatch"))
+    training: Named = (
+        ("PL-oracle", "PlackettLuce(NoisyOracle, temperature=0.1, scores='log')"),
+        ("PL-BM25", "PlackettLuce(BM25, temperature=0.03, scores='log')"),
+        ("PL-LambdaMART", "PlackettLuce(LambdaMART, temperature=0.1, scores='log')"),
     )
-    """Names for the tables, and the policies: deterministic but for ties, which are broken anew in every session."""
-    models: tuple[str, ...] = ("rCTR", "dCTR")
-    queries: int = 1000
-    sessions: int = 100_000
-    """In the training policy's log: 80 % to learn from, 10 % to choose with, 10 % for the ind perplexity."""
-    test_sessions: int = 10_000
-    seed: int = 0
+    contenders: tuple[Contender, ...] = (TRUTH, *CLICK_MODELS, *BASELINES)
+    world: World = _WORLD
+    seeds: int = 10
+    derived: DerivedPolicies | None = _DERIVED
+    derived_users: tuple[str, ...] = ("CoCM", "CoCM-mismatch")
+    """Users on whom derived policies are tried: those of figure 2, for whom the best document first is not best."""
 
-    def rows(
-        self, corpus: Corpus | None = None, *, progress: Callable[[str], None] = lambda done: None
-    ) -> Iterator[dict[str, Any]]:
-        """Tidy rows, one per model and test log; `progress` hears what has just been done."""
-        user, training = parse(self.user, USERS), parse(self.training, POLICIES)
-        testing: list[tuple[str, ScoredPolicy]] = [(name, parse(text, POLICIES)) for name, text in self.testing]
-        corpus = builtin_corpus(self.queries, seed=self.seed) if corpus is None else corpus
-        corpus = corpus.with_queries(corpus.usable_queries()).sample_queries(self.queries, rng=self._rng("queries"))
-        progress("corpus")
-        log = simulate(corpus, training, user, self.sessions, queries=PowerLaw(seed=self.seed), rng=self._rng("log"))
-        train, rest = log.split(0.8, rng=self._rng("split"))
-        _, ind = rest.split(0.5, rng=self._rng("split", "rest"))
-        progress("training log")
-        models = {ORACLE: user.on(corpus)} | {name: fit(name, train) for name in self.models}
-        progress("models")
-        yield from self._evaluate(models, "ind", "training policy", ind)
-        for name, policy in testing:
-            yield from self._evaluate(models, "ood", name, self._ood(corpus, policy, user, train, name))
-            progress(f"{name} test log")
+    def __post_init__(self) -> None:
+        check_texts(self.world, self.users, self.training)
+        for contender in self.contenders:
+            if contender.role != "oracle":
+                check(contender)
 
-    def _ood(self, corpus: Corpus, policy: ScoredPolicy, user: User, train: Sessions, name: str) -> Sessions:
-        """Lists of documents that occur in training, for queries as frequent as in training."""
-        seen = corpus.with_pairs(np.unique(train.rankings.pair[train.rankings.shown]))
-        frequency = np.bincount(train.rankings.query, train.count, corpus.n_queries)
-        ranker = Scores(corpus.vocabulary, policy.scores(corpus))
-        law = Observed(frequency[frequency > 0])  # the queries of `seen`, in its order
-        return simulate(seen, ranker, user, self.test_sessions, queries=law, rng=self._rng("ood", name))
+    def cells(self) -> list[Cell]:
+        """Cells of one log stand together, so that a process makes it once."""
+        return [
+            Cell(self.world, user, training, contender, self.seeds, self._derived(user[0], contender))
+            for user in self.users
+            for training in self.training
+            for contender in self.contenders
+        ]
 
-    def _evaluate(
-        self, models: dict[str, ClickModel], shift: str, testing: str, log: Sessions
-    ) -> Iterator[dict[str, Any]]:
-        for name, model in models.items():
-            result = perplexity(model, log)
-            yield {
-                "user": self.user,
-                "training": self.training,
-                "testing": testing,
-                "shift": shift,
-                "model": name,
-                "perplexity": result.average,
-                **{f"perplexity@{r + 1}": float(value) for r, value in enumerate(result.at_rank)},
-                "unseen_pair_share": unseen_pair_share(model, log),
-                "sessions": log.total,
-                "ctr": float((log.count @ log.click).sum() / log.total),
-            }
-
-    def _rng(self, *names: str) -> np.random.Generator:
-        return generator(self.seed, "policy-shift", *names)
+    def _derived(self, user: str, contender: Contender) -> DerivedPolicies | None:
+        return self.derived if user in self.derived_users and contender.role in {"click model", "candidate"} else None

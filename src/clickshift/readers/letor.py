@@ -59,7 +59,7 @@ def read_corpus(
         raise DataError(f"features must be 1 or more: got {features}.")
     if max_label is not None and not 1 <= max_label <= HIGHEST_LABEL:
         raise DataError(f"max_label must be from 1 to {HIGHEST_LABEL}: got {max_label}.")
-    files = _data_files(path)
+    files = corpus_files(path)
     sizes = _group_files(files, groups)
     entry = None
     if cache:
@@ -82,7 +82,7 @@ def read_corpus(
     return corpus
 
 
-def _data_files(path: Paths) -> list[Path]:
+def corpus_files(path: Paths) -> list[Path]:
     """All files; of a folder not those of its subfolders, because folds repeat each other's queries."""
     paths = [Path(path)] if isinstance(path, str | Path) else [Path(p) for p in path]
     files = [file for p in paths for file in (files_in(p, _DATA_SUFFIXES) if p.is_dir() else [p])]

@@ -1,0 +1,73 @@
+"""How a command runs many cells: a bar with the time that is left, one line per finished cell, failures told at the
+end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from clickshift.cli.console import printable, progress
+
+if TYPE_CHECKING:
+    from clickshift.runs import Finished, RunFolder
+
+
+@dataclass
+class Failures:
+    """What went wrong, cell by cell."""
+
+    said: list[str] = field(default_factory=list)
+
+    def complain(self) -> None:
+        """Raise if a cell failed: after the results of the others are shown."""
+        from clickshift.errors import RunError
+
+        if self.said:
+            raise RunError(
+                f"{len(self.said)} cells failed, the others are kept. The first: {self.said[0]} "
+                "Mend the cause and run again: only missing cells run."
+            )
+
+
+def run_with_progress(
+    cells: Sequence[Any],
+    work: Callable[[Any], list[dict[str, Any]]],
+    folder: RunFolder,
+    workers: int | None,
+    *,
+    name: Callable[[Any], str],
+) -> Failures:
+    """Run the cells that are missing in processes of their own; one line per finished cell on standard error."""
+    from clickshift.runs import processes, run_tasks
+
+    failures, missing = Failures(), [cell for cell in cells if not folder.has(cell)]
+    if not missing:
+        return failures
+    start, done, notes = time.perf_counter(), 0, dict[str, str]()
+    with progress("cells", len(cells)) as advance, processes(workers) as pool:
+        advance(len(cells) - len(missing))
+
+        def hear(news: Finished[Any]) -> None:
+            nonlocal done
+            done += 1
+            left = (time.perf_counter() - start) / done * (len(missing) - done)
+            what = printable(f"{name(news.task)}: {news.error or f'{news.seconds:.1f} s'}")
+            typer.echo(f"[{len(cells) - len(missing) + done}/{len(cells)}] {what} (about {_time(left)} left)", err=True)
+            if news.error:
+                failures.said.append(f"{name(news.task)}: {news.error}")
+            for note in news.notes:
+                notes.setdefault(note, name(news.task))
+            advance(1)
+
+        run_tasks(missing, work, folder, pool, hear=hear)
+    for note, first in notes.items():
+        typer.echo(f"clickshift: warning: {printable(f'{first}: {note}')}", err=True)
+    return failures
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,102 @@
+"""clickshift reproduce: the tables and figures of the papers, by name; `clickshift shift table3` is short for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from clickshift.cli.console import Json, show_json, show_table
+from clickshift.cli.shift import Corpus, Fresh, Workers, run_and_report
+
+SHIFT = {
+    "table3": "Table 3 of the policy-shift paper: ind and ood perplexity, DBN users.",
+    "table4": "Table 4 of the policy-shift paper: ind and ood perplexity, CoCM users.",
+    "figure1": "Figure 1 of the policy-shift paper: spider charts of normalised perplexity.",
+    "figure2": "Figure 2 of the policy-shift paper: clicks of derived policies.",
+}
+"""Commands of their own under `clickshift shift`: those that need no log."""
+Output = typer.Option(None, "--output", "-o", help="The folder; by default out/ and the name.")
+Seeds = typer.Option(None, min=1, help="Models per cell, instead of ten.")
+Queries = typer.Option(None, min=2, help="How many queries of the corpus, instead of 1,000.")
+Sessions = typer.Option(None, min=100, help="Sessions of a training log, instead of 100,000.")
+
+
+def reproduce(
+    name: str | None = typer.Argument(None, help="A table or figure, e.g. table3 or figure1."),
+    every: bool = typer.Option(False, "--list", help="Show every table and figure, and whether it can be made."),
+    output: Path | None = Output,
+    corpus: str = Corpus,
+    seeds: int | None = Seeds,
+    queries: int | None = Queries,
+    sessions: int | None = Sessions,
+    reference: bool = Fresh,
+    workers: int | None = Workers,
+    json: bool = Json,
+) -> None:
+    """Make a table or figure of the papers; `--list` shows them all."""
+    if every or name is None:
+        _list(json=json)
+    else:
+        _make(name, output, corpus, seeds, queries, sessions, reference, workers, json)
+
+
+def named(name: str) -> Callable[..., None]:
+    """The command of one table or figure."""
+
+    def command(
+        output: Path | None = Output,
+        corpus: str = Corpus,
+        seeds: int | None = Seeds,
+        queries: int | None = Queries,
+        sessions: int | None = Sessions,
+        reference: bool = Fresh,
+        workers: int | None = Workers,
+        json: bool = Json,
+    ) -> None:
+        _make(name, output, corpus, seeds, queries, sessions, reference, workers, json)
+
+    command.__doc__ = SHIFT[name]
+    return command
+
+
+def _list(*, json: bool) -> None:
+    from clickshift.protocols.exhibits import EXHIBITS
+
+    lines = [
+        {"name": name, "paper": e.paper, "shows": e.shows, "state": e.state, "command": e.command or None}
+        for name, e in EXHIBITS.items()
+    ]
+    if json:
+        show_json(lines)
+    else:
+        show_table(lines, title="Tables and figures of the papers")
+
+
+def _make(
+    name: str,
+    output: Path | None,
+    corpus: str,
+    seeds: int | None,
+    queries: int | None,
+    sessions: int | None,
+    reference: bool,
+    workers: int | None,
+    json: bool,
+) -> None:
+    from clickshift.errors import SpecError
+    from clickshift.protocols.choosing import on_corpus
+    from clickshift.protocols.exhibits import exhibit
+
+    wanted = exhibit(name)
+    if wanted.make is None:
+        how = f"Run it on your own: {wanted.command}" if wanted.command else "It is not there yet."
+        raise SpecError(f"{name} cannot be made by itself: {wanted.state}. {how}")
+    protocol = wanted.make()
+    world = protocol.world
+    world = replace(world, queries=queries or world.queries, sessions=sessions or world.sessions)
+    protocol = replace(protocol, world=on_corpus(world, corpus), seeds=seeds or protocol.seeds)
+    folder = output or Path("out") / name
+    run_and_report(protocol, folder, corpus=corpus, reference=reference, workers=workers, json=json)

@@ -1,0 +1,126 @@
+"""clickshift shift logs: the comparison on real logs, of one ranker or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from clickshift.cli.console import Json, printable, progress, show_json, show_table
+
+if TYPE_CHECKING:
+    from clickshift.protocols.real_logs import LogFacts
+    from clickshift.runs import RunFolder
+
+Rows = list[dict[str, Any]]
+
+
+def logs(
+    train: list[str] = typer.Option(
+        ..., help="A log to learn from: .parquet, .csv or .jsonl, a folder or a glob; repeatable, each in turn."
+    ),
+    test: list[str] = typer.Option([], help="A log of another ranker, to be predicted only; repeatable."),
+    judgments: Path | None = typer.Option(
+        None, help="Relevance labels, to compare rankings: qrels, or the format's own."
+    ),
+    model: list[str] = typer.Option(
+        [],
+        help="A model of the paper, e.g. PBM, or a learner, e.g. \"EM('PBM')\"; repeatable. "
+        "By default, the paper's six, the baselines and ARM NC.",
+    ),
+    candidate: list[str] = typer.Option([], help="Your own model, as package.module:Class or a learner; repeatable."),
+    seeds: int = typer.Option(10, min=1, help="Models by gradient are learned from so many starts."),
+    split: str = typer.Option(
+        "auto", help="How a training log is parted: time, order, random or within-query; auto is time if it has times."
+    ),
+    held_out: float = typer.Option(
+        1 / 30, help="The share of a training log to stop training by, and as much for ind.", show_default="1/30"
+    ),
+    annotated: bool = typer.Option(False, "--annotated", help="Only queries with judgments, as in the paper."),
+    with_clicks: bool = typer.Option(
+        False, "--with-clicks", help="Without pages that have no click, as in the paper: click rates are then too high."
+    ),
+    format: str = typer.Option("table", help="Of the logs: table, trec, yandex-sample, yandex-wscd or yandex-kaggle."),
+    judgments_format: str | None = typer.Option(None, help="qrels, trec or yandex-wscd; by default that of the logs."),
+    seed: int = typer.Option(0, help="Of a random split."),
+    output: Path = typer.Option(Path("out/logs"), "--output", "-o", help="The folder for the rows and the report."),
+    workers: int | None = typer.Option(None, min=1, help="Processes; by default, one per core."),
+    json: bool = Json,
+) -> None:
+    """Compare click models on logs of your own: held-out clicks (ind), other rankers' logs (ood), judged documents.
+
+    Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
+    """
+    from clickshift.cli.cells import run_with_progress
+    from clickshift.protocols.contenders import candidate as own_model
+    from clickshift.protocols.contenders import contender
+    from clickshift.protocols.log_files import JudgmentFile, named_logs
+    from clickshift.protocols.real_logs import CONTENDERS, Preparation, RealLogs, cautions, rows_of
+    from clickshift.protocols.running import start_run
+    from clickshift.readers.raw import JUDGMENTS
+
+    usual = format if format in JUDGMENTS else "qrels"
+    judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or usual)
+    files = named_logs([*train, *test], format=format)
+    models = tuple(map(contender, dict.fromkeys(model))) or CONTENDERS
+    protocol = RealLogs(
+        tuple(files[: len(train)]),
+        tuple(files[len(train) :]),
+        (*models, *map(own_model, candidate)),
+        Preparation(judged, annotated, with_clicks, split, (held_out, held_out), seed),
+        seeds,
+    )
+    where = {log.name: ", ".join(log.files) for log in protocol.logs}
+    folder, settings = start_run(protocol, output, logs=where, judgments=None if judgments is None else str(judgments))
+    facts, cells = protocol.facts(), protocol.cells()
+    said = _look_at_logs(facts, folder)
+    failed = run_with_progress(cells, rows_of, folder, workers, name=lambda cell: cell.name)
+    if not any(map(folder.has, cells)):
+        failed.complain()
+    rows = folder.rows([*facts, *cells])
+    _warn([text for text in cautions(rows) if text not in said])
+    show_logs(rows, output, settings, json=json)
+    failed.complain()
+
+
+def _look_at_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
+    """Before the long work: a log that cannot be read stops it here, and what is doubtful about logs is said."""
+    from clickshift.protocols.real_logs import cautions, forget_logs
+    from clickshift.runs import write_rows
+
+    with progress("reading", len(facts)) as advance:
+        for log in facts:
+            if not folder.has(log):
+                write_rows(log.rows(), folder.file(log))
+            advance(1)
+    forget_logs()  # other processes read them for themselves
+    said = cautions(folder.rows(facts))
+    _warn(said)
+    return said
+
+
+def _warn(texts: Sequence[str]) -> None:
+    for text in texts:
+        typer.echo(f"clickshift: warning: {printable(text)}", err=True)
+
+
+def show_logs(rows: Rows, output: Path, settings: Mapping[str, Any], *, json: bool) -> None:
+    from clickshift.protocols.real_logs import cautions
+    from clickshift.report.logs import write_logs_report
+
+    written = write_logs_report(output, rows, settings)
+    facts = [row for row in rows if row["kind"] == "log"]
+    if json:
+        kept = [row for row in rows if row["kind"] in {"clicks", "ranking"}]
+        result = {"logs": facts, "warnings": cautions(rows), "rows": kept, "verdicts": written.verdicts}
+        show_json({**result, "report": str(written.page)})
+        return
+    for title, table in written.tables.items():
+        show_table(table, title=title)
+    for verdict in written.verdicts:
+        typer.echo(f"{verdict['model']}: {verdict['verdict']}. {verdict['text']}\n")
+    for note in written.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"Report: {written.page}   Rows: {written.rows}")

@@ -1,0 +1,78 @@
+"""From the command line's words to a protocol: a scale, and what is changed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from clickshift.errors import SpecError
+from clickshift.files import content_key
+from clickshift.protocols.contenders import candidate, contender
+from clickshift.protocols.exhibits import SCALES
+from clickshift.protocols.policy_shift import PolicyShift
+from clickshift.protocols.world import BUILTIN, Named, World
+from clickshift.readers.letor import corpus_files
+
+
+def chosen(
+    scale: str,
+    *,
+    candidates: Sequence[str] = (),
+    corpus: str = BUILTIN,
+    users: Sequence[str] = (),
+    training: Sequence[str] = (),
+    testing: Sequence[str] = (),
+    models: Sequence[str] = (),
+    seeds: int | None = None,
+    derived: bool = True,
+    search: str | None = None,
+    penalties: Sequence[float] = (),
+    fair: bool = False,
+    **numbers: int | None,
+) -> PolicyShift:
+    """What is not given stays as the scale has it."""
+    if scale not in SCALES:
+        raise SpecError(f"a scale must be one of {', '.join(SCALES)}: got {scale!r}.")
+    protocol = SCALES[scale]()
+    known = PolicyShift()
+    contenders = protocol.contenders
+    if models:
+        others = tuple(c for c in contenders if c.role != "click model")
+        contenders = tuple(dict.fromkeys((*others, *map(contender, models))))
+    contenders += tuple(map(candidate, candidates))
+    changes: dict[str, Any] = {
+        "users": _named(users, known.users),
+        "training": _named(training, known.training),
+        "seeds": seeds,
+    }
+    policies = protocol.derived if derived else None
+    if policies is not None:
+        policies = replace(policies, search=search or policies.search, penalties=tuple(penalties), fair=fair)
+    if users:
+        changes["derived_users"] = tuple(users)
+    world = _given({**numbers, "testing": _named(testing, known.world.testing)})
+    return replace(
+        protocol,
+        contenders=contenders,
+        world=on_corpus(replace(protocol.world, **world), corpus),
+        derived=policies,
+        **_given(changes),
+    )
+
+
+def on_corpus(world: World, corpus: str) -> World:
+    """The same world with the user's own documents."""
+    if corpus == BUILTIN:
+        return world
+    return replace(world, corpus=corpus, content=content_key(corpus_files(corpus)))
+
+
+def _named(texts: Sequence[str], known: Named) -> Named | None:
+    """The protocol's own, by their names, or texts; several may be joined, as policies of one log are."""
+    by_name = dict(known)
+    return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts) or None
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,61 @@
+"""Runs on disk: a folder knows which protocol it is to hold, so that it can be looked at later."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from clickshift._version import __version__
+from clickshift.errors import FileError, SpecError
+from clickshift.protocols.contenders import known_as
+from clickshift.protocols.policy_shift import PolicyShift
+from clickshift.protocols.real_logs import RealLogs
+from clickshift.runs import RunFolder
+from clickshift.spec import key, parse
+
+_PARTS = {
+    "PolicyShift": "clickshift.protocols.policy_shift:PolicyShift",
+    "Contender": "clickshift.protocols.contenders:Contender",
+    "World": "clickshift.protocols.world:World",
+    "DerivedPolicies": "clickshift.protocols.derived_policies:DerivedPolicies",
+    "RealLogs": "clickshift.protocols.real_logs:RealLogs",
+    "Preparation": "clickshift.protocols.real_logs:Preparation",
+    "LogFile": "clickshift.protocols.log_files:LogFile",
+    "JudgmentFile": "clickshift.protocols.log_files:JudgmentFile",
+}
+_MATTER = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
+"""Libraries whose version may change a number's last digits."""
+
+
+def start_run(protocol: PolicyShift | RealLogs, path: Path, **sources: Any) -> tuple[RunFolder, dict[str, Any]]:
+    """The folder of a run, new or begun; it notes what it is to hold now, and where its data are."""
+    folder = RunFolder(path)
+    modules = [contender.module for contender in protocol.contenders if contender.module]
+    settings: dict[str, Any] = {**sources, "protocol": key(protocol), "modules": modules}
+    settings |= {"clickshift": __version__, **_versions()}
+    folder.write_settings(settings)
+    return folder, settings
+
+
+def open_run(path: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, Any]]:
+    folder = RunFolder(path)
+    settings = folder.read_settings()
+    for module in settings.get("modules", []):
+        known_as(module)
+    try:
+        protocol: PolicyShift | RealLogs = parse(str(settings.get("protocol")), _PARTS)
+    except SpecError as error:
+        raise FileError(path, f"holds a run of another version ({error}) Start it again with `run`.") from None
+    return protocol, folder, settings
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _MATTER:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
