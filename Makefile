@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test check format benchmark clean
 
 demo: $(VENV)/.installed
-	$(BIN)/clickshift shift run --output out/demo
+	$(BIN)/clickshift shift run --scale quick --output out/demo
 
 test: check
 	$(BIN)/pytest -n auto --dist loadfile
