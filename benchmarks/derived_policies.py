@@ -84,7 +84,7 @@ def measured(model: ClickModel, seen: Corpus, some: np.ndarray, user: ClickModel
         "queries": seen.n_queries,
         "local_seconds_per_1000": round(seconds * per_thousand, 3),
         "target": TARGETS.get(type(model).__name__),
-        "sampled_seconds_per_1000_extrapolated": round(sampled_seconds * 1000 / len(some), 1),
+        "sampled_seconds_per_1000": round(sampled_seconds * 1000 / len(some), 1),
         "top_down_value": round(float(down.predicted.mean()), 4),
         "local_value": round(float(local.predicted.mean()), 4),
         "on_sampled_queries": len(some),

@@ -122,6 +122,40 @@ def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_p
     ]
 
 
+ORPHANED = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from test_runs import RunFolder, processes, run_tasks, tasks, work_slowly
+if __name__ == "__main__":
+    run_tasks(tasks(Path({folder!r}), 2), work_slowly, RunFolder(Path({folder!r}) / "run"), processes(1))
+"""
+
+
+def work_slowly(task: Square) -> list[dict[str, Any]]:
+    Path(task.notes).write_text(str(os.getpid()))
+    time.sleep(600)
+    return []
+
+
+def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script, notes = tmp_path / "orphaned.py", tmp_path / "notes"
+    script.write_text(ORPHANED.format(tests=str(Path(__file__).parent), folder=str(tmp_path)))
+    process = subprocess.Popen([sys.executable, str(script)])
+    while not (notes.exists() and notes.read_text()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    worker = int(notes.read_text())
+    process.kill()
+    process.wait()
+    for _ in range(500):
+        if not Path(f"/proc/{worker}").exists() or "State:\tZ" in Path(f"/proc/{worker}/status").read_text():
+            return
+        time.sleep(0.02)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the process lives on")
+
+
 def test_settings_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(FileError, match="holds no run"):

@@ -205,11 +205,21 @@ def processes(workers: int | None = None) -> ProcessPoolExecutor:
 
 
 def _keep_to(shares: Any, path: list[str]) -> None:
-    """Take a share of the cores, and look for modules where the parent does."""
+    """Take a share of the cores, look for modules where the parent does, and do not outlive it."""
     import signal
+    import threading
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends the pool
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = path
     share = shares.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its pool, whose processes would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
