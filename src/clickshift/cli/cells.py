@@ -1,5 +1,5 @@
-"""How a command runs many cells: a bar with the time that is left, one line per finished cell, failures told at the
-end."""
+"""How a command runs many cells and shows what they gave: a bar with the time that is left, one line per finished cell,
+failures told at the end; then tables, verdicts and where the report is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import printable, progress
+from clickshift.cli.console import printable, progress, show_table
 
 if TYPE_CHECKING:
+    from clickshift.report.shift import Written
     from clickshift.runs import Finished, RunFolder
 
 
@@ -71,3 +72,14 @@ def run_with_progress(
 
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def show_written(written: Written) -> None:
+    """What of a report a terminal shows, and where the rest is."""
+    for title, table in written.tables.items():
+        show_table(table, title=title)
+    for verdict in written.verdicts:
+        typer.echo(f"{verdict['model']}: {verdict['verdict']}. {verdict['text']}\n")
+    for note in written.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"Report: {written.page}   Rows: {written.rows}")

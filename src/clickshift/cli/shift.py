@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from clickshift.cli.cells import show_written
 from clickshift.cli.console import Json, show_json, show_table
 from clickshift.cli.shift_logs import logs, show_logs
 
@@ -148,10 +149,4 @@ def _show(rows: list[dict[str, object]], output: Path, settings: dict[str, objec
     if json:
         show_json({"rows": rows, "verdicts": written.verdicts, "report": str(written.page)})
         return
-    for title, table in written.tables.items():
-        show_table(table, title=title)
-    for verdict in written.verdicts:
-        typer.echo(f"{verdict['model']}: {verdict['verdict']}. {verdict['text']}\n")
-    for note in written.notes:
-        typer.echo(note, err=True)
-    typer.echo(f"Report: {written.page}   Rows: {written.rows}")
+    show_written(written)

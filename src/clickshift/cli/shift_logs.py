@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import Json, printable, progress, show_json, show_table
+from clickshift.cli.cells import show_written
+from clickshift.cli.console import Json, printable, progress, show_json
 
 if TYPE_CHECKING:
     from clickshift.protocols.real_logs import LogFacts
@@ -117,10 +118,4 @@ def show_logs(rows: Rows, output: Path, settings: Mapping[str, Any], *, json: bo
         result = {"logs": facts, "warnings": cautions(rows), "rows": kept, "verdicts": written.verdicts}
         show_json({**result, "report": str(written.page)})
         return
-    for title, table in written.tables.items():
-        show_table(table, title=title)
-    for verdict in written.verdicts:
-        typer.echo(f"{verdict['model']}: {verdict['verdict']}. {verdict['text']}\n")
-    for note in written.notes:
-        typer.echo(note, err=True)
-    typer.echo(f"Report: {written.page}   Rows: {written.rows}")
+    show_written(written)
