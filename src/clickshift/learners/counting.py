@@ -30,7 +30,8 @@ class Counting:
 
     smoothing="fixed" is the policy-shift paper's: a = strength, and a / (a + b) is the global rate (drCTR: the rank's).
     smoothing="fitted" finds a and b by empirical Bayes: the beta-binomial that fits the counts best (drCTR: per rank).
-    A rate that was never observed is the prior's mean.
+    A rate that was never observed is the prior's mean. drCTR's relevance sums rates over ranks: "fixed" over those that
+    were observed, without smoothing; "fitted" over all, as the CMIP paper does.
     """
 
     model: str
@@ -93,15 +94,17 @@ def _dctr(learner: Counting, cells: Cells) -> ClickModel:
 
 def _drctr(learner: Counting, cells: Cells) -> ClickModel:
     rank_rate, pairs = _rank_rates(cells), cells.vocabulary.n_pairs
-    ctr, score = np.empty((pairs + 1, cells.n_ranks)), np.zeros(pairs)
+    ctr, score = np.empty((pairs + 1, cells.n_ranks)), np.zeros(pairs + 1)
     for rank in range(cells.n_ranks):
         here = cells.situation == rank
         impressions = np.bincount(cells.pair[here], cells.impressions[here], pairs)
         clicks = np.bincount(cells.pair[here], cells.clicks[here], pairs)
         rate, _, unseen = learner.rates(impressions, clicks, float(rank_rate[rank]))
         ctr[:, rank] = np.append(rate, unseen)
-        score += clicks / np.maximum(impressions, 1) / rank_rate[rank]  # unsmoothed: eq. 3 smooths predictions only
-    return DRCTR(cells.vocabulary, ctr, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
+        # the policy-shift paper's eq. 3 smooths predictions only, the CMIP paper's code relevance too
+        read = np.append(clicks / np.maximum(impressions, 1), 0.0) if learner.smoothing == "fixed" else ctr[:, rank]
+        score += read / rank_rate[rank]
+    return DRCTR(cells.vocabulary, ctr, score, evidence=learner.evidence(cells))
 
 
 def _top_pop(learner: Counting, cells: Cells) -> ClickModel:

@@ -8,7 +8,7 @@ M-step: the expected share of attractive (examined) among impressions, with the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import no_type_check
 
@@ -16,13 +16,14 @@ import numpy as np
 from jaxtyping import Float
 from numba import njit
 
-from clickshift.learners.prior import SHARED, Beta, beta_by_moments
+from clickshift.learners.prior import SHARED, Beta, beta_by_group, beta_by_moments
 from clickshift.learners.squarem import Ascent, Step, ascend
 from clickshift.statistics import Cells, rank_of
-from clickshift.threads import for_each, n_threads
+from clickshift.threads import for_each, for_ranges, n_threads
 
 _WARM_UP = 3
 _AT_LIMIT = 0.999
+_MOST_NEWTON_STEPS, _STILL = 60, 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +51,13 @@ def fit_examination(
     Only the product of attractiveness and examination is identified. By convention the first rank has examination 1,
     unless another situation is examined more, which then has it; attractiveness is relative to it. Left free, EM would
     creep along a ridge for hundreds of steps.
+
+    Without a prior, one is learned, in three parts. A prior that is the same for all documents takes what a good
+    ranker does, better documents on top, for more examination there. So the first climb has next to none, and the
+    second one a mean of its own for every rank that documents usually stand at: together they find examination. Given
+    that, attractiveness is shrunk towards one mean for all, so that no estimate repeats what the ranker thought.
     """
     problem = _Problem(cells, Beta() if prior is None else prior)
-    if prior is None:  # from the same guess wherever the climb starts: else objectives could not be compared
-        prior = problem.prior = beta_by_moments(problem.examined(problem.start(None)), problem.pair_clicked)
     here = problem.start(rng) if start is None else start
     top = 0
     while True:
@@ -64,6 +68,14 @@ def fit_examination(
             break
         here[cells.vocabulary.n_pairs + top] = _AT_LIMIT
         top = rival  # it would be examined more than the one that was held at 1
+    if prior is None:
+        problem.prior = beta_by_group(problem.usual_rank(), problem.examined(here), problem.pair_clicked)
+        second = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)
+        here = _with_top(second.parameters, top, cells)
+        prior = problem.prior = beta_by_moments(problem.examined(here), problem.pair_clicked)
+        here = np.concatenate([problem.attractiveness(here), here[cells.vocabulary.n_pairs :]])
+        # objectives under different priors cannot be compared: that of the first climb is the same from any start
+        ascent = replace(ascent, steps=ascent.steps + second.steps)
     a, e = np.append(here[: cells.vocabulary.n_pairs], prior.mean), here[cells.vocabulary.n_pairs :]
     a_error, e_error = _errors(cells, a, e, top, prior)
     return Fitted(a, _filled(e, cells), a_error, e_error, ascent)
@@ -112,6 +124,13 @@ class _Problem:
         more: np.ndarray = np.maximum(examined, self.pair_clicked)
         return more
 
+    def usual_rank(self) -> np.ndarray:
+        """The rank nearest to each pair's mean."""
+        cells = self.cells
+        ranks = np.bincount(cells.pair, cells.impressions * cells.rank(), cells.vocabulary.n_pairs)
+        rank: np.ndarray = np.rint(ranks / np.maximum(self.pair_shown, 1)).astype(np.int64)
+        return rank
+
     def _frequent(self) -> np.ndarray:
         frequent: np.ndarray = self.shown >= self.shown.max() / 50
         return frequent
@@ -135,6 +154,30 @@ class _Problem:
             return _without(following, top, self.cells), objective
 
         return step
+
+    def attractiveness(self, parameters: np.ndarray) -> np.ndarray:
+        """The most probable attractiveness of every pair, given examination: each pair is a problem of its own."""
+        n_pairs = self.cells.vocabulary.n_pairs
+        a, e = parameters[:n_pairs].copy(), parameters[n_pairs:]
+        pair, situation, skips = self.skips
+        offsets = np.searchsorted(pair, np.arange(n_pairs + 1))
+
+        def work(some: slice) -> None:
+            _newton(
+                some.start,
+                some.stop,
+                offsets,
+                situation,
+                skips,
+                self.pair_clicked,
+                e,
+                self.prior.mean,
+                self.prior.total,
+                a,
+            )
+
+        for_ranges(work, n_pairs)
+        return a
 
     def step(self, parameters: np.ndarray, top: int | None = None) -> tuple[np.ndarray, float]:
         cells, n_pairs = self.cells, self.cells.vocabulary.n_pairs
@@ -188,6 +231,32 @@ def _e_step(pair, situation, skips, a, e, start, stop, a_sum, e_sum):
         e_sum[s] += share * (e[s] - both)
         total += skips[k] * np.log(no)
     return total
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _newton(start, stop, offsets, situation, skips, clicked, e, mean, strength, a):
+    """Maximise  (clicks + yes) ln a + no ln(1 - a) + sum of skips ln(1 - a e)  for each pair: concave in a."""
+    for p in range(start, stop):
+        low, high, x = 0.0, 1.0, a[p]
+        for _ in range(_MOST_NEWTON_STEPS):
+            yes, no = clicked[p] + strength * mean, strength * (1 - mean)
+            slope, curve = yes / x - no / (1 - x), yes / x**2 + no / (1 - x) ** 2
+            for k in range(offsets[p], offsets[p + 1]):
+                part = e[situation[k]] / (1 - x * e[situation[k]])
+                slope -= skips[k] * part
+                curve += skips[k] * part**2
+            if slope > 0:
+                low = x
+            else:
+                high = x
+            following = x + slope / curve
+            if not low < following < high:
+                following = (low + high) / 2
+            moved, x = abs(following - x), following
+            if moved < _STILL * x:
+                break
+        a[p] = x
 
 
 def _errors(cells: Cells, a: np.ndarray, e: np.ndarray, top: int, prior: Beta) -> tuple[np.ndarray, np.ndarray]:

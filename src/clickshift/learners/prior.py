@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from clickshift.errors import SpecError
 
@@ -15,20 +15,20 @@ class Beta:
     """`yes` pseudo-successes among `total` pseudo-trials, added to what was counted.
 
     The penalty is yes log p + (total - yes) log(1 - p), a Beta(1 + yes, 1 + total - yes) density: with it no estimate
-    is 0 or 1.
+    is 0 or 1. Both are one number for all probabilities, or one for each.
     """
 
-    yes: float = 0.1
-    total: float = 1.0
+    yes: float | Float[np.ndarray, " n"] = 0.1
+    total: float | Float[np.ndarray, " n"] = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.yes < self.total:
+        if not np.all((np.asarray(self.yes) > 0) & (np.asarray(self.yes) < self.total)):
             raise SpecError(f"a prior needs 0 < yes < total pseudo-counts: got yes={self.yes}, total={self.total}.")
 
     @property
     def mean(self) -> float:
-        """What is believed where nothing was seen."""
-        return self.yes / self.total
+        """What is believed where nothing was seen; on average, where that differs."""
+        return float(np.mean(np.asarray(self.yes) / self.total))
 
     def mode(self, yes: Float[np.ndarray, " n"], total: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The most probable p after `yes` successes in `total` trials."""
@@ -37,7 +37,7 @@ class Beta:
 
     def log_density(self, p: Float[np.ndarray, " n"]) -> float:
         """The penalty, summed."""
-        return float(self.yes * np.log(p).sum() + (self.total - self.yes) * np.log1p(-p).sum())
+        return float((self.yes * np.log(p) + (self.total - self.yes) * np.log1p(-p)).sum())
 
     def information(self, p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Minus the penalty's second derivative by the logit of p."""
@@ -50,22 +50,31 @@ def beta_by_moments(trials: Float[np.ndarray, " n"], successes: Float[np.ndarray
 
     Rates weigh n / (n + 20), so that neither the rarest nor the commonest decide. What cannot be is kept within reason.
     """
-    seen = trials > 0
-    n, rate = trials[seen], successes[seen] / trials[seen]
-    if len(n) < 2:
+    if np.count_nonzero(trials) < 2:
         return Beta()
-    weight = n / (n + 20)
-    total = weight.sum()
-    mean = float(np.clip((weight * rate).sum() / total, 1e-4, 1 - 1e-4))
-    spread = (weight * (rate - mean) ** 2).sum()
+    found = beta_by_group(np.zeros(len(trials), np.int64), trials, successes)
+    return Beta(float(np.asarray(found.yes)[0]), float(np.asarray(found.total)[0]))
+
+
+def beta_by_group(
+    group: Int[np.ndarray, " n"], trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]
+) -> Beta:
+    """The same for probabilities of which each group has a mean of its own, all with the same strength."""
+    seen = trials > 0
+    n = np.where(seen, trials, 1.0)
+    rate, weight = successes / n, np.where(seen, n / (n + 20), 0.0)
+    total = np.maximum(np.bincount(group, weight), 1e-12)[group]
+    mean = np.clip((np.bincount(group, weight * rate))[group] / total, 1e-4, 1 - 1e-4)
+    spread = (weight * (rate - mean) ** 2 / (mean * (1 - mean))).sum()
     share = weight * (1 - weight / total)
     by_chance, at_most = (share / n).sum(), share.sum()
-    excess = (spread / (mean * (1 - mean)) - by_chance) / max(at_most - by_chance, 1e-12)  # 1 / (1 + strength)
-    strength = float(np.clip(1 / max(excess, 1e-9) - 1, 0.5, 100.0))
+    excess = (spread - by_chance) / max(at_most - by_chance, 1e-12)  # 1 / (1 + strength)
+    strength = np.full(len(trials), np.clip(1 / max(excess, 1e-9) - 1, 0.5, 100.0))
     return Beta(mean * strength, strength)
 
 
-SHARED = Beta(1.0, 2.0)
+_SHARED = (1.0, 2.0)
+SHARED = Beta(*_SHARED)
 """The prior of parameters that all sessions share, such as examination: it only keeps them off 0 and 1."""
 
 
@@ -79,7 +88,7 @@ def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n
 
     seen = impressions > 0
     if not seen.any():
-        return SHARED.yes, SHARED.total - SHARED.yes
+        return _SHARED[0], _SHARED[1] - _SHARED[0]
     (n, c), weight = np.unique(np.stack([impressions[seen], clicks[seen]]), axis=1, return_counts=True)
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:

@@ -19,8 +19,8 @@ from clickshift.vocabulary import Vocabulary
 class DRCTR(ClickModel):
     """P(C_r = 1) = ctr[pair, r]; ranks beyond the known ones take the last one's.
 
-    Relevance is the policy-shift paper's eq. 3: the sum over the ranks at which the pair was seen of ctr[pair, r] /
-    rCTR(r).
+    Relevance is a sum over ranks of the pair's rate over the rank's: of the ranks at which it was seen (policy-shift
+    paper, eq. 3), or of all (CMIP paper); `Counting` says which.
     """
 
     vocabulary: Vocabulary
