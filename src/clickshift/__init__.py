@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from clickshift.metrics.clicks import auroc as auroc
     from clickshift.metrics.clicks import evaluation as evaluation
     from clickshift.metrics.clicks import perplexity as perplexity
+    from clickshift.metrics.debiasedness import CMIP as CMIP
+    from clickshift.metrics.debiasedness import MeanDependence as MeanDependence
     from clickshift.metrics.logs import log_summary as log_summary
     from clickshift.metrics.ranking import JudgedPairs as JudgedPairs
     from clickshift.metrics.ranking import ranking_quality as ranking_quality
+    from clickshift.metrics.scored_pairs import ScoredPairs as ScoredPairs
     from clickshift.models import register as register
     from clickshift.models.base import ClickModel as ClickModel
     from clickshift.models.neural import NeuralModel as NeuralModel
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from clickshift.policies.scored import Reversed as Reversed
     from clickshift.policies.scored import Scores as Scores
     from clickshift.policies.scored import Uniform as Uniform
+    from clickshift.protocols.audit import Audit as Audit
+    from clickshift.protocols.model_selection import ModelSelection as ModelSelection
     from clickshift.protocols.policy_shift import PolicyShift as PolicyShift
     from clickshift.readers.letor import read_corpus as read_corpus
     from clickshift.readers.tabular import read_log as read_log
@@ -62,6 +67,11 @@ _HOME = {
     "calibration": "metrics.calibration",
     "JudgedPairs": "metrics.ranking",
     "ranking_quality": "metrics.ranking",
+    "CMIP": "metrics.debiasedness",
+    "MeanDependence": "metrics.debiasedness",
+    "ScoredPairs": "metrics.scored_pairs",
+    "Audit": "protocols.audit",
+    "ModelSelection": "protocols.model_selection",
     "fair": "policies.fair",
     "max_reward": "policies.derived",
     "top_down": "policies.derived",

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
 import clickshift.cli.evaluate as evaluate
@@ -17,6 +18,7 @@ import clickshift.cli.models as models
 import clickshift.cli.predict as predict
 import clickshift.cli.relevance as relevance
 import clickshift.cli.reproduce as reproduce
+import clickshift.cli.selection as selection
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
@@ -34,6 +36,7 @@ app.command()(simulate.simulate)
 app.command()(fit.fit)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
+app.command()(audit.audit)
 app.command()(examine.examine)
 app.command()(relevance.relevance)
 app.command()(predict.predict)
@@ -44,6 +47,7 @@ app.add_typer(corpus.app, name="corpus")
 for name in reproduce.SHIFT:
     shift.app.command(name)(reproduce.named(name))
 app.add_typer(shift.app, name="shift")
+app.add_typer(selection.app, name="selection")
 
 
 def _version(value: bool) -> bool:

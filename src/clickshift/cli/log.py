@@ -1,4 +1,4 @@
-"""clickshift log: look at click logs and convert public ones."""
+"""clickshift log: look at click logs, part them, and convert public ones."""
 
 from __future__ import annotations
 
@@ -62,6 +62,30 @@ def convert(
     show(
         {"output": str(output), "sessions_read": read, "sessions_written": sessions.total}, json=json, title="Converted"
     )
+
+
+@app.command()
+def split(
+    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    train: Path = typer.Option(..., help="Where the part to learn from goes."),
+    test: Path = typer.Option(..., help="Where the rest goes."),
+    fraction: float = typer.Option(0.8, help="The share of the sessions to learn from."),
+    how: str = typer.Option("random", "--split", help="random, time, order or within-query."),
+    seed: int = typer.Option(0, help="Of a random split."),
+    json: bool = Json,
+) -> None:
+    """Part a log in two: one to learn from, one to be predicted."""
+    from clickshift.protocols.comparison import SPLITS, Comparison
+    from clickshift.readers.tabular import check_output, read_log, write_log
+
+    Comparison(("gCTR",), how, fraction, seed)  # tells what is wrong with the options
+    for output in (train, test):
+        check_output(output)
+    with warnings_shown(), progress("splitting"):
+        parts = SPLITS[how](read_log(log), fraction, seed)
+        for part, output in zip(parts, (train, test), strict=True):
+            write_log(part, output)
+    show({"train": parts[0].total, "test": parts[1].total}, json=json, title=f"Sessions of {log}")
 
 
 def columns(pairs: list[str]) -> dict[str, str] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+import clickshift.cli.selection as selection
 from clickshift.cli.console import Json, show_json, show_table
 from clickshift.cli.shift import Corpus, Fresh, Workers, run_and_report
 
@@ -87,16 +88,20 @@ def _make(
     json: bool,
 ) -> None:
     from clickshift.errors import SpecError
-    from clickshift.protocols.choosing import on_corpus
+    from clickshift.protocols.choosing import chosen_selection, on_corpus
     from clickshift.protocols.exhibits import exhibit
+    from clickshift.protocols.model_selection import ModelSelection
 
     wanted = exhibit(name)
     if wanted.make is None:
         how = f"Run it on your own: {wanted.command}" if wanted.command else "It is not there yet."
         raise SpecError(f"{name} cannot be made by itself: {wanted.state}. {how}")
-    protocol = wanted.make()
+    protocol, folder = wanted.make(), output or Path("out") / name
+    if isinstance(protocol, ModelSelection):
+        smaller = chosen_selection("paper", corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
+        selection.run_and_report(smaller, folder, corpus=corpus, workers=workers, repeats=1000, json=json)
+        return
     world = protocol.world
     world = replace(world, queries=queries or world.queries, sessions=sessions or world.sessions)
     protocol = replace(protocol, world=on_corpus(world, corpus), seeds=seeds or protocol.seeds)
-    folder = output or Path("out") / name
     run_and_report(protocol, folder, corpus=corpus, reference=reference, workers=workers, json=json)

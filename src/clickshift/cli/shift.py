@@ -13,6 +13,8 @@ from clickshift.cli.shift_logs import logs, show_logs
 
 if TYPE_CHECKING:
     from clickshift.protocols.policy_shift import PolicyShift
+    from clickshift.protocols.real_logs import RealLogs
+    from clickshift.runs import RunFolder
 
 app = typer.Typer(help="Will a click model hold when the ranker changes?", no_args_is_help=True)
 Output = typer.Option(Path("out/shift"), "--output", "-o", help="The folder for the rows and the report.")
@@ -85,9 +87,7 @@ def run(
 @app.command()
 def status(output: Path = Output, json: bool = Json) -> None:
     """Which cells of a run are done."""
-    from clickshift.protocols.running import open_run
-
-    protocol, folder, _ = open_run(output)
+    protocol, folder, _ = _opened(output)
     done = {(cell.log, cell.contender.name): folder.has(cell) for cell in protocol.cells()}
     if json:
         cells = [{"log": log, "model": model, "done": there} for (log, model), there in done.items()]
@@ -106,9 +106,8 @@ def report(output: Path = Output, json: bool = Json) -> None:
     """Write the tables, charts and verdicts of a run again, from the cells that are done."""
     from clickshift.errors import RunError
     from clickshift.protocols.real_logs import RealLogs
-    from clickshift.protocols.running import open_run
 
-    protocol, folder, settings = open_run(output)
+    protocol, folder, settings = _opened(output)
     rows = folder.rows(protocol.cells())
     if not rows:
         raise RunError(f"{output}: no cell of this run is done yet. Run it first.")
@@ -119,6 +118,17 @@ def report(output: Path = Output, json: bool = Json) -> None:
 
 
 app.command()(logs)
+
+
+def _opened(output: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, object]]:
+    from clickshift.errors import RunError
+    from clickshift.protocols.model_selection import ModelSelection
+    from clickshift.protocols.running import open_run
+
+    protocol, folder, settings = open_run(output)
+    if isinstance(protocol, ModelSelection):
+        raise RunError(f"{output}: holds a run of another protocol. Look at it with `clickshift selection`.")
+    return protocol, folder, settings
 
 
 def run_and_report(

@@ -10,6 +10,9 @@ from clickshift.metrics.clicks import click_bits as click_bits
 from clickshift.metrics.clicks import log_likelihood_per_session as log_likelihood_per_session
 from clickshift.metrics.clicks import perplexity as perplexity
 from clickshift.metrics.clicks import perplexity_of as perplexity_of
+from clickshift.metrics.debiasedness import CMIP as CMIP
+from clickshift.metrics.debiasedness import Dependence as Dependence
+from clickshift.metrics.debiasedness import MeanDependence as MeanDependence
 from clickshift.metrics.predictions import Predictions as Predictions
 from clickshift.metrics.ranking import CUTOFFS as CUTOFFS
 from clickshift.metrics.ranking import JudgedPairs as JudgedPairs
@@ -17,6 +20,7 @@ from clickshift.metrics.ranking import RankingQuality as RankingQuality
 from clickshift.metrics.ranking import head_queries as head_queries
 from clickshift.metrics.ranking import ranking_quality as ranking_quality
 from clickshift.metrics.robustness import normalised_perplexity as normalised_perplexity
+from clickshift.metrics.scored_pairs import ScoredPairs as ScoredPairs
 from clickshift.metrics.significance import corrected as corrected
 from clickshift.metrics.significance import not_worse_than as not_worse_than
 from clickshift.metrics.significance import not_worse_than_best as not_worse_than_best

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from clickshift.errors import SpecError
 from clickshift.files import content_key
 from clickshift.protocols.contenders import candidate, contender
-from clickshift.protocols.exhibits import SCALES
+from clickshift.protocols.exhibits import SCALES, SELECTION_SCALES
+from clickshift.protocols.model_selection import ModelSelection
 from clickshift.protocols.policy_shift import PolicyShift
+from clickshift.protocols.selection_world import SelectionWorld
 from clickshift.protocols.world import BUILTIN, Named, World
 from clickshift.readers.letor import corpus_files
 
@@ -61,7 +63,31 @@ def chosen(
     )
 
 
-def on_corpus(world: World, corpus: str) -> World:
+def chosen_selection(
+    scale: str,
+    *,
+    corpus: str = BUILTIN,
+    queries: int | None = None,
+    sessions: int | None = None,
+    seeds: int | None = None,
+    models: Sequence[str] = (),
+) -> ModelSelection:
+    """The same for the choice of a model; held-out and test logs are a fifth of the training log."""
+    if scale not in SELECTION_SCALES:
+        raise SpecError(f"a scale must be one of {', '.join(SELECTION_SCALES)}: got {scale!r}.")
+    protocol = SELECTION_SCALES[scale]()
+    others = None if sessions is None else max(sessions // 5, 1)
+    sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
+    known = {contender.name: contender for contender in protocol.contenders}
+    contenders = tuple(known.get(text) or contender(text) for text in dict.fromkeys(models)) or None
+    world = on_corpus(replace(protocol.world, **_given(sizes)), corpus)
+    return replace(protocol, world=world, **_given({"seeds": seeds, "contenders": contenders}))
+
+
+AnyWorld = TypeVar("AnyWorld", World, SelectionWorld)
+
+
+def on_corpus(world: AnyWorld, corpus: str) -> AnyWorld:
     """The same world with the user's own documents."""
     if corpus == BUILTIN:
         return world

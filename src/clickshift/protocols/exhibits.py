@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from clickshift.errors import SpecError
 from clickshift.protocols.contenders import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.protocols.derived_policies import DerivedPolicies
+from clickshift.protocols.model_selection import ModelSelection
+from clickshift.protocols.model_selection import quick as quick_selection
 from clickshift.protocols.policy_shift import PolicyShift
 from clickshift.protocols.world import World
 
@@ -31,7 +33,8 @@ def quick() -> PolicyShift:
 
 
 SCALES: dict[str, Callable[[], PolicyShift]] = {"quick": quick, "paper": PolicyShift}
-"""All of the paper's grid, or enough of it to see what it shows."""
+SELECTION_SCALES: dict[str, Callable[[], ModelSelection]] = {"quick": quick_selection, "paper": ModelSelection}
+"""All of a paper's grid, or enough of it to see what it shows."""
 
 _COUNTED = Contender("dCTR", "dCTR", "baseline")
 _COLUMNS = (("increasing", "Reversed(Oracle)"),)
@@ -65,7 +68,7 @@ class Exhibit:
 
     paper: str
     shows: str
-    make: Callable[[], PolicyShift] | None = None
+    make: Callable[[], PolicyShift | ModelSelection] | None = None
     command: str = ""
 
     @property
@@ -86,8 +89,8 @@ EXHIBITS = {
     "table8": Exhibit(SHIFT_PAPER, "Yandex: AUROC and Recall", command=_LOGS),
     "figure1": Exhibit(SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift),
     "figure2": Exhibit(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", figure_2),
-    "cmip-table1": Exhibit(CMIP_PAPER, "which metrics predict ood perplexity"),
-    "cmip-table2": Exhibit(CMIP_PAPER, "regret of choosing a click model"),
+    "cmip-table1": Exhibit(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
+    "cmip-table2": Exhibit(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
     "ips-figures": Exhibit(IPS_PAPER, "nDCG of click models and IPS rankers"),
     "ope-figures": Exhibit(OPE_PAPER, "error of off-policy estimators"),
 }

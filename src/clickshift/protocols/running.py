@@ -10,6 +10,7 @@ from typing import Any
 from clickshift._version import __version__
 from clickshift.errors import FileError, SpecError
 from clickshift.protocols.contenders import known_as
+from clickshift.protocols.model_selection import ModelSelection
 from clickshift.protocols.policy_shift import PolicyShift
 from clickshift.protocols.real_logs import RealLogs
 from clickshift.runs import RunFolder
@@ -21,15 +22,18 @@ _PARTS = {
     "World": "clickshift.protocols.world:World",
     "DerivedPolicies": "clickshift.protocols.derived_policies:DerivedPolicies",
     "RealLogs": "clickshift.protocols.real_logs:RealLogs",
+    "ModelSelection": "clickshift.protocols.model_selection:ModelSelection",
+    "SelectionWorld": "clickshift.protocols.selection_world:SelectionWorld",
     "Preparation": "clickshift.protocols.real_logs:Preparation",
     "LogFile": "clickshift.protocols.log_files:LogFile",
     "JudgmentFile": "clickshift.protocols.log_files:JudgmentFile",
 }
+Protocol = PolicyShift | RealLogs | ModelSelection
 _MATTER = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
 """Libraries whose version may change a number's last digits."""
 
 
-def start_run(protocol: PolicyShift | RealLogs, path: Path, **sources: Any) -> tuple[RunFolder, dict[str, Any]]:
+def start_run(protocol: Protocol, path: Path, **sources: Any) -> tuple[RunFolder, dict[str, Any]]:
     """The folder of a run, new or begun; it notes what it is to hold now, and where its data are."""
     folder = RunFolder(path)
     modules = [contender.module for contender in protocol.contenders if contender.module]
@@ -39,13 +43,13 @@ def start_run(protocol: PolicyShift | RealLogs, path: Path, **sources: Any) -> t
     return folder, settings
 
 
-def open_run(path: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, Any]]:
+def open_run(path: Path) -> tuple[Protocol, RunFolder, dict[str, Any]]:
     folder = RunFolder(path)
     settings = folder.read_settings()
     for module in settings.get("modules", []):
         known_as(module)
     try:
-        protocol: PolicyShift | RealLogs = parse(str(settings.get("protocol")), _PARTS)
+        protocol: Protocol = parse(str(settings.get("protocol")), _PARTS)
     except SpecError as error:
         raise FileError(path, f"holds a run of another version ({error}) Start it again with `run`.") from None
     return protocol, folder, settings

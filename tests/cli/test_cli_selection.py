@@ -1,0 +1,46 @@
+"""The model-selection protocol from the command line."""
+
+# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shell import Shell, call, shell  # noqa: F401
+
+SMALL: tuple[Any, ...] = ("--queries", 20, "--sessions", 2000, "--seeds", 2, "--workers", 1)
+SMALL += ("--model", "dCTR", "--model", "PBM", "--model", "DBN")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("selection") / "out"
+    assert call("selection", "run", "-o", folder, *SMALL, "--repeats", 20) == 0
+    return folder
+
+
+def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
+    page = (done / "report.html").read_text()
+    for words in ("Least regret", "nDCG among top PPL &amp; mean dependence", "leave one log out", "published"):
+        assert words in page
+    files = {file.name for file in (done / "exports").iterdir()}
+    assert {"regret.csv", "r2.tex", "regret-by-users.csv"} <= files
+    found = shell.json("selection", "report", "-o", done, "--repeats", 20)
+    assert len(found["regret"]) == 17 * 5 * 3
+    assert {row["way"] for row in found["r2"]} == {"published", "leave one model out", "leave one log out"}
+
+
+def test_status(shell: Shell, done: Path) -> None:
+    found = shell.json("selection", "status", "-o", done)
+    assert (found["done"], found["of"]) == (48, 48)
+    assert "48 of 48" in shell.text("selection", "status", "-o", done)
+
+
+def test_a_run_of_another_protocol_is_told(shell: Shell, done: Path) -> None:
+    assert "clickshift selection" in shell.error("shift", "status", "-o", done)
+
+
+def test_slips(shell: Shell, tmp_path: Path) -> None:
+    assert "quick, paper" in shell.error("selection", "run", "--scale", "huge", "-o", tmp_path)
+    assert "holds no run" in shell.error("selection", "report", "-o", tmp_path)
