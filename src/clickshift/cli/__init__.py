@@ -15,6 +15,7 @@ import clickshift.cli.examine as examine
 import clickshift.cli.fit as fit
 import clickshift.cli.log as log
 import clickshift.cli.models as models
+import clickshift.cli.ope as ope
 import clickshift.cli.predict as predict
 import clickshift.cli.relevance as relevance
 import clickshift.cli.reproduce as reproduce
@@ -48,6 +49,7 @@ for name in reproduce.SHIFT:
     shift.app.command(name)(reproduce.named(name))
 app.add_typer(shift.app, name="shift")
 app.add_typer(selection.app, name="selection")
+app.add_typer(ope.app, name="ope")
 
 
 def _version(value: bool) -> bool:

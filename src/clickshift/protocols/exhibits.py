@@ -92,7 +92,7 @@ EXHIBITS = {
     "cmip-table1": Exhibit(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
     "cmip-table2": Exhibit(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
     "ips-figures": Exhibit(IPS_PAPER, "nDCG of click models and IPS rankers"),
-    "ope-figures": Exhibit(OPE_PAPER, "error of off-policy estimators"),
+    "ope-figures": Exhibit(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
 }
 
 

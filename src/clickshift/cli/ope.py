@@ -1,0 +1,450 @@
+"""clickshift ope: what would another ranker earn, told from the log of this one?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+from clickshift.cli.backtest import backtest
+from clickshift.cli.console import Json, printable, progress, show_json, show_table, warnings_shown
+
+if TYPE_CHECKING:
+    from clickshift.models.base import ClickModel
+    from clickshift.ope import Difference, Estimate, Estimator, Evaluation, Logged, Reward, WeightedLists
+    from clickshift.ope.targets import Target
+    from clickshift.sessions import Sessions
+
+
+class Evaluating(TyperGroup):
+    """A first word that is no command is the log of `evaluate`."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["evaluate", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=Evaluating, no_args_is_help=True)
+Log = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob.")
+RewardText = typer.Option(
+    "clicks", "--reward", help="clicks, dcg or any-click; with @K, such as clicks@3, of the first K ranks."
+)
+Replicates = typer.Option(200, min=20, help="Resampled logs, for intervals.")
+_SOME = 0.005
+"""Lost mass that is worth a word."""
+SkipBad = typer.Option(False, "--skip-bad", help="Leave bad sessions out, and say how many, instead of stopping.")
+
+
+@app.callback()
+def group() -> None:
+    """What would another ranker earn, and can this log tell?
+
+    `clickshift ope LOG --target FILE` is short for `clickshift ope evaluate LOG --target FILE`.
+    """
+
+
+app.command()(backtest)
+
+
+@app.command()
+def evaluate(
+    log: str = Log,
+    target: Path | None = typer.Option(
+        None,
+        help="What the ranker would show: a table of query and docs, with or without weight, or of query, doc, score.",
+    ),
+    model: Path | None = typer.Option(
+        None, help="A fitted click model: what DM and DR estimators ask and, without --target, whose ranking is judged."
+    ),
+    derive: str = typer.Option("top-down", help="How the model ranks without --target: 'top-down' or 'max-reward'."),
+    compare: Path | None = typer.Option(None, help="Another target: how much more would it earn?"),
+    estimator: list[str] = typer.Option(
+        ["auto"], help="List, IP, PBM, Item, RCTR, RIPS, DM; SN- or DR- before them; 'auto' chooses. Repeatable."
+    ),
+    reward: str = RewardText,
+    clip: str = typer.Option("10,100,inf", help="The largest weights allowed, each in turn; inf for no limit."),
+    logging: str = typer.Option(
+        "frequencies", help="The logging policy: list 'frequencies' of the log, or 'propensities' that it carries."
+    ),
+    cluster: str = typer.Option("session", help="What is independent of each other: 'session' or 'user'."),
+    replicates: int = Replicates,
+    seed: int = typer.Option(0, help="Of resampled logs and ties."),
+    skip_bad: bool = SkipBad,
+    output: Path | None = typer.Option(None, "--output", "-o", help="The folder for the rows and the report."),
+    json: bool = Json,
+) -> None:
+    """What a target would earn per session, by several estimators, with intervals, verdicts and what the log lacks.
+
+    The verdict says whether this log can tell. With --compare, the difference of two targets on the same sessions.
+    """
+    from clickshift.ope import Bootstrap, Logged, Reward
+    from clickshift.ope import evaluate as evaluated
+    from clickshift.ope.choosing import choose
+    from clickshift.readers.tabular import read_log
+    from clickshift.report.ope import choice_facts, choice_words, estimate_table, facts_of, notes_of, verdicts_of
+
+    earned, limits, interval = Reward.named(reward), _clip(clip), Bootstrap(replicates, seed=seed)
+    with warnings_shown(), progress("evaluating"):
+        fitted = _fitted(model)
+        names = _estimators(estimator, earned, logging, with_model=fitted is not None and target is not None)
+        asked = [_named(name, fitted) for name in names]
+        sessions = read_log(log, on_bad_line="skip" if skip_bad else "error")
+        targets = _targets(target, compare, fitted, derive, sessions, seed)
+        shared, left_out = _shared(sessions, earned, list(targets.values()))
+        logged = Logged.of(shared, earned, cluster=_cluster(cluster))
+        found = {
+            name: evaluated(logged, given, asked, clip=limits, logging=logging, interval=interval)
+            for name, given in targets.items()
+        }
+    name, *others = found
+    first = found[name]
+    choice = choose(first) if "auto" in estimator else None
+    differences = _differences(found, interval) if others else []
+    notes = {title: notes_of(many) for title, many in found.items()}
+    if left_out:
+        notes[name].append(f"{left_out:,} sessions are left out: one of the targets does not rank their query.")
+    if target is None:
+        notes[name].append("If the model learned from this log, its ranking looks better here than it is.")
+    written = None
+    if output is not None:
+        from clickshift.report.ope import write_ope_report
+
+        settings = {
+            "log": log,
+            "targets": list(targets),
+            "estimators": names,
+            "reward": str(earned),
+            "clip": clip,
+            "logging": logging,
+            "cluster": cluster,
+            "replicates": replicates,
+            "seed": seed,
+        }
+        written = write_ope_report(output, found, notes, choice, differences, settings)
+    if json:
+        rows = [{"target": n, **facts_of(e)} for n, many in found.items() for one in many for e in one.estimates]
+        chosen = None if choice is None else choice_facts(choice)
+        report = None if written is None else str(written.page)
+        show_json({"rows": rows, "chosen": chosen, "differences": differences, "notes": notes, "report": report})
+        return
+    level = first[0].estimates[0].interval
+    for title, many in found.items():
+        show_table(estimate_table(many), title=f"{earned} per session of {title}, told from {log} ({level})")
+        for said in verdicts_of(many):
+            typer.echo(f"{said['estimator']}: {said['verdict']}. {said['text']}")
+        for text in notes[title]:
+            typer.echo(f"Note: {printable(text)}")
+    if choice is not None:
+        typer.echo(f"auto: {choice_words(choice)}")
+    for d in differences:
+        typer.echo(f"{d['estimator']}: {printable(d['words'])}")
+    if written is not None:
+        typer.echo(f"Report: {written.page}   Rows: {written.rows}")
+
+
+@app.command()
+def optimise(
+    log: str = Log,
+    output: Path = typer.Option(
+        ..., "--output", "-o", help="Where the lists and their weights go: .parquet, .csv or .jsonl."
+    ),
+    estimator: str = typer.Option("IP", help="Whose best policy: List, IP, PBM or Item."),
+    clip: float = typer.Option(10.0, help="The largest weight: what may be shown how many times as often as logged."),
+    reward: str = RewardText,
+    replicates: int = Replicates,
+    seed: int = typer.Option(0, help="Of resampled logs, and of halves where the log has no time."),
+    skip_bad: bool = SkipBad,
+    json: bool = Json,
+) -> None:
+    """The policy that an estimator thinks best, from the log alone, as lists with weights that --target reads.
+
+    What it was chosen by makes it look too good. So it is also learned from each half of the log and judged on the
+    other one: earlier and later days where the log has times, random halves where not.
+    """
+    from clickshift.ope import Bootstrap, Logged, Reward
+    from clickshift.readers.tabular import read_log
+    from clickshift.readers.targets import write_target
+    from clickshift.report.ope import with_interval
+    from clickshift.tables import table_ending
+
+    table_ending(output)
+    earned, interval = Reward.named(reward), Bootstrap(replicates, seed=seed)
+    with warnings_shown(), progress("optimising"):
+        sessions = read_log(log, on_bad_line="skip" if skip_bad else "error")
+        best = _best(Logged.of(sessions, earned), estimator, clip)
+        logging, promise, _ = _judged(best, sessions, earned, estimator, clip, Bootstrap(20))  # for the values alone
+        halves, how = _halves(sessions, seed)
+        outside = [
+            _judged(_best(Logged.of(one, earned), estimator, clip), other, earned, estimator, clip, interval)
+            for one, other in (halves, halves[::-1])
+        ]
+        write_target(output, best.lists, best.weight)
+    kept, gain = _pooled([o[1] for o in outside]), _pooled_gain(outside)
+    facts = {
+        "estimator": estimator,
+        "clip": clip,
+        "reward": str(earned),
+        "logging": logging.value,
+        "in_sample": promise.value,
+        "cross_fitted": kept["value"],
+        "cross_fitted_low": kept["low"],
+        "cross_fitted_high": kept["high"],
+        "cross_fitted_lost": kept["lost"],
+        "gain": gain["value"],
+        "gain_low": gain["low"],
+        "gain_high": gain["high"],
+        "halves": how,
+        "lists": len(best.weight),
+        "queries": promise.queries,
+        "output": str(output),
+    }
+    if json:
+        show_json(facts)
+        return
+    table = [
+        {"": "the log's own lists", "value": f"{logging.value:.4f}", "lost": ""},
+        {"": "optimised, on the log that chose it", "value": f"{promise.value:.4f}", "lost": f"{promise.lost:.1%}"},
+        {
+            "": f"optimised, on the other half ({how})",
+            "value": with_interval(kept["value"], kept["low"], kept["high"]),
+            "lost": f"{kept['lost']:.1%}",
+        },
+    ]
+    show_table(table, title=f"{earned} per session, by {estimator} with M = {clip:g}")
+    typer.echo(_kept_words(promise, promise.value - logging.value, gain, kept["lost"]))
+    typer.echo(f"{len(best.weight):,} lists of {promise.queries:,} queries: {output}")
+
+
+def _kept_words(promise: Estimate, promised: float, gain: dict[str, float], lost: float) -> str:
+    """What of the promised gain is left on sessions that did not choose the policy."""
+    interval = f"{gain['value']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
+    said = f"The log that chose the policy promises {promised:+.4f} per session; the other half says {interval}"
+    if gain["low"] > 0:
+        said += ": that is what to expect" + (f", if {promise.assumption}." if promise.assumption else ".")
+    else:
+        said += ": nothing says that it is better than what is shown now."
+    if lost >= _SOME:
+        said += f" What the other half lacks, {lost:.1%} of the policy, counts there as earning nothing."
+    return said
+
+
+def _clip(text: str) -> list[float]:
+    from clickshift.errors import SpecError
+    from clickshift.ope.estimators import checked_clip
+
+    try:
+        limits = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        raise SpecError(f"--clip takes numbers with commas between them, such as 10,100,inf: got {text!r}.") from None
+    return [float(limit) for limit in checked_clip(limits)]
+
+
+def _cluster(text: str) -> Literal["session", "user"]:
+    from clickshift.errors import SpecError
+
+    if text == "session" or text == "user":
+        return text  # type: ignore[return-value]
+    raise SpecError(f"--cluster must be session or user: got {text!r}.")
+
+
+def _estimators(texts: list[str], reward: Reward, logging: str, *, with_model: bool) -> list[str]:
+    """`auto` stands for all that can be asked: without ranks in the reward or the propensities, whole lists only."""
+    from clickshift.ope import PAPER
+
+    whole = not reward.is_linear or logging == "propensities"
+    auto = ["List", "RCTR"] if whole else list(PAPER)
+    if with_model:
+        auto += ["DM", "DR-List" if whole else "DR-IP"]
+    return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
+
+
+def _named(text: str, model: ClickModel | None) -> Estimator:
+    from clickshift.errors import SpecError
+    from clickshift.ope import Estimator
+
+    if model is None and (text == "DM" or text.startswith("DR-")):
+        raise SpecError(f"{text} needs a click model. Fit one and give its folder with --model.")
+    return Estimator.named(text, model)
+
+
+def _fitted(model: Path | None) -> ClickModel | None:
+    from clickshift.models.storage import load_model
+
+    return None if model is None else load_model(model)
+
+
+def _targets(
+    target: Path | None, compare: Path | None, model: ClickModel | None, derive: str, sessions: Sessions, seed: int
+) -> dict[str, Target]:
+    """By the names that people read: those of files, or of the ranking that a model gives."""
+    from clickshift.errors import SpecError
+
+    if target is None and model is None:
+        raise SpecError("there must be a target: give --target FILE, or --model DIR for what a click model would show.")
+    found = {str(target): _read(target)} if target is not None else {derive: _derived(model, derive, sessions, seed)}
+    if compare is not None and str(compare) in found:
+        raise SpecError(f"a target must be compared with another one: got {compare} twice.")
+    return found if compare is None else found | {str(compare): _read(compare)}
+
+
+def _read(path: Path) -> Target:
+    from clickshift.errors import DataError, FileError
+    from clickshift.ope import WeightedLists, by_score
+    from clickshift.readers.targets import read_target
+    from clickshift.sessions import Rankings
+
+    what, numbers = read_target(path)
+    try:
+        if isinstance(what, Rankings):
+            return WeightedLists(what) if numbers is None else WeightedLists(what, numbers)
+        assert numbers is not None, "scores come with pairs"
+        return by_score(what, numbers)
+    except DataError as error:
+        raise FileError(path, str(error)) from None
+
+
+def _derived(model: ClickModel | None, how: str, sessions: Sessions, seed: int) -> Target:
+    """The model ranks the documents that the log shows for each query."""
+    import numpy as np
+
+    from clickshift.corpus import Corpus
+    from clickshift.errors import SpecError
+    from clickshift.ope.targets import as_target
+    from clickshift.policies.derived import max_reward, top_down
+
+    assert model is not None
+    corpus = Corpus(sessions.vocabulary, np.zeros(sessions.vocabulary.n_pairs))
+    if how == "top-down":
+        return as_target(top_down(model, corpus, ranks=sessions.n_ranks, rng=seed).rankings)
+    if how == "max-reward":
+        return as_target(max_reward(model, corpus, ranks=sessions.n_ranks, rng=seed).rankings)
+    raise SpecError(f"--derive must be top-down or max-reward: got {how!r}.")
+
+
+def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tuple[Sessions, int]:
+    """The sessions of queries that all of several targets rank, and how many others there are."""
+    from clickshift.errors import DataError
+    from clickshift.ope import Logged
+    from clickshift.ope.targets import Aim
+
+    if len(targets) < 2:
+        return sessions, 0
+    logged = Logged.of(sessions, reward)
+    first, *others = [Aim.at(logged, target).ranked for target in targets]
+    for ranked in others:
+        first = first & ranked
+    kept = first[sessions.rankings.query]
+    if not kept.any():
+        raise DataError("two targets can be compared on queries that both rank: there is none in the log.")
+    return sessions[kept], sessions.total - sessions[kept].total
+
+
+def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict[str, Any]]:
+    """At the larger of the two clipping constants that suit each estimator. RCTR sees no target, and is left out."""
+    from clickshift.ope import difference
+    from clickshift.ope.choosing import best_clip
+    from clickshift.report.ope import difference_facts
+
+    (one, first), (other, second) = found.items()
+    out = []
+    for a, b in zip(first, second, strict=True):
+        if a.estimates[0].estimator.endswith("RCTR"):
+            continue
+        constants = [e.clip for e in a.estimates]
+        at = constants.index(max(best_clip(a).clip, best_clip(b).clip))
+        found_ = difference(a, b, interval, clip=at)
+        out.append(difference_facts(a.estimates[at], b.estimates[at], found_, (one, other)))
+    return out
+
+
+def _best(logged: Logged, estimator: str, clip: float) -> WeightedLists:
+    """The policy that an estimator thinks best on this log."""
+    import numpy as np
+
+    from clickshift.errors import CapabilityError, SpecError
+    from clickshift.ope import WeightedLists
+    from clickshift.ope.logged import added
+    from clickshift.ope.optimise import best_exposure, best_lists, best_placement
+    from clickshift.sessions import Rankings
+    from clickshift.vocabulary import UNSEEN
+
+    lists, total, words = logged.lists, logged.total, logged.vocabulary
+    if estimator == "List":
+        records, reward = (added(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
+        query = lists.query.astype(np.int64)
+        found: Any = best_lists(
+            query, lists.pair, records.astype(np.int64), reward, n_queries=words.n_queries, clip=clip
+        )
+    elif estimator in {"IP", "PBM", "Item"}:
+        if not logged.reward.is_linear:
+            raise CapabilityError(f"{estimator} cannot be optimised for {logged.reward}, which is no sum. Take List.")
+        ranks = np.arange(logged.n_ranks)
+        pair = lists.pair[logged.list_of].astype(np.int64)
+        place = np.where(pair == UNSEEN, UNSEEN, pair * logged.n_ranks + ranks).ravel()
+        shown = np.repeat(total.shown, logged.n_ranks, axis=1)
+        impressions, clicks = (
+            added(place, x.reshape(-1, 1), words.n_pairs * logged.n_ranks).reshape(-1, logged.n_ranks).astype(np.int64)
+            for x in (shown, total.clicks[:, :, 0])
+        )
+        examination = 1 / (1.0 + ranks) if estimator == "PBM" else np.ones(logged.n_ranks)
+        counts, theta = (words.query_offsets, impressions, clicks), logged.theta
+        if estimator == "IP":
+            found = best_placement(*counts, theta=theta, clip=clip)
+        else:
+            found = best_exposure(*counts, theta=theta, examination=examination, clip=clip)
+    else:
+        raise SpecError(f"--estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.")
+    lottery = found.lottery
+    return WeightedLists(Rankings(words, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
+
+
+def _halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
+    """Earlier and later sessions, days kept whole; random halves where the log has no time, or one day only."""
+    import numpy as np
+
+    time = sessions.time
+    if time is not None:
+        days, day = np.unique(time.astype("datetime64[D]") if time.dtype.kind == "M" else time, return_inverse=True)
+        if len(days) > 1:
+            so_far = np.cumsum(np.bincount(day, sessions.count))
+            last = min(int(np.abs(so_far - so_far[-1] / 2).argmin()), len(days) - 2)
+            early = day <= last
+            return (sessions[early], sessions[~early]), "by time"
+    return sessions.split(0.5, rng=seed), "at random"
+
+
+def _judged(
+    policy: WeightedLists, sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Any
+) -> tuple[Estimate, Estimate, Difference]:
+    """What the log itself earned, what the policy would earn, and how much more that is."""
+    from clickshift.ope import Logged, difference
+    from clickshift.ope import evaluate as evaluated
+
+    log, policy_ = evaluated(Logged.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval)
+    return log.estimates[0], policy_.estimates[0], difference(log, policy_, interval)
+
+
+def _pooled(estimates: Sequence[Estimate]) -> dict[str, float]:
+    return _mean([(e.value, e.error, e.sessions) for e in estimates]) | {
+        "lost": sum(e.lost * e.sessions for e in estimates) / max(sum(e.sessions for e in estimates), 1)
+    }
+
+
+def _pooled_gain(outside: Sequence[tuple[Estimate, Estimate, Difference]]) -> dict[str, float]:
+    return _mean([(gain.value, gain.error, e.sessions) for _, e, gain in outside])
+
+
+def _mean(parts: Sequence[tuple[float, float, int]]) -> dict[str, float]:
+    """Over sessions of both halves, which are independent of each other, with a 95 % interval."""
+    import numpy as np
+
+    value, error, n = np.array(parts, np.float64).T
+    share = n / max(n.sum(), 1)
+    mean, reach = float(share @ value), 1.96 * float(np.sqrt(share**2 @ error**2))
+    return {"value": mean, "low": mean - reach, "high": mean + reach}

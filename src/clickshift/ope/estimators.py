@@ -1,0 +1,74 @@
+"""Estimators: weights with options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from jaxtyping import Float
+
+from clickshift.errors import CapabilityError, SpecError
+from clickshift.models.base import ClickModel
+from clickshift.ope.weights import RIPS, WEIGHTS, Weights
+
+
+@final
+@dataclass(frozen=True)
+class Estimator:
+    """Weights, perhaps self-normalised, perhaps doubly robust by a click model; or the model alone.
+
+    Plain: 1/n sum of reward x weight. Self-normalised (SN): divided by the mean weight, of each rank where weights
+    belong to ranks (Swaminathan & Joachims 2015; Kallus & Uehara 2019). Doubly robust (DR): what the model expects of
+    the target, plus the weighted rewards beyond what it expects of the log (Dudík et al. 2011). Without weights: the
+    direct method (DM).
+    """
+
+    weights: Weights | None
+    self_normalised: bool = False
+    model: ClickModel | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is None and self.model is None:
+            raise SpecError("an estimator needs weights or a click model: got neither.")
+        if self.weights is None and self.self_normalised:
+            raise SpecError("the direct method has no weights to normalise. Leave self_normalised out.")
+        if self.model is not None and (not self.model.predicts_clicks or self.model.peeks):
+            raise CapabilityError(f"{type(self.model).__name__} cannot predict the clicks of a list. Choose another.")
+
+    @classmethod
+    def named(cls, text: str, model: ClickModel | None = None) -> Estimator:
+        """From a text such as IP, SN-IP, DR-List, DR-SN-IP or DM; DR and DM take the model.
+
+        >>> Estimator.named("SN-IP")
+        Estimator(weights=IP(), self_normalised=True, model=None)
+        """
+        *options, name = text.strip().split("-")
+        known = options == [o for o in ("DR", "SN") if o in options]
+        if not known or (name not in WEIGHTS and text.strip() != "DM"):
+            raise SpecError(
+                f"an estimator must be DM or one of {', '.join(WEIGHTS)}, with SN- or DR- before it: got {text!r}."
+            )
+        needs_model = name == "DM" or "DR" in options
+        if needs_model and model is None:
+            raise SpecError(f"{text} needs a click model. Fit one and give it.")
+        return cls(WEIGHTS[name]() if name != "DM" else None, "SN" in options, model if needs_model else None)
+
+    @property
+    def name(self) -> str:
+        if self.weights is None:
+            return "DM"
+        return ("DR-" if self.model else "") + ("SN-" if self.self_normalised else "") + type(self.weights).__name__
+
+    @property
+    def needs_prefixes(self) -> bool:
+        return isinstance(self.weights, RIPS)
+
+
+def checked_clip(clip: Sequence[float]) -> Float[np.ndarray, " clip"]:
+    """Clipping constants as kernels take them."""
+    limits = np.atleast_1d(np.asarray(clip, np.float64))
+    if limits.ndim != 1 or not len(limits) or not (limits > 0).all() or (np.diff(limits) <= 0).any():
+        raise SpecError(f"clipping constants must be above 0 and ascending, inf allowed: got {list(clip)}.")
+    return limits

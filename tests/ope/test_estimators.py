@@ -1,0 +1,455 @@
+"""Estimators against the paper's definitions, and their expectations in worlds that can be written out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_worlds import (
+    ATTRACTIVENESS,
+    DOCS,
+    LISTS,
+    RANKS,
+    WORDS,
+    World,
+    all_lists,
+    by_definition,
+    by_place,
+    by_rank,
+    cascade,
+    cut,
+    dctr,
+    list_frequencies,
+    pbm,
+    records_of,
+    whole_list,
+)
+
+from clickshift.errors import CapabilityError, DataError, SpecError
+from clickshift.models import PBM as PBMModel
+from clickshift.models.base import pair_table
+from clickshift.ope import Estimator, Logged, Reward, WeightedLists
+from clickshift.ope.estimators import checked_clip
+from clickshift.ope.fixed import Terms
+from clickshift.ope.logged import tallied
+from clickshift.ope.prepared import Prepared
+from clickshift.ope.sums import Path
+from clickshift.ope.targets import Aim, Target
+from clickshift.ope.weights import IP, PBM, WEIGHTS, List, Logging
+from clickshift.sessions import Rankings, Sessions
+from clickshift.testing import random_rankings
+from clickshift.vocabulary import Vocabulary
+
+INF = math.inf
+NAMES = list(WEIGHTS)
+PI = (1, 2, 3, 4, 5, 6, 7, 8, 9, 5, 6, 4)
+H = (9, 3, 1, 1, 2, 4, 6, 1, 1, 20, 2, 10)
+
+
+def path(
+    name: str | Estimator,
+    logged: Logged,
+    target: Target | Rankings,
+    logging: Target | str = "frequencies",
+    *clip: float,
+) -> Path:
+    estimator = Estimator.named(name) if isinstance(name, str) else name
+    known: Logging = logging if isinstance(logging, str) else Aim.at(logged, logging, prefixes=True)  # type: ignore[assignment]
+    aim = Aim.at(logged, target, prefixes=True)
+    prepared = Prepared.of(estimator, logged, aim, known, target=target)
+    return prepared.path(logged.total, checked_clip(clip or (INF,)))
+
+
+def value(name: str | Estimator, logged: Logged, target: Target, logging: Target | str = "frequencies") -> float:
+    return float(path(name, logged, target, logging).value[0, 0])
+
+
+@pytest.fixture
+def mixed_log(rng: np.random.Generator) -> Sessions:
+    """Three queries, lists of one to three of five documents, rows that stand for several sessions."""
+    words, _, _ = Vocabulary.of(np.repeat(np.arange(3), 5), np.tile(np.arange(5), 3))
+    rankings = random_rankings(words, 60, 3, rng=rng)
+    click = (rng.random(rankings.pair.shape) < 0.4) & rankings.shown
+    return Sessions(rankings, click, rng.integers(1, 4, 60))
+
+
+@pytest.fixture
+def mixed_target(mixed_log: Sessions, rng: np.random.Generator) -> WeightedLists:
+    """Two of the three queries: a lottery over some logged lists, and lists that the log may not have."""
+    r = mixed_log.rankings
+    logged = np.flatnonzero(r.query < 2)[:14]
+    other = random_rankings(mixed_log.vocabulary, 20, 3, rng=rng)
+    other = other[other.query < 2]
+    query = np.concatenate([r.query[logged], other.query])
+    pair, shown = (np.concatenate([getattr(r, k)[logged], getattr(other, k)]) for k in ("pair", "shown"))
+    weight = rng.random(len(query))
+    assert set(query.tolist()) == {0, 1}
+    return WeightedLists(Rankings(r.vocabulary, query, pair, shown), weight / np.bincount(query, weight)[query])
+
+
+def policy_of(target: WeightedLists) -> dict[int, dict[tuple[int, ...], float]]:
+    out: dict[int, dict[tuple[int, ...], float]] = {}
+    for i, w in enumerate(target.weight):
+        shown = tuple(target.lists.pair[i][target.lists.shown[i]].tolist())
+        lists = out.setdefault(int(target.lists.query[i]), {})
+        lists[shown] = lists.get(shown, 0.0) + float(w)
+    return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reward", ["clicks", "clicks@2", "dcg", (0.3, 0.0, 2.0)])
+def test_counts_give_what_the_definition_gives_session_by_session(
+    name: str, reward: str | tuple[float, ...], mixed_log: Sessions, mixed_target: WeightedLists
+) -> None:
+    earns = Reward.named(reward) if isinstance(reward, str) else Reward(weights=reward)
+    logged = Logged.of(mixed_log, earns)
+    theta = {"clicks": [1, 1, 1], "clicks@2": [1, 1], "dcg": [1, 1 / np.log2(3), 0.5]}.get(str(reward), reward)
+    theta = [float(t) for t in theta]
+    records = records_of(mixed_log, len(theta))
+    h, pi = cut(policy_of(mixed_target), len(theta)), list_frequencies(records)
+    clips = (0.5, 1.5, 4.0, INF)
+    found = path(name, logged, mixed_target, "frequencies", *clips)
+    expected = [by_definition(name, records, h, pi, theta, m)[0] for m in clips]
+    assert found.value[:, 0] == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert found.sessions[0] == sum(q in h for q, _, _ in records) < len(records)
+    if name != "RCTR":
+        assert expected[0] < expected[-1], "clipping must be felt"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_known_logging_policy_takes_the_place_of_frequencies(
+    name: str, mixed_log: Sessions, mixed_target: WeightedLists
+) -> None:
+    other = Sessions(mixed_log.rankings, mixed_log.click, np.roll(mixed_log.count, 7))
+    held_out = WeightedLists.frequencies(other)
+    logged = Logged.of(mixed_log)
+    records, theta = records_of(mixed_log, 3), [1.0, 1.0, 1.0]
+    h, pi = policy_of(mixed_target), policy_of(held_out)
+    found = path(name, logged, mixed_target, held_out, 2.0, INF)
+    expected = [by_definition(name, records, h, pi, theta, m)[0] for m in (2.0, INF)]
+    assert found.value[:, 0] == pytest.approx(expected, rel=1e-12)
+    if name != "RCTR":
+        assert found.value[1, 0] != pytest.approx(value(name, logged, mixed_target), rel=1e-6)
+
+
+def test_propensities_of_the_log_weigh_each_session_by_its_own(mixed_log: Sessions, rng: np.random.Generator) -> None:
+    """Equal lists may carry different propensities, as when the policy changed half-way."""
+    prob = rng.choice([0.1, 0.2, 0.4], len(mixed_log))
+    r = mixed_log.rankings
+    log = Sessions(Rankings(r.vocabulary, r.query, r.pair, r.shown, np.log(prob)), mixed_log.click, mixed_log.count)
+    target = WeightedLists.frequencies(Sessions(r, mixed_log.click, np.roll(mixed_log.count, 3)))
+    h = policy_of(target)
+    total = 0.0
+    for i in range(len(log)):
+        shown = tuple(r.pair[i][r.shown[i]].tolist())
+        weight = min(h[int(r.query[i])][shown] / prob[i], 1.7)
+        total += log.count[i] * log.click[i].sum() * weight
+    found = path("List", Logged.of(log), target, "propensities", 1.7)
+    assert found.value[0, 0] == pytest.approx(total / log.total, rel=1e-12)
+    assert value("List", Logged.of(log), target) == pytest.approx(
+        value("List", Logged.of(mixed_log), target), rel=1e-12
+    )
+
+
+def test_propensities_are_refused_where_they_do_not_tell(mixed_log: Sessions, mixed_target: WeightedLists) -> None:
+    r = mixed_log.rankings
+    log = Sessions(Rankings(r.vocabulary, r.query, r.pair, r.shown, np.zeros(len(r))), mixed_log.click)
+    with pytest.raises(CapabilityError, match="propensities of whole lists do not tell"):
+        path("IP", Logged.of(log), mixed_target, "propensities")
+    with pytest.raises(DataError, match="it has none"):
+        path("List", Logged.of(mixed_log), mixed_target, "propensities")
+    with pytest.raises(DataError, match="longer lists than the reward counts"):
+        path("List", Logged.of(log, "clicks@1"), mixed_target, "propensities")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "SN-List", "SN-IP", "SN-PBM", "SN-Item", "SN-RIPS", "DR-List", "DR-IP"])
+def test_a_target_that_is_the_logging_policy_earns_the_mean_of_the_log(name: str, mixed_log: Sessions) -> None:
+    r = mixed_log.rankings
+    model = PBMModel(r.vocabulary, pair_table(np.linspace(0.1, 0.9, 15), unseen=0.5), np.array([0.9, 0.6, 0.2]))
+    estimator = Estimator.named(name, model)
+    mean = (mixed_log.count @ mixed_log.click).sum() / mixed_log.total
+    logged = Logged.of(mixed_log)
+    target = WeightedLists.frequencies(mixed_log)
+    found = path(estimator, logged, target, "frequencies", 1.0 + 1e-9, INF)
+    assert found.value[:, 0] == pytest.approx([mean, mean], rel=1e-12)
+    prepared = Prepared.of(estimator, logged, Aim.at(logged, target, prefixes=True), target=target)
+    spread = prepared.spread(logged.total, checked_clip((1.0, INF)))
+    assert spread.largest_weight == pytest.approx(1, rel=1e-12)
+    assert spread.effective == pytest.approx([mixed_log.total] * 2, rel=1e-9)
+    assert found.never[0] == pytest.approx(0, abs=1e-12)
+    assert found.clipped[:, 0] == pytest.approx([0, 0], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "click", "theta"),
+    [
+        ("List", whole_list, (1.0, 1.0)),
+        ("List", cascade, (1.0, 0.25)),
+        ("RIPS", cascade, (1.0, 1.0)),
+        ("RIPS", by_place, (1.0, 0.25)),
+        ("IP", by_place, (1.0, 1.0)),
+        ("IP", by_place, (1.0, 0.25)),
+        ("PBM", pbm, (1.0, 1.0)),
+        ("PBM", pbm, (1.0, 0.25)),
+        ("Item", dctr, (1.0, 1.0)),
+        ("Item", dctr, (1.0, 0.25)),
+        ("RCTR", by_rank, (1.0, 0.25)),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_expectation_is_the_value_where_the_model_of_clicks_holds(
+    name: str, click: object, theta: tuple[float, ...], known: bool
+) -> None:
+    world = World(PI, H, click)  # type: ignore[arg-type]
+    logged = Logged.of(world.population(), Reward(weights=theta))
+    logging = world.lottery(world.pi()) if known else "frequencies"
+    assert value(name, logged, world.lottery(world.h()), logging) == pytest.approx(world.value(theta), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "click"),
+    [("IP", whole_list), ("RIPS", whole_list), ("PBM", dctr), ("PBM", by_place), ("Item", pbm), ("RCTR", dctr)],
+)
+def test_expectation_is_not_the_value_where_it_does_not(name: str, click: object) -> None:
+    world = World(PI, H, click)  # type: ignore[arg-type]
+    found = value(name, Logged.of(world.population()), world.lottery(world.h()))
+    assert abs(found - world.value()) > 0.005
+
+
+@pytest.mark.parametrize("name", ["IP", "PBM", "Item"])
+def test_structured_estimators_need_less_support_than_lists(name: str) -> None:
+    """The log has no list that the target shows, but all of its documents at their ranks."""
+    logging = tuple(int(a in {(0, 1), (2, 3), (1, 0)}) for a in LISTS)
+    target = tuple(float(a in {(0, 3), (2, 1)}) for a in LISTS)
+    world = World(logging, target, {"IP": by_place, "PBM": pbm, "Item": dctr}[name])  # type: ignore[arg-type]
+    logged, lottery = Logged.of(world.population()), world.lottery(world.h())
+    assert value(name, logged, lottery) == pytest.approx(world.value(), rel=1e-12)
+    alone = path("List", logged, lottery)
+    assert math.isnan(alone.value[0, 0]), "a value of which the log tells nothing is not 0"
+    assert alone.never[0] == alone.most[0] == 2
+
+
+@pytest.mark.parametrize("clip", [0.5, 1.0, 1.5, 2.0, 4.0, 9.0])
+@pytest.mark.parametrize(("click", "chain"), [(pbm, ["List", "IP", "PBM"]), (dctr, ["List", "IP", "Item"])])
+@pytest.mark.parametrize("known", [True, False])
+def test_clipping_biases_downwards_and_lists_most(clip: float, click: object, chain: list[str], known: bool) -> None:
+    """Li et al. (2018), propositions 4.3 and 4.4."""
+    world = World(PI, H, click)  # type: ignore[arg-type]
+    logged, target = Logged.of(world.population()), world.lottery(world.h())
+    logging = world.lottery(world.pi()) if known else "frequencies"
+    values = [float(path(name, logged, target, logging, clip).value[0, 0]) for name in chain]
+    assert all(a <= b + 1e-12 for a, b in zip(values, [*values[1:], world.value()], strict=True))
+    if clip <= 4:
+        assert values[0] < values[1] - 1e-3
+    # the clipping bias of lists, in closed form: sum of f(A) (h - M pi)+
+    f = np.array([sum(world.click(a, k) for k in range(RANKS)) for a in LISTS])
+    bias = f @ np.maximum(world.h() - clip * world.pi(), 0)
+    assert values[0] == pytest.approx(world.value() - bias, rel=1e-12)
+
+
+@pytest.mark.parametrize("clip", [1.0, 2.0, INF])
+def test_lost_mass_is_told_apart_and_bounds_the_value(clip: float) -> None:
+    logging = tuple(0 if a in {(1, 0), (3, 2), (0, 1)} else n for a, n in zip(LISTS, PI, strict=True))
+    world = World(logging, H, pbm)
+    pi, h = world.pi(), world.h()
+    logged, target = Logged.of(world.population()), world.lottery(world.h())
+    found = {name: path(name, logged, target, "frequencies", clip) for name in ("List", "IP", "PBM")}
+    never = 2 * h[pi == 0].sum()
+    capped = np.zeros(len(LISTS)) if clip == INF else np.maximum(h - clip * pi, 0) * (pi > 0)
+    assert found["List"].never[0] == pytest.approx(never, rel=1e-12)
+    assert found["List"].clipped[0, 0] == pytest.approx(2 * capped.sum(), rel=1e-12, abs=1e-14)
+    place_h, place_pi = np.zeros((DOCS, RANKS)), np.zeros((DOCS, RANKS))
+    for a, p, q in zip(LISTS, h, pi, strict=True):
+        for k in range(RANKS):
+            place_h[a[k], k] += p
+            place_pi[a[k], k] += q
+    for name, up, down in (
+        ("IP", place_h, place_pi),
+        ("PBM", place_h @ [1, 0.5], place_pi @ [1, 0.5]),
+    ):
+        lost = np.maximum(up - (0 if clip == INF else clip) * down, 0)
+        assert found[name].never[0] == pytest.approx(up[down == 0].sum(), rel=1e-12, abs=1e-14)
+        if clip < INF:
+            assert found[name].clipped[0, 0] == pytest.approx(lost[down > 0].sum(), rel=1e-12, abs=1e-14)
+    for p in found.values():
+        assert p.floor[0, 0] <= world.value() + 1e-12
+        assert world.value() <= p.ceiling[0, 0] + 1e-12
+
+
+def test_self_normalised_weights_forget_what_was_not_logged() -> None:
+    """Covered value over covered mass; by rank for IP."""
+    logging = tuple(0 if a in {(1, 0), (3, 2)} else n for a, n in zip(LISTS, PI, strict=True))
+    world = World(logging, H, by_place)
+    pi, h = world.pi(), world.h()
+    logged, target = Logged.of(world.population()), world.lottery(world.h())
+    f = np.array([sum(world.click(a, k) for k in range(RANKS)) for a in LISTS])
+    assert value("SN-List", logged, target) == pytest.approx((h * f)[pi > 0].sum() / h[pi > 0].sum(), rel=1e-12)
+    records = records_of(
+        World((1, 0, 2, 3, 0, 1, 0, 2, 1, 0, 0, 1), H, by_place).draw(300, np.random.default_rng(1)), 2
+    )
+    rows = [(np.int32(q), a, c) for q, a, c in records]
+    log = Sessions(
+        Rankings(WORDS, np.array([r[0] for r in rows]), np.array([r[1] for r in rows], np.int32)),
+        np.array([r[2] for r in rows]),
+    )
+    policy = {0: dict(zip(LISTS, h.tolist(), strict=True))}
+    for name in ("IP", "RIPS", "List"):
+        _, reward, weight = by_definition(name, records, policy, list_frequencies(records), [1.0, 1.0], 2.0)
+        expected = (reward / weight).sum() if name != "List" else reward.sum() / weight[0]
+        found = path(f"SN-{name}", Logged.of(log), target, "frequencies", 2.0)
+        assert found.value[0, 0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_self_normalised_weights_do_not_depend_on_the_scale_of_propensities() -> None:
+    world = World(PI, H, whole_list)
+    log, target = world.draw(400, np.random.default_rng(3)), world.lottery(world.h())
+    r = log.rankings
+    assert r.log_prob is not None
+    half = Sessions(Rankings(WORDS, r.query, r.pair, r.shown, r.log_prob + np.log(0.5)), log.click)
+    plain = [value("List", Logged.of(x), target, "propensities") for x in (log, half)]
+    normal = [value("SN-List", Logged.of(x), target, "propensities") for x in (log, half)]
+    assert plain[1] == pytest.approx(2 * plain[0], rel=1e-12)
+    assert normal[1] == pytest.approx(normal[0], rel=1e-12)
+
+
+def wrong_model() -> PBMModel:
+    return PBMModel(WORDS, pair_table(np.array([0.9, 0.1, 0.5, 0.3]), unseen=0.5), np.array([0.8, 0.7]))
+
+
+def right_model() -> PBMModel:
+    return PBMModel(WORDS, pair_table(np.array(ATTRACTIVENESS), unseen=0.5), np.array([1.0, 0.5]))
+
+
+@pytest.mark.parametrize("weights", [List(), IP()])
+def test_doubly_robust_estimates_are_right_if_either_side_is(weights: List | IP) -> None:
+    world = World(PI, H, pbm)
+    logged, target = Logged.of(world.population()), world.lottery(world.h())
+    wrong_logging = world.lottery(np.roll(world.pi(), 5))
+    for model, logging in ((wrong_model(), world.lottery(world.pi())), (right_model(), wrong_logging)):
+        found = value(Estimator(weights, model=model), logged, target, logging)
+        assert found == pytest.approx(world.value(), rel=1e-12)
+    both = value(Estimator(weights, model=wrong_model()), logged, target, wrong_logging)
+    assert abs(both - world.value()) > 0.01
+    assert abs(value(Estimator(weights), logged, target, wrong_logging) - world.value()) > 0.01
+
+
+def test_the_direct_method_is_what_the_model_expects_of_the_target() -> None:
+    world = World(PI, H, pbm)
+    logged, target = Logged.of(world.population(), Reward(weights=(1.0, 0.25))), world.lottery(world.h())
+    assert value(Estimator(None, model=right_model()), logged, target) == pytest.approx(world.value((1.0, 0.25)))
+    model = wrong_model()
+    expected = world.h() @ [model.attractiveness[a[0]] * 0.8 + 0.25 * model.attractiveness[a[1]] * 0.7 for a in LISTS]
+    assert value(Estimator(None, model=model), logged, target) == pytest.approx(expected, rel=1e-12)
+
+
+def test_any_click_is_for_lists_and_models() -> None:
+    world = World(PI, H, whole_list)
+    logged, target = Logged.of(world.population(), "any-click"), world.lottery(world.h())
+    f = np.array([1 - np.prod([1 - world.click(a, k) for k in range(RANKS)]) for a in LISTS])
+    assert value("List", logged, target) == pytest.approx(world.h() @ f, rel=1e-12)
+    assert path("List", logged, target).most[0] == 1
+    assert value("RCTR", logged, target) == pytest.approx(world.pi() @ f, rel=1e-12)
+    model = wrong_model()
+    p = model.click_prob(all_lists())
+    assert value(Estimator(None, model=model), logged, target) == pytest.approx(
+        world.h() @ (1 - (1 - p[:, 0]) * (1 - p[:, 1])), rel=1e-12
+    )
+    for name in ("IP", "PBM", "Item", "RIPS"):
+        with pytest.raises(CapabilityError, match="weighs clicks one by one"):
+            value(name, logged, target)
+
+
+def test_examination_may_be_given_at_any_scale() -> None:
+    def steep(shown: tuple[int, ...], rank: int) -> float:
+        return ATTRACTIVENESS[shown[rank]] * (1.0, 0.25)[rank]
+
+    world = World(PI, H, steep)
+    logged, target = Logged.of(world.population()), world.lottery(world.h())
+    for p in ((1.0, 0.25), (0.4, 0.1), (0.4, 0.1, 0.05)):
+        found = path(Estimator(PBM(p)), logged, target)
+        assert found.value[0, 0] == pytest.approx(world.value(), rel=1e-12)
+        assert found.most[0] == pytest.approx(1.25)
+    assert abs(value("PBM", logged, target) - world.value()) > 0.005
+    for bad in ((1.0,), (1.0, 0.0), (1.0, -1.0), (1.0, math.nan)):
+        with pytest.raises(SpecError, match="examination must be a number above 0"):
+            value(Estimator(PBM(bad)), logged, target)
+
+
+def test_values_by_query_add_up_to_the_whole(mixed_log: Sessions, mixed_target: WeightedLists) -> None:
+    logged, clip = Logged.of(mixed_log), checked_clip((1.5, INF))
+    aim = Aim.at(logged, mixed_target)
+    for name in ("List", "IP", "PBM", "Item", "RCTR"):
+        prepared = Prepared.of(Estimator.named(name), logged, aim)
+        per_query = prepared.per_query(logged.total, clip)
+        sessions = prepared.sessions(logged.total)
+        assert np.isnan(per_query[2]).all()
+        pooled = np.nansum(per_query * sessions, axis=0) / sessions.sum()
+        assert pooled == pytest.approx(prepared.path(logged.total, clip).value[:, 0], rel=1e-12)
+        alone = Logged.of(mixed_log[mixed_log.rankings.query == 1])
+        one = Prepared.of(Estimator.named(name), alone, Aim.at(alone, mixed_target))
+        assert per_query[1] == pytest.approx(one.path(alone.total, clip).value[:, 0], rel=1e-12)
+        normal = Prepared.of(Estimator.named(f"SN-{name}"), logged, aim).per_query(logged.total, clip)
+        one = replace(one, estimator=Estimator.named(f"SN-{name}"))
+        assert normal[1] == pytest.approx(one.path(alone.total, clip).value[:, 0], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "SN-IP", "SN-List", "DR-IP", "DR-SN-List"])
+@pytest.mark.parametrize("users", [True, False])
+def test_terms_of_sessions_add_up_to_what_counts_say(
+    name: str, users: bool, mixed_log: Sessions, mixed_target: WeightedLists, rng: np.random.Generator
+) -> None:
+    words = mixed_log.vocabulary
+    model = PBMModel(words, pair_table(np.linspace(0.1, 0.9, 15), unseen=0.5), np.array([0.9, 0.6, 0.2]))
+    logged = Logged.of(mixed_log, "dcg", cluster=np.arange(60) // 3 if users else "session")
+    held_out = WeightedLists.frequencies(Sessions(mixed_log.rankings, mixed_log.click, np.roll(mixed_log.count, 7)))
+    aims = [Aim.at(logged, target, prefixes=True) for target in (mixed_target, held_out)]
+    prepared = Prepared.of(Estimator.named(name, model), logged, aims[0], aims[1], target=mixed_target)
+    c, clip = logged.clusters, checked_clip((1.5, INF))
+    drawn = rng.poisson(c.size[:, None], (len(c.size), 6)).astype(float)
+    drawn[:, 5] = 0
+    terms = Terms.of(prepared, clip)
+    assert terms is not None
+    found = terms.path(drawn)
+    expected = prepared.path(tallied(logged, c.entry, c.click, drawn, c.of_row, c.count), clip)
+    for field in ("sessions", "value", "floor", "ceiling", "most", "never", "clipped"):
+        assert getattr(found, field) == pytest.approx(getattr(expected, field), rel=1e-10, abs=1e-12, nan_ok=True)
+    assert np.isfinite(found.value[:, :5]).all()
+    if name != "RCTR":
+        assert Terms.of(Prepared.of(Estimator.named(name, model), logged, aims[0], target=mixed_target), clip) is None
+
+
+def test_what_the_logging_policy_cannot_show_is_clipped_or_refused(mixed_log: Sessions) -> None:
+    logged = Logged.of(mixed_log)
+    target = WeightedLists.frequencies(mixed_log)
+    held_out = WeightedLists.frequencies(mixed_log[np.arange(len(mixed_log)) % 2 == 0])
+    with pytest.raises(DataError, match="must give all that it logged a probability above 0"):
+        value("List", logged, target, held_out)
+    records, h, pi = records_of(mixed_log, 3), policy_of(target), policy_of(held_out)
+    total, used = 0.0, 0
+    for q, a, c in records:
+        if q in pi:
+            used += 1
+            p = pi[q].get(a, 0.0)
+            total += sum(c[: len(a)]) * (min(h[q][a] / p, 3.0) if p else 3.0)
+    assert path("List", logged, target, held_out, 3.0).value[0, 0] == pytest.approx(total / used, rel=1e-12)
+
+
+@pytest.mark.parametrize("clip", [(), (0.0,), (-1.0,), (2.0, 1.0), (1.0, 1.0), (math.nan,)])
+def test_clipping_constants_must_ascend_above_0(clip: tuple[float, ...]) -> None:
+    with pytest.raises(SpecError, match="above 0 and ascending"):
+        checked_clip(clip)
+
+
+def test_names_say_what_an_estimator_is() -> None:
+    model = wrong_model()
+    for text in ("List", "SN-IP", "DR-List", "DR-SN-IP", "DM"):
+        assert Estimator.named(text, model).name == text
+    for text in ("Lists", "SN-DM", "SN-DR-IP", "XX-IP", ""):
+        with pytest.raises(SpecError, match="an estimator must be"):
+            Estimator.named(text, model)
+    with pytest.raises(SpecError, match="needs a click model"):
+        Estimator.named("DR-IP")
+    with pytest.raises(SpecError, match="weights or a click model"):
+        Estimator(None)
