@@ -15,7 +15,8 @@ from clickshift.cli.console import Json, printable, progress, show_json, show_ta
 
 if TYPE_CHECKING:
     from clickshift.models.base import ClickModel
-    from clickshift.ope import Difference, Estimate, Estimator, Evaluation, Logged, Reward, WeightedLists
+    from clickshift.ope import Estimator, Evaluation, Reward
+    from clickshift.ope.cross_fitting import Optimised
     from clickshift.ope.targets import Target
     from clickshift.sessions import Sessions
 
@@ -167,40 +168,35 @@ def optimise(
     What it was chosen by makes it look too good. So it is also learned from each half of the log and judged on the
     other one: earlier and later days where the log has times, random halves where not.
     """
-    from clickshift.ope import Bootstrap, Logged, Reward
+    from clickshift.ope import Bootstrap, Reward
+    from clickshift.ope.cross_fitting import optimised
     from clickshift.readers.tabular import read_log
     from clickshift.readers.targets import write_target
     from clickshift.report.ope import with_interval
     from clickshift.tables import table_ending
 
     table_ending(output)
-    earned, interval = Reward.named(reward), Bootstrap(replicates, seed=seed)
+    earned = Reward.named(reward)
     with warnings_shown(), progress("optimising"):
         sessions = read_log(log, on_bad_line="skip" if skip_bad else "error")
-        best = _best(Logged.of(sessions, earned), estimator, clip)
-        logging, promise, _ = _judged(best, sessions, earned, estimator, clip, Bootstrap(20))  # for the values alone
-        halves, how = _halves(sessions, seed)
-        outside = [
-            _judged(_best(Logged.of(one, earned), estimator, clip), other, earned, estimator, clip, interval)
-            for one, other in (halves, halves[::-1])
-        ]
-        write_target(output, best.lists, best.weight)
-    kept, gain = _pooled([o[1] for o in outside]), _pooled_gain(outside)
+        found = optimised(sessions, earned, estimator, clip, Bootstrap(replicates, seed=seed), seed=seed)
+        write_target(output, found.policy.lists, found.policy.weight)
+    promise, kept, gain = found.in_sample, found.cross_fitted, found.gain
     facts = {
         "estimator": estimator,
         "clip": clip,
         "reward": str(earned),
-        "logging": logging.value,
+        "logging": found.logging.value,
         "in_sample": promise.value,
-        "cross_fitted": kept["value"],
-        "cross_fitted_low": kept["low"],
-        "cross_fitted_high": kept["high"],
-        "cross_fitted_lost": kept["lost"],
-        "gain": gain["value"],
-        "gain_low": gain["low"],
-        "gain_high": gain["high"],
-        "halves": how,
-        "lists": len(best.weight),
+        "cross_fitted": kept.value,
+        "cross_fitted_low": kept.low,
+        "cross_fitted_high": kept.high,
+        "cross_fitted_lost": found.lost,
+        "gain": gain.value,
+        "gain_low": gain.low,
+        "gain_high": gain.high,
+        "halves": found.halves,
+        "lists": len(found.policy.weight),
         "queries": promise.queries,
         "output": str(output),
     }
@@ -208,29 +204,30 @@ def optimise(
         show_json(facts)
         return
     table = [
-        {"": "the log's own lists", "value": f"{logging.value:.4f}", "lost": ""},
+        {"": "the log's own lists", "value": f"{found.logging.value:.4f}", "lost": ""},
         {"": "optimised, on the log that chose it", "value": f"{promise.value:.4f}", "lost": f"{promise.lost:.1%}"},
         {
-            "": f"optimised, on the other half ({how})",
-            "value": with_interval(kept["value"], kept["low"], kept["high"]),
-            "lost": f"{kept['lost']:.1%}",
+            "": f"optimised, on the other half ({found.halves})",
+            "value": with_interval(kept.value, kept.low, kept.high),
+            "lost": f"{found.lost:.1%}",
         },
     ]
     show_table(table, title=f"{earned} per session, by {estimator} with M = {clip:g}")
-    typer.echo(_kept_words(promise, promise.value - logging.value, gain, kept["lost"]))
-    typer.echo(f"{len(best.weight):,} lists of {promise.queries:,} queries: {output}")
+    typer.echo(_kept_words(found))
+    typer.echo(f"{len(found.policy.weight):,} lists of {promise.queries:,} queries: {output}")
 
 
-def _kept_words(promise: Estimate, promised: float, gain: dict[str, float], lost: float) -> str:
+def _kept_words(found: Optimised) -> str:
     """What of the promised gain is left on sessions that did not choose the policy."""
-    interval = f"{gain['value']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
+    promised, gain, assumption = found.in_sample.value - found.logging.value, found.gain, found.in_sample.assumption
+    interval = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     said = f"The log that chose the policy promises {promised:+.4f} per session; the other half says {interval}"
-    if gain["low"] > 0:
-        said += ": that is what to expect" + (f", if {promise.assumption}." if promise.assumption else ".")
+    if gain.low > 0:
+        said += ": that is what to expect" + (f", if {assumption}." if assumption else ".")
     else:
         said += ": nothing says that it is better than what is shown now."
-    if lost >= _SOME:
-        said += f" What the other half lacks, {lost:.1%} of the policy, counts there as earning nothing."
+    if found.lost >= _SOME:
+        said += f" What the other half lacks, {found.lost:.1%} of the policy, counts there as earning nothing."
     return said
 
 
@@ -361,90 +358,3 @@ def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict
         found_ = difference(a, b, interval, clip=at)
         out.append(difference_facts(a.estimates[at], b.estimates[at], found_, (one, other)))
     return out
-
-
-def _best(logged: Logged, estimator: str, clip: float) -> WeightedLists:
-    """The policy that an estimator thinks best on this log."""
-    import numpy as np
-
-    from clickshift.errors import CapabilityError, SpecError
-    from clickshift.ope import WeightedLists
-    from clickshift.ope.logged import added
-    from clickshift.ope.optimise import best_exposure, best_lists, best_placement
-    from clickshift.sessions import Rankings
-    from clickshift.vocabulary import UNSEEN
-
-    lists, total, words = logged.lists, logged.total, logged.vocabulary
-    if estimator == "List":
-        records, reward = (added(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
-        query = lists.query.astype(np.int64)
-        found: Any = best_lists(
-            query, lists.pair, records.astype(np.int64), reward, n_queries=words.n_queries, clip=clip
-        )
-    elif estimator in {"IP", "PBM", "Item"}:
-        if not logged.reward.is_linear:
-            raise CapabilityError(f"{estimator} cannot be optimised for {logged.reward}, which is no sum. Take List.")
-        ranks = np.arange(logged.n_ranks)
-        pair = lists.pair[logged.list_of].astype(np.int64)
-        place = np.where(pair == UNSEEN, UNSEEN, pair * logged.n_ranks + ranks).ravel()
-        shown = np.repeat(total.shown, logged.n_ranks, axis=1)
-        impressions, clicks = (
-            added(place, x.reshape(-1, 1), words.n_pairs * logged.n_ranks).reshape(-1, logged.n_ranks).astype(np.int64)
-            for x in (shown, total.clicks[:, :, 0])
-        )
-        examination = 1 / (1.0 + ranks) if estimator == "PBM" else np.ones(logged.n_ranks)
-        counts, theta = (words.query_offsets, impressions, clicks), logged.theta
-        if estimator == "IP":
-            found = best_placement(*counts, theta=theta, clip=clip)
-        else:
-            found = best_exposure(*counts, theta=theta, examination=examination, clip=clip)
-    else:
-        raise SpecError(f"--estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.")
-    lottery = found.lottery
-    return WeightedLists(Rankings(words, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
-
-
-def _halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
-    """Earlier and later sessions, days kept whole; random halves where the log has no time, or one day only."""
-    import numpy as np
-
-    time = sessions.time
-    if time is not None:
-        days, day = np.unique(time.astype("datetime64[D]") if time.dtype.kind == "M" else time, return_inverse=True)
-        if len(days) > 1:
-            so_far = np.cumsum(np.bincount(day, sessions.count))
-            last = min(int(np.abs(so_far - so_far[-1] / 2).argmin()), len(days) - 2)
-            early = day <= last
-            return (sessions[early], sessions[~early]), "by time"
-    return sessions.split(0.5, rng=seed), "at random"
-
-
-def _judged(
-    policy: WeightedLists, sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Any
-) -> tuple[Estimate, Estimate, Difference]:
-    """What the log itself earned, what the policy would earn, and how much more that is."""
-    from clickshift.ope import Logged, difference
-    from clickshift.ope import evaluate as evaluated
-
-    log, policy_ = evaluated(Logged.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval)
-    return log.estimates[0], policy_.estimates[0], difference(log, policy_, interval)
-
-
-def _pooled(estimates: Sequence[Estimate]) -> dict[str, float]:
-    return _mean([(e.value, e.error, e.sessions) for e in estimates]) | {
-        "lost": sum(e.lost * e.sessions for e in estimates) / max(sum(e.sessions for e in estimates), 1)
-    }
-
-
-def _pooled_gain(outside: Sequence[tuple[Estimate, Estimate, Difference]]) -> dict[str, float]:
-    return _mean([(gain.value, gain.error, e.sessions) for _, e, gain in outside])
-
-
-def _mean(parts: Sequence[tuple[float, float, int]]) -> dict[str, float]:
-    """Over sessions of both halves, which are independent of each other, with a 95 % interval."""
-    import numpy as np
-
-    value, error, n = np.array(parts, np.float64).T
-    share = n / max(n.sum(), 1)
-    mean, reach = float(share @ value), 1.96 * float(np.sqrt(share**2 @ error**2))
-    return {"value": mean, "low": mean - reach, "high": mean + reach}

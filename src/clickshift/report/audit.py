@@ -21,7 +21,7 @@ from clickshift.runs import write_rows
 _TITLE = "Debiasedness: do click models still know who ranked their log?"
 SURE = 0.05
 """Up to this p-value a dependence is not put down to chance."""
-SMALL = 0.02
+SMALL = 0.05
 """Below this share of the variance a dependence is there, but hardly matters."""
 _POINTS = 400
 """Of each label in a chart: more would hide each other."""
@@ -155,7 +155,7 @@ def scatter(audited: Audited) -> Any:
         height=430,
         xaxis={"title": "logging policy's ranking within the label", "range": [-0.02, 1.02]},
         yaxis={"title": "the model's relevance", "range": _range(rows)},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.24, "yanchor": "top"},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "yref": "container", "y": 0.0, "yanchor": "bottom"},
         margin={"l": 55, "r": 32, "t": 58, "b": 105},
     )
     return figure

@@ -274,7 +274,7 @@ def _figure(title: str, lines: Lines, axes: Mapping[str, Any], reach: tuple[floa
         template="plotly_white",
         width=480,
         height=430,
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.27, "yanchor": "top"},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "yref": "container", "y": 0.0, "yanchor": "bottom"},
         margin={"l": 62, "r": 32, "t": 58, "b": 120},
         **axes,
     )

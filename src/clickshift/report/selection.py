@@ -217,7 +217,14 @@ def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
             height=430,
             xaxis={"title": metric},
             yaxis={"title": "ood perplexity above the best", "rangemode": "tozero"},
-            legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.24, "yanchor": "top"},
+            legend={
+                "orientation": "h",
+                "x": 0.5,
+                "xanchor": "center",
+                "yref": "container",
+                "y": 0.0,
+                "yanchor": "bottom",
+            },
             margin={"l": 55, "r": 32, "t": 58, "b": 105},
         )
         figures[metric] = figure

@@ -1,0 +1,95 @@
+"""How often the intervals of off-policy estimates hold what they promise, in a world that can be written out.
+
+    python benchmarks/ope_coverage.py [--repeats 2000] [--sessions 2000]
+
+Four documents, two ranks, twelve lists; PBM users with examination 1 / rank; a logging policy and a target that prefer
+different lists. A bootstrap interval should hold what its estimator estimates, clipped as it is: its value on a log in
+which everything happens exactly as often as it is likely. So should the bounds. The range of partial identification,
+widened by sampling error, should hold the true value where the estimator's assumption is right: here not for Item and
+RCTR. Rows go to benchmarks/results/ope_coverage.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from itertools import permutations, product
+from pathlib import Path
+
+import numpy as np
+
+from clickshift.ope import Bernstein, Bootstrap, Estimate, Hoeffding, Logged, WeightedLists, evaluate
+from clickshift.sessions import Rankings, Sessions
+from clickshift.vocabulary import Vocabulary
+
+RESULTS = Path(__file__).parent / "results" / "ope_coverage.json"
+LISTS = np.array(list(permutations(range(4), 2)), np.int32)
+LOGGING = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 5, 6, 4]) / 60
+TARGET = np.array([9, 3, 1, 1, 2, 4, 6, 1, 1, 20, 2, 10]) / 60
+CLICK = np.array([0.2, 0.8, 0.4, 0.6])[LISTS] * np.array([1.0, 0.5])
+WORDS, _, _ = Vocabulary.of(np.zeros(4, int), np.arange(4))
+PATTERNS = np.array(list(product((False, True), repeat=2)))
+CLIP = (2.0, 5.0, math.inf)
+NAMES = ("List", "IP", "PBM", "Item", "RCTR", "SN-List", "SN-IP", "RIPS")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=2000)
+    parser.add_argument("--sessions", type=int, default=2000)
+    options = parser.parse_args()
+    target, policy = lottery(TARGET), lottery(LOGGING)
+    truth, rng = float(TARGET @ CLICK.sum(axis=1)), np.random.default_rng(0)
+    settings = {
+        "bootstrap, frequencies": ("frequencies", NAMES, CLIP, Bootstrap(200)),
+        "bootstrap, known policy": (policy, NAMES, CLIP, Bootstrap(200)),
+        "Hoeffding, known policy": (policy, NAMES[:5], CLIP[:2], Hoeffding()),
+        "Bernstein, known policy": (policy, NAMES[:5], CLIP[:2], Bernstein()),
+    }
+    exactly = Logged.of(log_of(10_000_000 * probabilities()))
+    held: dict[tuple[str, str, float], list[tuple[bool, bool]]] = {}
+    wanted = {
+        name: by_key(evaluate(exactly, target, names, clip=clip, logging=logging, interval=Bootstrap(20)))
+        for name, (logging, names, clip, _) in settings.items()
+    }
+    for _ in range(options.repeats):
+        log = Logged.of(log_of(rng.multinomial(options.sessions, probabilities().ravel()).reshape(12, 4)))
+        for name, (logging, names, clip, interval) in settings.items():
+            found = by_key(evaluate(log, target, names, clip=clip, logging=logging, interval=interval))
+            for key, e in found.items():
+                inside = e.low <= wanted[name][key].value <= e.high
+                held.setdefault((name, *key), []).append((inside, e.floor_low <= truth <= e.ceiling_high))
+    rows = [
+        {"interval": name, "estimator": estimator, "M": "inf" if math.isinf(m) else m}
+        | dict(zip(("covers", "range covers the truth"), np.mean(found, axis=0).round(4).tolist(), strict=True))
+        for (name, estimator, m), found in held.items()
+    ]
+    for row in rows:
+        print(*row.values(), sep="\t")
+    RESULTS.write_text(json.dumps({**vars(options), "truth": truth, "rows": rows}, indent=1) + "\n")
+
+
+def probabilities() -> np.ndarray:
+    """Of each list with each pattern of clicks."""
+    each = np.where(PATTERNS, CLICK[:, None], 1 - CLICK[:, None]).prod(axis=2)
+    joint: np.ndarray = LOGGING[:, None] * each
+    return joint
+
+
+def log_of(times: np.ndarray) -> Sessions:
+    at, pattern = np.nonzero(np.rint(times))
+    rankings = Rankings(WORDS, np.zeros(len(at), np.int32), LISTS[at])
+    return Sessions(rankings, PATTERNS[pattern], np.rint(times)[at, pattern].astype(np.int64))
+
+
+def lottery(prob: np.ndarray) -> WeightedLists:
+    return WeightedLists(Rankings(WORDS, np.zeros(len(LISTS), np.int32), LISTS), prob)
+
+
+def by_key(evaluations: list) -> dict[tuple[str, float], Estimate]:
+    return {(e.estimator, e.clip): e for one in evaluations for e in one.estimates}
+
+
+if __name__ == "__main__":
+    main()

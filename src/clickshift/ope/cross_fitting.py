@@ -1,0 +1,140 @@
+"""A policy chosen from a log, and what it is worth to sessions that did not choose it.
+
+The best of many noisy values is too high: on the log that chose it, a policy looks better than it is. So each half of
+the log also chooses a policy, which the other half judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from clickshift.errors import CapabilityError, SpecError
+from clickshift.ope.birkhoff import Lottery
+from clickshift.ope.estimate import Estimate
+from clickshift.ope.evaluation import Difference, difference, evaluate
+from clickshift.ope.intervals import Bootstrap
+from clickshift.ope.logged import Logged, added
+from clickshift.ope.optimise import best_exposure, best_lists, best_placement
+from clickshift.ope.rewards import Reward
+from clickshift.ope.targets import WeightedLists
+from clickshift.sessions import Rankings, Sessions
+from clickshift.vocabulary import UNSEEN
+
+_FEW = Bootstrap(20)
+"""Where the value alone is wanted."""
+
+
+class Pooled(NamedTuple):
+    """Of both halves, by their sessions, with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Optimised:
+    policy: WeightedLists
+    """The best one according to the whole log."""
+    logging: Estimate
+    """What the log itself earned."""
+    in_sample: Estimate
+    """What the log that chose the policy says of it: too much."""
+    cross_fitted: Pooled
+    """What each half says of the policy that the other has chosen."""
+    gain: Pooled
+    """The same, above what the half itself earned."""
+    lost: float
+    """Share of those policies that the judging half lacks or clips, and counts as earning nothing."""
+    halves: str
+    """How the log was parted."""
+
+
+def optimised(
+    sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap, *, seed: int = 0
+) -> Optimised:
+    """The policy that an estimator (List, IP, PBM or Item) thinks best, and what it is worth."""
+    policy = best_policy(Logged.of(sessions, reward), estimator, clip)
+    logging, in_sample, _ = _judged(policy, sessions, reward, estimator, clip, _FEW)
+    halves, how = in_halves(sessions, seed)
+    outside = [
+        _judged(best_policy(Logged.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
+        for one, other in (halves, halves[::-1])
+    ]
+    judged, n = [estimate for _, estimate, _ in outside], [estimate.sessions for _, estimate, _ in outside]
+    return Optimised(
+        policy,
+        logging,
+        in_sample,
+        _pooled([(e.value, e.error) for e in judged], n),
+        _pooled([(gain.value, gain.error) for *_, gain in outside], n),
+        sum(e.lost * e.sessions for e in judged) / max(sum(n), 1),
+        how,
+    )
+
+
+def best_policy(logged: Logged, estimator: str, clip: float) -> WeightedLists:
+    """The policy that an estimator thinks best on this log; PBM with an examination of 1 / rank."""
+    if estimator not in {"List", "IP", "PBM", "Item"}:
+        raise SpecError(f"the estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.")
+    if estimator != "List" and not logged.reward.is_linear:
+        raise CapabilityError(f"{estimator} cannot be optimised for {logged.reward}, which is no sum. Take List.")
+    lottery = _of_lists(logged, clip) if estimator == "List" else _of_placements(logged, estimator, clip)
+    return WeightedLists(Rankings(logged.vocabulary, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
+
+
+def _of_lists(logged: Logged, clip: float) -> Lottery:
+    lists, total = logged.lists, logged.total
+    records, reward = (added(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
+    query, counts = lists.query.astype(np.int64), records.astype(np.int64)
+    return best_lists(query, lists.pair, counts, reward, n_queries=logged.n_queries, clip=clip).lottery
+
+
+def _of_placements(logged: Logged, estimator: str, clip: float) -> Lottery:
+    ranks, words = np.arange(logged.n_ranks), logged.vocabulary
+    pair = logged.lists.pair[logged.list_of].astype(np.int64)
+    place = np.where(pair == UNSEEN, UNSEEN, pair * logged.n_ranks + ranks).ravel()
+    shown = np.repeat(logged.total.shown, logged.n_ranks, axis=1)
+    impressions, clicks = (
+        added(place, x.reshape(-1, 1), words.n_pairs * logged.n_ranks).reshape(-1, logged.n_ranks).astype(np.int64)
+        for x in (shown, logged.total.clicks[:, :, 0])
+    )
+    counts = words.query_offsets, impressions, clicks
+    if estimator == "IP":
+        return best_placement(*counts, theta=logged.theta, clip=clip).lottery
+    examination = 1 / (1.0 + ranks) if estimator == "PBM" else np.ones(logged.n_ranks)
+    return best_exposure(*counts, theta=logged.theta, examination=examination, clip=clip).lottery
+
+
+def in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
+    """Earlier and later sessions, days kept whole; random halves where the log has no time, or one day only."""
+    time = sessions.time
+    if time is not None:
+        days, day = np.unique(time.astype("datetime64[D]") if time.dtype.kind == "M" else time, return_inverse=True)
+        if len(days) > 1:
+            so_far = np.cumsum(np.bincount(day, sessions.count))
+            last = min(int(np.abs(so_far - so_far[-1] / 2).argmin()), len(days) - 2)
+            early = day <= last
+            return (sessions[early], sessions[~early]), "by time"
+    return sessions.split(0.5, rng=seed), "at random"
+
+
+def _judged(
+    policy: WeightedLists, sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap
+) -> tuple[Estimate, Estimate, Difference]:
+    """What the log itself earned, what the policy would earn, and how much more that is."""
+    log, judged = evaluate(Logged.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval)
+    return log.estimates[0], judged.estimates[0], difference(log, judged, interval)
+
+
+def _pooled(parts: Sequence[tuple[float, float]], sessions: Sequence[int]) -> Pooled:
+    """The halves are independent of each other."""
+    value, error = np.array(parts, np.float64).T
+    share = np.array(sessions) / max(sum(sessions), 1)
+    mean, reach = float(share @ value), 1.96 * float(np.sqrt(share**2 @ error**2))
+    return Pooled(mean, mean - reach, mean + reach)
