@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from shell import Shell, call, shell  # noqa: F401
 
+from clickshift.protocols.strategies import STRATEGIES
+
 SMALL: tuple[Any, ...] = ("--queries", 20, "--sessions", 2000, "--seeds", 2, "--workers", 1)
 SMALL += ("--model", "dCTR", "--model", "PBM", "--model", "DBN")
 
@@ -27,7 +29,7 @@ def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
     files = {file.name for file in (done / "exports").iterdir()}
     assert {"regret.csv", "r2.tex", "regret-by-users.csv"} <= files
     found = shell.json("selection", "report", "-o", done, "--repeats", 20)
-    assert len(found["regret"]) == 17 * 5 * 3
+    assert len(found["regret"]) == len(STRATEGIES) * 5 * 3
     assert {row["way"] for row in found["r2"]} == {"published", "leave one model out", "leave one log out"}
 
 
