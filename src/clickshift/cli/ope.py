@@ -245,8 +245,10 @@ def _clip(text: str) -> list[float]:
 def _cluster(text: str) -> Literal["session", "user"]:
     from clickshift.errors import SpecError
 
-    if text == "session" or text == "user":
-        return text  # type: ignore[return-value]
+    if text == "session":
+        return "session"
+    if text == "user":
+        return "user"
     raise SpecError(f"--cluster must be session or user: got {text!r}.")
 
 
