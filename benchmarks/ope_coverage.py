@@ -6,7 +6,9 @@ Four documents, two ranks, twelve lists; PBM users with examination 1 / rank; a 
 different lists. A bootstrap interval should hold what its estimator estimates, clipped as it is: its value on a log in
 which everything happens exactly as often as it is likely. So should the bounds. The range of partial identification,
 widened by sampling error, should hold the true value where the estimator's assumption is right: here not for Item and
-RCTR. Rows go to benchmarks/results/ope_coverage.json.
+RCTR. CIPS asks a PBM that EM has fitted to that log, and should hold the true value: of the target on the same log, and
+of a list turned round on ten times as many sessions that all saw one list; with the error of its examination, and as if
+that were known. Rows go to benchmarks/results/ope_coverage.json.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
 
-from clickshift.ope import Bernstein, Bootstrap, Estimate, Hoeffding, Logged, WeightedLists, evaluate
+import clickshift as cs
+from clickshift.ope import Bernstein, Bootstrap, Estimate, Estimator, Hoeffding, Logged, WeightedLists, evaluate
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary
 
@@ -30,8 +34,10 @@ TARGET = np.array([9, 3, 1, 1, 2, 4, 6, 1, 1, 20, 2, 10]) / 60
 CLICK = np.array([0.2, 0.8, 0.4, 0.6])[LISTS] * np.array([1.0, 0.5])
 WORDS, _, _ = Vocabulary.of(np.zeros(4, int), np.arange(4))
 PATTERNS = np.array(list(product((False, True), repeat=2)))
+ONE, TURNED = (int((pair == LISTS).all(axis=1).argmax()) for pair in ([1, 3], [3, 1]))
+"""A list, and the same two documents the other way round."""
 CLIP = (2.0, 5.0, math.inf)
-NAMES = ("List", "IP", "PBM", "Item", "RCTR", "SN-List", "SN-IP", "RIPS")
+NAMES = ("List", "IP", "PBM", "Item", "RCTR", "SN-List", "SN-IP", "RIPS", "PI")
 
 
 def main() -> None:
@@ -41,9 +47,10 @@ def main() -> None:
     options = parser.parse_args()
     target, policy = lottery(TARGET), lottery(LOGGING)
     truth, rng = float(TARGET @ CLICK.sum(axis=1)), np.random.default_rng(0)
+    turned, turned_truth = lottery(np.eye(12)[TURNED]), float(CLICK[TURNED].sum())
     settings = {
         "bootstrap, frequencies": ("frequencies", NAMES, CLIP, Bootstrap(200)),
-        "bootstrap, known policy": (policy, NAMES, CLIP, Bootstrap(200)),
+        "bootstrap, known policy": (policy, NAMES[:-1], CLIP, Bootstrap(200)),
         "Hoeffding, known policy": (policy, NAMES[:5], CLIP[:2], Hoeffding()),
         "Bernstein, known policy": (policy, NAMES[:5], CLIP[:2], Bernstein()),
     }
@@ -54,7 +61,15 @@ def main() -> None:
         for name, (logging, names, clip, _) in settings.items()
     }
     for _ in range(options.repeats):
-        log = Logged.of(log_of(rng.multinomial(options.sessions, probabilities().ravel()).reshape(12, 4)))
+        sessions = log_of(rng.multinomial(options.sessions, probabilities().ravel()).reshape(12, 4))
+        log, fitted = Logged.of(sessions), cs.fit("PBM", sessions)
+        one = Logged.of(log_of(rng.multinomial(10 * options.sessions, one_list().ravel()).reshape(12, 4)))
+        cases = ("same log", log, target, truth), ("log of one list", one, turned, turned_truth)
+        for said, model in (("", fitted), (", as if it were known", replace(fitted, evidence=None))):
+            for name, seen, aim, value in cases:
+                e = evaluate(seen, aim, [Estimator.named("CIPS", model)], interval=Bootstrap(200))[0].estimates[0]
+                inside = e.low <= value <= e.high, e.floor_low <= value <= e.ceiling_high
+                held.setdefault((f"fitted examination{said}, {name}", "CIPS", math.inf), []).append(inside)
         for name, (logging, names, clip, interval) in settings.items():
             found = by_key(evaluate(log, target, names, clip=clip, logging=logging, interval=interval))
             for key, e in found.items():
@@ -75,6 +90,12 @@ def probabilities() -> np.ndarray:
     each = np.where(PATTERNS, CLICK[:, None], 1 - CLICK[:, None]).prod(axis=2)
     joint: np.ndarray = LOGGING[:, None] * each
     return joint
+
+
+def one_list() -> np.ndarray:
+    """The same where every session sees one list: no weights of whole lists or places can tell of another."""
+    joint: np.ndarray = probabilities() * np.eye(12)[ONE][:, None]
+    return joint / joint.sum()
 
 
 def log_of(times: np.ndarray) -> Sessions:

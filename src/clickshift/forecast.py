@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 import numpy as np
@@ -11,13 +11,12 @@ from jaxtyping import Bool, Float
 
 from clickshift.errors import DataError
 from clickshift.models.base import ClickModel, PairTable, beta_interval
+from clickshift.models.nearby import STEP, errors_of, is_pair_table, moved, shared_steps
 from clickshift.sessions import Rankings
 from clickshift.threads import for_ranges
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 _BLOCK = 4096  # lists whose made-up model is held at once
-_STEP = 1e-5  # of a standard error: small against the curvature, large against rounding
-_FURTHEST = 30.0  # logits, as in `models.formulas`
 
 
 @final
@@ -99,7 +98,7 @@ def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int],
     known = rankings.in_vocabulary(model.vocabulary)
     unseen = known.pair == UNSEEN if model.evidence is None else model.evidence.impressions[known.pair] == 0
     error, total_error = np.full(prob.shape, np.nan), np.full(len(prob), np.nan)
-    uncertain = _uncertain(model)
+    uncertain = errors_of(model)
 
     def work(rows: slice) -> None:
         if uncertain:
@@ -108,17 +107,6 @@ def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int],
 
     for_ranges(work, len(prob), chunk=_BLOCK)
     return Forecast(rankings, prob, error, total_error, unseen & rankings.shown)
-
-
-def _is_pair_table(field: Field[Any]) -> bool:
-    return field.type in ("PairTable", PairTable)
-
-
-def _uncertain(model: ClickModel) -> dict[str, np.ndarray]:
-    """The errors of the parameters' logits by name: of tables over pairs, and of what all lists share."""
-    errors = {} if model.evidence is None else model.evidence.logit_error
-    names = [f.name for f in fields(model) if _is_pair_table(f) or np.ndim(getattr(model, f.name)) <= 1]
-    return {name: errors[name] for name in names if name in errors}
 
 
 def _delta_method(
@@ -143,44 +131,26 @@ def _slopes(
     shape, number = rankings.pair.shape, np.arange(rankings.pair.size)
     places = Vocabulary(np.arange(shape[0]), np.arange(shape[1]), *np.divmod(number, shape[1]))
     lists = Rankings(places, np.arange(shape[0]), number.reshape(shape), rankings.shown)
-    tables = {f.name: getattr(model, f.name)[rankings.pair] for f in fields(model) if _is_pair_table(f)}
+    tables = {f.name: getattr(model, f.name)[rankings.pair] for f in fields(model) if is_pair_table(f)}
     made_up = replace(model, vocabulary=places, evidence=None, **{name: _table(t) for name, t in tables.items()})
 
     here = made_up.click_prob(lists)
 
-    def slope(name: str, values: np.ndarray, step: np.ndarray, shaped: Callable[[np.ndarray], Any]) -> np.ndarray:
-        there = replace(made_up, **{name: shaped(_moved(values, step))}).click_prob(lists)
-        difference: np.ndarray = (there - here) / _STEP
+    def slope(name: str, there: Any) -> np.ndarray:
+        difference: np.ndarray = (replace(made_up, **{name: there}).click_prob(lists) - here) / STEP
         return difference
 
-    for name, errors in uncertain.items():
-        if name in tables:
-            error = np.where(rankings.shown, errors[rankings.pair], 0.0)
-            for rank in range(shape[1]):
-                step = np.where(np.arange(shape[1]) == rank, _STEP * error, 0.0)
-                yield slope(name, tables[name], step, _table)
-        else:
-            value = getattr(model, name)
-            for k in np.flatnonzero(errors > 0):  # an error is 0 by convention, NaN where the situation never occurred
-                step = np.where(np.arange(len(errors)) == k, _STEP * errors, 0.0)
-                yield slope(name, np.atleast_1d(value), np.nan_to_num(step), _like(value))
-
-
-def _like(value: Any) -> Callable[[np.ndarray], Any]:
-    """A table of one number where the parameter is a number."""
-    return lambda values: values if np.ndim(value) else float(values[0])
+    for name in [name for name in uncertain if name in tables]:
+        error = np.where(rankings.shown, uncertain[name][rankings.pair], 0.0)
+        for rank in range(shape[1]):
+            step = np.where(np.arange(shape[1]) == rank, STEP * error, 0.0)
+            yield slope(name, _table(moved(tables[name], step)))
+    for name, there in shared_steps(model):
+        yield slope(name, there)
 
 
 def _table(values: Float[np.ndarray, "list rank"]) -> PairTable:
     return np.append(values.ravel(), 0.5)  # nothing is unseen: any number will do
-
-
-def _moved(prob: Float[np.ndarray, "*n"], by: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """With the logit moved; what stays is the same to the last bit."""
-    from scipy.special import expit, logit
-
-    moved: np.ndarray = np.where(by == 0, prob, expit(np.clip(logit(prob), -_FURTHEST, _FURTHEST) + by))
-    return moved
 
 
 def _arrow(values: np.ndarray) -> Any:

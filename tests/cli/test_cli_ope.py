@@ -333,7 +333,7 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
         (("--target", "{}/top.parquet", "--clip", "ten"), "--clip takes numbers"),
         (("--target", "{}/top.parquet", "--clip", "0,10"), "clipping constants must be above 0"),
         (("--target", "{}/top.parquet", "--estimator", "Luck"), "an estimator must be DM or one of List, IP"),
-        (("--target", "{}/top.parquet", "--estimator", "DM"), "give its folder with --model"),
+        (("--target", "{}/top.parquet", "--estimator", "DM"), "to a command as --model DIR"),
         (("--target", "{}/top.parquet", "--estimator", "IP", "--reward", "any-click"), "is not a sum"),
         (("--target", "{}/top.parquet", "--reward", "money"), "a reward must be"),
         (("--target", "{}/top.parquet", "--logging", "guess"), "'frequencies', 'propensities'"),

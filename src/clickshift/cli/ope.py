@@ -15,7 +15,7 @@ from clickshift.cli.console import Json, printable, progress, show_json, show_ta
 
 if TYPE_CHECKING:
     from clickshift.models.base import ClickModel
-    from clickshift.ope import Estimator, Evaluation, Reward
+    from clickshift.ope import Evaluation, Reward
     from clickshift.ope.cross_fitting import Optimised
     from clickshift.ope.targets import Target
     from clickshift.sessions import Sessions
@@ -61,12 +61,13 @@ def evaluate(
         help="What the ranker would show: a table of query and docs, with or without weight, or of query, doc, score.",
     ),
     model: Path | None = typer.Option(
-        None, help="A fitted click model: what DM and DR estimators ask and, without --target, whose ranking is judged."
+        None, help="A fitted click model: what DM, DR and CIPS ask and, without --target, whose ranking is judged."
     ),
     derive: str = typer.Option("top-down", help="How the model ranks without --target: 'top-down' or 'max-reward'."),
     compare: Path | None = typer.Option(None, help="Another target: how much more would it earn?"),
     estimator: list[str] = typer.Option(
-        ["auto"], help="List, IP, PBM, Item, RCTR, RIPS, DM; SN- or DR- before them; 'auto' chooses. Repeatable."
+        ["auto"],
+        help="List, IP, PBM, Item, RCTR, RIPS, PI, CIPS, DM; SN- or DR- before them; 'auto' chooses. Repeatable.",
     ),
     reward: str = RewardText,
     clip: str = typer.Option("10,100,inf", help="The largest weights allowed, each in turn; inf for no limit."),
@@ -84,7 +85,7 @@ def evaluate(
 
     The verdict says whether this log can tell. With --compare, the difference of two targets on the same sessions.
     """
-    from clickshift.ope import Bootstrap, Logged, Reward
+    from clickshift.ope import Bootstrap, Estimator, Logged, Reward
     from clickshift.ope import evaluate as evaluated
     from clickshift.ope.choosing import choose
     from clickshift.readers.tabular import read_log
@@ -94,7 +95,7 @@ def evaluate(
     with warnings_shown(), progress("evaluating"):
         fitted = _fitted(model)
         names = _estimators(estimator, earned, logging, with_model=fitted is not None and target is not None)
-        asked = [_named(name, fitted) for name in names]
+        asked = [Estimator.named(name, fitted) for name in names]
         sessions = read_log(log, on_bad_line="skip" if skip_bad else "error")
         targets = _targets(target, compare, fitted, derive, sessions, seed)
         shared, left_out = _shared(sessions, earned, list(targets.values()))
@@ -191,6 +192,7 @@ def optimise(
         "cross_fitted": kept.value,
         "cross_fitted_low": kept.low,
         "cross_fitted_high": kept.high,
+        "cross_fitted_lower_bound": found.lower,
         "cross_fitted_lost": found.lost,
         "gain": gain.value,
         "gain_low": gain.low,
@@ -211,6 +213,7 @@ def optimise(
             "value": with_interval(kept.value, kept.low, kept.high),
             "lost": f"{found.lost:.1%}",
         },
+        {"": "the same, at least (bound without bootstrap, 95 %)", "value": f"{found.lower:.4f}", "lost": ""},
     ]
     show_table(table, title=f"{earned} per session, by {estimator} with M = {clip:g}")
     typer.echo(_kept_words(found))
@@ -259,17 +262,8 @@ def _estimators(texts: list[str], reward: Reward, logging: str, *, with_model: b
     whole = not reward.is_linear or logging == "propensities"
     auto = ["List", "RCTR"] if whole else list(PAPER)
     if with_model:
-        auto += ["DM", "DR-List" if whole else "DR-IP"]
+        auto += ["DM", "DR-List"] if whole else ["CIPS", "DM", "DR-IP"]
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
-
-
-def _named(text: str, model: ClickModel | None) -> Estimator:
-    from clickshift.errors import SpecError
-    from clickshift.ope import Estimator
-
-    if model is None and (text == "DM" or text.startswith("DR-")):
-        raise SpecError(f"{text} needs a click model. Fit one and give its folder with --model.")
-    return Estimator.named(text, model)
 
 
 def _fitted(model: Path | None) -> ClickModel | None:

@@ -1,6 +1,7 @@
 """Off-policy evaluation of rankings: what a policy would earn, told from the log of another one."""
 
 from clickshift.ope.estimate import Estimate as Estimate
+from clickshift.ope.estimators import WEIGHTS as WEIGHTS
 from clickshift.ope.estimators import Estimator as Estimator
 from clickshift.ope.evaluation import PAPER as PAPER
 from clickshift.ope.evaluation import Difference as Difference
@@ -14,4 +15,3 @@ from clickshift.ope.logged import Logged as Logged
 from clickshift.ope.rewards import Reward as Reward
 from clickshift.ope.targets import WeightedLists as WeightedLists
 from clickshift.ope.targets import by_score as by_score
-from clickshift.ope.weights import WEIGHTS as WEIGHTS

@@ -15,12 +15,14 @@ import numpy as np
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ope.birkhoff import Lottery
 from clickshift.ope.estimate import Estimate
+from clickshift.ope.estimators import Estimator
 from clickshift.ope.evaluation import Difference, difference, evaluate
-from clickshift.ope.intervals import Bootstrap
+from clickshift.ope.intervals import Bernstein, Bootstrap
 from clickshift.ope.logged import Logged, added
 from clickshift.ope.optimise import best_exposure, best_lists, best_placement
+from clickshift.ope.prepared import Prepared
 from clickshift.ope.rewards import Reward
-from clickshift.ope.targets import WeightedLists
+from clickshift.ope.targets import Aim, WeightedLists
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import UNSEEN
 
@@ -49,6 +51,9 @@ class Optimised:
     """What each half says of the policy that the other has chosen."""
     gain: Pooled
     """The same, above what the half itself earned."""
+    lower: float
+    """At least so much those policies earn, at 95 %: the bound of Li et al. (2018), theorems 4.5 and 4.6, with the
+    range that weights have and a policy that others chose."""
     lost: float
     """Share of those policies that the judging half lacks or clips, and counts as earning nothing."""
     halves: str
@@ -73,9 +78,41 @@ def optimised(
         in_sample,
         _pooled([(e.value, e.error) for e in judged], n),
         _pooled([(gain.value, gain.error) for *_, gain in outside], n),
+        _lower_bound(halves, reward, estimator, clip),
         sum(e.lost * e.sessions for e in judged) / max(sum(n), 1),
         how,
     )
+
+
+def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> float:
+    """Each half judges the other's policy with the other's list frequencies, so that the terms are independent and
+    between 0 and clip x largest reward: an empirical Bernstein bound, each half with half of the 5 %. What those
+    frequencies are too low by makes weights too large: it is taken off, as far as the judging half shows it."""
+    lower, sessions = 0.0, 0.0
+    for one, other in (halves, halves[::-1]):
+        policy, frequencies = best_policy(Logged.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
+        logged = Logged.of(other, reward)
+        bound = evaluate(logged, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())[0]
+        estimate = bound.estimates[0]
+        prepared = Prepared.of(Estimator.named(estimator), logged, Aim.at(logged, policy), Aim.at(logged, frequencies))
+        too_much = _too_much(prepared, clip)
+        lower += estimate.sessions * max(estimate.low - too_much, 0.0)
+        sessions += estimate.sessions
+    return lower / max(sessions, 1)
+
+
+def _too_much(prepared: Prepared, clip: float) -> float:
+    """Sum over units of mean reward x weight x (logging now - logging as known)+: M F of the theorems, one-sided."""
+    s, total = prepared.strata, prepared.logged.total
+    assert s.known is not None, "frequencies of the other half"
+    sessions, exposed = prepared.sessions(total)[:, 0], s.exposed(total)[:, 0]
+    seen = (exposed > 0) & (s.target > 0)
+    reward = s.earned(total, prepared.logged.theta)[seen, 0] / exposed[seen]
+    here = exposed[seen] / np.maximum(sessions[s.query[seen]], 1)
+    with np.errstate(divide="ignore"):
+        weight = np.minimum(s.target[seen] / s.known[seen], clip)
+    beyond = reward * weight * np.maximum(here - s.known[seen], 0) * sessions[s.query[seen]]
+    return float(beyond.sum() / max(sessions.sum(), 1))
 
 
 def best_policy(logged: Logged, estimator: str, clip: float) -> WeightedLists:

@@ -11,7 +11,13 @@ from jaxtyping import Float
 
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.weights import RIPS, WEIGHTS, Weights
+from clickshift.ope.click_ratio import CIPS
+from clickshift.ope.pseudo_inverse import PI
+from clickshift.ope.weights import IP, PBM, RCTR, RIPS, Item, List, Weights
+
+WEIGHTS: dict[str, type[Weights]] = {kind.__name__: kind for kind in (List, IP, PBM, Item, RCTR, RIPS, PI, CIPS)}
+_ALSO = {"Cascade-DR": "DR-RIPS", "CDR": "DR-CIPS"}
+"""Names in the literature."""
 
 
 @final
@@ -23,6 +29,9 @@ class Estimator:
     belong to ranks (Swaminathan & Joachims 2015; Kallus & Uehara 2019). Doubly robust (DR): what the model expects of
     the target, plus the weighted rewards beyond what it expects of the log (Dudík et al. 2011). Without weights: the
     direct method (DM).
+
+    DR-RIPS is Cascade-DR (Kiyohara et al. 2022): with Q_k = theta_k P(click at k) + E_target[Q_{k+1}] from one click
+    model, all but the first of its baselines cancel between ranks k and k + 1.
     """
 
     weights: Weights | None
@@ -34,26 +43,29 @@ class Estimator:
             raise SpecError("an estimator needs weights or a click model: got neither.")
         if self.weights is None and self.self_normalised:
             raise SpecError("the direct method has no weights to normalise. Leave self_normalised out.")
+        if isinstance(self.weights, PI) and self.self_normalised:
+            raise SpecError("the weights of PI may be negative: their mean is no share. Leave self_normalised out.")
         if self.model is not None and (not self.model.predicts_clicks or self.model.peeks):
             raise CapabilityError(f"{type(self.model).__name__} cannot predict the clicks of a list. Choose another.")
 
     @classmethod
     def named(cls, text: str, model: ClickModel | None = None) -> Estimator:
-        """From a text such as IP, SN-IP, DR-List, DR-SN-IP or DM; DR and DM take the model.
+        """From a text such as IP, SN-IP, DR-List, DR-SN-IP or DM; DM, DR and CIPS ask the model.
 
         >>> Estimator.named("SN-IP")
         Estimator(weights=IP(), self_normalised=True, model=None)
         """
-        *options, name = text.strip().split("-")
+        *options, name = _ALSO.get(text.strip(), text.strip()).split("-")
         known = options == [o for o in ("DR", "SN") if o in options]
-        if not known or (name not in WEIGHTS and text.strip() != "DM"):
+        if not known or (name not in WEIGHTS and (options or name != "DM")):
             raise SpecError(
                 f"an estimator must be DM or one of {', '.join(WEIGHTS)}, with SN- or DR- before it: got {text!r}."
             )
-        needs_model = name == "DM" or "DR" in options
-        if needs_model and model is None:
-            raise SpecError(f"{text} needs a click model. Fit one and give it.")
-        return cls(WEIGHTS[name]() if name != "DM" else None, "SN" in options, model if needs_model else None)
+        if model is None and (name in {"DM", "CIPS"} or "DR" in options):
+            raise SpecError(f"{text} needs a click model. Fit one and give it, to a command as --model DIR.")
+        asked = model if name == "DM" or "DR" in options else None
+        weights = None if name == "DM" else CIPS(model) if name == "CIPS" and model is not None else WEIGHTS[name]()
+        return cls(weights, "SN" in options, asked)
 
     @property
     def name(self) -> str:

@@ -11,11 +11,13 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.errors import DataError
+from clickshift.ope.click_ratio import CIPS
 from clickshift.ope.estimate import Estimate
 from clickshift.ope.estimators import Estimator, checked_clip
 from clickshift.ope.fixed import Terms
 from clickshift.ope.intervals import Bernstein, Bootstrap, Hoeffding, Interval, require_bounds, session_moments
 from clickshift.ope.logged import Logged, tallied
+from clickshift.ope.model_error import DRAWN, has_model_error, with_model_error
 from clickshift.ope.prepared import Prepared
 from clickshift.ope.sums import Path
 from clickshift.ope.targets import Aim, Target, as_target
@@ -25,7 +27,6 @@ from clickshift.sessions import Rankings
 PAPER = ("List", "IP", "PBM", "Item", "RCTR")
 """The estimators of Li et al. (2018)."""
 
-_DRAWN = ("value", "floor", "ceiling")
 _Limits = tuple[float, float, float, float, float]
 """Standard error, low, high, low of the floor and high of the ceiling."""
 
@@ -64,7 +65,10 @@ def evaluate(
     ready = [Prepared.of(e, logged, aim, policy, target=target) for e in chosen]
     paths = [p.path(logged.total, limits) for p in ready]
     if isinstance(interval, Bootstrap):
-        drawn = _replicates(logged, ready, limits, interval)
+        drawn = [
+            with_model_error(d, p, path, aim, target, limits, interval.seed)
+            for d, p, path in zip(_replicates(logged, ready, limits, interval), ready, paths, strict=True)
+        ]
         return [_resampled(p, path, d, limits, interval, aim) for p, path, d in zip(ready, paths, drawn, strict=True)]
     for p in ready:
         require_bounds(interval, p, limits)
@@ -117,7 +121,7 @@ def _replicates(
     blocks = interval.resample(logged, ask, held)
     joined = []
     for k in range(len(ready)):
-        value, floor, ceiling = (np.concatenate([getattr(block[k], name) for block in blocks], 1) for name in _DRAWN)
+        value, floor, ceiling = (np.concatenate([getattr(block[k], name) for block in blocks], 1) for name in DRAWN)
         joined.append((value, floor, ceiling))
     return joined
 
@@ -125,7 +129,7 @@ def _replicates(
 def _resampled(
     prepared: Prepared,
     path: Path,
-    drawn: tuple[np.ndarray, np.ndarray, np.ndarray],
+    drawn: Sequence[np.ndarray],
     clip: np.ndarray,
     interval: Bootstrap,
     aim: Aim,
@@ -203,6 +207,8 @@ def _notes(prepared: Prepared, aim: Aim) -> tuple[str, ...]:
         names = ", ".join(aim.unlogged_names) + (" and others" if aim.unlogged > len(aim.unlogged_names) else "")
         what = "1 document" if aim.unlogged == 1 else f"{aim.unlogged:,} documents"
         notes.append(f"The target shows {what} that the log never does: {names}.")
-    if prepared.estimator.model is not None:
+    if has_model_error(prepared):
+        notes.append("The interval has the errors of what lists share in the model, not those of its documents.")
+    elif prepared.estimator.model is not None or isinstance(prepared.estimator.weights, CIPS):
         notes.append("The interval takes the model as given: the error of its parameters is not in it.")
     return tuple(notes)

@@ -62,7 +62,8 @@ class Terms:
         worth, parts = self.prepared.strata.worth, drawn.shape[1]
         mass, total = (sums[2 + k * len(worth) : 2 + (k + 1) * len(worth)] for k in range(2))
         reward, covered = sums[2 + 2 * len(worth) :].reshape(2, len(worth), self.clips, parts)
-        return path_of(Sums(sums[0], reward, covered, total, mass, sums[1]), self.prepared.estimator, worth)
+        never = np.maximum(mass - total, 0)
+        return path_of(Sums(sums[0], reward, covered, total, mass, never, sums[1]), self.prepared.estimator, worth)
 
 
 def _reward(prepared: Prepared, clusters: Clusters) -> Float[np.ndarray, "row slot"]:
@@ -83,14 +84,15 @@ def _add_terms(entry, used, reward, unit, exposure, group, weight, clip, groups,
     for i in range(len(entry)):
         if not used[i]:
             continue
+        own = exposure[min(entry[i], len(exposure) - 1)]
         for s in range(unit.shape[1]):
             u = unit[entry[i], s]
-            if u < 0 or exposure[s] <= 0.0:
+            if u < 0 or own[s] <= 0.0:
                 continue
             g, w = group[u], weight[u]
             if w < np.inf:
-                terms[i, 2 + groups + g] += exposure[s] * w
+                terms[i, 2 + groups + g] += own[s] * w
             for m in range(clips):
                 at = 2 + 2 * groups + g * clips + m
                 terms[i, at] += reward[i, s] * min(w, clip[m])
-                terms[i, at + groups * clips] += exposure[s] * min(w, clip[m])
+                terms[i, at + groups * clips] += own[s] * min(w, clip[m])

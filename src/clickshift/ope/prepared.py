@@ -25,7 +25,7 @@ from clickshift.ope.sums import (
     effective_share,
     path_of,
 )
-from clickshift.ope.targets import Aim, Target, expected_reward
+from clickshift.ope.targets import Aim, Target, as_target, expected_reward
 from clickshift.ope.weights import Item, Logging, Strata
 from clickshift.sessions import Rankings
 
@@ -75,7 +75,8 @@ class Prepared:
                 f"{estimator.name} weighs clicks one by one, and the reward {logged.reward} is not a sum of them. "
                 "Take List, RCTR or the direct method."
             )
-        strata = weights.strata(logged, aim, "frequencies" if estimator.weights is None else logging)
+        target = None if target is None else as_target(target)
+        strata = weights.strata(logged, aim, "frequencies" if estimator.weights is None else logging, target)
         used = aim.ranked & logging.ranked if isinstance(logging, Aim) else aim.ranked
         if estimator.model is None:
             return cls(estimator, logged, strata, used, None, np.zeros(logged.n_queries))
@@ -92,19 +93,20 @@ class Prepared:
     def path(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Path:
         """For clipping constants that `checked_clip` gives."""
         s, sessions = self.strata, self.sessions(tally)
-        table, _ = self._table(tally, sessions, clip, s.group, len(s.worth))
+        table, _, untold = self._table(tally, sessions, clip, s.group, len(s.worth))
         reward, covered = along(table, clip)
         total, mass = table[:, :, WEIGHT].sum(axis=1), s.mass.T @ sessions
-        sums = Sums(sessions.sum(axis=0), reward, covered, total, mass, self.offset @ sessions)
-        return path_of(sums, self.estimator, s.worth)
+        never = np.maximum(mass - total, 0) if untold is None else (untold * sessions).sum(axis=0, keepdims=True)
+        sums = Sums(sessions.sum(axis=0), reward, covered, total, mass, never, self.offset @ sessions)
+        return path_of(sums, self.estimator, s.worth, signed=untold is not None)
 
     def spread(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Spread:
         """How unequal the weights are."""
         s, sessions = self.strata, self.sessions(tally)
-        table, top = self._table(tally, sessions, clip, s.group, len(s.worth))
-        exposed = s.exposed(tally)[:, 0] > 0
+        table, top, _ = self._table(tally, sessions, clip, s.group, len(s.worth))
+        exposed = s.exposed(tally)
         covered = np.zeros(self.logged.n_queries, bool)
-        covered[s.query[exposed & (s.target > 0)]] = True
+        covered[s.query[(exposed[:, 0] > 0) & (s.aimed(exposed, sessions)[0][:, 0] != 0)]] = True
         without = (sessions[:, 0] > 0) & ~covered
         return Spread(effective_share(table, clip, s.worth)[:, 0] * sessions.sum(), float(top[0]), int(without.sum()))
 
@@ -113,7 +115,7 @@ class Prepared:
         s, sessions = self.strata, self.sessions(tally)
         groups = len(s.worth)
         place = s.query.astype(np.int64) * groups + s.group
-        table, _ = self._table(tally, sessions, clip, place, groups * len(sessions))
+        table, *_ = self._table(tally, sessions, clip, place, groups * len(sessions))
         with np.errstate(invalid="ignore", divide="ignore"):
             reward, covered = (part[..., 0].reshape(len(sessions), groups, -1) for part in along(table, clip))
             if self.estimator.self_normalised:
@@ -141,19 +143,21 @@ class Prepared:
         clip: Float[np.ndarray, " clip"],
         place: Int[np.ndarray, " unit"],
         places: int,
-    ) -> tuple[Float[np.ndarray, "place bin sum part"], Float[np.ndarray, " part"]]:
+    ) -> tuple[Float[np.ndarray, "place bin sum part"], Float[np.ndarray, " part"], np.ndarray | None]:
+        """Sums in bins of weights, the largest weight, and mass that signed weights cannot tell of."""
         s, exposed = self.strata, self.strata.exposed(tally)
+        target, untold = s.aimed(exposed, sessions)
         earned = s.earned(tally, self.logged.theta, self.baseline)
         table = np.zeros((places, len(clip) + 1, 5, sessions.shape[1]))
         top = np.zeros(sessions.shape[1])
         known = np.zeros(0) if s.known is None else s.known
-        impossible = _sum(s.target, known, exposed, earned, s.query, sessions, place, clip, table, top)
+        impossible = _sum(target, known, exposed, earned, s.query, sessions, place, clip, table, top)
         if impossible and clip[-1] == np.inf:
             raise DataError(
                 f"the logging policy must give all that it logged a probability above 0: {impossible:,} lists or "
                 "documents of the log that the target shows have none. Give the right policy, or clip their weights."
             )
-        return table, top
+        return table, top, untold
 
 
 def _baseline(logged: Logged, strata: Strata, model: ClickModel) -> Float[np.ndarray, "entry slot"]:
@@ -177,12 +181,13 @@ def _sum(target, known, exposed, earned, query, sessions, place, limits, table, 
             e, n = exposed[u, p], sessions[q, p]
             if e <= 0.0 or n <= 0.0:
                 continue
+            aimed = target[u, min(p, target.shape[1] - 1)]
             if estimated:
-                weight = target[u] * n / e
+                weight = aimed * n / e
             elif known[u] > 0.0:
-                weight = target[u] / known[u]
+                weight = aimed / known[u]
             else:
-                weight = np.inf if target[u] > 0.0 else 0.0
+                weight = np.inf if aimed > 0.0 else 0.0
             bin_ = np.searchsorted(limits, weight)
             cell = table[place[u], bin_]
             cell[REWARD, p] += earned[u, p]

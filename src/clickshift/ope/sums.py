@@ -28,6 +28,8 @@ class Sums:
     """Exposure x weight."""
     mass: Float[np.ndarray, "group part"]
     """All of the target."""
+    never: Float[np.ndarray, "group part"]
+    """What of it the log cannot tell of, clipping aside."""
     expected: Float[np.ndarray, " part"]
     """What a model expects of the target; 0 without a model."""
 
@@ -52,19 +54,22 @@ class Path:
     """And the part that clipping takes away."""
 
 
-def path_of(sums: Sums, estimator: Estimator, worth: Float[np.ndarray, " group"]) -> Path:
-    """`worth` is the most that one unit of a group's mass can earn."""
+def path_of(sums: Sums, estimator: Estimator, worth: Float[np.ndarray, " group"], *, signed: bool = False) -> Path:
+    """`worth` is the most that one unit of a group's mass can earn; `signed` weights may count lost mass either way."""
     n = sums.sessions
     with np.errstate(invalid="ignore", divide="ignore"):
         reward, covered, total, mass = sums.reward / n, sums.covered / n, sums.total / n, sums.mass / n
-        never, clipped = np.maximum(mass - total, 0), np.maximum(total[:, None] - covered, 0)
+        never, clipped = sums.never / n, np.maximum(total[:, None] - covered, 0)
         value = reward
         if estimator.self_normalised:
             value = np.where(covered > 0, reward / covered * mass[:, None], 0)
-        value = np.where((covered > 0).any(axis=0), value.sum(axis=0), np.nan)
+        told = covered != 0 if signed else covered > 0
+        value = np.where(told.any(axis=0), value.sum(axis=0), np.nan)
         lost: np.ndarray = np.einsum("g,gmp->mp", worth, never[:, None] + clipped)
         floor = reward.sum(axis=0)
         ceiling = floor + lost
+        if signed:
+            floor = floor - lost
         if estimator.model is not None:
             # what the log says beyond the model: nothing where it does not overlap, or is not asked
             beyond = np.zeros_like(value) if estimator.weights is None else np.nan_to_num(value)

@@ -216,29 +216,34 @@ def cut_to(lists: Rankings, ranks: int) -> Rankings:
     return Rankings(lists.vocabulary, lists.query, pair, np.pad(lists.shown[:, :ranks], spare))
 
 
+def lists_of(
+    logged: Logged, target: Target, *, rng: int | np.random.Generator = 0
+) -> tuple[Rankings, Float[np.ndarray, " list"]]:
+    """The target's lists for the queries of the log, with their weights, in its own vocabulary.
+
+    All of them, if it is a lottery. Of a policy, 200 lists per query are drawn.
+    """
+    words = target.lists.vocabulary if isinstance(target, WeightedLists) else target.vocabulary
+    wanted = np.zeros(logged.n_queries + 1, bool)  # the last place is for UNSEEN
+    wanted[logged.lists.query] = True
+    wanted = wanted[logged.vocabulary.queries_of(words)]
+    if isinstance(target, WeightedLists):
+        rows = wanted[target.lists.query]
+        return target.lists[rows], target.weight[rows]
+    query = np.repeat(np.flatnonzero(wanted), _SAMPLES).astype(np.int32)
+    lists = target.sample(query, ranks=logged.n_ranks, rng=as_generator(rng))
+    return lists, np.full(len(query), 1 / _SAMPLES)
+
+
 def expected_reward(
     logged: Logged, target: Target | Rankings, model: ClickModel, *, rng: int | np.random.Generator = 0
 ) -> Float[np.ndarray, " query"]:
-    """What a click model expects of the target's lists: the direct method, per query of the log; 0 where not ranked.
-
-    Exact for lists with weights. Of a policy, 200 lists per query are drawn.
-    """
-    target = as_target(target)
-    words = target.lists.vocabulary if isinstance(target, WeightedLists) else target.vocabulary
-    here = logged.vocabulary.queries_of(words)
-    wanted = np.zeros(logged.n_queries + 1, bool)  # the last place is for UNSEEN
-    wanted[logged.lists.query] = True
-    if not wanted[here].any():
+    """What a click model expects of the target's lists: the direct method, per query of the log; 0 where not ranked."""
+    lists, weight = lists_of(logged, as_target(target), rng=rng)
+    if not len(lists):
         return np.zeros(logged.n_queries)
-    if isinstance(target, WeightedLists):
-        rows = wanted[here[target.lists.query]]
-        lists, weight = target.lists[rows], target.weight[rows]
-    else:
-        query = np.repeat(np.flatnonzero(wanted[here]), _SAMPLES).astype(np.int32)
-        lists = target.sample(query, ranks=logged.n_ranks, rng=as_generator(rng))
-        weight = np.full(len(query), 1 / _SAMPLES)
     reward = logged.reward.expected(model, cut_to(lists, logged.n_ranks)) * weight
-    return added(here[lists.query], reward[:, None], logged.n_queries)[:, 0]
+    return added(logged.vocabulary.queries_of(lists.vocabulary)[lists.query], reward[:, None], logged.n_queries)[:, 0]
 
 
 def _one_each(lists: Rankings) -> Float[np.ndarray, " session"]:

@@ -11,6 +11,7 @@ unit's exposure over the query's sessions, and counts are all that is needed.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, final, no_type_check, runtime_checkable
 
@@ -21,11 +22,14 @@ from numba import njit
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.grouping import distinct_rows
 from clickshift.ope.logged import Logged, Tally
-from clickshift.ope.targets import Aim
+from clickshift.ope.targets import Aim, Target
 from clickshift.vocabulary import UNSEEN
 
 Logging = Aim | Literal["frequencies", "propensities"]
 """A policy that is known, list frequencies of the log itself, or the propensities that the log carries."""
+
+
+Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @final
@@ -35,8 +39,8 @@ class Strata:
 
     unit: Int[np.ndarray, "entry slot"]
     """One slot for a whole list, or one per rank; `UNSEEN` where nothing is shown."""
-    exposure: Float[np.ndarray, " slot"]
-    """What one impression counts for."""
+    exposure: Float[np.ndarray, "entry_or_1 slot"]
+    """What one impression counts for: the same in all lists, or in each its own."""
     query: Int[np.ndarray, " unit"]
     group: Int[np.ndarray, " unit"]
     """Self-normalised estimators divide by the weights of each group apart: those of a rank, or all."""
@@ -47,11 +51,20 @@ class Strata:
     """The target of all units, logged or not."""
     worth: Float[np.ndarray, " group"]
     """The most that one unit of mass can earn."""
+    solve: Solve | None = None
+    """For weights that are no ratio of two probabilities, and may be negative."""
 
     @property
     def by_rank(self) -> bool:
         """Whether units are parts of lists, which share its reward."""
         return bool(self.unit.shape[1] > 1)
+
+    def aimed(
+        self, exposed: Float[np.ndarray, "unit part"], sessions: Float[np.ndarray, "query part"]
+    ) -> tuple[Float[np.ndarray, "unit part_or_1"], Float[np.ndarray, "query part"] | None]:
+        """What stands over the logging probability in the weights, and the mass that they cannot tell of: None where
+        that is the mass of what was not logged."""
+        return (self.target[:, None], None) if self.solve is None else self.solve(exposed, sessions)
 
     def exposed(self, tally: Tally) -> Float[np.ndarray, "unit part"]:
         out = np.zeros((len(self.target), tally.shown.shape[1]))
@@ -82,7 +95,8 @@ class Weights(Protocol):
     """Whether the reward must be a sum over ranks."""
 
     @abstractmethod
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata: ...
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+        """The units of a log. Weights that ask a click model need the target itself, beside the aim at it."""
 
 
 @final
@@ -93,7 +107,7 @@ class List:
     assumption: ClassVar[str] = ""
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata:
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
         unit, known = logged.list_of, None
         if isinstance(logging, Aim):
             known = logging.list_prob
@@ -109,7 +123,7 @@ class List:
         ranked = aim.mass[:, :1]
         return Strata(
             unit[:, None],
-            np.ones(1),
+            np.ones((1, 1)),
             logged.lists.query[of_unit],
             np.zeros(len(of_unit), np.int64),
             aim.list_prob[of_unit],
@@ -127,15 +141,15 @@ class IP:
     assumption: ClassVar[str] = "a click depends on the document and its rank alone"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata:
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
         pair, rank = logged.cell_pair, logged.cell_rank
         return Strata(
             logged.by_entry(logged.cell),
-            np.ones(logged.n_ranks),
+            np.ones((1, logged.n_ranks)),
             logged.vocabulary.pair_query[pair],
             rank,
             aim.placement[pair, rank],
-            known.placement[pair, rank] if (known := _known(self, logging)) else None,
+            known.placement[pair, rank] if (known := known_policy(self, logging)) else None,
             aim.mass,
             logged.theta,
         )
@@ -154,7 +168,7 @@ class PBM:
     assumption: ClassVar[str] = "a click needs examination, which depends on the rank as stated, and attractiveness"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata:
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
         if self.examination is None:
             return _by_document(self, 1 / np.arange(1.0, logged.n_ranks + 1), logged, aim, logging)
         p = np.asarray(self.examination, np.float64)
@@ -174,7 +188,7 @@ class Item:
     assumption: ClassVar[str] = "a click depends on the document alone"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata:
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
         return _by_document(self, np.ones(logged.n_ranks), logged, aim, logging)
 
 
@@ -186,13 +200,13 @@ class RCTR:
     assumption: ClassVar[str] = "a click depends on the rank alone, so that all targets earn the same"
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata:
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
         queries = np.arange(logged.n_queries)
         ranked = aim.ranked.astype(np.float64)
         worth = np.array([logged.largest])
         unit = logged.query.astype(np.int64)[:, None]
         one = np.ones(len(queries))
-        return Strata(unit, np.ones(1), queries, np.zeros_like(queries), ranked, one, ranked[:, None], worth)
+        return Strata(unit, np.ones((1, 1)), queries, np.zeros_like(queries), ranked, one, ranked[:, None], worth)
 
 
 @final
@@ -203,14 +217,14 @@ class RIPS:
     assumption: ClassVar[str] = "a click depends on its document and on those above it alone"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging) -> Strata:
+    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
         unit, first_list, rank = _prefixes(logged)
-        known = _known(self, logging)
+        known = known_policy(self, logging)
         if aim.prefix_prob is None or (known is not None and known.prefix_prob is None):
             raise CapabilityError("RIPS needs probabilities of beginnings: make the Aim with prefixes=True.")
         return Strata(
             logged.by_entry(unit),
-            np.ones(logged.n_ranks),
+            np.ones((1, logged.n_ranks)),
             logged.lists.query[first_list],
             rank,
             aim.prefix_prob[first_list, rank],
@@ -220,12 +234,7 @@ class RIPS:
         )
 
 
-WEIGHTS: dict[str, type[List] | type[IP] | type[PBM] | type[Item] | type[RCTR] | type[RIPS]] = {
-    kind.__name__: kind for kind in (List, IP, PBM, Item, RCTR, RIPS)
-}
-
-
-def _known(weights: Weights, logging: Logging) -> Aim | None:
+def known_policy(weights: Weights, logging: Logging) -> Aim | None:
     if logging == "propensities":
         raise CapabilityError(
             f"{type(weights).__name__} needs how likely the logging policy shows each document at each rank: "
@@ -237,10 +246,10 @@ def _known(weights: Weights, logging: Logging) -> Aim | None:
 def _by_document(
     weights: Weights, examination: Float[np.ndarray, " rank"], logged: Logged, aim: Aim, logging: Logging
 ) -> Strata:
-    known, exposure, words = _known(weights, logging), logged.theta * examination, logged.vocabulary
+    known, exposure, words = known_policy(weights, logging), logged.theta * examination, logged.vocabulary
     return Strata(
         logged.by_entry(logged.lists.pair),  # UNSEEN where nothing is shown
-        exposure,
+        exposure[None],
         words.pair_query,
         np.zeros(words.n_pairs, np.int64),
         aim.placement @ exposure,
@@ -270,11 +279,12 @@ def _prefixes(logged: Logged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @no_type_check
 def _expose(unit, exposure, shown, out):
     for e in range(unit.shape[0]):
+        own = exposure[min(e, len(exposure) - 1)]
         for s in range(unit.shape[1]):
             u = unit[e, s]
             if u >= 0:
                 for p in range(shown.shape[1]):
-                    out[u, p] += exposure[s] * shown[e, p]
+                    out[u, p] += own[s] * shown[e, p]
 
 
 @njit(cache=True, nogil=True)
