@@ -229,6 +229,33 @@ def test_a_model_is_asked_or_judged(shell: Shell, work: Path) -> None:
         assert any("looks better here" in note for note in mine["notes"][derive])
 
 
+def test_a_log_of_one_list_can_be_enough_with_a_click_model(shell: Shell, work: Path, tmp_path: Path) -> None:
+    """The model learns examination where lists vary; the other log shows one list."""
+    shell.json("fit", "PBM", work / "log.parquet", "--output", tmp_path / "pbm")
+    write_clicks(tmp_path / "one.parquet", queries=4, sessions=12_000, seed=7, keep=1.0)
+    found = evaluated(
+        shell, tmp_path / "one.parquet", "--target", work / "best.parquet", "--model", tmp_path / "pbm",
+        "--estimator", "CIPS", "--estimator", "IP", "--clip", "inf",
+    )  # fmt: skip
+    row = found["rows"][str(work / "best.parquet"), "CIPS", None]
+    assert abs(row["value"] - earns(["d", "c", "b", "a"])) < 4 * row["error"]
+    assert row["verdict"] == "usable"
+    assert "errors of what lists share" in row["notes"]
+    assert found["rows"][str(work / "best.parquet"), "IP", None]["verdict"] == "not identified"
+
+
+def test_days_are_told_apart(shell: Shell, work: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    write_clicks(log, queries=2, sessions=3000, seed=1, keep=0.5, days=5)
+    target = write_lists(tmp_path / "target.parquet", ["b", "a", "c", "d"], queries=2)
+    found = evaluated(shell, log, "--target", target, "--estimator", "IP", "--estimator", "PI")
+    assert [(d["estimator"], d["day"]) for d in found["days"]] == [("IP", str(day)) for day in range(5)]
+    code, out, _ = shell.run("ope", log, "--target", target, "--output", tmp_path / "report", *FEW)
+    assert code == 0
+    assert "By day, IP is off by" in out
+    assert "Day by day" in (tmp_path / "report" / "report.html").read_text()
+
+
 def test_a_report(shell: Shell, work: Path, tmp_path: Path) -> None:
     names = ("--target", work / "worst.parquet", "--compare", work / "new-list.parquet")
     write_lists(work / "new-list.parquet", ["<b>", "a", "c", "d"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,8 +16,9 @@ from clickshift.cli.console import Json, printable, progress, show_json, show_ta
 
 if TYPE_CHECKING:
     from clickshift.models.base import ClickModel
-    from clickshift.ope import Evaluation, Reward
+    from clickshift.ope import Estimator, Evaluation, Logged, Reward
     from clickshift.ope.cross_fitting import Optimised
+    from clickshift.ope.days import DayResidual
     from clickshift.ope.targets import Target
     from clickshift.sessions import Sessions
 
@@ -89,7 +91,15 @@ def evaluate(
     from clickshift.ope import evaluate as evaluated
     from clickshift.ope.choosing import choose
     from clickshift.readers.tabular import read_log
-    from clickshift.report.ope import choice_facts, choice_words, estimate_table, facts_of, notes_of, verdicts_of
+    from clickshift.report.ope import (
+        choice_facts,
+        choice_words,
+        drift_words,
+        estimate_table,
+        facts_of,
+        notes_of,
+        verdicts_of,
+    )
 
     earned, limits, interval = Reward.named(reward), _clip(clip), Bootstrap(replicates, seed=seed)
     with warnings_shown(), progress("evaluating"):
@@ -104,6 +114,7 @@ def evaluate(
             name: evaluated(logged, given, asked, clip=limits, logging=logging, interval=interval)
             for name, given in targets.items()
         }
+        residuals = _day_residuals(logged, shared, asked, limits[-1])
     name, *others = found
     first = found[name]
     choice = choose(first) if "auto" in estimator else None
@@ -128,12 +139,14 @@ def evaluate(
             "replicates": replicates,
             "seed": seed,
         }
-        written = write_ope_report(output, found, notes, choice, differences, settings)
+        written = write_ope_report(output, found, notes, choice, differences, residuals, settings)
     if json:
         rows = [{"target": n, **facts_of(e)} for n, many in found.items() for one in many for e in one.estimates]
         chosen = None if choice is None else choice_facts(choice)
         report = None if written is None else str(written.page)
-        show_json({"rows": rows, "chosen": chosen, "differences": differences, "notes": notes, "report": report})
+        days = [asdict(r) | {"residual": r.residual} for r in residuals]
+        told = {"rows": rows, "chosen": chosen, "differences": differences, "days": days, "notes": notes}
+        show_json(told | {"report": report})
         return
     level = first[0].estimates[0].interval
     for title, many in found.items():
@@ -146,6 +159,8 @@ def evaluate(
         typer.echo(f"auto: {choice_words(choice)}")
     for d in differences:
         typer.echo(f"{d['estimator']}: {printable(d['words'])}")
+    for words in drift_words(residuals):
+        typer.echo(words)
     if written is not None:
         typer.echo(f"Report: {written.page}   Rows: {written.rows}")
 
@@ -336,6 +351,20 @@ def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tu
     if not kept.any():
         raise DataError("two targets can be compared on queries that both rank: there is none in the log.")
     return sessions[kept], sessions.total - sessions[kept].total
+
+
+def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimator], clip: float) -> list[DayResidual]:
+    """None where the log has no days: times that are no days, or one day only."""
+    from clickshift.errors import DataError
+    from clickshift.ope.days import day_residuals, days_of
+
+    if sessions.time is None:
+        return []
+    try:
+        day, names = days_of(sessions.time)
+    except DataError:
+        return []
+    return day_residuals(logged, day, names, estimators, clip=clip)
 
 
 def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict[str, Any]]:

@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.errors import DataError, SpecError
+from clickshift.ope.days import days_of, leave_one_out
 from clickshift.ope.estimators import Estimator, checked_clip
 from clickshift.ope.evaluation import PAPER
 from clickshift.ope.logged import Logged
 from clickshift.ope.prepared import Prepared
 from clickshift.ope.rewards import Reward
-from clickshift.ope.targets import Aim
 from clickshift.seeds import generator
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import UNSEEN
@@ -31,8 +31,6 @@ TASKS = ("clicks@2", "clicks@3", "dcg", "clicks")
 CLIP = (1.0, 2.0, 3.0, 5.0, 9.0, 10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 200.0, 500.0, 1000.0, math.inf)
 """All values that the paper quotes, and some between them."""
 DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
-_MOST_DAYS = 1000
-"""More distinct days than this are something else, such as seconds."""
 
 Rows = list[dict[str, Any]]
 
@@ -113,7 +111,12 @@ class Backtest:
     def _parted(self, log: Sessions) -> tuple[Sessions, Int[np.ndarray, " row"], tuple[str, ...]]:
         """The log, the day of each of its rows, and the days' names. Merged rows may part."""
         if self.parts is None:
-            day, names = _days(log)
+            if log.time is None:
+                raise DataError(
+                    "a backtest leaves out one day after the other: this log has no time. Give it a 'day' or 'time' "
+                    "column, or take parts instead, such as 27."
+                )
+            day, names = days_of(log.time)
             return log, day, names
         sessions = np.repeat(np.arange(len(log)), log.count)
         order = sessions
@@ -140,13 +143,10 @@ class Backtest:
         shape = logged.n_queries, days
         actual = np.full(shape, np.nan)
         estimated = {name: np.full((*shape, len(limits)), np.nan) for name in self.estimators}
-        for d in range(days):
-            today = logged.tally(day == d)
-            others = logged.total - today
+        for d, (today, others, aim) in enumerate(leave_one_out(logged, day, days)):
             here, there = (logged.per_query(part.shown)[:, 0] for part in (today, others))
             both = (here > 0) & (there > 0)
             actual[both, d] = logged.per_query(today.earned)[both, 0] / here[both]
-            aim = Aim.frequencies(logged, today)
             for name, found in estimated.items():
                 prepared = Prepared.of(Estimator.named(name), logged, aim)
                 found[both, d] = prepared.per_query(others, limits)[both]
@@ -341,27 +341,6 @@ def _query_number(sessions: Sessions, name: str) -> int:
     if number == UNSEEN or not (sessions.rankings.query == number).any():
         raise DataError(f"the single query must be in the log: {name!r} is not. Name another one.")
     return number
-
-
-def _days(log: Sessions) -> tuple[Int[np.ndarray, " row"], tuple[str, ...]]:
-    if log.time is None:
-        raise DataError(
-            "a backtest leaves out one day after the other: this log has no time. Give it a 'day' or 'time' column, "
-            "or take parts instead, such as 27."
-        )
-    time = log.time
-    if time.dtype.kind in "Mm":
-        time = time.astype(f"{'datetime' if time.dtype.kind == 'M' else 'timedelta'}64[D]")
-    elif time.dtype.kind == "f":
-        time = np.floor(time)
-    days, day = np.unique(time, return_inverse=True)
-    if not 2 <= len(days) <= _MOST_DAYS:
-        raise DataError(
-            f"the times of a log must be of 2 to {_MOST_DAYS} days: got {len(days):,} distinct ones. "
-            "Give it a 'day' column, or take parts instead."
-        )
-    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in days.tolist()]
-    return day, tuple(names)
 
 
 def _count(log: Sessions, day: Int[np.ndarray, " row"], days: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.ope.choosing import Choice, best_clip
+from clickshift.ope.days import DayResidual, Drift
 from clickshift.ope.estimate import Estimate
 from clickshift.ope.evaluation import Difference, Evaluation
 from clickshift.report.export import write_exports
@@ -29,6 +30,10 @@ rest was never logged. Clipped: the share that clipping takes away. Effective: h
 Range: from nothing earned by what is lost to all of it clicked, widened by sampling error."""
 _HOW_CHARTS = """Points are values with their intervals. The shaded band is the range without sampling error, which
 shrinks as clipping takes less away. The dotted line is what the log itself earned."""
+_HOW_DAYS = """Each day in turn is taken for the target, and all other days for the log: a point is what an estimator
+made of the day, less what the day earned. The grey band is what chance alone would do to a day (two standard errors of
+its mean). Residuals that leave it, or that drift, say that more has changed than the lists: estimates of a target may
+be off by as much."""
 _HOW_DIFFERENCES = """Both targets are evaluated on the same sessions of queries that both rank, and in the same
 resampled logs, so that chance which moves both does not count."""
 
@@ -161,12 +166,13 @@ def write_ope_report(
     notes: Mapping[str, Sequence[str]],
     choice: Choice | None,
     differences: Sequence[Mapping[str, Any]],
+    residuals: Sequence[DayResidual],
     settings: Mapping[str, Any],
 ) -> Written:
     """Write report.html, rows.parquet, and tables and charts as files in the folder exports.
 
     `evaluations` and `notes` are those of one or two targets, by name; the first one is the target, the other is
-    compared with it.
+    compared with it. `residuals` are of a log with days.
     """
     rows = [
         {"target": name, **facts_of(e)} for name, found in evaluations.items() for one in found for e in one.estimates
@@ -184,6 +190,10 @@ def write_ope_report(
         Section("In numbers", _HOW_TABLE, tables[target]),
         Section("Along the clipping constant", _HOW_CHARTS, parts=[Section(n, figure=f) for n, f in figures.items()]),
     ]
+    if residuals:
+        figures["by day"] = by_day(residuals)
+        days = "\n\n".join([*drift_words(residuals), _HOW_DAYS])
+        sections.append(Section("Day by day", days, parts=[Section("", figure=figures["by day"])]))
     for name in others:
         words = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in differences)
         sections += [
@@ -245,6 +255,55 @@ def along_clip(evaluation: Evaluation, beside: Sequence[Evaluation]) -> Any:
         xaxis={"title": "clipping constant M", "type": "category"},
         yaxis={"title": f"{html.escape(estimates[0].reward)} per session", "range": _scale(beside)},
         margin={"l": 60, "r": 32, "t": 48, "b": 55},
+    )
+    return figure
+
+
+def drift_words(residuals: Sequence[DayResidual]) -> list[str]:
+    """A sentence for each estimator: how far it was off on the log's own days."""
+    return [
+        f"By day, {d.estimator} is off by {d.mean:+.4f} per session on average and by {d.rms:.4f} at root mean square; "
+        f"chance alone explains {d.chance:.4f}."
+        for d in Drift.of(residuals)
+    ]
+
+
+def by_day(residuals: Sequence[DayResidual]) -> Any:
+    """What each estimator made of each day, less what the day earned."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    names = list(dict.fromkeys(r.estimator for r in residuals))
+    first = [r for r in residuals if r.estimator == names[0]]
+    for sign, fill in ((-2, None), (2, "tonexty")):
+        figure.add_scatter(
+            x=[html.escape(r.day) for r in first],
+            y=[sign * r.error for r in first],
+            mode="lines",
+            fill=fill,
+            line={"width": 0.5, "color": "#c9d3dd"},
+            fillcolor="rgba(92, 103, 125, 0.15)",
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    for name, colour in zip(names, COLOURS, strict=False):
+        mine = [r for r in residuals if r.estimator == name]
+        figure.add_scatter(
+            x=[html.escape(r.day) for r in mine],
+            y=[r.residual for r in mine],
+            mode="lines+markers",
+            name=html.escape(name),
+            line={"color": colour, "width": 1.2},
+            text=[f"{r.estimated:.4f} for {r.earned:.4f}, {r.sessions:,} sessions" for r in mine],
+            hovertemplate="%{x}: %{text}<extra></extra>",
+        )
+    figure.update_layout(
+        template="plotly_white",
+        height=380,
+        xaxis={"title": "day", "type": "category"},
+        yaxis={"title": "estimated less earned"},
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        margin={"l": 60, "r": 32, "t": 24, "b": 90},
     )
     return figure
 
