@@ -49,8 +49,8 @@ def main() -> None:
     truth, rng = float(TARGET @ CLICK.sum(axis=1)), np.random.default_rng(0)
     turned, turned_truth = lottery(np.eye(12)[TURNED]), float(CLICK[TURNED].sum())
     settings = {
-        "bootstrap, frequencies": ("frequencies", NAMES, CLIP, Bootstrap(200)),
-        "bootstrap, known policy": (policy, NAMES[:-1], CLIP, Bootstrap(200)),
+        "bootstrap, frequencies": ("frequencies", NAMES, CLIP, Bootstrap()),
+        "bootstrap, known policy": (policy, NAMES[:-1], CLIP, Bootstrap()),
         "Hoeffding, known policy": (policy, NAMES[:5], CLIP[:2], Hoeffding()),
         "Bernstein, known policy": (policy, NAMES[:5], CLIP[:2], Bernstein()),
     }
@@ -60,18 +60,20 @@ def main() -> None:
         name: by_key(evaluate(exactly, target, names, clip=clip, logging=logging, interval=Bootstrap(20)))
         for name, (logging, names, clip, _) in settings.items()
     }
-    for _ in range(options.repeats):
+    for repeat in range(options.repeats):
+        resampled = Bootstrap(seed=repeat)  # one seed for all logs would give all of them the same luck
         sessions = log_of(rng.multinomial(options.sessions, probabilities().ravel()).reshape(12, 4))
         log, fitted = Logged.of(sessions), cs.fit("PBM", sessions)
         one = Logged.of(log_of(rng.multinomial(10 * options.sessions, one_list().ravel()).reshape(12, 4)))
         cases = ("same log", log, target, truth), ("log of one list", one, turned, turned_truth)
         for said, model in (("", fitted), (", as if it were known", replace(fitted, evidence=None))):
             for name, seen, aim, value in cases:
-                e = evaluate(seen, aim, [Estimator.named("CIPS", model)], interval=Bootstrap(200))[0].estimates[0]
+                e = evaluate(seen, aim, [Estimator.named("CIPS", model)], interval=resampled)[0].estimates[0]
                 inside = e.low <= value <= e.high, e.floor_low <= value <= e.ceiling_high
                 held.setdefault((f"fitted examination{said}, {name}", "CIPS", math.inf), []).append(inside)
         for name, (logging, names, clip, interval) in settings.items():
-            found = by_key(evaluate(log, target, names, clip=clip, logging=logging, interval=interval))
+            asked = resampled if isinstance(interval, Bootstrap) else interval
+            found = by_key(evaluate(log, target, names, clip=clip, logging=logging, interval=asked))
             for key, e in found.items():
                 inside = e.low <= wanted[name][key].value <= e.high
                 held.setdefault((name, *key), []).append((inside, e.floor_low <= truth <= e.ceiling_high))

@@ -202,13 +202,13 @@ def _estimates(
 
 
 def _notes(prepared: Prepared, aim: Aim) -> tuple[str, ...]:
-    notes = []
+    notes, name = [], prepared.estimator.name
     if aim.unlogged:
         names = ", ".join(aim.unlogged_names) + (" and others" if aim.unlogged > len(aim.unlogged_names) else "")
         what = "1 document" if aim.unlogged == 1 else f"{aim.unlogged:,} documents"
         notes.append(f"The target shows {what} that the log never does: {names}.")
     if has_model_error(prepared):
-        notes.append("The interval has the errors of what lists share in the model, not those of its documents.")
+        notes.append(f"{name}: the interval has the errors of what lists share in the model, not of its documents.")
     elif prepared.estimator.model is not None or isinstance(prepared.estimator.weights, CIPS):
-        notes.append("The interval takes the model as given: the error of its parameters is not in it.")
+        notes.append(f"{name}: the interval takes the model as given, the error of its parameters is not in it.")
     return tuple(notes)
