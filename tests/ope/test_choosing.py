@@ -12,6 +12,7 @@ from test_estimate import GOOD
 
 from clickshift.ope import Bootstrap, Evaluation, Logged, evaluate
 from clickshift.ope.choosing import Choice, best_clip, choose, slope
+from clickshift.ope.days import Drift
 
 CLIP = (1.0, 3.0, 10.0, 30.0, math.inf)
 RARE = tuple(2 if a == (1, 3) else 18 for a in LISTS)  # the best list, one session in a hundred
@@ -137,6 +138,17 @@ def test_without_support_a_backtest_is_asked_for() -> None:
     found = chosen(World(unseen, BEST, pbm), 5000, ("List", "IP", "PBM", "Item", "RCTR"))
     assert found.estimate is None
     assert found.reason.startswith("None of List, IP and PBM")
+
+
+def test_without_support_the_days_of_the_log_choose_among_the_usable() -> None:
+    swapped = tuple(5 if a in {(3, 1), (0, 1), (3, 2), (2, 0)} else 0 for a in LISTS)
+    found = evaluated(World(swapped, BEST, pbm), 5000, ("List", "IP", "PBM", "Item", "RCTR"))
+    off = {"List": 0.001, "PBM": 0.03, "Item": 0.02, "RCTR": 0.04}
+    choice = choose(found, [Drift(name, 0.0, rms, 0.01) for name, rms in off.items()])
+    assert choice.estimate is not None
+    assert choice.estimate.estimator == "Item", "List was closest, but has nothing of the target"
+    assert "PBM alone tells of all" in choice.reason
+    assert "Item came closest on the log's own days, off by 0.0200" in choice.reason
 
 
 def test_one_estimator_is_taken_if_it_is_usable() -> None:

@@ -90,6 +90,7 @@ def evaluate(
     from clickshift.ope import Bootstrap, Estimator, Logged, Reward
     from clickshift.ope import evaluate as evaluated
     from clickshift.ope.choosing import choose
+    from clickshift.ope.days import Drift
     from clickshift.readers.tabular import read_log
     from clickshift.report.ope import (
         choice_facts,
@@ -117,7 +118,7 @@ def evaluate(
         residuals = _day_residuals(logged, shared, asked, limits[-1])
     name, *others = found
     first = found[name]
-    choice = choose(first) if "auto" in estimator else None
+    choice = choose(first, Drift.of(residuals)) if "auto" in estimator else None
     differences = _differences(found, interval) if others else []
     notes = {title: notes_of(many) for title, many in found.items()}
     if left_out:

@@ -16,13 +16,14 @@ is biased and Item is not. Between those, only a backtest on past days can choos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.ope.days import Drift
 from clickshift.ope.estimate import Estimate
 from clickshift.ope.evaluation import Evaluation
 
@@ -62,8 +63,11 @@ def best_clip(evaluation: Evaluation) -> Estimate:
     return next(e for e in falling if e.value == falling[at].value or e is falling[at])
 
 
-def choose(evaluations: Sequence[Evaluation]) -> Choice:
-    """One of List, IP and PBM, where two of them tell of all that the target shows; then its clipping constant."""
+def choose(evaluations: Sequence[Evaluation], drifts: Sequence[Drift] = ()) -> Choice:
+    """One of List, IP and PBM, where two of them tell of all that the target shows; then its clipping constant.
+
+    Otherwise the usable one that came closest on the log's own days, if these are known.
+    """
     by_name = {e.estimates[-1].estimator: e for e in evaluations}
     asked = [by_name[name] for name in CHAIN if name in by_name]
     covered = [e for e in asked if _covers(e.estimates[-1])]
@@ -72,12 +76,13 @@ def choose(evaluations: Sequence[Evaluation]) -> Choice:
         why = f"{only.estimator} is the only one of {_names(CHAIN)} to be asked"
         if only.verdict == "usable":
             return _chosen(asked[0], f"{why}.")
-        return Choice(None, f"{why}, and its verdict is {only.verdict!r}: {_BACKTEST}.")
+        return _by_days(by_name, drifts, f"{why}, and its verdict is {only.verdict!r}")
     if not covered:
-        return Choice(None, f"None of {_names(CHAIN)} tells of all that the target shows: {_BACKTEST}.")
+        return _by_days(by_name, drifts, f"None of {_names(CHAIN)} tells of all that the target shows")
     names = [e.estimates[-1].estimator for e in covered]
     if len(covered) == 1:
-        return Choice(None, f"Of {_names(CHAIN)}, {names[0]} alone tells of all that the target shows: {_BACKTEST}.")
+        why = f"Of {_names(CHAIN)}, {names[0]} alone tells of all that the target shows"
+        return _by_days(by_name, drifts, why)
     at = max(slope(*_values([e.estimates[-1] for e in covered])), 0)
     why = f"{names[at]} is chosen: "
     if at == 0:
@@ -92,6 +97,15 @@ def choose(evaluations: Sequence[Evaluation]) -> Choice:
             "granted."
         )
     return _chosen(covered[at], why)
+
+
+def _by_days(by_name: Mapping[str, Evaluation], drifts: Sequence[Drift], why: str) -> Choice:
+    usable = [d for d in drifts if d.estimator in by_name and best_clip(by_name[d.estimator]).verdict == "usable"]
+    if not usable:
+        return Choice(None, f"{why}: {_BACKTEST}.")
+    best = min(usable, key=lambda d: d.rms)
+    told = f"of those that are usable, {best.estimator} came closest on the log's own days, off by {best.rms:.4f}"
+    return Choice(best_clip(by_name[best.estimator]), f"{why}; {told}.")
 
 
 def _chosen(evaluation: Evaluation, why: str) -> Choice:
