@@ -50,7 +50,7 @@ class Estimate:
     """Partial identification: lost mass may earn nothing, or all be clicked."""
     floor_low: float
     ceiling_high: float
-    """The same, widened by sampling error."""
+    """The same, widened by sampling error: each end by an interval with half of the doubt."""
     sessions: int
     sessions_skipped: int
     """Of queries that the target, or a known logging policy, does not rank."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -135,10 +135,11 @@ def _resampled(
     aim: Aim,
 ) -> Evaluation:
     limits: list[_Limits] = []
+    each_end = replace(interval, level=(1 + interval.level) / 2)  # so that both ends hold at the level
     for m in range(len(clip)):
         error, low, high = interval.limits(float(path.value[m, 0]), drawn[0][m])
-        floor_low = interval.limits(float(path.floor[m, 0]), drawn[1][m])[1]
-        ceiling_high = interval.limits(float(path.ceiling[m, 0]), drawn[2][m])[2]
+        floor_low = each_end.limits(float(path.floor[m, 0]), drawn[1][m])[1]
+        ceiling_high = each_end.limits(float(path.ceiling[m, 0]), drawn[2][m])[2]
         limits.append((error, low, high, floor_low, ceiling_high))
     return Evaluation(_estimates(prepared, path, clip, interval, aim, limits), drawn[0])
 
