@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from clickshift._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from clickshift import ope as ope
     from clickshift import policies as policies
     from clickshift import testing as testing
+    from clickshift import ultr as ultr
     from clickshift import users as users
     from clickshift.corpus import Corpus as Corpus
     from clickshift.learners.base import fit as fit
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from clickshift.simulation import PowerLaw as PowerLaw
     from clickshift.simulation import simulate as simulate
     from clickshift.synthetic import builtin_corpus as builtin_corpus
+    from clickshift.ultr.propensities import propensities as propensities
+    from clickshift.ultr.training import ClickRanker as ClickRanker
     from clickshift.vocabulary import Vocabulary as Vocabulary
 
 _HOME = {
@@ -67,6 +71,8 @@ _HOME = {
     "calibration": "metrics.calibration",
     "JudgedPairs": "metrics.ranking",
     "ranking_quality": "metrics.ranking",
+    "ClickRanker": "ultr.training",
+    "propensities": "ultr.propensities",
     "CMIP": "metrics.debiasedness",
     "MeanDependence": "metrics.debiasedness",
     "ScoredPairs": "metrics.scored_pairs",
@@ -111,7 +117,7 @@ _HOME = {
     "builtin_corpus": "synthetic",
     "Vocabulary": "vocabulary",
 }
-_MODULES = ("policies", "testing", "users")
+_MODULES = ("ope", "policies", "testing", "ultr", "users")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

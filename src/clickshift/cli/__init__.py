@@ -17,6 +17,8 @@ import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
 import clickshift.cli.predict as predict
+import clickshift.cli.propensities as propensities
+import clickshift.cli.rank as rank
 import clickshift.cli.relevance as relevance
 import clickshift.cli.reproduce as reproduce
 import clickshift.cli.selection as selection
@@ -41,6 +43,7 @@ app.command()(audit.audit)
 app.command()(examine.examine)
 app.command()(relevance.relevance)
 app.command()(predict.predict)
+app.command()(propensities.propensities)
 app.command()(models.models)
 app.command()(reproduce.reproduce)
 app.add_typer(log.app, name="log")
@@ -50,6 +53,7 @@ for name in reproduce.SHIFT:
 app.add_typer(shift.app, name="shift")
 app.add_typer(selection.app, name="selection")
 app.add_typer(ope.app, name="ope")
+app.add_typer(rank.app, name="rank")
 
 
 def _version(value: bool) -> bool:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import typer
 
+import clickshift.cli.pointwise as pointwise
 import clickshift.cli.selection as selection
 from clickshift.cli.console import Json, show_json, show_table
-from clickshift.cli.shift import Corpus, Fresh, Workers, run_and_report
+from clickshift.cli.shift import Fresh, Workers, run_and_report
 
 SHIFT = {
     "table3": "Table 3 of the policy-shift paper: ind and ood perplexity, DBN users.",
@@ -20,16 +21,19 @@ SHIFT = {
 }
 """Commands of their own under `clickshift shift`: those that need no log."""
 Output = typer.Option(None, "--output", "-o", help="The folder; by default out/ and the name.")
-Seeds = typer.Option(None, min=1, help="Models per cell, instead of ten.")
-Queries = typer.Option(None, min=2, help="How many queries of the corpus, instead of 1,000.")
-Sessions = typer.Option(None, min=100, help="Sessions of a training log, instead of 100,000.")
+Corpus = typer.Option(
+    None, help="'builtin', 'one-hot' (the IPS paper's set), or a LETOR file or folder; by default, what the paper has."
+)
+Seeds = typer.Option(None, min=1, help="Models per cell, or runs, instead of the paper's number.")
+Queries = typer.Option(None, min=2, help="How many queries of the corpus, instead of 1,000 or all.")
+Sessions = typer.Option(None, min=100, help="Sessions of a training log, at most, instead of the paper's number.")
 
 
 def reproduce(
     name: str | None = typer.Argument(None, help="A table or figure, e.g. table3 or figure1."),
     every: bool = typer.Option(False, "--list", help="Show every table and figure, and whether it can be made."),
     output: Path | None = Output,
-    corpus: str = Corpus,
+    corpus: str | None = Corpus,
     seeds: int | None = Seeds,
     queries: int | None = Queries,
     sessions: int | None = Sessions,
@@ -49,7 +53,7 @@ def named(name: str) -> Callable[..., None]:
 
     def command(
         output: Path | None = Output,
-        corpus: str = Corpus,
+        corpus: str | None = Corpus,
         seeds: int | None = Seeds,
         queries: int | None = Queries,
         sessions: int | None = Sessions,
@@ -79,7 +83,7 @@ def _list(*, json: bool) -> None:
 def _make(
     name: str,
     output: Path | None,
-    corpus: str,
+    corpus: str | None,
     seeds: int | None,
     queries: int | None,
     sessions: int | None,
@@ -89,14 +93,23 @@ def _make(
 ) -> None:
     from clickshift.errors import SpecError
     from clickshift.protocols.choosing import chosen_selection, on_corpus
-    from clickshift.protocols.exhibits import exhibit
+    from clickshift.protocols.exhibits import Analytic, Trained, changed, exhibit
     from clickshift.protocols.model_selection import ModelSelection
+    from clickshift.protocols.world import BUILTIN
 
     wanted = exhibit(name)
     if wanted.make is None:
         how = f"Run it on your own: {wanted.command}" if wanted.command else "It is not there yet."
         raise SpecError(f"{name} cannot be made by itself: {wanted.state}. {how}")
     protocol, folder = wanted.make(), output or Path("out") / name
+    if isinstance(protocol, Analytic):
+        pointwise.show_analytic(protocol, folder, json=json)
+        return
+    if isinstance(protocol, Trained):
+        protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
+        pointwise.run_and_report(protocol, folder, workers=workers, json=json)
+        return
+    corpus = corpus or BUILTIN
     if isinstance(protocol, ModelSelection):
         smaller = chosen_selection("paper", corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
         selection.run_and_report(smaller, folder, corpus=corpus, workers=workers, repeats=1000, json=json)

@@ -134,11 +134,17 @@ class RankingQuality:
     per_query: Mapping[str, Float[np.ndarray, " query"]]
     """By name, "nDCG@3", "Recall@3", "MRR", "ARP"; NaN where a query has no value."""
 
-    def means(self, among: Bool[np.ndarray, " vocabulary_query"] | None = None) -> dict[str, float]:
+    def means(
+        self, among: Bool[np.ndarray, " vocabulary_query"] | None = None, *, missing: float | None = None
+    ) -> dict[str, float]:
         """The unweighted mean of each metric over the queries that have a value, or over those `among` the queries of
-        the vocabulary; NaN where there is none."""
+        the vocabulary; NaN where there is none. With `missing`, a query without a value counts as that: 0 in the IPS
+        paper."""
         rows = slice(None) if among is None else among[self.queries]
-        return {name: _mean(values[rows]) for name, values in self.per_query.items()}
+        found = {name: values[rows] for name, values in self.per_query.items()}
+        if missing is not None:
+            found = {name: np.where(np.isnan(values), missing, values) for name, values in found.items()}
+        return {name: _mean(values) for name, values in found.items()}
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {value:.4f}" for name, value in self.means().items())
@@ -151,6 +157,7 @@ def ranking_quality(
     *,
     cutoffs: Sequence[int] = CUTOFFS,
     threshold: float = 1.0,
+    graded_arp: bool = False,
     rng: int | np.random.Generator,
 ) -> RankingQuality:
     """Judge the ranking of each query's judged documents by descending score; equal scores in random order, by `rng`.
@@ -163,8 +170,8 @@ def ranking_quality(
     order is that of all judged documents left in the query, cut at k.
     Recall@k: share of the relevant documents that are among the first k.
     MRR: 1 / rank of the first relevant document.
-    ARP: mean rank of the relevant documents (Joachims et al. 2017), each counted once whatever its label, first
-    within a query, then over queries; lower is better.
+    ARP: mean rank of the relevant documents (Joachims et al. 2017), each counted once whatever its label, or with
+    `graded_arp` as often as its label says; first within a query, then over queries; lower is better.
     A query without a relevant document has no recall, MRR and ARP, and does not count in their means.
 
     >>> words, _, _ = Vocabulary.of([1, 1, 1], [10, 20, 30])
@@ -189,7 +196,8 @@ def ranking_quality(
         ndcg = {f"nDCG@{k}": _upto(k, gain, judgments) / _upto(k, judgments.ideal_gain, judgments) for k in cutoffs}
         recall = {f"Recall@{k}": _upto(k, relevant, judgments) / n_relevant for k in cutoffs}
         mrr = np.where(n_relevant > 0, 1 / first, np.nan)
-        arp = total(np.where(relevant, place + 1.0, 0.0)) / n_relevant
+        counted = np.where(relevant, label if graded_arp else 1.0, 0.0)
+        arp = total(counted * (place + 1.0)) / total(counted)
     return RankingQuality(judgments.query, {**ndcg, **recall, "MRR": mrr, "ARP": arp})
 
 

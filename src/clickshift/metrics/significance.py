@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.errors import DataError
+from clickshift.seeds import generator
 
 Values = Sequence[float] | Float[np.ndarray, " _"]
 Alternative = Literal["two-sided", "less", "greater"]
@@ -37,6 +38,38 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> 
         return mean, float("nan"), float("nan")
     half = float(stdtrit(n - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(n))
     return mean, mean - half, mean + half
+
+
+def bootstrap_interval(
+    values: Values, level: float = 0.95, *, resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float, float]:
+    """The mean and the interval of means of resampled values, by percentiles; NaN bounds from fewer than two values.
+
+    Of few values it is narrower than Student's: of ten, a 95 % interval holds the truth about nine times in ten.
+
+    >>> mean, low, high = bootstrap_interval([1.0, 2.0, 3.0])
+    >>> mean, low, high
+    (2.0, 1.0, 3.0)
+    """
+    sample = np.asarray(values, np.float64)
+    mean = float(sample.mean())
+    if len(sample) < 2:
+        return mean, float("nan"), float("nan")
+    drawn = generator(seed, "bootstrap").integers(0, len(sample), (resamples, len(sample)))
+    low, high = np.quantile(sample[drawn].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return mean, float(low), float(high)
+
+
+def paired(a: Values, b: Values, *, alternative: Alternative = "two-sided") -> float:
+    """The p-value of Student's t-test on the differences of paired values; "less" and "greater" as in `welch`.
+
+    >>> round(paired([1.0, 2.0, 4.0], [2.0, 4.0, 5.0], alternative="less"), 4)
+    0.0286
+    """
+    first, second = (np.asarray(values, np.float64) for values in (a, b))
+    if first.shape != second.shape:
+        raise DataError(f"paired values must be as many on both sides: got {len(first)} and {len(second)}.")
+    return welch(first - second, [0.0], alternative=alternative)
 
 
 def welch(a: Values, b: Values, *, alternative: Alternative = "two-sided") -> float:

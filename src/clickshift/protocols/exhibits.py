@@ -10,8 +10,13 @@ from clickshift.protocols.contenders import CLICK_MODELS, PEEKING, TRUTH, Conten
 from clickshift.protocols.derived_policies import DerivedPolicies
 from clickshift.protocols.model_selection import ModelSelection
 from clickshift.protocols.model_selection import quick as quick_selection
+from clickshift.protocols.pointwise import TRUE, Pointwise
+from clickshift.protocols.pointwise_checks import PointwiseChecks
+from clickshift.protocols.pointwise_data import PointwiseData, data_of
+from clickshift.protocols.pointwise_losses import GradientByRank, LossByRank, SharedFeatures
+from clickshift.protocols.pointwise_tuning import Tuning
 from clickshift.protocols.policy_shift import PolicyShift
-from clickshift.protocols.world import World
+from clickshift.protocols.world import BUILTIN, World
 
 SHIFT_PAPER = "policy shift (Deffayet et al. 2022)"
 CMIP_PAPER = "CMIP (Deffayet et al. 2023)"
@@ -62,13 +67,48 @@ def figure_2() -> PolicyShift:
     return _users(PolicyShift(contenders=(TRUTH, *CLICK_MODELS)), "CoCM", "CoCM-mismatch")
 
 
+_MANY = 10**8
+Analytic = SharedFeatures | LossByRank | GradientByRank
+"""What needs no training."""
+Trained = Pointwise | Tuning | PointwiseChecks
+
+
+def ips_figure_4() -> Pointwise:
+    return Pointwise(models=TRUE, sessions=(_MANY,), collisions=tuple(k / 10 for k in range(10)))
+
+
+def ips_figure_5() -> Pointwise:
+    """The paper has Istella-S; give its folder."""
+    return Pointwise(data_of(BUILTIN), TRUE, sessions=(_MANY,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
+
+
+def changed(
+    protocol: Trained,
+    *,
+    corpus: str | None = None,
+    queries: int | None = None,
+    sessions: int | None = None,
+    seeds: int | None = None,
+) -> Trained:
+    """On another set, or smaller: what is not given stays. Of several sizes, `sessions` is the largest."""
+    data: PointwiseData = protocol.data if corpus is None else data_of(corpus)
+    data = replace(data, queries=queries or data.queries)
+    seeds = seeds or protocol.seeds
+    if not isinstance(protocol, Pointwise):
+        return replace(protocol, data=data, seeds=seeds, sessions=sessions or protocol.sessions)
+    sizes = protocol.sessions
+    if sessions is not None:
+        sizes = (*(size for size in sizes if size < sessions), sessions) if len(sizes) > 1 else (sessions,)
+    return replace(protocol, data=data, seeds=seeds, sessions=sizes)
+
+
 @dataclass(frozen=True)
 class Exhibit:
     """A table or figure: `make` gives its protocol; where it needs a log, `command` says how; else it is open."""
 
     paper: str
     shows: str
-    make: Callable[[], PolicyShift | ModelSelection] | None = None
+    make: Callable[[], PolicyShift | ModelSelection | Trained | Analytic] | None = None
     command: str = ""
 
     @property
@@ -91,7 +131,15 @@ EXHIBITS = {
     "figure2": Exhibit(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", figure_2),
     "cmip-table1": Exhibit(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
     "cmip-table2": Exhibit(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
-    "ips-figures": Exhibit(IPS_PAPER, "nDCG of click models and IPS rankers"),
+    "ips-figure1": Exhibit(IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise),
+    "ips-figure2": Exhibit(IPS_PAPER, "losses of two documents that share features", SharedFeatures),
+    "ips-figure3": Exhibit(IPS_PAPER, "losses of a document by its rank", LossByRank),
+    "ips-figure4": Exhibit(IPS_PAPER, "nDCG when features collide", ips_figure_4),
+    "ips-figure5": Exhibit(IPS_PAPER, "nDCG by the strength of the position bias", ips_figure_5),
+    "ips-table2": Exhibit(IPS_PAPER, "rankers after 100 million sessions", lambda: Pointwise(sessions=(_MANY,))),
+    "ips-gradients": Exhibit(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
+    "ips-tuning": Exhibit(IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(data_of(BUILTIN))),
+    "ips-checks": Exhibit(IPS_PAPER, "counts teach what sessions teach; both naive rankers are one", PointwiseChecks),
     "ope-figures": Exhibit(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
 }
 

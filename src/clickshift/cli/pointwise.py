@@ -1,0 +1,55 @@
+"""How the experiments of the IPS paper are run and shown; `clickshift reproduce` has them by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clickshift.protocols.exhibits import Analytic, Trained
+    from clickshift.report.shift import Written
+
+
+def run_and_report(protocol: Trained, output: Path, *, workers: int | None, json: bool) -> None:
+    """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
+    from clickshift.cli.cells import run_with_progress
+    from clickshift.protocols import pointwise, pointwise_checks, pointwise_tuning
+    from clickshift.report.pointwise import write_checks_report, write_pointwise_report, write_tuning_report
+    from clickshift.runs import RunFolder
+    from clickshift.spec import key
+
+    folder, settings = RunFolder(output), {"protocol": key(protocol), "data": protocol.data.corpus}
+    folder.write_settings(settings)
+    works: dict[type, tuple[Any, Any]] = {
+        pointwise.Pointwise: (pointwise.rows_of, write_pointwise_report),
+        pointwise_tuning.Tuning: (pointwise_tuning.rows_of, write_tuning_report),
+        pointwise_checks.PointwiseChecks: (pointwise_checks.rows_of, write_checks_report),
+    }
+    work, write = works[type(protocol)]
+    cells = protocol.cells()
+    failed = run_with_progress(cells, work, folder, workers, name=lambda cell: cell.name)
+    if any(map(folder.has, cells)):
+        rows = folder.rows(cells)
+        _show(rows, write(output, rows, settings), json=json)
+    failed.complain()
+
+
+def show_analytic(protocol: Analytic, output: Path, *, json: bool) -> None:
+    """Figures that need no training: nothing of them is worth keeping but the report."""
+    from clickshift.protocols.pointwise_losses import GradientByRank
+    from clickshift.report.pointwise import write_gradient_report, write_losses_report
+    from clickshift.spec import key
+
+    rows = protocol.rows()
+    write = write_gradient_report if isinstance(protocol, GradientByRank) else write_losses_report
+    _show(rows, write(output, rows, {"protocol": key(protocol)}), json=json)
+
+
+def _show(rows: list[dict[str, Any]], written: Written, *, json: bool) -> None:
+    from clickshift.cli.cells import show_written
+    from clickshift.cli.console import show_json
+
+    if json:
+        show_json({"rows": rows, "report": str(written.page)})
+    else:
+        show_written(written)

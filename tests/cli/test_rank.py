@@ -1,0 +1,227 @@
+"""clickshift rank, as a user calls it."""
+
+# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shell import Shell, call, shell  # noqa: F401
+
+from clickshift.readers.letor import read_corpus
+
+pytest.importorskip("jax")
+RANKS, DOCS = 4, 5
+SMALL = "ClickRanker('ips', hidden=(16,), dropout=(0.0,), rounds=40, learning_rate=0.01)"
+
+
+def write_world(folder: Path, *, queries: int = 60, sessions: int = 6000, seed: int = 0) -> None:
+    """Documents of which the first feature says how good they are and the second where they are shown."""
+    rng = np.random.default_rng(seed)
+    features = rng.random((queries, DOCS, 3)).round(4)
+    features[:, :, 2] = 7
+    lines = [
+        f"{int(4 * x[0])} qid:{q} " + " ".join(f"{k + 1}:{v:g}" for k, v in enumerate(x)) + f" #docid = d{q}-{d}"
+        for q, docs in enumerate(features)
+        for d, x in enumerate(docs)
+    ]
+    (folder / "docs.txt").write_text("\n".join(lines) + "\n")
+    narrow = [line.replace(" 3:7", "").replace("qid:", "qid:9") for line in lines]
+    (folder / "narrow.txt").write_text("\n".join(narrow) + "\n")
+    rows = []
+    for query in rng.integers(0, queries, sessions):
+        order = np.argsort(-features[query, :, 1] - rng.normal(0, 0.1, DOCS))[:RANKS]
+        clicks = rng.random(RANKS) < (0.1 + 0.9 * features[query, order, 0] ** 2) / np.arange(1, RANKS + 1)
+        docs = [f"d{query}-{d}" for d in order]
+        rows.append({"query": str(query), "docs": docs, "clicks": clicks.astype(int).tolist()})
+    pq.write_table(pa.Table.from_pylist(rows), folder / "log.parquet")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rank")
+    write_world(folder)
+    (folder / "trust.csv").write_text("rank,alpha,beta\n1,0.9,0.0\n2,0.45,0\n3,0.3,0\n4,0.2,0.0\n")
+    (folder / "curve.csv").write_text("rank,examination\n1,1\n2,0.5\n3,0.3333\n4,0.25\n")
+    (folder / "zero.csv").write_text("rank,examination\n1,1\n2,0.5\n3,0\n4,0.25\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the constant feature, of which another test is
+        options = ("--loss", SMALL, "--examination", "1/rank", "-o", folder / "ips")
+        assert call("rank", "train", folder / "docs.txt", "--clicks", folder / "log.parquet", *options) == 0
+    return folder
+
+
+def train(work: Path, output: Path, *options: object) -> tuple[object, ...]:
+    return "rank", "train", work / "docs.txt", "--clicks", work / "log.parquet", "-o", output, *options
+
+
+def test_train_and_evaluate(shell: Shell, work: Path) -> None:
+    found = shell.json("rank", "evaluate", work / "ips", work / "docs.txt")
+    assert found["learner"].startswith("ClickRanker(")
+    rows = {row["metric"]: row for row in found["metrics"]}
+    assert list(rows) == ["nDCG@5", "nDCG@10", "ARP"]
+    assert rows["nDCG@10"]["mean"] > 0.9
+    for row in rows.values():
+        assert row["low"] < row["mean"] < row["high"]
+    text = shell.text("rank", "evaluate", work / "ips", work / "docs.txt", "--level", 0.9)
+    assert "90% intervals by resampled queries" in text
+    assert "nDCG@5" in text
+
+
+def test_ways_to_tell_examination(shell: Shell, work: Path, tmp_path: Path) -> None:
+    assert call("fit", "PBM", work / "log.parquet", "-o", tmp_path / "pbm") == 0
+    quick = ("--loss", SMALL.replace("rounds=40", "rounds=2"))
+    for k, known in enumerate(
+        [
+            ("--propensities", work / "curve.csv"),
+            ("--examination", "1,0.5,0.3333,0.25"),
+            ("--model", tmp_path / "pbm"),
+        ]
+    ):
+        found = shell.json(*train(work, tmp_path / f"r{k}", *quick, *known))
+        assert found["rounds"] == 2
+        assert found["converged"] is False
+    files = [(tmp_path / name / "ranker.safetensors").read_bytes() for name in ("r0", "r1", "r2")]
+    assert files[0] == files[1]
+    assert files[0] != files[2]
+
+
+def test_losses(shell: Shell, work: Path, tmp_path: Path) -> None:
+    network = ", hidden=(4,), dropout=(0.0,), rounds=2)"
+    cases = [
+        (f"ClickRanker('affine'{network}", ("--trust", work / "trust.csv")),
+        (f"ClickRanker('pbm', bias='estimated'{network}", ()),
+        ("lambdamart", ("--examination", "1/rank", "--seed", 3)),
+        ("BoostedRanker(bias='naive', trees=3)", ()),
+    ]
+    for k, (loss, known) in enumerate(cases):
+        found = shell.json(*train(work, tmp_path / f"r{k}", "--loss", loss, *known))
+        assert found["documents"] == 300
+        assert ("examination" in found) == ("estimated" in loss)
+    assert found["learner"] == "BoostedRanker(bias='naive', trees=3)"
+    quality = shell.json("rank", "evaluate", tmp_path / "r2", work / "docs.txt")
+    assert quality["metrics"][1]["mean"] > 0.9
+
+
+def test_a_loss_by_its_name(shell: Shell, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the published network, but one round of it."""
+    from clickshift.ultr import training
+
+    one = training.ClickRanker.__dataclass_fields__
+    seen = []
+    monkeypatch.setattr(
+        training.ClickRanker, "fit", lambda self, *a, **k: seen.append((self, k)) or training.Ranker("one-hot", {}, "x")
+    )
+    assert one["hidden"].default == (512, 256, 128)
+    shell.json(*train(work, tmp_path / "r", "--loss", "pbm", "--bias", "naive", "--seed", 5))
+    shell.json(*train(work, tmp_path / "r", "--clip", "0.1", "--examination", "1/rank^2"))
+    assert [learner.loss for learner, _ in seen] == ["pbm", "ips"]
+    assert (seen[0][0].bias, seen[0][0].seed, seen[1][0].clip) == ("naive", 5, 0.1)
+    assert seen[0][1]["examination"] is None
+    np.testing.assert_allclose(seen[1][1]["examination"], [1, 1 / 4, 1 / 9, 1 / 16])
+
+
+def test_held_out_clicks(shell: Shell, work: Path, tmp_path: Path) -> None:
+    write_world(tmp_path, queries=20, sessions=500, seed=1)
+    judge = ("--held-out", tmp_path / "docs.txt", "--held-out-clicks", tmp_path / "log.parquet")
+    found = shell.json(*train(work, tmp_path / "r", "--loss", SMALL, "--examination", "1/rank", *judge))
+    assert found["held_out_loss"] > 0
+    message = shell.error(*train(work, tmp_path / "r", *judge[:2]))
+    assert "--held-out needs the clicks" in message
+
+
+def test_scores(shell: Shell, work: Path, tmp_path: Path) -> None:
+    facts = shell.json("rank", "score", work / "ips", work / "docs.txt", "-o", tmp_path / "scores.parquet")
+    assert (facts["queries"], facts["documents"]) == (60, 300)
+    table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
+    corpus = read_corpus(work / "docs.txt")
+    quality = {(row["query"], row["doc"]): row for row in pq.read_table(tmp_path / "scores.parquet").to_pylist()}
+    good = corpus.features[:, 0]
+    scored = [
+        quality[corpus.vocabulary.pair_query[p], f"{corpus.vocabulary.doc_ids[corpus.vocabulary.pair_doc[p]]}"]
+        for p in range(300)
+    ]
+    assert np.corrcoef(good, [row["score"] for row in scored])[0, 1] > 0.8
+    assert table["rank"] == [1, 2, 3, 4, 5] * 60
+    assert (np.diff(np.array(table["score"]).reshape(60, 5), axis=1) <= 0).all()
+    target = shell.json("ope", work / "log.parquet", "--target", tmp_path / "scores.parquet", "--replicates", 20)
+    assert target
+
+
+def test_features_that_are_missing(shell: Shell, work: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores.csv"
+    message = shell.error("rank", "score", work / "ips", work / "narrow.txt", "-o", out)
+    assert "the 3 features that the ranker was trained on: got 2" in message
+    assert not out.exists()
+    assert "must be one of .parquet, .csv, .jsonl" in shell.error(
+        "rank", "score", work / "ips", work / "docs.txt", "-o", tmp_path / "scores.txt"
+    )
+    shell.json("rank", "score", work / "ips", work / "narrow.txt", "-o", out, "--sparse")
+    assert out.exists()
+
+
+def test_constant_features_and_unknown_documents_are_warnings(shell: Shell, work: Path, tmp_path: Path) -> None:
+    rows = pq.read_table(work / "log.parquet").to_pylist()
+    rows[3]["docs"][1] = "elsewhere"
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    options = ("--loss", SMALL.replace("rounds=40", "rounds=1"), "--examination", "1/rank", "-o", tmp_path / "r")
+    code, _, err = shell.run("rank", "train", work / "docs.txt", "--clicks", tmp_path / "log.parquet", *options)
+    assert code == 0
+    assert "1 of 3 features are the same for all documents: 3." in err
+    assert "0.0% of the results in the log (1)" in err
+    assert "e.g. document elsewhere of query" in err
+
+
+def test_bad_input_is_one_line_and_leaves_nothing(shell: Shell, work: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    pq.write_table(pa.table({"query": ["x"], "docs": [["y", "z"]], "clicks": [[1, 0]]}), tmp_path / "other.parquet")
+    (tmp_path / "high.txt").write_text("9 qid:1 1:1\n0 qid:1 1:0\n")
+    (tmp_path / "nan.txt").write_text((work / "docs.txt").read_text().replace("3:7", "3:nan", 1))
+    (tmp_path / "trust.csv").write_text("rank,alpha\n1,0.5\n")
+    naive = ("--bias", "naive", "-o", out)
+    cases = [
+        (train(work, out), "needs examination by rank"),
+        (train(work, out, "--loss", "hinge"), "loss must be one of ips"),
+        (train(work, out, "--loss", "ClickRanker('ips')", "--seed", "1"), "options of a learner go into its text"),
+        (train(work, out, "--examination", "rank"), "examination must be 1/rank"),
+        (train(work, out, "--examination", "1,0.5"), "it ends at rank 2, where rank 3 is needed"),
+        (train(work, out, "--propensities", work / "zero.csv"), "it is 0 at rank 3"),
+        (train(work, out, "--examination", "1/rank", "--trust", work / "trust.csv"), "not several"),
+        (train(work, out, "--loss", "affine", "--trust", tmp_path / "trust.csv"), "there is no beta"),
+        (train(work, out, "--loss", "affine", "--examination", "1/rank"), "needs trust"),
+        (("rank", "train", work / "docs.txt", "--clicks", tmp_path / "other.parquet", *naive), "it shows none"),
+        (("rank", "train", tmp_path / "high.txt", "--clicks", work / "log.parquet", *naive), "Give max_label"),
+        (("rank", "train", tmp_path / "nan.txt", "--clicks", work / "log.parquet", *naive), "nan.txt, line 1"),
+        (("rank", "evaluate", tmp_path, work / "docs.txt"), "is not a ranker"),
+        (("rank", "export", work / "ips", tmp_path / "ranker.txt"), "networks are exported as .onnx"),
+    ]
+    before = sorted(tmp_path.iterdir())
+    for command, message in cases:
+        assert message in shell.error(*command), command
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_labels(shell: Shell, work: Path, tmp_path: Path) -> None:
+    command = ("rank", "labels", work / "docs.txt", "--clicks", work / "log.parquet")
+    told = shell.json(*command, "--examination", "1/rank", "-o", tmp_path / "labels.parquet")
+    table = pq.read_table(tmp_path / "labels.parquet")
+    assert told["documents"] == table.num_rows
+    assert len(told["label_gain"]) == told["grades"]
+    assert json.loads(table.schema.metadata[b"clickshift"])["label_gain"] == told["label_gain"]
+    naive = shell.json(*command, "--naive", "-o", tmp_path / "naive.txt")
+    assert naive["mean_relevance"] < told["mean_relevance"]
+    assert len(naive["output"]) == 5
+    assert "needs examination" in shell.error(*command, "-o", tmp_path / "more.csv")
+    assert not (tmp_path / "more.csv").exists()
+
+
+def test_export(shell: Shell, work: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    told = shell.json("rank", "export", work / "ips", tmp_path / "ranker.onnx")
+    assert told["features"] == 3
+    assert (tmp_path / "ranker.onnx").stat().st_size > 100
