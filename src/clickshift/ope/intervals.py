@@ -19,7 +19,8 @@ from clickshift.streams import next_uniform, open_stream
 from clickshift.threads import for_each, n_threads
 
 _Answer = TypeVar("_Answer")
-_MEMORY = 1 << 27  # bytes of counts that a thread may hold: several replicates make a pass over the log worth it
+_MEMORY = 1 << 28  # bytes of counts that a thread may hold: several replicates make a pass over the log worth it
+_AT_ONCE = 4  # replicates are counted by fours, where there is memory for it
 
 
 @final
@@ -53,8 +54,9 @@ class Bootstrap:
         clusters, key = logged.clusters, stream_key(as_generator(self.seed))
         mode = np.floor(clusters.size)
         below, at_mode, once = pdtr(mode, clusters.size), _poisson_prob(mode, clusters.size), pdtr(np.arange(6.0), 1.0)
-        numbers = held + len(clusters.size)
-        size = max(1, min(_MEMORY // (8 * numbers), -(-self.replicates // n_threads())))
+        memory = logged.resampled_type.itemsize * held + 8 * len(clusters.size)
+        size = max(1, min(_MEMORY // memory, -(-self.replicates // n_threads())))
+        size -= size % _AT_ONCE if size > _AT_ONCE else 0
         blocks = -(-self.replicates // size)
         answers: dict[int, _Answer] = {}
 

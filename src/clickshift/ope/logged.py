@@ -11,13 +11,14 @@ from functools import cached_property
 from typing import Literal, final, no_type_check
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Num, Shaped
 from numba import njit
 
 from clickshift.errors import DataError
-from clickshift.grouping import distinct_rows
+from clickshift.grouping import distinct_rows, ordered
 from clickshift.ope.rewards import Reward
 from clickshift.sessions import Rankings, Sessions
+from clickshift.threads import for_ranges
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 
@@ -27,7 +28,8 @@ class Tally:
     """Counts by entry. The last dimension is for several logs at once, such as resampled ones."""
 
     shown: Float[np.ndarray, "entry part"]
-    clicks: Float[np.ndarray, "entry rank part"]
+    clicks: Num[np.ndarray, "entry rank part"]
+    """Mostly nothing: in small numbers, where they fit, for resampled logs."""
     earned: Float[np.ndarray, "entry part"]
     """The reward of all sessions of an entry."""
 
@@ -38,7 +40,10 @@ class Tally:
 @final
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """What is drawn again to resample a log: sessions, or users with all of theirs. Equal rows are merged."""
+    """What is drawn again to resample a log: sessions, or users with all of theirs.
+
+    Equal rows are merged, and stand in the order of their entries.
+    """
 
     size: Float[np.ndarray, " cluster"]
     """How many equal clusters one stands for."""
@@ -55,7 +60,8 @@ class Logged:
     """Distinct lists, cut to the ranks that the reward counts. Contexts are queries.
 
     An entry is a distinct list with its logged propensity: entries and lists are the same where the log has none. A
-    cell is a document at a rank, of those that were shown.
+    cell is a document at a rank, of those that were shown. Lists of a query stand together, and so do entries of a
+    list: what is counted by documents then is near in memory.
     """
 
     reward: Reward
@@ -87,7 +93,9 @@ class Logged:
         """Group a log. `cluster` says which sessions are not independent: those of one user, or of one label."""
         reward = Reward.named(reward) if isinstance(reward, str) else reward
         rankings = sessions.rankings
-        if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
+        if rankings.query.min() == UNSEEN or (
+            rankings.pair.min() == UNSEEN and ((rankings.pair == UNSEEN) & rankings.shown).any()
+        ):
             raise DataError(
                 "every query and document of the log must have an id, or lists cannot be told apart: some have been "
                 "lost in a translation. Give the log in its own vocabulary."
@@ -96,11 +104,13 @@ class Logged:
         ranks = len(theta)
         was_cut = ranks < sessions.n_ranks and bool(rankings.shown[:, ranks].any())
         of_row, first = distinct_rows(packed(rankings.pair[:, :ranks]))
-        lists = Rankings(rankings.vocabulary, rankings.query[first], rankings.pair[first, :ranks])
+        of_row, first = _sorted(of_row, first, rankings.query, rankings.vocabulary.n_queries)
+        lists = Rankings(rankings.vocabulary, rankings.query[first], _taken(rankings.pair, first, ranks))
         list_of, log_prob, entry_of = np.arange(len(first)), None, of_row
         if rankings.log_prob is not None and not was_cut:
-            keys = np.stack([of_row, rankings.log_prob.view(np.int64)], axis=1)
-            entry_of, first = distinct_rows(keys)
+            if not np.array_equal(rankings.log_prob, rankings.log_prob[first][of_row]):
+                keys = np.stack([of_row, rankings.log_prob.view(np.int64)], axis=1)
+                entry_of, first = _sorted(*distinct_rows(keys), of_row, len(lists))
             list_of, log_prob = of_row[first], rankings.log_prob[first]
         return cls(
             reward,
@@ -148,7 +158,9 @@ class Logged:
         """Of the whole log, or of some of its rows, such as those of one day."""
         everything = rows is None
         entry, click, count = (a if everything else a[rows] for a in (self.entry_of, self.click, self.count))
-        return tallied(self, entry, click, count[:, None], np.arange(len(entry)), np.ones(len(entry)))
+        tally = _nothing(self, 1, np.dtype(np.float64))
+        _count_once(entry, click, self.theta, _most(self), count, tally.shown, tally.clicks, tally.earned)
+        return tally
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -158,14 +170,25 @@ class Logged:
             keys.append(self.cluster[:, None])
         group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
         count = np.bincount(group, self.count, len(first))
-        entry, click = self.entry_of[first], self.click[first]
-        if self.cluster is None:
-            return Clusters(count, np.arange(len(first)), entry, click, np.ones(len(first)))
-        return Clusters(np.ones(int(self.cluster.max()) + 1), self.cluster[first], entry, click, count)
+        order = ordered(self.entry_of[first], len(self.list_of))
+        rows = first[order]
+        entry, click = self.entry_of[rows], self.click[rows]
+        if self.cluster is None:  # numbered as they come, so that what is drawn does not depend on the order of lists
+            return Clusters(count, order, entry, click, np.ones(len(rows)))
+        return Clusters(np.ones(int(self.cluster.max()) + 1), self.cluster[rows], entry, click, count[order])
+
+    @cached_property
+    def resampled_type(self) -> np.dtype:
+        """Of the clicks of a resampled log: the smallest that can count how often the most frequent list is drawn.
+
+        A sum of Poisson numbers is not twice its mean and 100; one of clusters not sixteen times, but once in 10^14.
+        """
+        most = (2 if self.cluster is None else 16) * float(self.total.shown.max()) + 100
+        return np.dtype(np.uint16 if most < 1 << 16 else np.float32 if most < 1 << 24 else np.float64)
 
     def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
         """Values of lists for every entry; not copied where entries are lists."""
-        return of_list if self.log_prob is None else of_list[self.list_of]
+        return of_list if len(self.list_of) == len(self.lists) else of_list[self.list_of]
 
     def per_query(self, values: Float[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
         """Values of entries, added up by query."""
@@ -184,11 +207,20 @@ def tallied(
     count: Float[np.ndarray, " row"],
 ) -> Tally:
     """Count rows, each `count` times as often as its cluster was drawn."""
-    parts, entries = drawn.shape[1], len(logged.list_of)
-    shown, clicks, earned = (np.zeros((entries, *ranks, parts)) for ranks in ((), (logged.n_ranks,), ()))
-    most = np.inf if logged.reward.is_linear else logged.largest
-    _count(entry, click, logged.theta, most, drawn, cluster, count, shown, clicks, earned)
-    return Tally(shown, clicks, earned)
+    tally = _nothing(logged, drawn.shape[1], logged.resampled_type)
+    _count(entry, click, logged.theta, _most(logged), drawn, cluster, count, tally.shown, tally.clicks, tally.earned)
+    return tally
+
+
+def _nothing(logged: Logged, parts: int, of_clicks: np.dtype) -> Tally:
+    entries = len(logged.list_of)
+    clicks = np.zeros((entries, logged.n_ranks, parts), of_clicks)
+    return Tally(np.zeros((entries, parts)), clicks, np.zeros((entries, parts)))
+
+
+def _most(logged: Logged) -> float:
+    """What a list may earn: 1 where one click is as good as many."""
+    return np.inf if logged.reward.is_linear else logged.largest
 
 
 def added(index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int) -> Float[np.ndarray, "m part"]:
@@ -207,19 +239,33 @@ def packed(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
     return np.ascontiguousarray(rows).view(np.int64)
 
 
+def _sorted(
+    group: Int[np.ndarray, " row"], first: Int[np.ndarray, " group"], number: Int[np.ndarray, " row"], size: int
+) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " group"]]:
+    """The same groups, ordered by a number that all rows of a group share."""
+    order = ordered(number[first], size)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place[group], first[order]
+
+
+def _taken(pair: Int[np.ndarray, "row _"], rows: Int[np.ndarray, " list"], ranks: int) -> Int[np.ndarray, "list rank"]:
+    """The first ranks of some rows."""
+    taken = np.empty((len(rows), ranks), np.int32)
+    for_ranges(lambda some: _take(pair, rows[some], taken[some]), len(rows))
+    return taken
+
+
 def _cells(lists: Rankings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of cells rank by rank, then by pair: a table over pairs per rank needs little memory."""
-    cell = np.full(lists.pair.shape, UNSEEN, np.int32)
-    pairs, found = [], 0
-    for rank in range(lists.n_ranks):
-        rows = np.flatnonzero(lists.shown[:, rank])
-        here = lists.pair[rows, rank]
-        occurs = np.zeros(lists.vocabulary.n_pairs, bool)
-        occurs[here] = True
-        pairs.append(np.flatnonzero(occurs))
-        cell[rows, rank] = found + (np.cumsum(occurs) - 1)[here]
-        found += len(pairs[-1])
-    return cell, np.concatenate(pairs), np.repeat(np.arange(lists.n_ranks), [len(p) for p in pairs])
+    """Numbers of cells, rank by rank, then by pair."""
+    occurs = np.zeros((lists.vocabulary.n_pairs, lists.n_ranks), bool)
+    for_ranges(lambda rows: _mark(lists.pair[rows], occurs), len(lists))
+    rank, pair = np.nonzero(occurs.T)
+    number = np.empty(occurs.shape, np.int32)
+    number[pair, rank] = np.arange(len(pair))
+    cell = np.empty(lists.pair.shape, np.int32)
+    for_ranges(lambda rows: _look_up(lists.pair[rows], number, cell[rows]), len(lists))
+    return cell, pair, rank
 
 
 def _cluster_numbers(sessions: Sessions, cluster: str | np.ndarray) -> np.ndarray | None:
@@ -242,7 +288,7 @@ def _cluster_numbers(sessions: Sessions, cluster: str | np.ndarray) -> np.ndarra
 @njit(cache=True, nogil=True)
 @no_type_check
 def _count(entry, click, theta, most, drawn, cluster, count, shown, clicks, earned):
-    """A list earns the weights of its clicks, and `most` at most: 1 where one click is as good as many."""
+    """A list earns the weights of its clicks, and `most` at most."""
     parts, ranks = drawn.shape[1], click.shape[1]
     for i in range(len(entry)):
         e, c, reward = entry[i], cluster[i], 0.0
@@ -261,8 +307,54 @@ def _count(entry, click, theta, most, drawn, cluster, count, shown, clicks, earn
 
 @njit(cache=True, nogil=True)
 @no_type_check
+def _count_once(entry, click, theta, most, count, shown, clicks, earned):
+    for i in range(len(entry)):
+        e, reward = entry[i], 0.0
+        shown[e, 0] += count[i]
+        for r in range(click.shape[1]):
+            if click[i, r]:
+                reward += theta[r]
+                clicks[e, r, 0] += count[i]
+        if reward > 0.0:
+            earned[e, 0] += count[i] * min(reward, most)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
 def _add(index, values, out):
     for i in range(len(index)):
         if index[i] >= 0:
             for p in range(values.shape[1]):
                 out[index[i], p] += values[i, p]
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _take(pair, rows, taken):
+    """Rows are anywhere: some are asked for at once, so that they are waited for once (see `grouping`)."""
+    touched = 0
+    for start in range(0, len(rows), 32):
+        end = min(start + 32, len(rows))
+        for i in range(start, end):
+            touched += pair[rows[i], 0]
+        for i in range(start, end):
+            for r in range(taken.shape[1]):
+                taken[i, r] = pair[rows[i], r]
+    return touched
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _mark(pair, occurs):
+    for i in range(pair.shape[0]):
+        for r in range(pair.shape[1]):
+            if pair[i, r] >= 0:
+                occurs[pair[i, r], r] = True
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _look_up(pair, number, out):
+    for i in range(pair.shape[0]):
+        for r in range(pair.shape[1]):
+            out[i, r] = number[pair[i, r], r] if pair[i, r] >= 0 else UNSEEN

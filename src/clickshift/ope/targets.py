@@ -9,13 +9,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from clickshift.errors import DataError
-from clickshift.grouping import distinct_rows
+from clickshift.grouping import RowIndex, distinct_rows
 from clickshift.models.base import ClickModel
 from clickshift.ope.logged import Logged, Tally, added, packed
 from clickshift.policies.base import RankingDistribution
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 from clickshift.seeds import as_generator
 from clickshift.sessions import Rankings, Sessions
+from clickshift.threads import for_ranges
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 _SUM = 1e-6  # by how much weights may miss a sum of 1: files carry rounded numbers
@@ -130,19 +131,18 @@ def _of_lists(logged: Logged, target: WeightedLists, prefixes: bool) -> Aim:
     own, weight = own[known], target.weight[known]
     here = own.in_vocabulary(logged.vocabulary)
     mass = added(here.query, weight[:, None] * here.shown, logged.n_queries)
-    beginning = _matched(logged.lists, here, weight, whole=False) if prefixes else None
+    beginning = _begun(logged.lists, here, weight) if prefixes else None
     stranger = here.shown & ~_occurs(logged)[here.pair] & (weight > 0)[:, None]
     row, rank = np.nonzero(stranger)
     pair, at = np.unique(own.pair[row, rank], return_inverse=True)
     found = _likeliest(own.vocabulary, pair, np.bincount(at, weight[row], len(pair)))
-    whole = _matched(logged.lists, here, weight, whole=True)[:, 0]
-    return Aim(whole, _placed(logged, here, weight), mass, beginning, *found)
+    return Aim(_whole(logged.lists, here, weight), _placed(logged, here, weight), mass, beginning, *found)
 
 
 def _of_policy(logged: Logged, target: RankingDistribution, prefixes: bool) -> Aim:
     log, ranks, words = logged.lists, logged.n_ranks, target.vocabulary
     query_there = words.queries_of(logged.vocabulary)
-    wanted = query_there[np.unique(log.query)]
+    wanted = query_there[np.flatnonzero(np.bincount(log.query))]
     wanted = wanted[wanted != UNSEEN]
     placement = target.placement(wanted, ranks=ranks) if len(wanted) else np.zeros((words.n_pairs, ranks))
     query_here = logged.vocabulary.queries_of(words)
@@ -168,23 +168,35 @@ def _beginnings(log: Rankings, target: RankingDistribution) -> Float[np.ndarray,
     return prob
 
 
-def _matched(log: Rankings, here: Rankings, weight: np.ndarray, *, whole: bool) -> Float[np.ndarray, "list _"]:
-    """The weight of the target's lists that are each logged list (`whole`), or that begin like it, rank by rank.
+def _whole(log: Rankings, here: Rankings, weight: np.ndarray) -> Float[np.ndarray, " list"]:
+    """The weight of the target's lists that are each logged list. A document that the log does not know is in none."""
+    at = np.flatnonzero((here.shown == (here.pair != UNSEEN)).all(axis=1))
+    theirs, ours = packed(here.pair[at]), packed(log.pair)
+    group, first = distinct_rows(theirs)
+    prob, index = np.append(np.bincount(group, weight[at], len(first)), 0.0), RowIndex.of(theirs[first])
+    out = np.empty(len(log))
 
-    Lists of both sides are numbered together. A document that the log does not know matches nothing.
-    """
-    n, ranks = len(log), log.n_ranks
-    pair, shown = np.concatenate([log.pair, here.pair]), np.concatenate([log.shown, here.shown])
-    known = ~(shown & (pair == UNSEEN))
-    out = np.zeros((n, 1 if whole else ranks))
-    group = np.concatenate([log.query, here.query]).astype(np.int64)
-    for step in range(out.shape[1]):
-        at = np.flatnonzero(known.all(axis=1) if whole else known[:, : step + 1].all(axis=1) & shown[:, step])
-        keys = packed(pair[at]) if whole else np.stack([group[at], pair[at, step].astype(np.int64)], axis=1)
-        group[at], first = distinct_rows(keys)
-        theirs = at[at >= n]
-        prob = np.bincount(group[theirs], weight[theirs - n], len(first))
-        out[at[at < n], step] = prob[group[at[at < n]]]
+    def look(rows: slice) -> None:
+        out[rows] = prob[index.find(ours[rows])]  # the last one for a list that the target never shows
+
+    for_ranges(look, len(log))
+    return out
+
+
+def _begun(log: Rankings, here: Rankings, weight: np.ndarray) -> Float[np.ndarray, "list rank"]:
+    """The weight of the target's lists that begin like each logged list, rank by rank."""
+    out = np.zeros(log.pair.shape)
+    ours, theirs = np.arange(len(log)), np.arange(len(here))  # those that may still have a beginning in common
+    above, above_theirs = np.zeros(len(ours), np.int64), np.zeros(len(theirs), np.int64)
+    for rank in range(log.n_ranks):
+        go_on, go_on_theirs = log.pair[ours, rank] != UNSEEN, here.pair[theirs, rank] != UNSEEN
+        ours, theirs = ours[go_on], theirs[go_on_theirs]
+        keys = np.stack([above_theirs[go_on_theirs], here.pair[theirs, rank].astype(np.int64)], axis=1)
+        above_theirs, first = distinct_rows(keys)
+        prob = np.bincount(above_theirs, weight[theirs], len(first))
+        above = RowIndex.of(keys[first]).find(np.stack([above[go_on], log.pair[ours, rank].astype(np.int64)], axis=1))
+        ours, above = ours[above >= 0], above[above >= 0]
+        out[ours, rank] = prob[above]
     return out
 
 
