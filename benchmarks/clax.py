@@ -261,6 +261,7 @@ def main() -> None:
         "--settings", default=None, help=f"CLAX's batch sizes and learning rates; {SETTINGS} by default"
     )
     parser.add_argument("--skip-peer", action="store_true", help="do not run CLAX")
+    parser.add_argument("--reuse", action="store_true", help="measure ours again, against CLAX's runs of last time")
     parser.add_argument("--skip-growth", action="store_true", help="do not measure how our cost grows with the log")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--load", type=float, default=1.0, help="wait until the load is below this...")
@@ -281,7 +282,9 @@ def main() -> None:
     output = args.output or HERE / "results" / ("clax-quick.json" if args.quick else "clax.json")
     output.parent.mkdir(parents=True, exist_ok=True)
 
-    python, machine = None if args.skip_peer else peer_python(args.environment), Machine(args.load, args.patience)
+    known = json.loads(output.read_text()) if args.reuse else {}
+    without = args.skip_peer or args.reuse
+    python, machine = None if without else peer_python(args.environment), Machine(args.load, args.patience)
     data = args.data / ("quick" if args.quick else "full")
     results: Row = {
         "machine": machine.about(),
@@ -289,16 +292,15 @@ def main() -> None:
         "clip": CLIP,
         "oracle": alone(write_logs, data, sizes),
     }
-    results["versions"] = {name: version(name) for name in ("clickshift", "numpy", "numba", "scipy")}
+    results["versions"] = known.get("versions", {})
+    results["versions"] |= {name: version(name) for name in ("clickshift", "numpy", "numba", "scipy")}
     results["versions"] |= {"python": platform.python_version()}
-    results |= {"models": {}, "growth": {}}
+    results |= {"models": {}, "growth": {}, "peer_reused": args.reuse}
 
     for model in names:
-        runs = (
-            []
-            if python is None
-            else [machine.measure(lambda s=s, m=model: train_peer(python, data, m, s)) for s in settings]
-        )
+        runs = known["models"][model]["peer_runs"] if known else []
+        if python is not None:
+            runs = [machine.measure(lambda s=s, m=model: train_peer(python, data, m, s)) for s in settings]
         ours = machine.measure(lambda m=model: alone(fit, data, m, "train", sizes["train"], args.repeats))
         peer = choose(runs) if runs else None
         if peer:

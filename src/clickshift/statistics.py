@@ -145,6 +145,7 @@ def _count_dense(sessions: Sessions, count: np.ndarray, by: By, n_situations: in
     total = tables[0]
     for table in tables[1:]:
         total += table
+    total[:, 0] += total[:, 1]  # impressions
     key = np.flatnonzero(total[: size - n_situations, 0])
     return key, total[key]
 
@@ -152,26 +153,25 @@ def _count_dense(sessions: Sessions, count: np.ndarray, by: By, n_situations: in
 @njit(cache=True, nogil=True)
 @no_type_check
 def _count(pair, shown, click, count, by, n_situations, table):
+    """Skips and clicks, side by side. UNSEEN is counted after the last pair."""
     n, ranks = pair.shape
     last_row = table.shape[0] // n_situations - 1
     for i in range(n):
-        last, bits = 0, 0
-        weight = count[i]
+        first, above, weight = 0, 0, count[i]  # the rank's first situation, and which of its situations this is
         for r in range(ranks):
             if not shown[i, r]:
                 break
-            situation = r
-            if by == 1:
-                situation = r * (r + 1) // 2 + last
-            elif by == 2:
-                situation = (1 << r) - 1 + bits
-            row = pair[i, r] if pair[i, r] >= 0 else last_row
-            cell = row * n_situations + situation
-            table[cell, 0] += weight
-            if click[i, r]:
-                table[cell, 1] += weight
-                last = r + 1
-                bits |= 1 << r
+            row, clicked = pair[i, r] if pair[i, r] >= 0 else last_row, click[i, r]
+            # unsigned, so that nobody asks whether a number counts from the end
+            table[np.uint64(row * n_situations + first + above), np.uint64(clicked)] += weight
+            if by == 0:
+                first += 1
+            elif by == 1:
+                first += r + 1
+                above = r + 1 if clicked else above
+            else:
+                first += 1 << r
+                above |= clicked << r
 
 
 def _count_sparse(sessions: Sessions, count: np.ndarray, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import pytest
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.learners import fit, learner_for
 from clickshift.learners.counting import Counting
-from clickshift.learners.prior import beta_by_moments, fit_beta
+from clickshift.learners.prior import beta_by_likelihood, fit_beta
 from clickshift.sessions import Rankings, Sessions
 from clickshift.statistics import Cells
 from clickshift.vocabulary import Vocabulary
@@ -101,16 +101,16 @@ def test_finer_counts_are_rolled_up(log: Sessions) -> None:
     assert np.allclose(Counting("dCTR").fit(Cells.of(log, "prefix")).ctr, fit("dCTR", log).ctr)
 
 
-def test_the_prior_by_moments_finds_what_was_planted(rng: np.random.Generator) -> None:
+def test_the_learned_prior_finds_what_was_planted(rng: np.random.Generator) -> None:
     rate = rng.beta(0.8, 7.2, 50_000)
     shown = rng.integers(5, 200, 50_000).astype(float)
-    found = beta_by_moments(shown, rng.binomial(shown.astype(int), rate).astype(float))
+    found = beta_by_likelihood(shown, rng.binomial(shown.astype(int), rate).astype(float))
     assert found.mean == pytest.approx(0.1, rel=0.03)
     assert found.total == pytest.approx(8.0, rel=0.1)
 
 
 @pytest.mark.parametrize("clicks", [[0.0, 0.0, 0.0], [5.0, 5.0, 5.0], [0.0, 5.0, 0.0], [5.0, 0.0, 0.0]])
-def test_the_prior_by_moments_is_always_a_prior(clicks: list[float]) -> None:
+def test_the_learned_prior_is_always_a_prior(clicks: list[float]) -> None:
     for trials in ([5.0, 5.0, 5.0], [5.0, 0.0, 0.0]):
-        found = beta_by_moments(np.array(trials), np.minimum(clicks, trials))
+        found = beta_by_likelihood(np.array(trials), np.minimum(clicks, trials))
         assert 0 < found.yes < found.total <= 100

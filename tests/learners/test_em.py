@@ -267,3 +267,38 @@ def test_users_who_look_at_the_bottom_most() -> None:
     found = EM("PBM").fit(draw(truth, corpus, 100_000))
     assert found.examination == pytest.approx(truth.examination, abs=0.03)
     assert found.examination[-1] == 1
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM"])
+def test_errors_are_those_of_the_whole_information_matrix(name: str, rng: np.random.Generator) -> None:
+    """Second differences of the penalised likelihood by all logits at once, inverted."""
+    corpus = small_corpus(queries=2, docs=4)
+    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 3000, ranks=3)
+    found = EM(name, tolerance=1e-8, prior=(0.5, 2.0)).fit(log)
+    assert found.evidence is not None
+    a, e = found.attractiveness, found.examination
+    free = np.flatnonzero(e < 1)
+    start = np.concatenate([a[:-1], e[free]])
+    start = np.log(start / (1 - start))
+
+    def value(logits: np.ndarray) -> float:
+        p = 1 / (1 + np.exp(-logits))
+        curve = e.copy()
+        curve[free] = p[len(a) - 1 :]
+        here = dataclasses.replace(found, attractiveness=np.append(p[: len(a) - 1], a[-1]), examination=curve)
+        # both penalties, but for that of examination, which the errors leave out: it only keeps them off 0 and 1
+        return float(log.count @ here.log_likelihood(log)) + Beta(0.5, 2.0).log_density(here.attractiveness[:-1])
+
+    size, step = len(start), 1e-3
+    moves = step * np.eye(size)
+    information = np.empty((size, size))
+    for i in range(size):
+        for j in range(size):
+            ends = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+            information[i, j] = (
+                -sum(x * y * value(start + x * moves[i] + y * moves[j]) for x, y in ends) / (2 * step) ** 2
+            )
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    named = found.evidence.logit_error
+    assert named["attractiveness"][:-1] == pytest.approx(errors[: len(a) - 1], rel=0.01)
+    assert named["examination"][free] == pytest.approx(errors[len(a) - 1 :], rel=0.01)

@@ -8,6 +8,7 @@ shared ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
@@ -15,13 +16,14 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.cascade import Cascade
-from clickshift.learners.prior import SHARED, Beta, beta_by_moments
+from clickshift.cascade import Cascade, TailsByShape
+from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.learners.squarem import Ascent, ascend
-from clickshift.learners.tails import Tails, TailStep
+from clickshift.learners.tails import Tails, e_step
 
 Table = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
+_STEPS_ALIKE = 12
 
 
 class Parameters(NamedTuple):
@@ -58,7 +60,7 @@ class Family(ABC):
     has_satisfaction: ClassVar[bool] = False
 
     def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
-        self.data = cascade
+        self.data, self.tails = cascade, cascade.tails
         self.prior = self.satisfaction = Beta() if prior is None else prior
         self.learns_prior = prior is None
 
@@ -78,9 +80,13 @@ class Family(ABC):
     def expect(self, now: Parameters, tails: Tails) -> Expected:
         """What the tails say of the shared parameters, and further of attractiveness."""
 
-    def _tails_of(self, k: int, tail_step: TailStep) -> TailStep:
+    def _tails_with(self, k: int) -> TailsByShape:
         """The tails that shared parameter k has a part in."""
-        return tail_step
+        return self.tails
+
+    def _expect_tails(self, now: Parameters, part: TailsByShape | None = None, *, squares: bool = False) -> Tails:
+        part = self.tails if part is None else part
+        return e_step(part, 1 - now.attractiveness, *self.walk(now), squares=squares)
 
     def _split(self, vector: np.ndarray) -> Parameters:
         size = len(self.data.clicks)
@@ -99,45 +105,46 @@ class Family(ABC):
         start: Parameters | None = None,
         rng: np.random.Generator | None = None,
     ) -> CascadeFit:
-        """Maximise the penalised likelihood from the closed-form shortcut, from `start`, or from random numbers."""
-        tail_step = TailStep(self.data)
+        """Maximise the penalised likelihood from a first guess, from `start`, or from random numbers."""
+        alike = self._alike()
+        tails = self._expect_tails(alike)
         if self.learns_prior:
-            self.prior = self._learn_prior(tail_step)
-        first = self._start(rng) if start is None else self._join(*start)
-        ascent = ascend(lambda v: self._step(v, tail_step), first, tolerance=tolerance, max_steps=max_steps)
+            # from the same place wherever the climb starts: objectives under different priors could not be compared
+            self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
+        first = self._maximised(alike, tails) if start is None else self._join(*start)
+        if rng is not None:
+            first = rng.uniform(0.1, 0.9, len(first))
+        ascent = ascend(self._step, first, tolerance=tolerance, max_steps=max_steps)
         found = self._split(ascent.parameters)
-        return CascadeFit(found, self._errors(found, tail_step), ascent)
+        return CascadeFit(found, self._errors(found), ascent)
 
-    def _start(self, rng: np.random.Generator | None) -> np.ndarray:
-        data = self.data
-        a = self.prior.mode(data.clicks, data.examined)
-        s = self.satisfaction.mode(data.open_last / 2, data.followed + data.open_last)
-        vector = self._join(a, s, self.start_shared())
-        return vector if rng is None else rng.uniform(0.1, 0.9, len(vector))
+    def _alike(self) -> Parameters:
+        """The parameters if all documents were one: a small problem, and a better first guess than the closed form,
+        which takes for unexamined what is below the last click."""
+        one = copy(self)
+        one.data, one.tails, one.prior = self.data.alike(), self.tails.alike(), Beta()
+        start = one._join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
+        found = one._split(ascend(one._step, start, tolerance=0.1, max_steps=_STEPS_ALIKE).parameters)
+        a, s = (np.full(len(self.data.clicks), both[0]) for both in found[:2])
+        return Parameters(a, s, found.shared)
 
-    def _learn_prior(self, tail_step: TailStep) -> Beta:
-        """Empirical Bayes: how attractiveness seems to vary. Satisfaction is seen too seldom to say that of it.
-
-        From the shortcut, wherever the climb starts: objectives under different priors could not be compared.
-        """
-        self.prior = Beta()
-        now = self._split(self._start(None))
-        examined = self.data.examined + tail_step(1 - now.attractiveness, *self.walk(now)).examined
-        return beta_by_moments(examined[:-1], self.data.clicks[:-1])
-
-    def _step(self, vector: np.ndarray, tail_step: TailStep) -> tuple[np.ndarray, float]:
-        data, prior, now = self.data, self.prior, self._split(vector)
+    def _step(self, vector: np.ndarray) -> tuple[np.ndarray, float]:
+        data, now = self.data, self._split(vector)
         a, s, shared = now
-        tails = tail_step(1 - a, *self.walk(now))
+        tails = self._expect_tails(now)
         objective = tails.log_likelihood + self.certain(now)
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
-        objective += prior.log_density(a) + SHARED.log_density(shared)
+        objective += self.prior.log_density(a) + SHARED.log_density(shared)
         if self.has_satisfaction:
             objective += self.satisfaction.log_density(s)
-        hidden = self.expect(now, tails)
-        new_a = prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
-        new_s = self.satisfaction.mode(s * tails.inverse, data.followed + data.open_last)
-        return self._join(new_a, new_s, SHARED.mode(hidden.went_on, hidden.could)), objective
+        return self._maximised(now, tails), objective
+
+    def _maximised(self, now: Parameters, tails: Tails) -> np.ndarray:
+        """The M-step: shares of successes among trials, hidden ones expected."""
+        data, hidden = self.data, self.expect(now, tails)
+        a = self.prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
+        s = self.satisfaction.mode(now.satisfaction * tails.inverse, data.followed + data.open_last)
+        return self._join(a, s, SHARED.mode(hidden.went_on, hidden.could))
 
     def _scores(self, now: Parameters, tails: Tails) -> Parameters:
         """Derivatives of the objective by the logits: successes minus p x trials, hidden ones expected (Fisher)."""
@@ -150,22 +157,22 @@ class Family(ABC):
             hidden.went_on + SHARED.yes - shared * (hidden.could + SHARED.total),
         )
 
-    def _errors(self, now: Parameters, tail_step: TailStep) -> Parameters:
+    def _errors(self, now: Parameters) -> Parameters:
         """Standard errors of the logits from the observed information.
 
         Its diagonal by pair is Louis' identity: the information of complete data minus what is hidden. Information
         between pairs is left out; that between pairs and shared parameters is not: it comes from differences of scores.
         """
         data, (a, s, _) = self.data, now
-        tails = tail_step(1 - a, *self.walk(now), squares=True)
+        tails = self._expect_tails(now, squares=True)
         assert tails.squares is not None
         hidden = self.expect(now, tails)
         trials = data.examined + tails.examined + hidden.trials
-        doubt = a**2 * (tails.examined - tails.squares[:, 0]) + hidden.variance
+        doubt = a**2 * (tails.examined - tails.squares[0]) + hidden.variance
         of_a = _with_prior(self.prior, a, trials * a * (1 - a) - doubt)
-        s_doubt = s * tails.inverse - s**2 * tails.squares[:, 1]
+        s_doubt = s * tails.inverse - s**2 * tails.squares[1]
         of_s = _with_prior(self.satisfaction, s, (data.followed + data.open_last) * s * (1 - s) - s_doubt)
-        cross_a, cross_s, of_shared = self._shared_information(now, tails, tail_step)
+        cross_a, cross_s, of_shared = self._shared_information(now, tails)
         if not self.has_satisfaction:
             cross_s = np.zeros_like(cross_s)
         profile = of_shared - cross_a @ (cross_a / of_a).T - cross_s @ (cross_s / of_s).T
@@ -177,17 +184,17 @@ class Family(ABC):
         )
 
     def _shared_information(
-        self, now: Parameters, tails: Tails, tail_step: TailStep
+        self, now: Parameters, tails: Tails
     ) -> tuple[Float[np.ndarray, "shared pair"], Float[np.ndarray, "shared pair"], Float[np.ndarray, "shared shared"]]:
         """Minus the derivatives of all scores by each shared logit, by differences."""
-        step, rows, skip = 1e-3, [], 1 - now.attractiveness
+        step, rows = 1e-3, []
         for k in range(len(now.shared)):
-            part = self._tails_of(k, tail_step)
-            here = self._scores(now, tails if part is tail_step else part(skip, *self.walk(now)))
+            part = self._tails_with(k)
+            here = self._scores(now, tails if part is self.tails else self._expect_tails(now, part))
             p = now.shared.copy()
             p[k] = 1 / (1 + (1 - p[k]) / p[k] * np.exp(-step))
             moved = now._replace(shared=p)
-            there = self._scores(moved, part(skip, *self.walk(moved)))
+            there = self._scores(moved, self._expect_tails(moved, part))
             rows.append([(a - b) / step for a, b in zip(here, there, strict=True)])
         size = len(now.attractiveness)
         if not rows:
@@ -267,8 +274,8 @@ class DCMFamily(Family):
         return Expected(followed + tails.went_on_at_rank, followed + open_last)
 
     @override
-    def _tails_of(self, k: int, tail_step: TailStep) -> TailStep:
-        return TailStep(self.data.with_sessions(np.flatnonzero(self.data.last == k)))
+    def _tails_with(self, k: int) -> TailsByShape:
+        return self.tails.starting_at(k + 1)
 
 
 @final

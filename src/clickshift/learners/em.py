@@ -14,7 +14,7 @@ from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.identifiability import swap_graph
 from clickshift.learners.cascades import CascadeFit, CCMFamily, DBNFamily, DCMFamily, Family, Parameters
 from clickshift.learners.examination import Fitted, fit_examination
-from clickshift.learners.prior import SHARED, Beta, beta_by_moments
+from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.learners.squarem import Ascent
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ccm import CCM
@@ -40,7 +40,7 @@ class EM:
     """Exact E-steps on counts, in SQUAREM's large steps, until two cycles gain less than `tolerance` nats each.
 
     `prior` are the pseudo-clicks and pseudo-examinations of every pair (MAP estimates; unseen pairs get their ratio);
-    None takes those by which the documents of this log seem to vary (empirical Bayes, by moments).
+    None takes those by which the documents of this log seem to vary (empirical Bayes).
     `starts` above 1 tries random starts too and keeps the best. `continuation` fixes DBN's; None learns it.
     method="shortcut" is the usual closed form for DCM and SDBN, which takes everything after the last click for
     unexamined and every last click for a satisfying one: quicker, and measurably worse.
@@ -141,14 +141,14 @@ class EM:
 
     def _shortcut(self, cascade: Cascade) -> ClickModel:
         examined, last = np.maximum(cascade.first_examined, cascade.examined), cascade.clicks - cascade.followed
-        prior = self._beta() or beta_by_moments(examined[:-1], cascade.clicks[:-1])
+        prior = self._beta() or beta_by_likelihood(examined[:-1], cascade.clicks[:-1])
         a, s = prior.mode(cascade.clicks, examined), SHARED.mode(last, cascade.clicks)
         followed, last = cascade.followed_at_rank, cascade.open_last_at_rank
         shared = SHARED.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
         return self._made(cascade, Parameters(a, s, shared), None, None)
 
     def _cm(self, cascade: Cascade) -> ClickModel:
-        prior = self._beta() or beta_by_moments(cascade.first_examined[:-1], cascade.first_clicks[:-1])
+        prior = self._beta() or beta_by_likelihood(cascade.first_examined[:-1], cascade.first_clicks[:-1])
         a = prior.mode(cascade.first_clicks, cascade.first_examined)
         error = 1 / np.sqrt((cascade.first_examined + prior.total) * a * (1 - a))
         found = Parameters(a, np.zeros_like(a), np.empty(0))

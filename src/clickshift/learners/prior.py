@@ -8,6 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.errors import SpecError
+from clickshift.seeds import generator
+
+_ENOUGH = 4096
+"""Probabilities that tell the two numbers of a Beta well, however many there are."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +49,14 @@ class Beta:
         return information
 
 
-def beta_by_moments(trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]) -> Beta:
-    """Empirical Bayes in closed form: the Beta whose mean and spread the observed rates have (Kleinman 1973).
-
-    Rates weigh n / (n + 20), so that neither the rarest nor the commonest decide. What cannot be is kept within reason.
-    """
-    if np.count_nonzero(trials) < 2:
-        return Beta()
-    found = beta_by_group(np.zeros(len(trials), np.int64), trials, successes)
-    return Beta(float(np.asarray(found.yes)[0]), float(np.asarray(found.total)[0]))
-
-
 def beta_by_group(
     group: Int[np.ndarray, " n"], trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]
 ) -> Beta:
-    """The same for probabilities of which each group has a mean of its own, all with the same strength."""
+    """Empirical Bayes in closed form: each group has the mean that its rates have, all have the strength that fits the
+    spread of all rates (method of moments, Kleinman 1973).
+
+    Rates weigh n / (n + 20), so that neither the rarest nor the commonest decide. What cannot be is kept within reason.
+    """
     seen = trials > 0
     n = np.where(seen, trials, 1.0)
     rate, weight = successes / n, np.where(seen, n / (n + 20), 0.0)
@@ -70,6 +67,18 @@ def beta_by_group(
     by_chance, at_most = (share / n).sum(), share.sum()
     excess = (spread - by_chance) / max(at_most - by_chance, 1e-12)  # 1 / (1 + strength)
     strength = np.full(len(trials), np.clip(1 / max(excess, 1e-9) - 1, 0.5, 100.0))
+    return Beta(mean * strength, strength)
+
+
+def beta_by_likelihood(trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]) -> Beta:
+    """Empirical Bayes for probabilities that are all alike: what `fit_beta` finds, kept within reason."""
+    seen = np.flatnonzero(trials)
+    if len(seen) < 2:
+        return Beta()
+    if len(seen) > _ENOUGH:
+        seen = generator(0, "prior").choice(seen, _ENOUGH, replace=False)
+    a, b = fit_beta(trials[seen], successes[seen])
+    mean, strength = float(np.clip(a / (a + b), 1e-4, 1 - 1e-4)), float(np.clip(a + b, 0.5, 100.0))
     return Beta(mean * strength, strength)
 
 
@@ -84,19 +93,21 @@ def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n
     log-likelihood = sum log B(clicks + a, impressions - clicks + b) - log B(a, b)
     """
     from scipy.optimize import minimize
-    from scipy.special import betaln, digamma
+    from scipy.special import digamma, gammaln
 
     seen = impressions > 0
     if not seen.any():
         return _SHARED[0], _SHARED[1] - _SHARED[0]
-    (n, c), weight = np.unique(np.stack([impressions[seen], clicks[seen]]), axis=1, return_counts=True)
+    both, weight = np.unique(impressions[seen] + 1j * clicks[seen], return_counts=True)
+    n, c, total = both.real, both.imag, int(weight.sum())
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
         a, b = np.exp(logs)
-        value = weight @ (betaln(c + a, n - c + b) - betaln(a, b))
-        common = digamma(n + a + b) - digamma(a + b)
-        slope_a = a * (weight @ (digamma(c + a) - digamma(a) - common))
-        slope_b = b * (weight @ (digamma(n - c + b) - digamma(b) - common))
+        value = weight @ (gammaln(c + a) + gammaln(n - c + b) - gammaln(n + a + b))
+        value += total * (gammaln(a + b) - gammaln(a) - gammaln(b))
+        common = weight @ digamma(n + a + b) - total * digamma(a + b)
+        slope_a = a * (weight @ digamma(c + a) - total * digamma(a) - common)
+        slope_b = b * (weight @ digamma(n - c + b) - total * digamma(b) - common)
         return -float(value), -np.array([slope_a, slope_b])
 
     mean = (weight @ c + 0.5) / (weight @ n + 1)
