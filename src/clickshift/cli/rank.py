@@ -273,7 +273,7 @@ def _known(
         return {"examination": None, "trust": read_trust(trust)}
     curve = None
     if propensities is not None:
-        curve = read_propensities(propensities).examination
+        curve = read_propensities(propensities).estimate
     elif examination is not None:
         curve = parse_examination(examination, log.n_ranks)
     elif model is not None:
