@@ -3,6 +3,7 @@
     python benchmarks/clax.py                         # everything: about an hour on two cores
     python benchmarks/clax.py --quick                 # a smoke test: 50,000 sessions, two models
     python benchmarks/clax.py --skip-peer             # our side alone
+    python benchmarks/clax.py --reuse                 # our side, against CLAX's runs of last time
     python benchmarks/clax.py --models PBM,UBM
 
 The log: lists of 10 of 20 candidates for 1,000 queries under a power law, drawn by Plackett-Luce, clicked by DBN users.
@@ -295,7 +296,7 @@ def main() -> None:
     results["versions"] = known.get("versions", {})
     results["versions"] |= {name: version(name) for name in ("clickshift", "numpy", "numba", "scipy")}
     results["versions"] |= {"python": platform.python_version()}
-    results |= {"models": {}, "growth": {}, "peer_reused": args.reuse}
+    results |= {"models": {}, "growth": known.get("growth", {}), "peer_reused": args.reuse}
 
     for model in names:
         runs = known["models"][model]["peer_runs"] if known else []
