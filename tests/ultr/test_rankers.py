@@ -122,7 +122,7 @@ def test_files_that_are_no_ranker(network, tmp_path) -> None:
     good, weights = header.read_text(), arrays.read_bytes()
 
     arrays.write_bytes(weights[:-8] + b"\0" * 8)
-    with pytest.raises(FileError, match="does not belong to the weights"):
+    with pytest.raises(FileError, match="does not belong to the arrays"):
         load_ranker(folder)
     arrays.write_bytes(pickle.dumps({"weights": 1}))
     with pytest.raises(FileError, match="damaged or of another kind"):

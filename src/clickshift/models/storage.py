@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from clickshift._version import __version__
+from clickshift.array_folders import ArrayFolder
 from clickshift.errors import FileError
-from clickshift.files import content_key, write_atomically
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
 from clickshift.spec import resolve
@@ -22,10 +19,9 @@ from clickshift.vocabulary import Ids, Vocabulary
 
 FORMAT = 1
 """Raised when a reader of the old format could no longer read the new one."""
-_HEADER, _ARRAYS = "model.json", "model.safetensors"
+FOLDER = ArrayFolder("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
 _ARRAYS_OF = "arrays of"  # in the header, for a field of several arrays: their names
-_ADVICE = "Fit the model again, or give the folder that `clickshift fit` wrote."
 
 
 def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
@@ -33,27 +29,13 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
 
     `notes` is anything of JSON's that should be kept with it, e.g. which log it was fitted on.
     """
-    from safetensors.numpy import save_file
-
     arrays: dict[str, np.ndarray] = {}
-    header: dict[str, Any] = {
-        "format": FORMAT,
-        "clickshift": __version__,
+    header = {
         "vocabulary": {"fingerprint": model.vocabulary.fingerprint, **_put_vocabulary(model.vocabulary, arrays)},
         "model": _put(model, "", arrays),
         "notes": notes or {},
     }
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _HEADER).unlink(missing_ok=True)
-        with write_atomically(folder / _ARRAYS) as path:
-            save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
-            header["arrays"] = content_key([path])
-        with write_atomically(folder / _HEADER) as path:
-            Path(path).write_text(json.dumps(header, indent=1))
-    except OSError as error:
-        raise FileError(folder, f"cannot be written: {error.strerror}. Choose another folder.") from None
+    FOLDER.write(folder, header, arrays)
 
 
 def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
@@ -61,7 +43,7 @@ def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[
     held-out sessions best: it can be used like any other model. Seeds of an earlier fit are removed."""
     folder = Path(folder)
     for old in _seed_folders(folder):
-        for name in (_HEADER, _ARRAYS):
+        for name in (FOLDER.header, FOLDER.arrays):
             (old / name).unlink(missing_ok=True)
         with suppress(OSError):  # something else is in there: it stays
             old.rmdir()
@@ -78,55 +60,25 @@ def load_seeds(folder: str | Path) -> list[ClickModel]:
 
 
 def _seed_folders(folder: Path) -> list[Path]:
-    found = [part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / _HEADER).exists()]
+    found = [part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / FOLDER.header).exists()]
     return sorted(found, key=lambda part: int(part.name[5:]))
 
 
 def load_model(folder: str | Path) -> ClickModel:
     """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
-    header, folder = read_header(folder), Path(folder)
-    arrays = _read_arrays(folder / _ARRAYS)
-    if content_key([folder / _ARRAYS]) != header.get("arrays"):
-        raise FileError(folder, f"the header does not belong to the arrays: one of them was changed. {_ADVICE}")
+    header, arrays = FOLDER.read(folder)
     try:
         vocabulary = _get_vocabulary(header["vocabulary"], arrays)
-        model = _get(header["model"], "", arrays, vocabulary)
+        return _get(header["model"], "", arrays, vocabulary)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(folder, f"is damaged: {type(error).__name__} {error}. {_ADVICE}") from None
-    return model
+        raise FOLDER.damaged(folder, error) from None
 
 
 def read_header(folder: str | Path) -> dict[str, Any]:
     """The header alone: which model, learner, version and notes."""
-    path = Path(folder) / _HEADER
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(header, dict):
-            raise ValueError("not an object")
-        version = header["format"]
-    except FileNotFoundError:
-        raise FileError(folder, f"is not a model: it has no {_HEADER}. {_ADVICE}") from None
-    except (OSError, ValueError, KeyError) as error:
-        raise FileError(path, f"is not a model's header: {error}. {_ADVICE}") from None
-    if version != FORMAT:
-        raise FileError(
-            path, f"has format {version}, this clickshift reads {FORMAT}. Upgrade clickshift, or fit the model again."
-        )
-    return header
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    if not os.path.exists(path):
-        raise FileError(path, f"is missing. {_ADVICE}")
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise FileError(path, f"is damaged or of another kind: {error}. {_ADVICE}") from None
+    return FOLDER.read_header(folder)
 
 
 def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:

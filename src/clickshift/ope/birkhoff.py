@@ -190,48 +190,37 @@ def _match(left, slack, share, doc_at, rank_of):
         must += slack[d] < share
     if must > ranks:
         return False
-    queue = np.empty(max(docs, ranks), np.int64)
-    by_doc, by_rank = np.empty(ranks, np.int64), np.empty(docs, np.int64)
-    for start in range(docs):
-        if slack[start] >= share:
-            continue
-        by_doc[:] = -1  # the document from which each rank was reached
-        queue[0], head, tail, end = start, 0, 1, -1
-        while head < tail and end < 0:
-            d = queue[head]
-            head += 1
-            for r in range(ranks):
-                if by_doc[r] < 0 and left[d, r] >= share:
-                    by_doc[r] = d
-                    if doc_at[r] < 0:
-                        end = r
-                        break
-                    queue[tail] = doc_at[r]
-                    tail += 1
-        if end < 0:
+    queue, reached = np.empty(max(docs, ranks), np.int64), np.empty(max(docs, ranks), np.int64)
+    for d in range(docs):
+        if slack[d] < share and not _seat(left, share, d, rank_of, doc_at, queue, reached):
             return False
-        while end >= 0:
-            d = by_doc[end]
-            doc_at[end], rank_of[d], end = d, end, rank_of[d]
-    for start in range(ranks):
-        if doc_at[start] >= 0:
-            continue
-        by_rank[:] = -1  # the rank from which each document was reached
-        queue[0], head, tail, end = start, 0, 1, -1
-        while head < tail and end < 0:
-            r = queue[head]
-            head += 1
-            for d in range(docs):
-                if by_rank[d] < 0 and left[d, r] >= share:
-                    by_rank[d] = r
-                    if rank_of[d] < 0:
-                        end = d
-                        break
-                    queue[tail] = rank_of[d]
-                    tail += 1
-        if end < 0:
+    for r in range(ranks):
+        if doc_at[r] < 0 and not _seat(left.T, share, r, doc_at, rank_of, queue, reached):
             return False
-        while end >= 0:
-            r = by_rank[end]
-            rank_of[end], doc_at[r], end = r, end, doc_at[r]
+    return True
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _seat(left, share, start, column_of, row_at, queue, reached):
+    """Match a row along the shortest augmenting path, if there is one. `reached` has for each column the row from which
+    it was reached."""
+    reached[:] = -1
+    queue[0], head, tail, end = start, 0, 1, -1
+    while head < tail and end < 0:
+        row = queue[head]
+        head += 1
+        for column in range(left.shape[1]):
+            if reached[column] < 0 and left[row, column] >= share:
+                reached[column] = row
+                if row_at[column] < 0:
+                    end = column
+                    break
+                queue[tail] = row_at[column]
+                tail += 1
+    if end < 0:
+        return False
+    while end >= 0:
+        row = reached[end]
+        row_at[end], column_of[row], end = row, end, column_of[row]
     return True

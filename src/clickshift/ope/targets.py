@@ -113,8 +113,9 @@ class Aim:
     def at(cls, logged: Logged, target: Target | Rankings, *, prefixes: bool = False) -> Aim:
         """Ids are matched by name: the target has a vocabulary of its own."""
         target = as_target(target)
-        of = _of_lists if isinstance(target, WeightedLists) else _of_policy
-        return of(logged, target, prefixes)  # type: ignore[arg-type]
+        if isinstance(target, WeightedLists):
+            return _of_lists(logged, target, prefixes)
+        return _of_policy(logged, target, prefixes)
 
     @classmethod
     def frequencies(cls, logged: Logged, tally: Tally) -> Aim:

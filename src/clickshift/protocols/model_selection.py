@@ -36,7 +36,7 @@ from clickshift.seeds import generator
 from clickshift.spec import parse
 from clickshift.users import USERS
 
-VERSION = 1
+VERSION = 2
 """Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
 
 _WORLD = SelectionWorld()

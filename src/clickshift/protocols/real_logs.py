@@ -44,7 +44,7 @@ REAL = "real"
 """The users of these rows, where simulated ones have their model's name."""
 AUTO = "auto"
 """Split by time where a log has times, else at random."""
-VERSION = 1
+VERSION = 2
 """Of the rows: counted up when a change of the code changes numbers."""
 MANY_UNSEEN = 0.2
 """From this share of unseen results on, a log says more about priors than about models."""

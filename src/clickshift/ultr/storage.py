@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clickshift._version import __version__
-from clickshift.errors import FileError
-from clickshift.files import content_key, write_atomically
+from clickshift.array_folders import ArrayFolder
 from clickshift.ultr.boosting import Trees
 from clickshift.ultr.rankers import Ranker
 
-FORMAT = 1
-"""Raised when a reader of the old format could no longer read the new one."""
-_HEADER, _ARRAYS = "ranker.json", "ranker.safetensors"
-_ADVICE = "Train the ranker again, or give the folder that `clickshift rank train` wrote."
+FOLDER = ArrayFolder("ranker", 1, "train the ranker again", "clickshift rank train")
 _EXAMINATION, _TREES = "examination", "trees"
 
 
@@ -26,8 +20,6 @@ def save_ranker(ranker: Ranker | Trees, folder: str | Path, *, notes: dict[str, 
 
     `notes` is anything of JSON's that should be kept with it, e.g. which log it was trained on.
     """
-    from safetensors.numpy import save_file
-
     arrays: dict[str, np.ndarray]
     facts: dict[str, Any] = {"learner": ranker.learner}
     if isinstance(ranker, Trees):
@@ -40,26 +32,12 @@ def save_ranker(ranker: Ranker | Trees, folder: str | Path, *, notes: dict[str, 
         arrays = dict(ranker.weights)
         if ranker.examination is not None:
             arrays[_EXAMINATION] = ranker.examination
-    header = {"format": FORMAT, "clickshift": __version__, "ranker": facts, "notes": notes or {}}
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _HEADER).unlink(missing_ok=True)
-        with write_atomically(folder / _ARRAYS) as path:
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-            header["arrays"] = content_key([path])
-        with write_atomically(folder / _HEADER) as path:
-            path.write_text(json.dumps(header, indent=1))
-    except OSError as error:
-        raise FileError(folder, f"cannot be written: {error.strerror}. Choose another folder.") from None
+    FOLDER.write(folder, {"ranker": facts, "notes": notes or {}}, arrays)
 
 
 def load_ranker(folder: str | Path) -> Ranker | Trees:
     """Read what `save_ranker` wrote. A file of another kind, damaged or from a newer version is refused."""
-    header, folder = read_header(folder), Path(folder)
-    arrays = _read_arrays(folder / _ARRAYS)
-    if content_key([folder / _ARRAYS]) != header.get("arrays"):
-        raise FileError(folder, f"the header does not belong to the weights: one of them was changed. {_ADVICE}")
+    header, arrays = FOLDER.read(folder)
     try:
         facts = header["ranker"]
         kind, learner = facts["kind"], str(facts["learner"])
@@ -73,38 +51,7 @@ def load_ranker(folder: str | Path) -> Ranker | Trees:
         _check_shapes(ranker)
         return ranker
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise FileError(folder, f"is damaged: {type(error).__name__} {error}. {_ADVICE}") from None
-
-
-def read_header(folder: str | Path) -> dict[str, Any]:
-    """The header alone: kind, learner, version and notes."""
-    path = Path(folder) / _HEADER
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(header, dict):
-            raise ValueError("not an object")
-        version = header["format"]
-    except FileNotFoundError:
-        raise FileError(folder, f"is not a ranker: it has no {_HEADER}. {_ADVICE}") from None
-    except (OSError, ValueError, KeyError) as error:
-        raise FileError(path, f"is not a ranker's header: {error}. {_ADVICE}") from None
-    if version != FORMAT:
-        raise FileError(
-            path, f"has format {version}, this clickshift reads {FORMAT}. Upgrade clickshift, or train it again."
-        )
-    return header
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    if not path.exists():
-        raise FileError(path, f"is missing. {_ADVICE}")
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise FileError(path, f"is damaged or of another kind: {error}. {_ADVICE}") from None
+        raise FOLDER.damaged(folder, error) from None
 
 
 def _check_shapes(ranker: Ranker) -> None:
