@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from clickshift.cascade import SIDE_BY_SIDE, Cascade, TailsByShape
+from clickshift.cascade import Cascade
 from clickshift.sessions import Rankings, Sessions
+from clickshift.tails import SIDE_BY_SIDE, TailsByShape
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 N_PAIRS, WIDTH = 12, 5

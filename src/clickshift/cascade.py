@@ -1,7 +1,7 @@
 """Cascade: sufficient counts of models whose users walk down the list and stop.
 
 Up to the last click everything was examined, so that counts per pair say it all. What happened after the last click is
-hidden; those tails hardly ever repeat, and are kept as they are.
+hidden: see `tails`.
 """
 
 from __future__ import annotations
@@ -11,103 +11,13 @@ from functools import cached_property
 from typing import no_type_check
 
 import numpy as np
-from jaxtyping import Float, Int, UInt32
+from jaxtyping import Float
 from numba import njit
 
 from clickshift.sessions import Sessions
+from clickshift.tails import HiddenTails, Lists, TailsByShape
 from clickshift.threads import for_each, n_threads
 from clickshift.vocabulary import Vocabulary
-
-SIDE_BY_SIDE = 128
-"""Sessions that a kernel has in hand at once: few enough that what it needs of them stays in the nearest cache."""
-
-
-@dataclass(frozen=True, eq=False)
-class Lists:
-    """The lists of a log, where their last clicks are, and how many tails of each shape each of some pieces has."""
-
-    pair: Int[np.ndarray, "session rank"]
-    length: Int[np.ndarray, " session"]
-    last: Int[np.ndarray, " session"]
-    """Rank of the last click, -1 for none."""
-    count: Float[np.ndarray, " session"]
-    pieces: list[slice]
-    shapes: Int[np.ndarray, "piece start length"]
-    unseen: int
-
-
-@dataclass(frozen=True, eq=False)
-class TailsByShape:
-    """What was shown from the last click on, for sessions with a result below it.
-
-    Sessions of one shape, whose tails begin and end at the same ranks, stand together, in blocks of `SIDE_BY_SIDE`. A
-    block has one row of pairs for each rank, from the bottom of the lists, where the E-step begins, up to `start`, and
-    the clicked pairs above it, if there are any. The last block of a shape may have places that nobody takes.
-    """
-
-    start: Int[np.ndarray, " shape"]
-    """The rank below the last click, ascending; 0 where there is none."""
-    length: Int[np.ndarray, " shape"]
-    """How many results the whole lists show."""
-    sessions: Int[np.ndarray, " shape"]
-    pair: UInt32[np.ndarray, " place"]
-    """The number after the last pair stands for `UNSEEN`."""
-    count: Float[np.ndarray, " tail"]
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether every tail was seen once."""
-        return bool((self.count == 1).all())
-
-    @property
-    def rows(self) -> Int[np.ndarray, " shape"]:
-        rows: np.ndarray = self.length - self.start + (self.start > 0)
-        return rows
-
-    @property
-    def first_place(self) -> Int[np.ndarray, " shape_or_end"]:
-        return np.append(0, np.cumsum(-(-self.sessions // SIDE_BY_SIDE) * SIDE_BY_SIDE * self.rows))
-
-    @property
-    def first_tail(self) -> Int[np.ndarray, " shape_or_end"]:
-        return np.append(0, np.cumsum(self.sessions))
-
-    @classmethod
-    def of(cls, lists: Lists) -> TailsByShape:
-        """Sort the sessions of a log."""
-        shapes = lists.shapes
-        start, shown = np.nonzero(shapes.sum(axis=0))
-        tails = cls.empty(start, shown, shapes.sum(axis=0)[start, shown])
-        number, place = np.cumsum(shapes, axis=0) - shapes, np.zeros((2, *shapes.shape[1:]), np.int64)
-        place[:, start, shown] = tails.first_tail[:-1], tails.first_place[:-1]
-
-        def work(k: int) -> None:
-            rows = lists.pieces[k]
-            some = lists.pair[rows], lists.length[rows], lists.last[rows], lists.count[rows]
-            _by_shape(*some, number[k], *place, lists.unseen, tails.pair, tails.count)
-
-        for_each(work, len(lists.pieces))
-        return tails
-
-    @classmethod
-    def empty(
-        cls, start: Int[np.ndarray, " shape"], length: Int[np.ndarray, " shape"], sessions: Int[np.ndarray, " shape"]
-    ) -> TailsByShape:
-        """Room for so many sessions of these shapes, all of them of pair 0 and never seen."""
-        tails = cls(start, length, sessions, np.empty(0, np.uint32), np.zeros(sessions.sum()))
-        return replace(tails, pair=np.zeros(tails.first_place[-1], np.uint32))
-
-    def alike(self) -> TailsByShape:
-        """One tail of each shape, as if all documents were pair 0."""
-        one = TailsByShape.empty(self.start, self.length, np.ones_like(self.sessions))
-        return replace(one, count=np.add.reduceat(self.count, self.first_tail[:-1]) if len(self.start) else self.count)
-
-    def starting_at(self, rank: int) -> TailsByShape:
-        """The tails that begin at one rank."""
-        first, end = np.searchsorted(self.start, [rank, rank + 1])
-        places, tails = self.first_place[[first, end]], self.first_tail[[first, end]]
-        shapes = self.start[first:end], self.length[first:end], self.sessions[first:end]
-        return TailsByShape(*shapes, self.pair[slice(*places)], self.count[slice(*tails)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +80,7 @@ class Cascade:
         )
 
     @cached_property
-    def tails(self) -> TailsByShape:
+    def tails(self) -> HiddenTails:
         """Sorted when first asked for: the cascade model and the shortcuts do without."""
         return TailsByShape.of(self.lists)
 
@@ -232,21 +142,3 @@ def _count(pair, shown, click, count, length, last, table, ranks, shapes):
                 table[pair[i, r], 7] += weight
                 ranks[r, 1] += weight
     return passed
-
-
-@njit(cache=True, nogil=True)
-@no_type_check
-def _by_shape(pair, length, last, count, number, first_tail, first_place, unseen, tail_pair, tail_count):
-    """`number` is that of the next session of each shape."""
-    for i in range(len(pair)):
-        start, n = last[i] + 1, length[i]
-        if start >= n:
-            continue
-        top, k = max(start - 1, 0), number[start, n]
-        number[start, n] += 1
-        tail_count[first_tail[start, n] + k] = count[i]
-        block = k // SIDE_BY_SIDE * SIDE_BY_SIDE
-        at = first_place[start, n] + block * (n - top) + k - block
-        for r in range(n - 1, top - 1, -1):
-            tail_pair[at] = pair[i, r] if pair[i, r] >= 0 else unseen
-            at += SIDE_BY_SIDE

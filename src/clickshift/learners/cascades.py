@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.cascade import Cascade, TailsByShape
+from clickshift.cascade import Cascade
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.learners.squarem import Ascent, ascend
-from clickshift.learners.tails import Tails, e_step
+from clickshift.tails import HiddenTails, Tails
 
 Table = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
@@ -80,13 +80,13 @@ class Family(ABC):
     def expect(self, now: Parameters, tails: Tails) -> Expected:
         """What the tails say of the shared parameters, and further of attractiveness."""
 
-    def _tails_with(self, k: int) -> TailsByShape:
+    def _tails_with(self, k: int) -> HiddenTails:
         """The tails that shared parameter k has a part in."""
         return self.tails
 
-    def _expect_tails(self, now: Parameters, part: TailsByShape | None = None, *, squares: bool = False) -> Tails:
+    def _expect_tails(self, now: Parameters, part: HiddenTails | None = None, *, squares: bool = False) -> Tails:
         part = self.tails if part is None else part
-        return e_step(part, 1 - now.attractiveness, *self.walk(now), squares=squares)
+        return part.expect(1 - now.attractiveness, *self.walk(now), squares=squares)
 
     def _split(self, vector: np.ndarray) -> Parameters:
         size = len(self.data.clicks)
@@ -274,7 +274,7 @@ class DCMFamily(Family):
         return Expected(followed + tails.went_on_at_rank, followed + open_last)
 
     @override
-    def _tails_with(self, k: int) -> TailsByShape:
+    def _tails_with(self, k: int) -> HiddenTails:
         return self.tails.starting_at(k + 1)
 
 
