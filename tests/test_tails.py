@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clickshift.cascade import SIDE_BY_SIDE, Cascade
+from clickshift.cascade import Cascade
 from clickshift.sessions import Rankings, Sessions
+from clickshift.tails import SIDE_BY_SIDE
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 N_PAIRS, WIDTH, G = 8, 5, 0.8
