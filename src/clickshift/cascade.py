@@ -6,16 +6,19 @@ hidden: see `tails`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from tempfile import TemporaryFile
 from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Float
 from numba import njit
 
+from clickshift.encoded import EncodedLog, Log, weighted
 from clickshift.sessions import Sessions
-from clickshift.tails import HiddenTails, Lists, TailsByShape
+from clickshift.tails import HiddenTails, Lists, TailsByShape, TailsInParts
 from clickshift.threads import for_each, n_threads
 from clickshift.vocabulary import Vocabulary
 
@@ -26,7 +29,7 @@ class Cascade:
 
     vocabulary: Vocabulary
     n_ranks: int
-    lists: Lists
+    sort_tails: Callable[[], HiddenTails]
 
     impressions: Float[np.ndarray, " pair_or_unseen"]
     examined: Float[np.ndarray, " pair_or_unseen"]
@@ -45,28 +48,21 @@ class Cascade:
     """Skips above the last click: the user certainly went on."""
 
     @classmethod
-    def of(cls, sessions: Sessions, *, weight: np.ndarray | None = None) -> Cascade:
-        """Count a log; `weight` replaces the sessions' counts."""
-        rankings, width, threads = sessions.rankings, sessions.n_ranks, n_threads()
-        count = (sessions.count if weight is None else weight).astype(np.float64)
-        length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
-        cuts = np.linspace(0, len(count), threads + 1).astype(int)
-        pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
-        tables, ranks = np.zeros((threads, sessions.vocabulary.n_pairs + 1, 8)), np.zeros((threads, width, 2))
-        passed, shapes = np.zeros(threads), np.zeros((threads, width, width + 1), np.int64)
-
-        def tally(k: int) -> None:
-            rows = pieces[k]
-            lists = rankings.pair[rows], rankings.shown[rows], sessions.click[rows], count[rows]
-            passed[k] = _count(*lists, length[rows], last[rows], tables[k], ranks[k], shapes[k])
-
-        for_each(tally, threads)
+    def of(cls, log: Log, *, weight: np.ndarray | None = None) -> Cascade:
+        """Count a log; `weight` replaces the counts of its rows."""
+        threads = n_threads()
+        tables = np.zeros((threads, log.vocabulary.n_pairs + 1, 8))
+        ranks, passed = np.zeros((threads, log.n_ranks, 2)), np.zeros(threads)
+        for part, count in weighted(log, weight):
+            lists = _counted(part, count, tables, ranks, passed)
         without, to_first, to_last, below, first, clicks, followed, open_last = tables.sum(axis=0).T.copy()
         followed_at_rank, open_last_at_rank = ranks.sum(axis=0).T
         return cls(
-            vocabulary=sessions.vocabulary,
-            n_ranks=width,
-            lists=Lists(rankings.pair, length, last, count, pieces, shapes, sessions.vocabulary.n_pairs),
+            vocabulary=log.vocabulary,
+            n_ranks=log.n_ranks,
+            sort_tails=partial(TailsByShape.of, lists)  # of the one part that a log in memory has
+            if isinstance(log, Sessions)
+            else partial(_tails_on_disk, log, weight),
             impressions=without + to_first + to_last + below,
             examined=to_first + to_last,
             clicks=clicks,
@@ -82,7 +78,7 @@ class Cascade:
     @cached_property
     def tails(self) -> HiddenTails:
         """Sorted when first asked for: the cascade model and the shortcuts do without."""
-        return TailsByShape.of(self.lists)
+        return self.sort_tails()
 
     def alike(self) -> Cascade:
         """The same clicks, as if all documents were one; its tails are `tails.alike()`."""
@@ -96,6 +92,62 @@ class Cascade:
             first_examined=_in_first_row(self.first_examined),
             first_clicks=_in_first_row(self.first_clicks),
         )
+
+
+def _counted(
+    part: Sessions,
+    count: Float[np.ndarray, " session"],
+    tables: Float[np.ndarray, "thread pair_or_unseen column"],
+    ranks: Float[np.ndarray, "thread rank 2"],
+    passed: Float[np.ndarray, " thread"],
+) -> Lists:
+    """Add what some sessions show to the tables; each thread has its own."""
+    rankings, width, threads = part.rankings, part.n_ranks, len(tables)
+    length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
+    cuts = np.linspace(0, len(count), threads + 1).astype(int)
+    pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
+    shapes = np.zeros((threads, width, width + 1), np.int64)
+
+    def tally(k: int) -> None:
+        rows = pieces[k]
+        lists = rankings.pair[rows], rankings.shown[rows], part.click[rows], count[rows]
+        passed[k] += _count(*lists, length[rows], last[rows], tables[k], ranks[k], shapes[k])
+
+    for_each(tally, threads)
+    return Lists(rankings.pair, length, last, count, pieces, shapes, len(tables[0]) - 1)
+
+
+def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
+    """The tails of a log that need not fit into memory: sorted chunk by chunk, in files that go when nobody needs them
+    any more."""
+    sorted_parts = []
+    with TemporaryFile(dir=log.folder) as pairs, TemporaryFile(dir=log.folder) as counts:
+        for part, count in weighted(log, weight):
+            tails = TailsByShape.of(_lists_of(part, count))
+            if len(tails.count):
+                tails.pair.tofile(pairs)
+                tails.count.tofile(counts)
+                sorted_parts.append((tails.start, tails.length, tails.sessions, len(tails.pair), len(tails.count)))
+        if not sorted_parts:
+            return TailsInParts([])
+        all_pairs = np.asarray(np.memmap(pairs, np.uint32, "r+"))
+        all_counts = np.asarray(np.memmap(counts, np.float64, "r+"))
+    places, tails_before = (np.append(0, np.cumsum([one[k] for one in sorted_parts])) for k in (3, 4))
+    return TailsInParts(
+        [
+            TailsByShape(
+                *one[:3], all_pairs[places[k] : places[k + 1]], all_counts[tails_before[k] : tails_before[k + 1]]
+            )
+            for k, one in enumerate(sorted_parts)
+        ]
+    )
+
+
+def _lists_of(part: Sessions, count: Float[np.ndarray, " session"]) -> Lists:
+    length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
+    shapes = np.zeros((1, part.n_ranks, part.n_ranks + 1), np.int64)
+    _find_ends(part.rankings.shown, part.click, length, last, shapes[0])
+    return Lists(part.rankings.pair, length, last, count, [slice(0, len(count))], shapes, part.vocabulary.n_pairs)
 
 
 def _in_first_row(table: Float[np.ndarray, " pair_or_unseen"]) -> Float[np.ndarray, " 2"]:
@@ -142,3 +194,18 @@ def _count(pair, shown, click, count, length, last, table, ranks, shapes):
                 table[pair[i, r], 7] += weight
                 ranks[r, 1] += weight
     return passed
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _find_ends(shown, click, length, last, shapes):
+    width = shown.shape[1]
+    for i in range(len(shown)):
+        n, last_click = 0, -1
+        while n < width and shown[i, n]:
+            if click[i, n]:
+                last_click = n
+            n += 1
+        length[i], last[i] = n, last_click
+        if last_click + 1 < n:
+            shapes[last_click + 1, n] += 1

@@ -82,6 +82,13 @@ class RowIndex:
         return place
 
 
+def row_hashes(rows: Int[np.ndarray, "row column"]) -> UInt64[np.ndarray, " row"]:
+    """64 bits that equal rows share and different ones hardly ever do."""
+    hashes = np.empty(len(rows), np.uint64)
+    _hash(np.ascontiguousarray(rows, dtype=np.int64), hashes)
+    return hashes
+
+
 def ordered(number: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
     """Like `numpy.argsort(number, kind="stable")`, for numbers from 0 to size - 1: by counting.
 

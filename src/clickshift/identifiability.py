@@ -8,11 +8,14 @@ factor of examination fits as well as any other (Hager et al. 2025).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
+from numba import njit
 
-from clickshift.statistics import Cells
+from clickshift.statistics import Cells, rank_of, sorted_pieces
+from clickshift.threads import for_each, n_threads
 
 WEAK = 100.0
 """Effective swaps below which two groups of ranks count as hardly connected."""
@@ -71,17 +74,14 @@ def swap_graph(cells: Cells) -> SwapGraph:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    ranks = cells.rank()
-    seen = np.zeros((cells.n_ranks, cells.vocabulary.n_pairs))
-    np.add.at(seen, (ranks, cells.pair), cells.impressions)
-    shown = seen.any(axis=1)
-    seen = seen[:, np.count_nonzero(seen, axis=0) > 1]  # a document that was seen at one rank joins nothing
-    swaps = np.zeros((cells.n_ranks, cells.n_ranks))
-    for k in range(cells.n_ranks):
-        for other in range(k):
-            product = seen[k] * seen[other]
-            both = np.flatnonzero(product)
-            swaps[k, other] = swaps[other, k] = (product[both] / (seen[k, both] + seen[other, both])).sum()
+    pieces = sorted_pieces(cells.pair, n_threads())
+    swaps, seen = np.zeros((len(pieces), cells.n_ranks, cells.n_ranks)), np.zeros((len(pieces), cells.n_ranks))
+    rank = rank_of(cells.by, cells.n_ranks)
+    for_each(
+        lambda k: _add_swaps(cells.pair, cells.situation, cells.impressions, rank, *pieces[k], swaps[k], seen[k]),
+        len(pieces),
+    )
+    swaps, shown = swaps.sum(axis=0), seen.sum(axis=0) > 0
     _, component = connected_components(csr_array(swaps > 0), directed=False)
     # ranks that were never shown belong to nobody's group: put them with the last shown one
     if not shown.all():
@@ -89,6 +89,31 @@ def swap_graph(cells: Cells) -> SwapGraph:
         component = np.where(shown, component, component[last])
         component = np.unique(component, return_inverse=True)[1]
     return SwapGraph(swaps, component)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add_swaps(pair, situation, impressions, rank, start, stop, swaps, seen):
+    """Pair by pair: how often it was seen at each rank, and what that joins."""
+    here = np.zeros(len(seen))
+    k = start
+    while k < stop:
+        p = pair[k]
+        lowest, highest = len(seen), -1
+        while k < stop and pair[k] == p:
+            r = rank[situation[k]]
+            here[r] += impressions[k]
+            lowest, highest = min(lowest, r), max(highest, r)
+            k += 1
+        for r in range(lowest, highest + 1):
+            seen[r] += here[r]
+            if here[r] > 0:
+                for other in range(lowest, r):
+                    if here[other] > 0:
+                        joined = here[r] * here[other] / (here[r] + here[other])
+                        swaps[r, other] += joined
+                        swaps[other, r] += joined
+        here[lowest : highest + 1] = 0
 
 
 def _ranks(group: list[int]) -> str:

@@ -8,7 +8,7 @@ once, with an error that names the first bad row. Slices of a checked container 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, final
 
@@ -64,6 +64,19 @@ class Rankings:
                 "Remove the session, or leave propensities out.",
             )
             object.__setattr__(self, "log_prob", log_prob)
+
+    @classmethod
+    def checked(
+        cls,
+        vocabulary: Vocabulary,
+        query: np.ndarray,
+        pair: np.ndarray,
+        shown: np.ndarray,
+        log_prob: np.ndarray | None = None,
+    ) -> Rankings:
+        """What keeps the rules already, such as what was written after a check: it is not looked at again."""
+        fields = {"vocabulary": vocabulary, "query": query, "pair": pair, "shown": shown, "log_prob": log_prob}
+        return _replace(object.__new__(cls), **fields)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -141,6 +154,19 @@ class Sessions:
                     refuse(np.isnan(values), f"{name} must not be missing", lambda row: "none", advice)
                 object.__setattr__(self, name, values)
 
+    @classmethod
+    def checked(
+        cls,
+        rankings: Rankings,
+        click: np.ndarray,
+        count: np.ndarray,
+        time: np.ndarray | None = None,
+        user: np.ndarray | None = None,
+    ) -> Sessions:
+        """What keeps the rules already: it is not looked at again."""
+        fields = {"rankings": rankings, "click": click, "count": count, "time": time, "user": user}
+        return _replace(object.__new__(cls), **fields)
+
     def __len__(self) -> int:
         """The number of rows; see `total` for the number of sessions."""
         return len(self.count)
@@ -161,12 +187,21 @@ class Sessions:
         return int(self.count.sum())
 
     @property
+    def has_counts(self) -> bool:
+        """Whether a row may stand for several sessions."""
+        return bool((self.count != 1).any())
+
+    @property
     def vocabulary(self) -> Vocabulary:
         return self.rankings.vocabulary
 
     @property
     def n_ranks(self) -> int:
         return self.rankings.n_ranks
+
+    def chunks(self) -> Iterator[Sessions]:
+        """This log alone: larger ones come in several chunks."""
+        yield self
 
     def in_vocabulary(self, vocabulary: Vocabulary) -> Sessions:
         return _replace(self, rankings=self.rankings.in_vocabulary(vocabulary))

@@ -1,6 +1,6 @@
 """Sufficient counts: what a family of models looks at, and how often it happened.
 
-Counting is the only pass over the sessions; after it, the cost of learning follows the number of distinct situations.
+Counting looks at the sessions; after it, the cost of learning follows the number of distinct situations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.encoded import Log, query_starts, weighted
 from clickshift.errors import DataError
 from clickshift.grouping import distinct_sorted
 from clickshift.sessions import Sessions
@@ -45,20 +46,26 @@ class Cells:
     clicks: Float[np.ndarray, " cell"]
 
     @classmethod
-    def of(cls, sessions: Sessions, by: By = "rank", *, weight: np.ndarray | None = None) -> Cells:
-        """Count a log, in one pass; `weight` replaces the sessions' counts. Pairs outside its vocabulary are left
-        out."""
-        if by == "prefix" and sessions.n_ranks > _MAX_PREFIX:
+    def of(cls, log: Log, by: By = "rank", *, weight: np.ndarray | None = None) -> Cells:
+        """Count a log; `weight` replaces the counts of its rows. Pairs outside its vocabulary are left out.
+
+        One pass, or a few where a table of all that may occur would not fit: each then counts a share of the queries.
+        """
+        if by == "prefix" and log.n_ranks > _MAX_PREFIX:
             raise DataError(
-                f"counting by all clicks above needs lists of at most {_MAX_PREFIX}: got {sessions.n_ranks}. "
+                f"counting by all clicks above needs lists of at most {_MAX_PREFIX}: got {log.n_ranks}. "
                 "Cut the lists, or use a model that looks at the last click only."
             )
-        n_situations = situations(by, sessions.n_ranks)
-        size = sessions.vocabulary.n_pairs * n_situations
-        count = (sessions.count if weight is None else weight).astype(np.float64)
-        key, counts = (_count_dense if size <= _DENSE else _count_sparse)(sessions, count, by, n_situations)
+        n_situations = situations(by, log.n_ranks)
+        size = log.vocabulary.n_pairs * n_situations
+        if size <= _DENSE:
+            key, counts = _count_dense(log, weight, by, n_situations)
+        elif by == "prefix":
+            key, counts = _count_sparse(log, weight, by, n_situations)
+        else:
+            return cls(log.vocabulary, log.n_ranks, by, *_count_shares(log, weight, by, n_situations))
         pair, situation = np.divmod(key, n_situations)
-        return cls(sessions.vocabulary, sessions.n_ranks, by, pair, situation, counts[:, 0], counts[:, 1])
+        return cls(log.vocabulary, log.n_ranks, by, pair, situation, counts[:, 0], counts[:, 1])
 
     @property
     def n_situations(self) -> int:
@@ -129,25 +136,72 @@ def _coarser(fine: By, coarse: By, n_ranks: int) -> np.ndarray:
     return coarser
 
 
-def _count_dense(sessions: Sessions, count: np.ndarray, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
-    pieces = list(pairwise(np.linspace(0, len(sessions), n_threads() + 1).astype(int).tolist()))
-    size = (sessions.vocabulary.n_pairs + 1) * n_situations  # the last pair's place takes what is UNSEEN
-    tables = [np.zeros((size, 2)) for _ in pieces]
+def sorted_pieces(pair: Int[np.ndarray, " cell"], n: int) -> list[tuple[int, int]]:
+    """Ranges of cells that share no pair, for one thread each."""
+    if not len(pair):
+        return []
+    cuts = [np.searchsorted(pair, pair[len(pair) * k // n]) for k in range(n)] + [len(pair)]
+    return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
 
-    def work(piece: int) -> None:
-        rows = slice(*pieces[piece])
-        part = sessions[rows]
-        _count(
-            part.rankings.pair, part.rankings.shown, part.click, count[rows], _BY.index(by), n_situations, tables[piece]
-        )
 
-    for_each(work, len(pieces))
+def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
+    size = (log.vocabulary.n_pairs + 1) * n_situations  # the last pair's place takes what is UNSEEN
+    tables = [np.zeros((size, 2)) for _ in range(n_threads())]
+
+    def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
+        cuts = np.linspace(0, len(part), len(tables) + 1).astype(int)
+
+        def work(k: int) -> None:
+            rows = slice(cuts[k], cuts[k + 1])
+            some = part[rows]
+            _count(
+                some.rankings.pair, some.rankings.shown, some.click, count[rows], _BY.index(by), n_situations, tables[k]
+            )
+
+        for_each(work, len(tables))
+
+    for part, count in weighted(log, weight):
+        add(part, count)
     total = tables[0]
     for table in tables[1:]:
         total += table
     total[:, 0] += total[:, 1]  # impressions
     key = np.flatnonzero(total[: size - n_situations, 0])
     return key, total[key]
+
+
+def _count_shares(
+    log: Log, weight: np.ndarray | None, by: By, n_situations: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Some queries at a time, each thread those of its own. Cells come sorted by pair."""
+    threads, words = n_threads(), log.vocabulary
+    whole = weight is None and not log.has_counts
+    kind, room = (np.uint32, 2 * _DENSE) if whole else (np.float64, _DENSE)
+    shares = -(-words.n_pairs * n_situations // max(room, 1))
+    bounds = query_starts(words, max(shares, threads))
+    found = []
+
+    def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
+        lists = part.rankings.pair, part.click, count
+        for_each(lambda k: _count_share(*lists, *ranges[k], _BY.index(by), n_situations, tables[k]), len(ranges))
+
+    for first in range(0, len(bounds) - 1, threads):
+        ranges = list(pairwise(bounds[first : first + threads + 1].tolist()))
+        tables = [np.zeros(((end - start) * n_situations, 2), kind) for start, end in ranges]
+        for part, count in weighted(log, weight):
+            add(part, count)
+        found += [_cells_of(table, start, n_situations) for (start, _), table in zip(ranges, tables, strict=True)]
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def _cells_of(
+    table: np.ndarray, first_pair: int, n_situations: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What occurs, in small numbers: a large log has a hundred million cells."""
+    key = np.flatnonzero(table.any(axis=1))
+    pair, situation = np.divmod(key, n_situations)
+    counts = table[key].astype(np.float64)
+    return (pair + first_pair).astype(np.int32), situation.astype(np.int32), counts.sum(axis=1), counts[:, 1].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -174,18 +228,39 @@ def _count(pair, shown, click, count, by, n_situations, table):
                 above |= clicked << r
 
 
-def _count_sparse(sessions: Sessions, count: np.ndarray, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
+@njit(cache=True, nogil=True)
+@no_type_check
+def _count_share(pair, click, count, start, stop, by, n_situations, table):
+    """Skips and clicks of the pairs from `start` to `stop`, which are all pairs of some queries: one look at a row's
+    first pair tells whether to look at the others. Where nothing is shown there is neither a pair nor a click."""
+    n, ranks = pair.shape
+    for i in range(n):
+        if pair[i, 0] >= 0 and (pair[i, 0] < start or pair[i, 0] >= stop):
+            continue
+        first, above = 0, 0
+        for r in range(ranks):
+            p, clicked = pair[i, r], click[i, r]
+            if p >= start and p < stop:
+                table[np.uint64((p - start) * n_situations + first + above), np.uint64(clicked)] += count[i]
+            if by == 0:
+                first += 1
+            else:
+                first += r + 1
+                above = r + 1 if clicked else above
+
+
+def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
     """Rank by rank, which bounds the memory: a cell belongs to one rank."""
-    situation = situation_of(by, sessions)
     keys, counts = [], []
-    for rank in range(sessions.n_ranks):
-        pair = sessions.rankings.pair[:, rank]
-        rows = np.flatnonzero(pair != UNSEEN)
-        key, cell = distinct_sorted(pair[rows].astype(np.int64) * n_situations + situation[rows, rank])
-        weight = count[rows]
-        clicked = weight * sessions.click[rows, rank]
-        keys.append(key)
-        counts.append(np.stack([np.bincount(cell, w, len(key)) for w in (weight, clicked)], axis=1))
-    all_keys = np.concatenate(keys)
-    order = np.argsort(all_keys)
-    return all_keys[order], np.concatenate(counts)[order]
+    for part, count in weighted(log, weight):
+        situation = situation_of(by, part)
+        for rank in range(part.n_ranks):
+            pair = part.rankings.pair[:, rank]
+            rows = np.flatnonzero(pair != UNSEEN)
+            key, cell = distinct_sorted(pair[rows].astype(np.int64) * n_situations + situation[rows, rank])
+            clicked = count[rows] * part.click[rows, rank]
+            keys.append(key)
+            counts.append(np.stack([np.bincount(cell, w, len(key)) for w in (count[rows], clicked)], axis=1))
+    key, cell = distinct_sorted(np.concatenate(keys))
+    every = np.concatenate(counts)
+    return key, np.stack([np.bincount(cell, every[:, k], len(key)) for k in range(2)], axis=1)

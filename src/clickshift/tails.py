@@ -12,9 +12,10 @@ DBN, SDBN, DCM and CCM differ in g and h alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, no_type_check, runtime_checkable
+from typing import Protocol, final, no_type_check, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int, UInt32
@@ -168,42 +169,73 @@ class TailsByShape:
         *,
         squares: bool = False,
     ) -> Tails:
-        """`skip` is 1 - attractiveness; h = h_pair[last clicked pair] x h_rank[its rank]."""
-        threads = min(n_threads(), 1 + len(self.count) // _WORTH_A_THREAD)
-        tables = np.zeros((threads, 5 if squares else 3, len(skip)))
-        ranks, totals = np.zeros((threads, len(h_rank))), np.zeros((threads, 3))
-        shapes = self.start, self.length, self.first_tail, self.first_place
+        return expect([self], skip, g, h_pair, h_rank, squares=squares)
 
-        def work(k: int) -> None:
-            _e_step(
-                *shapes,
-                self.pair,
-                self.count,
-                self.plain,
-                k,
-                threads,
-                skip,
-                g,
-                h_pair,
-                h_rank,
-                tables[k],
-                ranks[k],
-                totals[k],
-            )
 
-        for_each(work, threads)
-        table = tables.sum(axis=0)
-        log_likelihood, skip_went_on, skip_could = totals.sum(axis=0).tolist()
-        return Tails(
-            examined=table[0],
-            went_on=table[1],
-            inverse=table[2],
-            went_on_at_rank=ranks.sum(axis=0),
-            log_likelihood=log_likelihood,
-            skip_went_on=skip_went_on,
-            skip_could=skip_could,
-            squares=table[3:] if squares else None,
-        )
+def expect(
+    parts: Sequence[TailsByShape],
+    skip: Float[np.ndarray, " pair_or_unseen"],
+    g: float,
+    h_pair: Float[np.ndarray, " pair_or_unseen"],
+    h_rank: Float[np.ndarray, " rank"],
+    *,
+    squares: bool = False,
+) -> Tails:
+    """The E-step of several parts of a log: each thread has a share of every shape of each of them."""
+    threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _WORTH_A_THREAD)
+    tables = np.zeros((threads, 5 if squares else 3, len(skip)))
+    ranks, totals = np.zeros((threads, len(h_rank))), np.zeros((threads, 3))
+
+    def work(k: int) -> None:
+        for tails in parts:
+            shapes = tails.start, tails.length, tails.first_tail, tails.first_place
+            sums = tables[k], ranks[k], totals[k]
+            _e_step(*shapes, tails.pair, tails.count, tails.plain, k, threads, skip, g, h_pair, h_rank, *sums)
+
+    for_each(work, threads)
+    table = tables.sum(axis=0)
+    log_likelihood, skip_went_on, skip_could = totals.sum(axis=0).tolist()
+    return Tails(
+        examined=table[0],
+        went_on=table[1],
+        inverse=table[2],
+        went_on_at_rank=ranks.sum(axis=0),
+        log_likelihood=log_likelihood,
+        skip_went_on=skip_went_on,
+        skip_could=skip_could,
+        squares=table[3:] if squares else None,
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TailsInParts:
+    """Tails of a log in chunks, each part in memory or mapped from a file."""
+
+    parts: Sequence[TailsByShape]
+
+    def expect(
+        self,
+        skip: Float[np.ndarray, " pair_or_unseen"],
+        g: float,
+        h_pair: Float[np.ndarray, " pair_or_unseen"],
+        h_rank: Float[np.ndarray, " rank"],
+        *,
+        squares: bool = False,
+    ) -> Tails:
+        return expect(self.parts, skip, g, h_pair, h_rank, squares=squares)
+
+    def alike(self) -> TailsByShape:
+        ones = [tails.alike() for tails in self.parts]
+        ranks = 1 + max((int(one.length.max()) for one in ones if len(one.length)), default=0)
+        count = np.zeros((ranks, ranks))
+        for one in ones:
+            count[one.start, one.length] += one.count
+        start, length = np.nonzero(count)
+        return replace(TailsByShape.empty(start, length, np.ones_like(start)), count=count[start, length])
+
+    def starting_at(self, rank: int) -> TailsInParts:
+        return TailsInParts([tails.starting_at(rank) for tails in self.parts])
 
 
 @njit(cache=True, nogil=True)
@@ -328,4 +360,6 @@ def _e_step(
                 all_examined += examined
             all_first += went_on
             all_last += examined
-    totals[:] = log_likelihood, all_examined - all_first, all_examined - all_last
+    totals[0] += log_likelihood
+    totals[1] += all_examined - all_first
+    totals[2] += all_examined - all_last

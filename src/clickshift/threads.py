@@ -8,8 +8,13 @@ threads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 CHUNK = 1 << 15
 """Rows worked on at once: enough to keep numpy busy, few enough to stay in the cache."""
@@ -35,3 +40,23 @@ def for_each(work: Callable[[int], None], n: int) -> None:
 def for_ranges(work: Callable[[slice], None], rows: int, *, chunk: int = CHUNK) -> None:
     """Call `work` with slices that together cover all rows, several at a time."""
     for_each(lambda k: work(slice(k * chunk, min((k + 1) * chunk, rows))), -(-rows // chunk))
+
+
+def in_order(work: Callable[[Given], Made], items: Iterable[Given]) -> Iterator[Made]:
+    """What `work` makes of each item, in their order, a few items ahead of who asks: what is made need not all fit."""
+    threads = n_threads()
+    if threads <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[Made]] = deque()
+        try:
+            for item in items:
+                ahead.append(pool.submit(work, item))
+                if len(ahead) > threads + 1:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()

@@ -10,7 +10,9 @@ from clickshift.cli.console import Json, progress, show_json, show_table, warnin
 
 
 def compare(
-    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    log: str = typer.Argument(
+        ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob or FILE.duckdb::TABLE."
+    ),
     test: str | None = typer.Option(None, help="Another log to predict; by default, a part of the first one."),
     model: list[str] = typer.Option([], help="A model to compare; repeatable. By default, all that predict clicks."),
     split: str = typer.Option("random", help="How the log is parted: random, time, order or within-query."),
@@ -25,7 +27,7 @@ def compare(
     from clickshift._version import __version__
     from clickshift.metrics.clicks import CLIP
     from clickshift.protocols.comparison import Comparison
-    from clickshift.readers.tabular import read_log
+    from clickshift.readers.opening import open_log
     from clickshift.report.html import Section, write_report
     from clickshift.report.plots import comparison_figure
     from clickshift.report.tables import comparison_table
@@ -35,7 +37,7 @@ def compare(
     protocol = Comparison(tuple(model), split, fraction, seed)
     rows = []
     with warnings_shown(), progress("comparing", len(protocol.models)) as advance:
-        train, other = read_log(log), None if test is None else read_log(test)
+        train, other = open_log(log), None if test is None else open_log(test)
         for row in protocol.rows(train, other, progress=lambda done: advance(1)):
             rows.append(row)
             if output is not None:  # after every model, so that a killed comparison keeps what is done

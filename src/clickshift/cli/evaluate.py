@@ -11,18 +11,20 @@ from clickshift.cli.console import Json, progress, show, warnings_shown
 
 def evaluate(
     model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
-    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    log: str = typer.Argument(
+        ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob or FILE.duckdb::TABLE."
+    ),
     json: bool = Json,
 ) -> None:
     """Perplexity and log-likelihood of a fitted model on a log; of several seeds, their mean and its 95 % interval."""
     from clickshift.metrics.clicks import evaluation_of_seeds
     from clickshift.models import model_name
     from clickshift.models.storage import load_seeds
-    from clickshift.readers.tabular import read_log
+    from clickshift.readers.opening import open_log
 
     with warnings_shown(), progress("evaluating"):
         fitted = load_seeds(model)
-        facts = evaluation_of_seeds(fitted, read_log(log))
+        facts = evaluation_of_seeds(fitted, open_log(log))
     if fitted[0].peeks:
         facts["caution"] = "this model is shown the clicks that it predicts: its perplexity must not be compared."
     show(facts, json=json, title=f"{model_name(fitted[0])} on {log}")

@@ -12,12 +12,13 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli.backtest import backtest
-from clickshift.cli.console import Json, printable, progress, show_json, show_table, warnings_shown
+from clickshift.cli.console import Json, LogPath, printable, progress, show_json, show_table, warnings_shown
+from clickshift.cli.optimise import Replicates, RewardText, SkipBad, optimise
 
 if TYPE_CHECKING:
+    from clickshift.encoded import Log
     from clickshift.models.base import ClickModel
     from clickshift.ope import Estimator, Evaluation, Logged, Reward
-    from clickshift.ope.cross_fitting import Optimised
     from clickshift.ope.days import DayResidual
     from clickshift.ope.targets import Target
     from clickshift.sessions import Sessions
@@ -34,14 +35,6 @@ class Evaluating(TyperGroup):
 
 
 app = typer.Typer(cls=Evaluating, no_args_is_help=True)
-Log = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob.")
-RewardText = typer.Option(
-    "clicks", "--reward", help="clicks, dcg or any-click; with @K, such as clicks@3, of the first K ranks."
-)
-Replicates = typer.Option(200, min=20, help="Resampled logs, for intervals.")
-_SOME = 0.005
-"""Lost mass that is worth a word."""
-SkipBad = typer.Option(False, "--skip-bad", help="Leave bad sessions out, and say how many, instead of stopping.")
 
 
 @app.callback()
@@ -53,11 +46,12 @@ def group() -> None:
 
 
 app.command()(backtest)
+app.command()(optimise)
 
 
 @app.command()
 def evaluate(
-    log: str = Log,
+    log: str = LogPath,
     target: Path | None = typer.Option(
         None,
         help="What the ranker would show: a table of query and docs, with or without weight, or of query, doc, score.",
@@ -91,7 +85,7 @@ def evaluate(
     from clickshift.ope import evaluate as evaluated
     from clickshift.ope.choosing import choose
     from clickshift.ope.days import Drift
-    from clickshift.readers.tabular import read_log
+    from clickshift.readers.opening import open_log
     from clickshift.report.ope import (
         choice_facts,
         choice_words,
@@ -107,7 +101,8 @@ def evaluate(
         fitted = _fitted(model)
         names = _estimators(estimator, earned, logging, with_model=fitted is not None and target is not None)
         asked = [Estimator.named(name, fitted) for name in names]
-        sessions = read_log(log, on_bad_line="skip" if skip_bad else "error")
+        found_log = open_log(log, on_bad_line="skip" if skip_bad else "error")
+        sessions = _of_targets(found_log, [path for path in (target, compare) if path is not None])
         targets = _targets(target, compare, fitted, derive, sessions, seed)
         shared, left_out = _shared(sessions, earned, list(targets.values()))
         logged = Logged.of(shared, earned, cluster=_cluster(cluster))
@@ -166,90 +161,6 @@ def evaluate(
         typer.echo(f"Report: {written.page}   Rows: {written.rows}")
 
 
-@app.command()
-def optimise(
-    log: str = Log,
-    output: Path = typer.Option(
-        ..., "--output", "-o", help="Where the lists and their weights go: .parquet, .csv or .jsonl."
-    ),
-    estimator: str = typer.Option("IP", help="Whose best policy: List, IP, PBM or Item."),
-    clip: float = typer.Option(10.0, help="The largest weight: what may be shown how many times as often as logged."),
-    reward: str = RewardText,
-    replicates: int = Replicates,
-    seed: int = typer.Option(0, help="Of resampled logs, and of halves where the log has no time."),
-    skip_bad: bool = SkipBad,
-    json: bool = Json,
-) -> None:
-    """The policy that an estimator thinks best, from the log alone, as lists with weights that --target reads.
-
-    What it was chosen by makes it look too good. So it is also learned from each half of the log and judged on the
-    other one: earlier and later days where the log has times, random halves where not.
-    """
-    from clickshift.ope import Bootstrap, Reward
-    from clickshift.ope.cross_fitting import optimised
-    from clickshift.readers.tabular import read_log
-    from clickshift.readers.targets import write_target
-    from clickshift.report.ope import with_interval
-    from clickshift.tables import table_ending
-
-    table_ending(output)
-    earned = Reward.named(reward)
-    with warnings_shown(), progress("optimising"):
-        sessions = read_log(log, on_bad_line="skip" if skip_bad else "error")
-        found = optimised(sessions, earned, estimator, clip, Bootstrap(replicates, seed=seed), seed=seed)
-        write_target(output, found.policy.lists, found.policy.weight)
-    promise, kept, gain = found.in_sample, found.cross_fitted, found.gain
-    facts = {
-        "estimator": estimator,
-        "clip": clip,
-        "reward": str(earned),
-        "logging": found.logging.value,
-        "in_sample": promise.value,
-        "cross_fitted": kept.value,
-        "cross_fitted_low": kept.low,
-        "cross_fitted_high": kept.high,
-        "cross_fitted_lower_bound": found.lower,
-        "cross_fitted_lost": found.lost,
-        "gain": gain.value,
-        "gain_low": gain.low,
-        "gain_high": gain.high,
-        "halves": found.halves,
-        "lists": len(found.policy.weight),
-        "queries": promise.queries,
-        "output": str(output),
-    }
-    if json:
-        show_json(facts)
-        return
-    table = [
-        {"": "the log's own lists", "value": f"{found.logging.value:.4f}", "lost": ""},
-        {"": "optimised, on the log that chose it", "value": f"{promise.value:.4f}", "lost": f"{promise.lost:.1%}"},
-        {
-            "": f"optimised, on the other half ({found.halves})",
-            "value": with_interval(kept.value, kept.low, kept.high),
-            "lost": f"{found.lost:.1%}",
-        },
-        {"": "the same, at least (bound without bootstrap, 95 %)", "value": f"{found.lower:.4f}", "lost": ""},
-    ]
-    show_table(table, title=f"{earned} per session, by {estimator} with M = {clip:g}")
-    typer.echo(_kept_words(found))
-    typer.echo(f"{len(found.policy.weight):,} lists of {promise.queries:,} queries: {output}")
-
-
-def _kept_words(found: Optimised) -> str:
-    """What of the promised gain is left on sessions that did not choose the policy."""
-    promised, gain, assumption = found.in_sample.value - found.logging.value, found.gain, found.in_sample.assumption
-    interval = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-    said = f"The log that chose the policy promises {promised:+.4f} per session; the other half says {interval}"
-    if gain.low > 0:
-        said += ": that is what to expect" + (f", if {assumption}." if assumption else ".")
-    else:
-        said += ": nothing says that it is better than what is shown now."
-    if found.lost >= _SOME:
-        said += f" What the other half lacks, {found.lost:.1%} of the policy, counts there as earning nothing."
-    return said
-
-
 def _clip(text: str) -> list[float]:
     from clickshift.errors import SpecError
     from clickshift.ope.estimators import checked_clip
@@ -300,6 +211,24 @@ def _targets(
     if compare is not None and str(compare) in found:
         raise SpecError(f"a target must be compared with another one: got {compare} twice.")
     return found if compare is None else found | {str(compare): _read(compare)}
+
+
+def _of_targets(log: Log, targets: list[Path]) -> Sessions:
+    """In memory. Of a log that may not fit there, the sessions of queries that a target ranks: others say nothing."""
+    import numpy as np
+
+    from clickshift.readers.targets import read_target
+    from clickshift.sessions import Sessions
+    from clickshift.vocabulary import UNSEEN, Vocabulary
+
+    if isinstance(log, Sessions) or not targets:
+        return log if isinstance(log, Sessions) else log.sessions()
+    ranked = np.zeros(log.vocabulary.n_queries, bool)
+    for path in targets:
+        what = read_target(path)[0]
+        theirs = what if isinstance(what, Vocabulary) else what.vocabulary
+        ranked |= theirs.queries_of(log.vocabulary) != UNSEEN
+    return log.sessions(ranked)
 
 
 def _read(path: Path) -> Target:

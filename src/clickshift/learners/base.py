@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from clickshift.corpus import Corpus
+from clickshift.encoded import Log
 from clickshift.errors import SpecError
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
@@ -47,8 +48,8 @@ DEFAULT = {
 
 @runtime_checkable
 class Learner(Protocol):
-    def fit(self, data: Sessions) -> ClickModel:
-        """Find the parameters that explain the log."""
+    def fit(self, data: Any) -> ClickModel:
+        """Find the parameters that explain a log, or counts of it where a learner takes them."""
 
 
 def learner_for(text: str) -> Learner:
@@ -72,7 +73,7 @@ def _usual_learner(name: str) -> str | None:
 
 def fit_seeds(
     model: str | Learner,
-    log: Sessions,
+    log: Log,
     seeds: int = 10,
     *,
     held_out: Sessions | None = None,
@@ -85,7 +86,10 @@ def fit_seeds(
 
     learner = learner_for(model) if isinstance(model, str) else model
     if isinstance(learner, Gradient):
-        return learner.fit_seeds(log, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint)
+        sessions = log if isinstance(log, Sessions) else log.sessions()
+        return learner.fit_seeds(
+            sessions, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint
+        )
     if seeds > 1 or held_out is not None or corpus is not None:
         raise SpecError(
             f"{label(learner)} gives the same model for every seed and takes no held-out log or corpus. "
@@ -94,6 +98,6 @@ def fit_seeds(
     return [learner.fit(log)]
 
 
-def fit(model: str | Learner, log: Sessions) -> ClickModel:
+def fit(model: str | Learner, log: Log) -> ClickModel:
     """Fit a click model on a log: by name, with the learner that suits it, or with a learner of your own."""
     return (learner_for(model) if isinstance(model, str) else model).fit(log)

@@ -8,6 +8,7 @@ from typing import final
 
 import numpy as np
 
+from clickshift.encoded import Log
 from clickshift.errors import SpecError
 from clickshift.learners.prior import fit_beta
 from clickshift.models.base import ClickModel, Evidence, pair_table
@@ -16,9 +17,8 @@ from clickshift.models.drctr import DRCTR
 from clickshift.models.gctr import GCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
 from clickshift.models.rctr import RCTR
-from clickshift.sessions import Sessions
 from clickshift.spec import label
-from clickshift.statistics import Cells
+from clickshift.statistics import By, Cells
 
 Counts = np.ndarray
 
@@ -46,7 +46,12 @@ class Counting:
         if not self.strength > 0:
             raise SpecError(f"strength must be above 0: got {self.strength}.")
 
-    def fit(self, data: Sessions | Cells) -> ClickModel:
+    @property
+    def by(self) -> By:
+        """The situations by which `Cells` are counted."""
+        return "rank"
+
+    def fit(self, data: Log | Cells) -> ClickModel:
         """From a log, or from its counts by pair and rank."""
         cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
         return _COUNTED[self.model](self, cells)

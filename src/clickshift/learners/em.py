@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 
 from clickshift.cascade import Cascade
+from clickshift.encoded import Log
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.identifiability import swap_graph
 from clickshift.learners.cascades import CascadeFit, CCMFamily, DBNFamily, DCMFamily, Family, Parameters
@@ -25,7 +26,6 @@ from clickshift.models.pbm import PBM
 from clickshift.models.sdbn import SDBN
 from clickshift.models.ubm import UBM
 from clickshift.seeds import generator
-from clickshift.sessions import Sessions
 from clickshift.spec import label
 from clickshift.statistics import By, Cells
 
@@ -69,10 +69,15 @@ class EM:
             raise SpecError("continuation is for DBN, and must be above 0 and at most 1.")
         self._beta()
 
+    @property
+    def by(self) -> By | None:
+        """The situations by which `Cells` are counted for this model; None where it is fitted on a `Cascade`."""
+        return _SITUATION.get(self.model)
+
     def _beta(self) -> Beta | None:
         return None if self.prior is None else Beta(*self.prior)
 
-    def fit(self, data: Sessions | Cells | Cascade) -> ClickModel:
+    def fit(self, data: Log | Cells | Cascade) -> ClickModel:
         """Find the parameters from a log, or from its counts (`Cells` for PBM and UBM, `Cascade` for the others).
 
         Warns where the log cannot tell attractiveness from examination.
@@ -82,13 +87,12 @@ class EM:
             warnings.warn(f"{self.model}: {doubt}", ClickshiftWarning, stacklevel=2)
         return self.fit_from(counts)
 
-    def counts(self, data: Sessions | Cells | Cascade, weight: np.ndarray | None = None) -> Cells | Cascade:
+    def counts(self, data: Log | Cells | Cascade, weight: np.ndarray | None = None) -> Cells | Cascade:
         """What this model looks at; `weight` replaces the sessions' counts."""
-        if self.model in _SITUATION:
+        if self.by is not None:
             if isinstance(data, Cascade):
                 raise SpecError(f"{self.model} is fitted on Cells, not on Cascade.")
-            by = _SITUATION[self.model]
-            return data.rolled_up(by) if isinstance(data, Cells) else Cells.of(data, by, weight=weight)
+            return data.rolled_up(self.by) if isinstance(data, Cells) else Cells.of(data, self.by, weight=weight)
         if isinstance(data, Cells):
             raise SpecError(f"{self.model} is fitted on Cascade, not on Cells.")
         return data if isinstance(data, Cascade) else Cascade.of(data, weight=weight)

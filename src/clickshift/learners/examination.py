@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import no_type_check
 
 import numpy as np
@@ -18,7 +17,7 @@ from numba import njit
 
 from clickshift.learners.prior import SHARED, Beta, beta_by_group, beta_by_likelihood
 from clickshift.learners.squarem import Ascent, Step, ascend
-from clickshift.statistics import Cells, rank_of
+from clickshift.statistics import Cells, rank_of, sorted_pieces
 from clickshift.threads import for_each, for_ranges, n_threads
 
 _WARM_UP = 3
@@ -100,7 +99,7 @@ class _Problem:
         some = np.flatnonzero(skips > 0)  # only skips hide anything
         self.skips = cells.pair[some].astype(np.int32), cells.situation[some].astype(np.int32), skips[some]
         self.no = np.empty(len(some))
-        self.pieces = _pieces(self.skips[0], n_threads())
+        self.pieces = sorted_pieces(self.skips[0], n_threads())
         self._tried: set[int] = set()
 
     def start(self, rng: np.random.Generator | None) -> np.ndarray:
@@ -212,14 +211,6 @@ def _filled(e: np.ndarray, cells: Cells) -> np.ndarray:
     return np.where(known, e, by_rank[rank])
 
 
-def _pieces(pair: np.ndarray, n: int) -> list[tuple[int, int]]:
-    """Ranges of cells that share no pair, for one thread each."""
-    if not len(pair):
-        return []
-    cuts = [np.searchsorted(pair, pair[len(pair) * k // n]) for k in range(n)] + [len(pair)]
-    return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
-
-
 @njit(cache=True, nogil=True, fastmath=True)
 @no_type_check
 def _e_step(pair, situation, skips, a, e, start, stop, a_sum, e_sum, no):
@@ -273,7 +264,7 @@ def _errors(cells: Cells, a: np.ndarray, e: np.ndarray, top: int, prior: Beta) -
     The most examined situation is 1 by convention and has no error.
     """
     n_pairs, n = cells.vocabulary.n_pairs, cells.n_situations
-    pieces = _pieces(cells.pair, n_threads())
+    pieces = sorted_pieces(cells.pair, n_threads())
     counts = cells.pair, cells.situation, cells.clicks, cells.impressions - cells.clicks
     d_a, cross = prior.information(a[:n_pairs]), np.empty(len(cells.pair))
     d_e = np.zeros((len(pieces), n))

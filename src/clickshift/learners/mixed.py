@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.encoded import Log
 from clickshift.errors import SpecError
 from clickshift.learners.em import EM
 from clickshift.models.base import ClickModel, Evidence, pair_table
@@ -42,12 +43,13 @@ class MixtureEM:
                 raise SpecError("CM cannot be a component: it gives probability 0 to a second click. Use DCM.")
             EM(name)
 
-    def fit(self, data: Sessions) -> Mixture:
+    def fit(self, data: Log) -> Mixture:
         runs = [self._run(data, generator(self.seed, "MixtureEM", k)) for k in range(self.starts)]
         return max(runs, key=lambda model: model.evidence.log_likelihood if model.evidence else -np.inf)
 
-    def _run(self, data: Sessions, rng: np.random.Generator) -> Mixture:
-        data = data.merged()
+    def _run(self, data: Log, rng: np.random.Generator) -> Mixture:
+        data = data.merged() if isinstance(data, Sessions) else data
+        count = np.concatenate([part.count for part in data.chunks()])
         learners = [EM(name) for name in self.components]
         share = rng.dirichlet(np.full(len(learners), 2.0), len(data)).T
         models: list[ClickModel | None] = [None] * len(learners)
@@ -55,23 +57,27 @@ class MixtureEM:
         while steps < self.iterations:
             steps, before = steps + 1, total
             for k, learner in enumerate(learners):
-                counts = learner.counts(data, weight=data.count * share[k])
+                counts = learner.counts(data, weight=count * share[k])
                 models[k] = learner.fit_from(counts, start=models[k], max_steps=self.inner)
-            weights = np.array([data.count @ part for part in share]) / data.total
+            weights = np.array([count @ part for part in share]) / data.total
             mixture = Mixture(data.vocabulary, tuple(m for m in models if m is not None), weights / weights.sum())
             share, total = _shares(mixture, data)
             if total - before < self.tolerance:
                 break
         return replace(mixture, evidence=self._evidence(data, total, steps, converged=total - before < self.tolerance))
 
-    def _evidence(self, data: Sessions, log_likelihood: float, steps: int, *, converged: bool) -> Evidence:
+    def _evidence(self, data: Log, log_likelihood: float, steps: int, *, converged: bool) -> Evidence:
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in Cells.of(data).by_pair())
         return Evidence(label(self), impressions, clicks, {}, log_likelihood, steps, converged)
 
 
-def _shares(mixture: Mixture, data: Sessions) -> tuple[Float[np.ndarray, "component session"], float]:
+def _shares(mixture: Mixture, data: Log) -> tuple[Float[np.ndarray, "component row"], float]:
     """P(component | session), and the log-likelihood of the log."""
-    joint = np.log(mixture.weights)[:, None] + np.stack([c.log_likelihood(data) for c in mixture.components])
-    top = joint.max(axis=0)
-    likelihood = top + np.log(np.exp(joint - top).sum(axis=0))
-    return np.exp(joint - likelihood), float(data.count @ likelihood)
+    shares, total = [], 0.0
+    for part in data.chunks():
+        joint = np.log(mixture.weights)[:, None] + np.stack([c.log_likelihood(part) for c in mixture.components])
+        top = joint.max(axis=0)
+        likelihood = top + np.log(np.exp(joint - top).sum(axis=0))
+        shares.append(np.exp(joint - likelihood))
+        total += float(part.count @ likelihood)
+    return np.concatenate(shares, axis=1), total

@@ -6,7 +6,7 @@ an aggregate of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
+from clickshift.encoded import Log
 from clickshift.metrics.calibration import calibration_of
 from clickshift.metrics.predictions import Kind, Predictions
 from clickshift.metrics.significance import mean_interval
@@ -24,6 +25,9 @@ from clickshift.vocabulary import UNSEEN
 CLIP = 1e-10
 """Probabilities are kept this far from 0 and 1, as in the papers' code: a model that rules out what happens pays 33
 bits."""
+_FINE = 13
+_STEPS = (0x3F800000 >> _FINE) + 1
+"""Of a probability's 32 bits as many are kept as tell it to a thousandth of itself; 1 is the last step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +109,7 @@ def log_likelihood_per_session(model: ClickModel, sessions: Sessions) -> float:
 def auroc(model: ClickModel, sessions: Sessions, kind: Kind = "conditional") -> AUROC:
     """Area under the ROC curve of a model's click predictions; NaN for a model that peeks at the clicks."""
     if model.peeks:
-        return _no_auroc(sessions)
+        return _no_auroc(sessions.n_ranks)
     return auroc_of(Predictions.of(model, sessions, kind=kind))
 
 
@@ -113,7 +117,7 @@ def auroc_of(predictions: Predictions) -> AUROC:
     """`auroc` of probabilities that are there: one sort, and one pass over the results in that order."""
     sessions = predictions.sessions
     if predictions.peeks:
-        return _no_auroc(sessions)
+        return _no_auroc(sessions.n_ranks)
     wins, clicked, skipped = _mann_whitney(predictions.ascending, predictions.prob, sessions.click, sessions.count)
     pairs = clicked * skipped
     area = np.where(pairs > 0, wins / np.where(pairs > 0, pairs, 1.0), np.nan)
@@ -127,12 +131,12 @@ def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
     return float((sessions.count @ (unseen & sessions.rankings.shown)).sum() / sessions.impressions_by_rank().sum())
 
 
-def evaluation_of_seeds(models: Sequence[ClickModel], sessions: Sessions) -> dict[str, Any]:
+def evaluation_of_seeds(models: Sequence[ClickModel], log: Log) -> dict[str, Any]:
     """Means of `evaluation` over models of one kind, with the 95 % Student-t interval of each single number."""
-    each = [evaluation(model, sessions) for model in models]
+    each = [evaluation(model, log) for model in models]
     if len(each) == 1:
         return each[0]
-    facts: dict[str, Any] = {"sessions": sessions.total, "seeds": len(each)}
+    facts: dict[str, Any] = {"sessions": log.total, "seeds": len(each)}
     for name in (name for name in each[0] if name != "sessions"):
         values = np.array([one[name] for one in each])
         facts[name] = values.mean(axis=0).tolist()
@@ -141,33 +145,98 @@ def evaluation_of_seeds(models: Sequence[ClickModel], sessions: Sessions) -> dic
     return facts
 
 
-def evaluation(model: ClickModel, sessions: Sessions, *, calibrated: bool = False) -> dict[str, Any]:
+def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict[str, Any]:
     """Everything that a model's click predictions on a log are judged by, as plain values.
 
     The model predicts once with the clicks above and once without them, whatever is asked. AUROC is that of the
-    conditional probabilities. `calibrated` adds the rows of `calibration`, of the same probabilities, for a model that
-    does not peek.
+    conditional probabilities; of a log that is larger than memory, that of their first three digits. `calibrated` adds
+    the rows of `calibration`, of the same probabilities, for a model that does not peek and a log in memory.
     """
-    predictions = Predictions.of(model, sessions)
-    conditional, area = _perplexity(predictions), auroc_of(predictions)
-    if model.peeks:
-        marginal = Perplexity(np.full_like(conditional.at_rank, np.nan))
-    elif not model.uses_history:
-        marginal = conditional
-    else:
-        marginal = perplexity(model, sessions, kind="marginal")
-    facts = {
-        "sessions": sessions.total,
-        "log_likelihood": _log_likelihood(predictions),
+    if isinstance(log, Sessions):
+        predictions = Predictions.of(model, log)
+        facts = _judged([(log, predictions)], model, auroc_of(predictions))
+        return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
+    area = StreamedAUROC(log.n_ranks)
+
+    def parts() -> Iterator[tuple[Sessions, Predictions]]:
+        for part in log.in_vocabulary(model.vocabulary).chunks():
+            predictions = Predictions.of(model, part)
+            area.add(predictions)
+            yield part, predictions
+
+    facts = _judged(parts(), model, None)
+    found = _no_auroc(log.n_ranks) if model.peeks else area.found()
+    return facts | {"auroc": found.full, "auroc_at_rank": found.at_rank.tolist()}
+
+
+def _judged(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None) -> dict[str, Any]:
+    """Sums over the parts of a log, and what they come to."""
+    sums = _Sums()
+    for sessions, predictions in parts:
+        sums.add(model, sessions, predictions)
+    conditional, marginal = sums.perplexity(sums.bits), sums.perplexity(sums.marginal_bits)
+    return {
+        "sessions": sums.sessions,
+        "log_likelihood": sums.log_likelihood / sums.sessions,
         "conditional_perplexity": conditional.average,
         "conditional_perplexity_at_rank": conditional.at_rank.tolist(),
         "marginal_perplexity": marginal.average,
         "marginal_perplexity_at_rank": marginal.at_rank.tolist(),
-        "auroc": area.full,
-        "auroc_at_rank": area.at_rank.tolist(),
-        "unseen_pair_share": unseen_pair_share(model, sessions),
+        "auroc": None if area is None else area.full,
+        "auroc_at_rank": None if area is None else area.at_rank.tolist(),
+        "unseen_pair_share": float(sums.unseen / sums.impressions.sum()),
     }
-    return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
+
+
+class _Sums:
+    """What is added up over the parts of a log."""
+
+    def __init__(self) -> None:
+        self.sessions, self.log_likelihood, self.unseen = 0, 0.0, 0.0
+        self.impressions = self.bits = self.marginal_bits = np.zeros(1)
+
+    def add(self, model: ClickModel, sessions: Sessions, predictions: Predictions) -> None:
+        bits = sessions.count @ bits_of(predictions)
+        self.sessions += sessions.total
+        self.impressions = self.impressions + sessions.impressions_by_rank()
+        self.bits = self.bits + bits
+        self.log_likelihood += _log_likelihood(predictions) * sessions.total
+        self.unseen += unseen_pair_share(model, sessions) * sessions.impressions_by_rank().sum()
+        if model.peeks:
+            bits = np.full_like(bits, np.nan)
+        elif model.uses_history:
+            bits = sessions.count @ bits_of(Predictions.of(model, sessions, kind="marginal"))
+        self.marginal_bits = self.marginal_bits + bits
+
+    def perplexity(self, bits: Float[np.ndarray, " rank"]) -> Perplexity:
+        with np.errstate(invalid="ignore"):
+            return Perplexity(np.exp2(bits / np.where(self.impressions > 0, self.impressions, np.nan)))
+
+
+class StreamedAUROC:
+    """AUROC from a histogram of probabilities, in steps of a thousandth of each: no log is sorted. Probabilities of one
+    step count as equal."""
+
+    def __init__(self, n_ranks: int) -> None:
+        self._counts = np.zeros((n_ranks, 2, _STEPS))
+
+    def add(self, predictions: Predictions) -> None:
+        sessions = predictions.sessions
+        step = predictions.prob.astype(np.float32).view(np.int32) >> _FINE  # a float's bits are in the order of floats
+        for rank in range(sessions.n_ranks):
+            shown = sessions.rankings.shown[:, rank]
+            place = sessions.click[shown, rank] * _STEPS + step[shown, rank]
+            counted = np.bincount(place, sessions.count[shown], 2 * _STEPS)
+            self._counts[rank] += counted.reshape(2, _STEPS)
+
+    def found(self) -> AUROC:
+        return AUROC(_area(self._counts.sum(axis=0)), np.array([_area(counts) for counts in self._counts]))
+
+
+def _area(counts: Float[np.ndarray, "2 step"]) -> float:
+    skipped, clicked = counts
+    pairs = skipped.sum() * clicked.sum()
+    return float(clicked @ (np.cumsum(skipped) - skipped / 2) / pairs) if pairs > 0 else float("nan")
 
 
 def conditional_evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
@@ -204,8 +273,8 @@ def _log_likelihood(conditional: Predictions) -> float:
     return float(np.average(terms.sum(axis=1), weights=sessions.count))
 
 
-def _no_auroc(sessions: Sessions) -> AUROC:
-    return AUROC(float("nan"), np.full(sessions.n_ranks, np.nan))
+def _no_auroc(n_ranks: int) -> AUROC:
+    return AUROC(float("nan"), np.full(n_ranks, np.nan))
 
 
 @njit(cache=True, nogil=True)

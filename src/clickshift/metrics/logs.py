@@ -2,46 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from clickshift.grouping import distinct_rows
+from clickshift.encoded import Log
+from clickshift.grouping import row_hashes
 from clickshift.identifiability import swap_graph
 from clickshift.sessions import Sessions
 from clickshift.statistics import Cells
 
 
-def log_summary(sessions: Sessions) -> dict[str, Any]:
+def log_summary(log: Log) -> dict[str, Any]:
     """Facts about a log as plain values; `clickshift log info` shows them."""
-    rankings = sessions.rankings
-    _, first = distinct_rows(np.concatenate([rankings.query[:, None], rankings.pair], axis=1))
-    cells = Cells.of(sessions)
-    ranks_seen = np.bincount(cells.pair, minlength=sessions.vocabulary.n_pairs)
+    cells = Cells.of(log)
+    ranks_seen = np.bincount(cells.pair, minlength=log.vocabulary.n_pairs)
     shown = ranks_seen > 0
     graph = swap_graph(cells)
-    length = np.average(rankings.length, weights=sessions.count)
+    impressions, clicks = cells.by_rank()
+    seen = [_seen(part) for part in log.chunks()]
     facts: dict[str, Any] = {
-        "sessions": sessions.total,
-        "rows": len(sessions),
-        "queries": int(np.count_nonzero(np.bincount(rankings.query[rankings.query >= 0]))),
-        "documents": len(np.unique(sessions.vocabulary.pair_doc[shown])),
+        "sessions": log.total,
+        "rows": len(log),
+        "queries": len(np.unique(log.vocabulary.pair_query[shown])),
+        "documents": len(np.unique(log.vocabulary.pair_doc[shown])),
         "pairs": int(shown.sum()),
-        "ranks": sessions.n_ranks,
-        "mean_list_length": float(length),
-        "clicks_per_session": float((sessions.count @ sessions.click).sum() / sessions.total),
-        "sessions_without_click": float(sessions.count[~sessions.click.any(axis=1)].sum() / sessions.total),
-        "ctr_by_rank": sessions.ctr_by_rank().tolist(),
-        "distinct_lists": len(first),
+        "ranks": log.n_ranks,
+        "mean_list_length": float(sum(part.results for part in seen) / log.total),
+        "clicks_per_session": float(sum(part.clicks for part in seen) / log.total),
+        "sessions_without_click": float(sum(part.without_click for part in seen) / log.total),
+        "ctr_by_rank": (clicks / np.maximum(impressions, 1)).tolist(),
+        "distinct_lists": len(np.unique(np.concatenate([part.lists for part in seen]))),
         "pairs_seen_at_several_ranks": float((ranks_seen[shown] > 1).mean()),
         "rank_groups": graph.groups(),
         "weakest_link": graph.weakest_link,
         "effective_swaps": graph.swaps.tolist(),
         "identifiability": graph.warning() or "all ranks are connected",
-        "propensities": rankings.log_prob is not None,
+        "propensities": seen[0].propensities,
     }
-    if sessions.time is not None:
-        facts["time"] = [str(sessions.time.min()), str(sessions.time.max())]
-    if sessions.user is not None:
-        facts["users"] = len(np.unique(sessions.user))
+    if all(part.first is not None for part in seen):
+        facts["time"] = [str(min(part.first for part in seen)), str(max(part.last for part in seen))]
+    if all(part.users is not None for part in seen):
+        facts["users"] = len(np.unique(np.concatenate([part.users for part in seen])))
     return facts
+
+
+class _Seen(NamedTuple):
+    """What is told of some sessions."""
+
+    results: float
+    clicks: float
+    without_click: float
+    lists: np.ndarray
+    """A hash of each distinct list."""
+    propensities: bool
+    first: Any
+    last: Any
+    users: Any
+
+
+def _seen(part: Sessions) -> _Seen:
+    rankings = part.rankings
+    return _Seen(
+        float(part.count @ rankings.length),
+        float((part.count @ part.click).sum()),
+        float(part.count[~part.click.any(axis=1)].sum()),
+        np.unique(row_hashes(np.concatenate([rankings.query[:, None], rankings.pair], axis=1))),
+        rankings.log_prob is not None,
+        None if part.time is None else part.time.min(),
+        None if part.time is None else part.time.max(),
+        None if part.user is None else np.unique(part.user),
+    )

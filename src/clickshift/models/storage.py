@@ -15,7 +15,8 @@ from clickshift.errors import FileError
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
 from clickshift.spec import resolve
-from clickshift.vocabulary import Ids, Vocabulary
+from clickshift.vocabulary import Vocabulary
+from clickshift.vocabulary_arrays import get_vocabulary, put_vocabulary
 
 FORMAT = 1
 """Raised when a reader of the old format could no longer read the new one."""
@@ -31,7 +32,7 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
     """
     arrays: dict[str, np.ndarray] = {}
     header = {
-        "vocabulary": {"fingerprint": model.vocabulary.fingerprint, **_put_vocabulary(model.vocabulary, arrays)},
+        "vocabulary": put_vocabulary(model.vocabulary, arrays),
         "model": _put(model, "", arrays),
         "notes": notes or {},
     }
@@ -68,7 +69,7 @@ def load_model(folder: str | Path) -> ClickModel:
     """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
     header, arrays = FOLDER.read(folder)
     try:
-        vocabulary = _get_vocabulary(header["vocabulary"], arrays)
+        vocabulary = get_vocabulary(header["vocabulary"], arrays)
         return _get(header["model"], "", arrays, vocabulary)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileError):
@@ -156,31 +157,3 @@ def _get_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndar
         bool(header["converged"]),
         held_out_loss,
     )
-
-
-def _put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
-    kinds = {}
-    for name, ids in (("query_ids", vocabulary.query_ids), ("doc_ids", vocabulary.doc_ids)):
-        if ids.dtype.kind == "i":
-            kinds[name], arrays[f"vocabulary.{name}"] = "integers", ids
-        else:
-            texts = [text.encode() for text in ids.tolist()]
-            kinds[name] = "strings"
-            arrays[f"vocabulary.{name}"] = np.frombuffer(b"".join(texts), np.uint8)
-            arrays[f"vocabulary.{name}.length"] = np.array([len(text) for text in texts], np.int64)
-    arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"] = vocabulary.pair_query, vocabulary.pair_doc
-    return kinds
-
-
-def _get_vocabulary(header: dict[str, str], arrays: dict[str, np.ndarray]) -> Vocabulary:
-    def ids(name: str) -> Ids:
-        raw = arrays[f"vocabulary.{name}"]
-        if header[name] == "integers":
-            return raw
-        data, end = raw.tobytes(), np.cumsum(arrays[f"vocabulary.{name}.length"])
-        start = np.append(0, end[:-1]) if len(end) else end
-        texts = [data[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-        return np.array(texts, dtype=np.dtypes.StringDType())
-
-    pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
-    return Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)

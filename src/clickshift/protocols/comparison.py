@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clickshift.encoded import Log
 from clickshift.errors import ClickshiftError, DataError
 from clickshift.learners import DEFAULT, Learner, fit, learner_for
 from clickshift.metrics.clicks import evaluation
 from clickshift.models import MODELS
 from clickshift.seeds import generator
-from clickshift.sessions import Sessions
 from clickshift.spec import resolve
 
-SPLITS: dict[str, Callable[[Sessions, float, int], tuple[Sessions, Sessions]]] = {
+SPLITS: dict[str, Callable[[Any, float, int], tuple[Any, Any]]] = {
     "random": lambda log, fraction, seed: log.split(fraction, rng=generator(seed, "comparison", "split")),
     "time": lambda log, fraction, seed: log.split_by_time(fraction),
     "order": lambda log, fraction, seed: log.split_in_order(fraction),
@@ -49,12 +49,12 @@ class Comparison:
         """Raises for a text that names nothing: that is a slip, which no other model's result makes good."""
         return {name: learner_for(name) for name in self.models}
 
-    def parts(self, log: Sessions, test: Sessions | None = None) -> tuple[Sessions, Sessions]:
+    def parts(self, log: Log, test: Log | None = None) -> tuple[Log, Log]:
         """What is learned from and what is predicted: parts of the log, or the whole log and another one."""
         return SPLITS[self.split](log, self.fraction, self.seed) if test is None else (log, test)
 
     def rows(
-        self, log: Sessions, test: Sessions | None = None, *, progress: Callable[[str], None] = lambda done: None
+        self, log: Log, test: Log | None = None, *, progress: Callable[[str], None] = lambda done: None
     ) -> Iterator[dict[str, Any]]:
         """Tidy rows, one per model as it is done. A model that fails has its error in its row, and the others go on."""
         train, test = self.parts(log, test)
@@ -79,11 +79,11 @@ def clicking_models() -> list[str]:
     return [name for name in DEFAULT if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
 
 
-def _at_ranks(test: Sessions) -> list[str]:
+def _at_ranks(test: Log) -> list[str]:
     return [f"conditional_perplexity@{rank + 1}" for rank in range(test.n_ranks)]
 
 
-def _judged(learner: Learner, train: Sessions, test: Sessions) -> dict[str, Any]:
+def _judged(learner: Learner, train: Log, test: Log) -> dict[str, Any]:
     start = time.perf_counter()
     model = fit(learner, train)
     seconds = time.perf_counter() - start

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from glob import glob
 from pathlib import Path
 
 from clickshift.errors import SpecError
@@ -12,8 +11,7 @@ from clickshift.files import content_key
 from clickshift.readers.judgments import Judgments
 from clickshift.readers.preparation import annotated_only
 from clickshift.readers.raw import FORMATS, JUDGMENTS, read_raw, read_raw_judgments
-from clickshift.readers.tabular import read_log
-from clickshift.readers.tabular_formats import ending
+from clickshift.readers.tabular import log_files, read_log
 from clickshift.sessions import Sessions
 from clickshift.spec import resolve
 
@@ -38,7 +36,7 @@ class LogFile:
         """The log of a file, a folder or a pattern; its name is that of the file, without its ending."""
         if format != TABLE:
             resolve(format, FORMATS)
-        files = _files(path)
+        files = log_files(path)
         return cls(name or Path(path).name.split(".")[0] or path, content_key(files), format, tuple(map(str, files)))
 
     def read(self, judged: Judgments | None = None) -> Sessions:
@@ -76,11 +74,3 @@ def named_logs(paths: Sequence[str], *, format: str = TABLE) -> list[LogFile]:
         log if names.count(log.name) == 1 else LogFile.at(path, format=format, name=path)
         for log, path in zip(logs, paths, strict=True)
     ]
-
-
-def _files(path: str) -> list[Path]:
-    """The files of a log, as `read_log` would take them, so that their content can be its key."""
-    where = Path(path)
-    if where.is_dir():
-        return sorted(file for file in where.iterdir() if ending(file) and file.name[0] not in "._") or [where]
-    return [where] if where.exists() else sorted(map(Path, glob(path, recursive=True))) or [where]

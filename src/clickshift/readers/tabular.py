@@ -13,7 +13,7 @@ small for a number). Other columns are ignored. Ids are integers or text. The wi
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from clickshift.errors import DataError, FileError
 from clickshift.grouping import distinct_sorted
+from clickshift.readers.batches import with_day
 from clickshift.readers.notes import OnBadLine
 from clickshift.readers.tabular_formats import ENDINGS, Part, ending, read_part
 from clickshift.readers.tabular_layouts import ABOUT, Log, Rows, read_long, read_wide
@@ -47,12 +48,12 @@ def read_log(
     sessions that break a rule are dropped, counted, and reported in one `ClickshiftWarning`. With a `vocabulary` the
     sessions come in its numbers, and what it does not hold is `UNSEEN`.
     """
-    columns = _checked(columns or {})
+    columns = checked_columns(columns or {})
     if on_bad_line not in {"error", "skip"}:
         raise DataError(f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.')
     skip = on_bad_line == "skip"
-    files = _files(path)
-    parts = [read_part(file, partial(_choose, file, columns)) for file in files]
+    files = log_files(path)
+    parts = [with_day(read_part(file, partial(choose_columns, file, columns))) for file in files]
     _check_same_columns(parts)
     wide = "docs" in parts[0].table.column_names
     told = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
@@ -102,15 +103,20 @@ def _rectangle(flat: np.ndarray, shown: np.ndarray, padding: Any) -> np.ndarray:
     return matrix
 
 
-def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files of a log, sorted."""
+def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The files of a log, sorted: of a file, a folder and its folders, a pattern, or a list. Hidden ones are left out,
+    and so is what is in hidden folders."""
     if not isinstance(path, str | Path):
         if not path:
             raise DataError("there must be at least one file to read: got an empty list.")
         return sorted(Path(file) for file in path)
     where = Path(path)
     if where.is_dir():
-        found = sorted(file for file in where.iterdir() if ending(file) and file.name[0] not in "._")
+        found = sorted(
+            file
+            for file in where.rglob("*")
+            if ending(file) and not any(name[0] in "._" for name in file.relative_to(where).parts) and file.is_file()
+        )
         if not found:
             raise FileError(
                 where, f"the folder has no log file (ending in {', '.join(ENDINGS)}). Name the one that has."
@@ -124,7 +130,7 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     return [where]
 
 
-def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
+def checked_columns(columns: Mapping[str, str]) -> Mapping[str, str]:
     known = list(dict.fromkeys((*WIDE, *LONG, *ABOUT)))
     if unknown := [name for name in columns if name not in known]:
         raise DataError(
@@ -134,7 +140,7 @@ def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
     return columns
 
 
-def _choose(path: Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+def choose_columns(path: Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """{our name: the file's}, for the layout whose columns are there and everything that may be there."""
     chosen = {name: columns.get(name, name) for name in (*WIDE, *LONG, *ABOUT)}
     has = ", ".join(names) or "none"
@@ -161,14 +167,18 @@ def _choose(path: Path, columns: Mapping[str, str], names: Sequence[str]) -> dic
 
 
 def _check_same_columns(parts: Sequence[Part]) -> None:
-    first = parts[0]
     for part in parts[1:]:
-        if differ := set(part.table.column_names) ^ set(first.table.column_names):
-            raise FileError(
-                part.path,
-                f"files of one log must have the same columns: {', '.join(sorted(differ))} is only here or only in "
-                f"{first.path}. Read the files one by one, and join them with Sessions.concat.",
-            )
+        check_same(part.path, part.table.column_names, parts[0].path, parts[0].table.column_names)
+
+
+def check_same(path: Path, names: Collection[str], first: Path, wanted: Collection[str]) -> None:
+    """Of one file and the first one: the columns that a log may have or not."""
+    if differ := set(names) ^ set(wanted):
+        raise FileError(
+            path,
+            f"files of one log must have the same columns: {', '.join(sorted(differ))} is only here or only in "
+            f"{first}. Read the files one by one, and join them with Sessions.concat.",
+        )
 
 
 def _unreadable(parts: Sequence[Part], *, skip: bool, wide: bool) -> list[str]:

@@ -30,7 +30,8 @@ class Faults:
         self._owner = owner
         self._name = name
         self._skip = skip
-        self._first = ""
+        self.first = ""
+        """What is wrong with the first bad session."""
 
     def mark(self, bad: Bool[np.ndarray, " session"], describe: Callable[[int], str]) -> None:
         """These sessions are bad; `describe(session)` says what must hold and what came."""
@@ -42,7 +43,7 @@ class Faults:
         if not self._skip:
             many = f" ({int(bad.sum()):,} such sessions)" if bad.sum() > 1 else ""
             raise FileError(path, f"{problem}{many}. {_ADVICE}")
-        self._first = self._first or f"{path}, {problem}"
+        self.first = self.first or f"{path}, {problem}"
         self.bad |= bad
 
     def mark_rows(self, bad: Bool[np.ndarray, " row"], describe: Callable[[int], str]) -> None:
@@ -59,7 +60,7 @@ class Faults:
     def report(self, path: str, *, unreadable: list[str]) -> None:
         """One warning for everything that was left out, or none; an error where nothing is left."""
         dropped, total = int(self.bad.sum()), len(self.bad)
-        told = [f"skipped {dropped:,} of {total:,} sessions, the first: {self._first}"] if dropped else []
+        told = [f"skipped {dropped:,} of {total:,} sessions, the first: {self.first}"] if dropped else []
         if unreadable:
             told.append(f"skipped {len(unreadable):,} unreadable line(s), the first: {unreadable[0]}")
         if dropped == total:

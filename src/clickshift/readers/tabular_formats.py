@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ class Part:
     path: Path
     table: Table
     unreadable: list[Unreadable] = field(default_factory=list)
+    first_row: int = 0
+    """How many rows of the file stand before it."""
 
 
 def ending(path: Path) -> str | None:
@@ -52,6 +55,24 @@ def read_part(path: Path, choose: Choose) -> Part:
         return _csv(path, data, "\t" if kind.startswith(".tsv") else ",", choose)
     except ColumnError as error:
         raise FileError(path, f"column {error.name} {error.problem}.") from None
+
+
+def column_names(path: Path) -> list[str]:
+    """Which columns a file has, from as little of it as tells."""
+    kind = ending(path) or ""
+    if kind == ".parquet":
+        import pyarrow.parquet as pq
+
+        names: list[str] = pq.read_schema(path).names
+        return names
+    with open_bytes(path) as file:
+        head = file.read(_HEAD)
+    if kind.startswith((".jsonl", ".ndjson")):
+        try:
+            return list(json.loads(head.split(b"\n")[0]))
+        except ValueError:
+            return []
+    return [_unquoted(name) for name in _first_records(head, b"\t" if kind.startswith(".tsv") else b",")[0]]
 
 
 def _parquet(path: Path, choose: Choose) -> Part:

@@ -56,6 +56,11 @@ class Rows:
         part = int(np.searchsorted(self._ends, row, side="right"))
         return self.parts[part], row - int(self._ends[part - 1] if part else 0)
 
+    def name(self, row: int) -> tuple[Path, str]:
+        """The file of a row, and its number there as people count."""
+        part, number = self.place(row)
+        return part.path, f"row {part.first_row + number + 1}"
+
     def show(self, name: str, row: int) -> str:
         """What a row holds, as plain text."""
         part, number = self.place(row)
@@ -88,14 +93,9 @@ class Rows:
 
 def read_wide(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
     """One row per list: query, docs, clicks."""
-
-    def name(row: int) -> tuple[Path, str]:
-        part, number = rows.place(row)
-        return part.path, f"row {number + 1}"
-
-    faults = Faults(len(rows), name=name, skip=skip)
+    faults = Faults(len(rows), name=rows.name, skip=skip)
     query, about, docs, clicks = rows.ids("query"), rows.about(), rows.lists("docs"), rows.lists("clicks")
-    _check_about(rows, faults, {"query": query} | about)
+    check_about(rows, faults, {"query": query} | about)
     for column, lists in (("docs", docs), ("clicks", clicks)):
         rule = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items between blanks)'
         faults.mark(lists.bad | (lists.length == 0), partial(_got, rows, column, rule))
@@ -115,13 +115,13 @@ def read_long(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
 
     def name(number: int) -> tuple[Path, str]:
         row = int(first[number])
-        part, place = rows.place(row)
-        return part.path, f"row {place + 1}" if session.bad[row] else f"session {session.show(row)}"
+        path, place = rows.name(row)
+        return path, place if session.bad[row] else f"session {session.show(row)}"
 
     faults = Faults(len(first), owner=owner, name=name, skip=skip)
     query, about, doc = rows.ids("query"), rows.about(), rows.ids("doc")
     click, rank = rows.numbers("click"), rows.numbers("rank")
-    _check_about(rows, faults, {"session": session, "query": query, "doc": doc} | about)
+    check_about(rows, faults, {"session": session, "query": query, "doc": doc} | about)
     faults.mark_rows(_no_bit(click), partial(_got, rows, "click", "must be 0 or 1"))
     faults.mark_rows(_no_integer(rank), partial(_got, rows, "rank", "must be a whole number"))
     again = " (do session ids begin anew in every file? they must differ)" if len(rows.parts) > 1 else ""
@@ -165,7 +165,7 @@ def _good(faults: Faults, query: Column, docs: Lists, clicks: Lists, about: Mapp
     )
 
 
-def _check_about(rows: Rows, faults: Faults, columns: Mapping[str, Column]) -> None:
+def check_about(rows: Rows, faults: Faults, columns: Mapping[str, Column]) -> None:
     """Values that must not be missing, and what they must be."""
     for name, column in columns.items():
         faults.mark_rows(column.bad, partial(_got, rows, name, f"must be {_KINDS[name]}"))

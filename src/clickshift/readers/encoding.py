@@ -1,0 +1,406 @@
+"""Encode a log once: from batches of raw ids to the memory-mapped numbers of an `EncodedLog`.
+
+Threads read and hash batches; one numbers what is new and writes. Pairs get their numbers as they appear. At the end
+the vocabulary is sorted, as any other, and the numbers in the file become those of the vocabulary: the same log gives
+the same numbers, however it was read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, no_type_check
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt64
+from numba import njit
+
+from clickshift.encoded import CLICKS, FOLDER, PAIRS, Block, EncodedLog, header_of
+from clickshift.errors import ClickshiftWarning, DataError, FileError
+from clickshift.readers.batches import Damaged, Read
+from clickshift.readers.numbering import Numbering, hashes_of, pair_hashes
+from clickshift.readers.tabular_faults import Faults
+from clickshift.readers.tabular_formats import Part
+from clickshift.readers.tabular_layouts import Rows, check_about, read_wide
+from clickshift.threads import for_each, in_order
+from clickshift.vocabulary import UNSEEN, Vocabulary
+from clickshift.vocabulary_arrays import get_vocabulary, put_vocabulary
+
+_DATES = "<M8[us]"
+_KINDS = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
+
+
+class _TextFound(Exception):
+    """A column of ids that was taken for integers has text: all of them must be text."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """Raw ids, a pyarrow array of integers or text, perhaps as places in it, and their hashes."""
+
+    names: Any
+    hashes: UInt64[np.ndarray, "2 id"]
+    places: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, column: str, array: Any, text: frozenset[str]) -> Ids | None:
+        """None for a type that is no id's. In columns of `text`, integers become text."""
+        import pyarrow as pa
+
+        places = None
+        if pa.types.is_dictionary(array.type):
+            array, places = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
+        if array.null_count:
+            return None
+        if pa.types.is_signed_integer(array.type):
+            array = array.cast(pa.string() if column in text else pa.int64())
+        elif not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+            return None
+        elif column not in text:
+            raise _TextFound(column)
+        hashes = hashes_of(array)
+        return cls(array, hashes if places is None else hashes[:, places], places)
+
+    def taken(self, rows: Int[np.ndarray, " new"]) -> Any:
+        import pyarrow as pa
+
+        return self.names.take(pa.array(rows if self.places is None else self.places[rows]))
+
+
+@dataclass(frozen=True, eq=False)
+class Hashed:
+    """Sessions that keep the rules, with hashes for ids."""
+
+    query: Ids
+    doc: Ids
+    pair: UInt64[np.ndarray, "2 result"]
+    start: Int[np.ndarray, " bound"]
+    click: Bool[np.ndarray, " result"]
+    about: dict[str, np.ndarray]
+    skipped: int = 0
+    first_fault: str = ""
+
+
+@dataclass
+class Left:
+    """What was left out, and why."""
+
+    sessions: int = 0
+    first: str = ""
+    files: list[Damaged] = field(default_factory=list)
+
+    def report(self) -> None:
+        told = [f"skipped {self.sessions:,} sessions, the first: {self.first}"] if self.sessions else []
+        if self.files:
+            first = f"{self.files[0].path}: {self.files[0].problem}"
+            told.append(f"skipped {len(self.files):,} file(s) that cannot be read, the first: {first}")
+        if told:
+            warnings.warn(f"{'; '.join(told)}.", ClickshiftWarning, stacklevel=3)
+
+
+def encode(
+    batches: Callable[[], Iterator[Read | Damaged]],
+    folder: Path,
+    *,
+    skip_bad: bool,
+    told: str,
+    facts: dict[str, Any],
+    progress: Callable[[int], None] = lambda rows: None,
+) -> EncodedLog:
+    """Write a log's numbers to a folder, which is there complete or not at all.
+
+    With `skip_bad` sessions that break a rule and files that cannot be read are left out, counted, and told in one
+    warning; otherwise the first one is an error.
+    """
+    text = frozenset(["user"])
+    while True:
+        try:
+            return _encode(batches(), folder, skip_bad, told, facts, progress, text)
+        except _TextFound as found:
+            text |= {found.column}
+
+
+def open_encoded(folder: Path) -> EncodedLog:
+    """What `encode` wrote. A folder of another kind, damaged or newer is refused."""
+    header, arrays = FOLDER.read(folder)
+    try:
+        blocks = tuple(Block(*places) for places in header["blocks"])
+        found = EncodedLog(
+            folder, get_vocabulary(header["vocabulary"], arrays), blocks, header["kinds"], header["facts"]
+        )
+        wanted = 4 * sum(block.rows * block.ranks for block in blocks)
+        if (folder / PAIRS).stat().st_size != wanted:
+            raise ValueError(f"{PAIRS} must have {wanted:,} bytes")
+        return found
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise FOLDER.damaged(folder, error) from None
+
+
+def _encode(
+    batches: Iterator[Read | Damaged],
+    folder: Path,
+    skip_bad: bool,
+    told: str,
+    facts: dict[str, Any],
+    progress: Callable[[int], None],
+    text: frozenset[str],
+) -> EncodedLog:
+    left = Left()
+    with _new_folder(folder) as place:
+        with ExitStack() as stack:
+            writer = _Writer(place, stack)
+            for many in in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
+                if isinstance(many, Damaged):
+                    left.files.append(many)
+                    continue
+                for some in many:
+                    left.sessions += some.skipped
+                    left.first = left.first or some.first_fault
+                    if len(some.start) > 1:
+                        writer.add(some)
+                        progress(len(some.start) - 1)
+        if not writer.blocks:
+            raise FileError(told, f"there must be at least one session to read: {left.first or 'it has no rows'}.")
+        vocabulary, final = writer.vocabulary()
+        _renumber(place / PAIRS, writer.blocks, final)
+        noted = {
+            **facts,
+            "sessions_left_out": left.sessions,
+            "files_left_out": [str(damaged.path) for damaged in left.files],
+        }
+        arrays: dict[str, np.ndarray] = {}
+        header = header_of(tuple(writer.blocks), writer.kinds, noted)
+        FOLDER.write(place, {"vocabulary": put_vocabulary(vocabulary, arrays), **header}, arrays)
+    left.report()
+    return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, noted)
+
+
+def _prepare(read: Read | Damaged, *, skip_bad: bool, text: frozenset[str]) -> list[Hashed] | Damaged:
+    if isinstance(read, Damaged):
+        if not skip_bad:
+            raise FileError(read.path, read.problem)
+        return read
+    try:
+        return [_hashed(part, skip_bad=skip_bad, text=text) for part in read()]
+    except FileError as error:
+        if not skip_bad:
+            raise
+        return Damaged(error.path, error.problem)
+
+
+def _hashed(part: Part, *, skip_bad: bool, text: frozenset[str]) -> Hashed:
+    """Quickly where all is well; the usual reader says, or leaves out, what is not."""
+    if part.unreadable and not skip_bad:
+        line, problem = part.unreadable[0]
+        advice = "Mend or remove it, or leave bad ones out with --skip-bad."
+        raise FileError(part.path, f"{problem} ({len(part.unreadable):,} such lines). {advice}", line=line)
+    found = None if part.unreadable else _plain(part, text=text)
+    if found is not None:
+        return found
+    log, faults = read_wide(Rows([part]), skip=skip_bad)
+    import pyarrow as pa
+
+    raw = [column.ids() for column in (log.query, log.doc)]
+    arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
+    query, doc = (Ids.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
+    assert query is not None
+    assert doc is not None
+    start = np.append(0, np.cumsum(log.length))
+    return Hashed(
+        query,
+        doc,
+        pair_hashes(query.hashes, doc.hashes, start),
+        start,
+        log.click,
+        _about({name: column.values for name, column in log.about.items()}, part, faults.bad),
+        int(faults.bad.sum()) + len(part.unreadable),
+        faults.first or next((f"{part.path}, line {line}: {problem}" for line, problem in part.unreadable), ""),
+    )
+
+
+def _plain(part: Part, *, text: frozenset[str]) -> Hashed | None:
+    """None where a rule may be broken, or a column has an unusual type."""
+    import pyarrow as pa
+
+    table = part.table
+    query, docs, clicks = (_one(table[name]) for name in ("query", "docs", "clicks"))
+    lists = (pa.types.is_list, pa.types.is_large_list)
+    if query.null_count or not all(any(test(column.type) for test in lists) for column in (docs, clicks)):
+        return None
+    bounds = [column.offsets.to_numpy() for column in (docs, clicks)]
+    start, clicked = (bound.astype(np.int64) - bound[0] for bound in bounds)
+    if docs.null_count or clicks.null_count or not np.array_equal(start, clicked) or (np.diff(start) < 1).any():
+        return None
+    items = clicks.flatten()
+    if items.null_count or not (pa.types.is_integer(items.type) or pa.types.is_boolean(items.type)):
+        return None
+    click = items.to_numpy(zero_copy_only=False)
+    if click.dtype != bool and (click.min() < 0 or click.max() > 1):
+        return None
+    rows = Rows([part])
+    faults = Faults(len(table), name=rows.name, skip=True)
+    about = rows.about()
+    check_about(rows, faults, about)
+    query_ids, doc_ids = Ids.of("query", query, text), Ids.of("doc", docs.flatten(), text)
+    if faults.bad.any() or query_ids is None or doc_ids is None:
+        return None
+    pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
+    if _any_twice(pair[0], start):
+        return None
+    values = {name: column.values for name, column in about.items()}
+    return Hashed(query_ids, doc_ids, pair, start, click.astype(bool), _about(values, part, faults.bad))
+
+
+def _about(values: dict[str, np.ndarray], part: Part, bad: Bool[np.ndarray, " row"]) -> dict[str, np.ndarray]:
+    """Under the names that `Sessions` has."""
+    found: dict[str, np.ndarray] = {}
+    for name in ("time", "day"):
+        if name in values:
+            found["time"] = values[name]
+    if "count" in values:
+        found["count"] = values["count"].astype(np.int64)
+    if "propensity" in values:
+        found["log_prob"] = np.log(values["propensity"])
+    if "log_propensity" in values:
+        found["log_prob"] = values["log_propensity"].astype(np.float64)
+    if "user" in values:
+        ids = Ids.of("user", _one(part.table["user"]), frozenset(["user"]))
+        if ids is None:
+            raise FileError(part.path, "column user must hold ids, integers or text. Convert it first.")
+        found["user"] = ids.hashes[0][~bad].view(np.int64)
+    return found
+
+
+def _one(column: Any) -> Any:
+    """A column of a table as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+class _Writer:
+    """Appends blocks to the files, and numbers what is new."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.blocks: list[Block] = []
+        self.kinds: dict[str, str] = {}
+        self._folder, self._stack = folder, stack
+        self._files: dict[str, IO[bytes]] = {}
+        self._queries, self._pairs = Numbering(), Numbering()
+        self._query_names: list[Any] = []
+        self._doc_names: list[Any] = []
+        self._pair_query: list[np.ndarray] = []
+        self._row = self._place = self._byte = 0
+
+    def add(self, some: Hashed) -> None:
+        number, new = self._queries.number(some.query.hashes)
+        self._query_names.append(some.query.taken(new))
+        pair, fresh = self._pairs.number(some.pair)
+        self._doc_names.append(some.doc.taken(fresh))
+        length = np.diff(some.start)
+        owner = np.searchsorted(some.start, fresh, side="right") - 1
+        self._pair_query.append(number[owner])
+        rows, ranks = len(length), int(length.max())
+        click = some.click
+        if len(pair) < rows * ranks:
+            shown = np.arange(ranks) < length[:, None]
+            lists, clicks = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
+            lists[shown], clicks[shown] = pair, click
+            pair, click = lists, clicks
+        bits = np.packbits(click.reshape(rows, ranks), axis=1)
+        self._file(PAIRS).write(pair.tobytes())
+        self._file(CLICKS).write(bits.tobytes())
+        self._add_about(some.about)
+        self.blocks.append(Block(self._row, rows, ranks, self._place, self._byte))
+        self._row, self._place, self._byte = self._row + rows, self._place + rows * ranks, self._byte + bits.size
+
+    def _add_about(self, about: dict[str, np.ndarray]) -> None:
+        for name, values in about.items():
+            kind = self.kinds.setdefault(name, _KINDS.get(name) or _time_kind(values))
+            if (values.dtype.kind == "M") != (kind == _DATES):
+                raise DataError("the time must be of one kind in all files: got numbers in some and dates in others.")
+            self._file(f"{name}.bin").write(values.astype(kind).tobytes())
+
+    def _file(self, name: str) -> IO[bytes]:
+        if name not in self._files:
+            self._files[name] = self._stack.enter_context((self._folder / name).open("wb"))
+        return self._files[name]
+
+    def vocabulary(self) -> tuple[Vocabulary, Int[np.ndarray, " pair_or_unseen"]]:
+        """All pairs, sorted, and the number that each has there; the last place is what `UNSEEN` points at."""
+        import pyarrow as pa
+
+        queries = pa.concat_arrays(self._query_names)
+        place = pa.array(np.concatenate(self._pair_query), pa.int32())
+        docs = pa.concat_arrays(self._doc_names)
+        self._query_names, self._doc_names, self._pair_query = [], [], []
+        vocabulary, _, pair = Vocabulary.of(pa.DictionaryArray.from_arrays(place, queries), docs)
+        return vocabulary, np.append(pair, np.int32(UNSEEN))
+
+
+def _time_kind(values: np.ndarray) -> str:
+    return {"M": _DATES, "f": "<f8"}.get(values.dtype.kind, "<i8")
+
+
+def _renumber(path: Path, blocks: list[Block], final: Int[np.ndarray, " pair_or_unseen"]) -> None:
+    pairs = np.memmap(path, np.int32, "r+")
+
+    def work(k: int) -> None:
+        block = blocks[k]
+        _look_up(pairs[block.place : block.place + block.rows * block.ranks], final)
+
+    for_each(work, len(blocks))
+    pairs.flush()
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside it, renamed when the block ends well and removed when it fails."""
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        _remove_forgotten(folder)
+        temporary.mkdir(parents=True)
+        yield temporary
+        if folder.exists():  # another process was quicker, or what is there is of no use
+            shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+    except OSError as error:
+        advice = "Choose a folder with room for it: clickshift log encode LOG -o FOLDER."
+        raise FileError(folder, f"cannot be written: {error.strerror or error}. {advice}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_forgotten(folder: Path) -> None:
+    """What killed processes left behind."""
+    for other in folder.parent.glob(f".{folder.name}.*-*"):
+        process = other.name.split(".")[-1].split("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(other, ignore_errors=True)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _any_twice(pair, start):
+    """Whether a list has two results of one hash."""
+    for i in range(len(start) - 1):
+        for j in range(start[i] + 1, start[i + 1]):
+            for earlier in range(start[i], j):
+                if pair[earlier] == pair[j]:
+                    return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _look_up(pairs, final):
+    for i in range(len(pairs)):
+        pairs[i] = final[pairs[i]]
