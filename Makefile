@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format benchmark clean
+.PHONY: demo test test-spark check format benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/clickshift shift run --scale quick --output out/demo
 
 test: check
 	$(BIN)/pytest -n auto --dist loadfile
+
+# Warehouses: a real Spark, which needs Java 17 or newer, and Ibis.
+test-spark: $(VENV)/.installed-spark
+	$(BIN)/pytest tests/engines
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -34,6 +38,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.installed-spark: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,ibis]'
 	touch $@
 
 clean:

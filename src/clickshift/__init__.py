@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from clickshift import ultr as ultr
     from clickshift import users as users
     from clickshift.corpus import Corpus as Corpus
-    from clickshift.learners.base import fit as fit
+    from clickshift.counts import DayCounts as DayCounts
+    from clickshift.encoded import EncodedLog as EncodedLog
+    from clickshift.fitting import fit as fit
     from clickshift.learners.base import fit_seeds as fit_seeds
     from clickshift.learners.counting import Counting as Counting
     from clickshift.learners.em import EM as EM
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from clickshift.protocols.model_selection import ModelSelection as ModelSelection
     from clickshift.protocols.policy_shift import PolicyShift as PolicyShift
     from clickshift.readers.letor import read_corpus as read_corpus
+    from clickshift.readers.opening import open_log as open_log
     from clickshift.readers.tabular import read_log as read_log
     from clickshift.readers.tabular import write_log as write_log
     from clickshift.sessions import Rankings as Rankings
@@ -83,7 +86,9 @@ _HOME = {
     "top_down": "policies.derived",
     "PolicyShift": "protocols.policy_shift",
     "Corpus": "corpus",
-    "fit": "learners.base",
+    "DayCounts": "counts",
+    "EncodedLog": "encoded",
+    "fit": "fitting",
     "fit_seeds": "learners.base",
     "Counting": "learners.counting",
     "EM": "learners.em",
@@ -108,6 +113,7 @@ _HOME = {
     "Scores": "policies.scored",
     "Uniform": "policies.scored",
     "read_corpus": "readers.letor",
+    "open_log": "readers.opening",
     "read_log": "readers.tabular",
     "write_log": "readers.tabular",
     "Rankings": "sessions",

@@ -3,6 +3,12 @@
 A run is a folder with one Parquet file of tidy rows per finished task, named by a digest of everything that the rows
 depend on. A file appears whole or not at all, so a run that was killed goes on with what is missing, a changed setting
 never meets old rows, and several runs may share a folder: a task that another process works on is left to it.
+
+The folder may be on a file system that many machines share. What keeps it right there is that a file is renamed into
+place: two who do the same task write the same rows. Locks only save work. They end with the process that holds them; a
+shared file system may keep that of a machine that died for a while, or for ever. So a lock of the same run, whose
+executor gives a task to one process at a time, is that of a process that was lost and is passed over; and where a file
+system has no locks, it goes without.
 """
 
 from __future__ import annotations
@@ -11,14 +17,15 @@ import hashlib
 import json
 import multiprocessing
 import os
+import secrets
 import sys
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -32,6 +39,8 @@ Rows = list[dict[str, Any]]
 Task = TypeVar("Task")
 _POLL = 0.5
 """Seconds between two looks at a task that another run works on."""
+_PATIENCE = 90.0
+"""Seconds until another machine's file is surely seen: NFS remembers for up to a minute what a folder did not have."""
 
 
 def write_rows(rows: Sequence[Row], path: str | Path) -> None:
@@ -92,8 +101,11 @@ class RunFolder:
         return settings
 
     @contextmanager
-    def claim(self, task: Any) -> Iterator[bool]:
-        """Whether nobody else works on the task; if so, it is ours until the block ends or the process dies."""
+    def claim(self, task: Any, *, run: str = "") -> Iterator[bool]:
+        """Whether nobody else works on the task; if so, it is ours until the block ends or the process dies.
+
+        `run` names who asks: a lock of the same run is passed over.
+        """
         path = self.path / "cells" / f".{digest(task)}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         if sys.platform == "win32":  # no advisory locks: two runs may do a task twice, and write the same rows
@@ -101,12 +113,20 @@ class RunFolder:
             return
         import fcntl
 
-        with path.open("w") as lock:
+        with path.open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
+            except (BlockingIOError, PermissionError):  # NFS makes it a lock of bytes, which may be refused as EACCES
+                lock.seek(0)
+                if not run or lock.read() != run:
+                    yield False
+                    return
+            except OSError:  # a file system without locks
+                pass
+            else:
+                lock.truncate(0)
+                lock.write(run)
+                lock.flush()
             try:
                 yield True
             finally:
@@ -135,23 +155,29 @@ def run_tasks(
     """Do the tasks whose rows are missing. One that fails is told and left out; the others go on.
 
     `work` and the tasks go to the executor's processes, so `work` is a function at the top of a module. Rows are
-    written by whoever computes them: nothing that is finished is lost with this process.
+    written by whoever computes them: nothing that is finished is lost with this process. An executor tells by a
+    `RunError` that it could not do one task, and by a `BrokenExecutor` that it can do no more.
     """
+    folder, run = RunFolder(folder.path.absolute()), secrets.token_hex(8)
     missing: deque[Task] = deque(task for task in tasks if not folder.has(task))
+    elsewhere: list[Task] = []
     running: dict[Future[Finished[Task] | None], Task] = {}
-    at_once = getattr(executor, "_max_workers", len(missing))  # a cluster's executor has a queue of its own
     try:
-        while missing or running:
-            while missing and len(running) < at_once:
+        while missing or running or elsewhere:
+            # no more at once than there are processes: one that dies then takes one task with it. A cluster may grow
+            while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
                 task = missing.popleft()
-                running[executor.submit(_do, task, work, folder)] = task
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+                running[executor.submit(_do, task, work, folder, run)] = task
+            done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
+            if not done:
+                time.sleep(0 if running else _POLL)
+                missing.extend(elsewhere)
+                elsewhere.clear()
             for future in done:
                 task = running.pop(future)
-                news = future.result()
-                if news is None:  # another run has it: look again when the rest is done
-                    missing.append(task)
-                    time.sleep(0 if running else _POLL)
+                news = _news(future, task, folder)
+                if news is None:  # another run has it: look again when there is nothing else to do
+                    elsewhere.append(task)
                 else:
                     hear(news)
     except BrokenProcessPool:
@@ -159,6 +185,8 @@ def run_tasks(
             "a process of this run died, perhaps for lack of memory. What is finished is kept: run again, with fewer "
             "workers or smaller settings."
         ) from None
+    except BrokenExecutor as error:
+        raise RunError(f"{error} What is finished is kept: run the same again, and only the rest runs.") from None
     except BaseException:  # Ctrl-C: what is half done is not worth waiting for
         executor.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
@@ -166,25 +194,46 @@ def run_tasks(
         raise
 
 
-def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder) -> Finished[Task] | None:
-    with folder.claim(task) as ours:
+def _news(future: Future[Finished[Task] | None], task: Task, folder: RunFolder) -> Finished[Task] | None:
+    try:
+        news = future.result()
+    except RunError as error:
+        return Finished(task, 0.0, str(error))
+    if news is not None and news.error is None and not is_seen(folder.file(task)):
+        return Finished(task, news.seconds, f"its rows are not in {folder.path}, as seen from here. Share that folder.")
+    return news
+
+
+def is_seen(path: Path, *, patience: float | None = None) -> bool:
+    """Whether a file is there that another machine may just have written."""
+    end = time.monotonic() + (_PATIENCE if patience is None else patience)
+    while not path.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+        with suppress(OSError):
+            os.listdir(path.parent)  # opening a folder makes NFS ask its server what is new in it
+    return True
+
+
+def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run: str) -> Finished[Task] | None:
+    with folder.claim(task, run=run) as ours:
         if not ours:
             return None
         if folder.has(task):
             return Finished(task, 0.0)
-        start, rows, fault = time.perf_counter(), None, None
+        start, fault = time.perf_counter(), None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
             try:
                 rows = work(task)
+                seconds = time.perf_counter() - start
+                write_rows([{**row, "task_seconds": seconds} for row in rows], folder.file(task))
             except ClickshiftError as error:
                 fault = str(error)
             except Exception as error:  # a fault of one model, perhaps not ours, must not cost the others' results
                 fault = f"{type(error).__name__}: {error}"
-        seconds = time.perf_counter() - start
-        if rows is not None:
-            write_rows([{**row, "task_seconds": seconds} for row in rows], folder.file(task))
-        return Finished(task, seconds, fault, warnings_of(caught))
+        return Finished(task, time.perf_counter() - start, fault, warnings_of(caught))
 
 
 def warnings_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,30 @@ import typer
 from clickshift.cli.console import printable, progress, show_table
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from clickshift.report.shift import Written
     from clickshift.runs import Finished, RunFolder
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Who runs the cells: processes of this machine, or a cluster."""
+
+    workers: int | None
+    cluster: str | None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.cluster is not None:
+            raise typer.BadParameter(
+                "give --workers or --cluster, not both: a cluster has as many workers as were started."
+            )
+
+    def open(self, folder: RunFolder) -> AbstractContextManager[Executor]:
+        from clickshift.clusters import cluster
+        from clickshift.runs import processes
+
+        return processes(self.workers) if self.cluster is None else cluster(self.cluster, folder.path)
 
 
 @dataclass
@@ -38,18 +61,18 @@ def run_with_progress(
     cells: Sequence[Any],
     work: Callable[[Any], list[dict[str, Any]]],
     folder: RunFolder,
-    workers: int | None,
+    pool: Pool,
     *,
     name: Callable[[Any], str],
 ) -> Failures:
-    """Run the cells that are missing in processes of their own; one line per finished cell on standard error."""
-    from clickshift.runs import processes, run_tasks
+    """Run the cells that are missing, each in one process; one line per finished cell on standard error."""
+    from clickshift.runs import run_tasks
 
     failures, missing = Failures(), [cell for cell in cells if not folder.has(cell)]
     if not missing:
         return failures
     start, done, notes = time.perf_counter(), 0, dict[str, str]()
-    with progress("cells", len(cells)) as advance, processes(workers) as pool:
+    with progress("cells", len(cells)) as advance, pool.open(folder) as executor:
         advance(len(cells) - len(missing))
 
         def hear(news: Finished[Any]) -> None:
@@ -64,7 +87,7 @@ def run_with_progress(
                 notes.setdefault(note, name(news.task))
             advance(1)
 
-        run_tasks(missing, work, folder, pool, hear=hear)
+        run_tasks(missing, work, folder, executor, hear=hear)
     for note, first in notes.items():
         typer.echo(f"clickshift: warning: {printable(f'{first}: {note}')}", err=True)
     return failures

@@ -14,7 +14,14 @@ import typer
 
 _FILE_WIDTH = 160
 
+LogPath = typer.Argument(
+    ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log."
+)
 Json = typer.Option(False, "--json", help="Print one JSON object, for machines.")
+Workers = typer.Option(None, min=1, help="Processes; by default, one per core.")
+Cluster = typer.Option(
+    None, metavar="ADDRESS", help="Run on a Dask cluster, e.g. tcp://host:8786, instead of this machine's cores."
+)
 
 
 def show(result: Mapping[str, Any], *, json: bool, title: str = "") -> None:

@@ -13,7 +13,9 @@ def fit(
     model: str = typer.Argument(
         ..., help="A model, e.g. UBM or NCM, or a learner with options, e.g. \"Gradient('PBM', tower='free')\"."
     ),
-    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    log: list[str] = typer.Argument(
+        ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob or FILE.duckdb::TABLE; or counts of days."
+    ),
     output: Path = typer.Option(..., "--output", "-o", help="The folder for the model."),
     seeds: int = typer.Option(1, min=1, help="How many models from different starts; for models by gradient."),
     held_out: str | None = typer.Option(
@@ -24,9 +26,14 @@ def fit(
 ) -> None:
     """Learn a click model from a log and keep it in a folder.
 
+    A log may be larger than memory: it is encoded once, in a hidden folder beside it. Several folders of counts, which
+    `clickshift log count` wrote, are added.
+
     Models by gradient show how they come along, and can be interrupted: what is best so far is kept, and the same
     command goes on from there.
     """
+    from clickshift.counts import DayCounts
+    from clickshift.fitting import data_for, opened_all
     from clickshift.learners import fit_seeds, learner_for
     from clickshift.models import model_name
     from clickshift.models.storage import save_seeds
@@ -35,22 +42,23 @@ def fit(
 
     learner = learner_for(model)
     with warnings_shown(), progress(f"fitting {model}") as hear:
-        sessions = read_log(log)
+        found = opened_all(log)
         fitted = fit_seeds(
             learner,
-            sessions,
+            data_for(learner, found),
             seeds,
             held_out=None if held_out is None else read_log(held_out),
             corpus=None if corpus is None else read_corpus(corpus),
             progress=hear,
             checkpoint=output / "checkpoint.npz",
         )
-        save_seeds(fitted, output, notes={"log": str(log), "sessions": sessions.total})
+        sessions = round(found.sessions) if isinstance(found, DayCounts) else found.total
+        save_seeds(fitted, output, notes={"log": " ".join(log), "sessions": sessions})
     evidence = [one.evidence for one in fitted if one.evidence is not None]
     facts = {
         "model": model_name(fitted[0]),
         "learner": evidence[0].learner,
-        "sessions": sessions.total,
+        "sessions": sessions,
         "pairs": fitted[0].vocabulary.n_pairs,
         "iterations": max(one.iterations for one in evidence),
         "converged": all(one.converged for one in evidence),

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, warnings_shown
+from clickshift.cli.console import Json, LogPath, progress, show, warnings_shown
+from clickshift.cli.log_days import count, drift, merge
 
-app = typer.Typer(help="Look at click logs, and convert public ones.", no_args_is_help=True)
+app = typer.Typer(help="Look at click logs, count and compare days, and convert public ones.", no_args_is_help=True)
 
 
 @app.command()
 def info(
-    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    log: str = typer.Argument(
+        ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob or FILE.duckdb::TABLE."
+    ),
     column: list[str] = typer.Option([], help="OURS=THEIRS, where the log names a column otherwise; repeatable."),
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Leave bad sessions out, and say how many, instead of stopping."
@@ -22,13 +25,57 @@ def info(
 ) -> None:
     """Sessions, queries, pairs, click-through rates, how much the lists vary, and whether that can tell ranks apart."""
     from clickshift.metrics.logs import log_summary
-    from clickshift.readers.tabular import read_log
+    from clickshift.readers.opening import open_log
     from clickshift.report.tables import log_table
 
     with warnings_shown(), progress("reading"):
-        sessions = read_log(log, columns=columns(column), on_bad_line="skip" if skip_bad else "error")
+        sessions = open_log(log, columns=columns(column), on_bad_line="skip" if skip_bad else "error")
         facts = log_summary(sessions)
     show(facts if json else log_table(facts), json=json, title=f"Log {log}")
+
+
+@app.command()
+def encode(
+    log: str = LogPath,
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The folder for the encoded log; by default, a hidden one beside the log."
+    ),
+    memory: str = typer.Option("4GB", help="What DuckDB may take to join the rows of a session, or to read a table."),
+    spill: Path | None = typer.Option(None, help="The folder for what does not fit into that."),
+    column: list[str] = typer.Option([], help="OURS=THEIRS, where the log names a column otherwise; repeatable."),
+    skip_bad: bool = typer.Option(
+        False, "--skip-bad", help="Leave out bad sessions and files that cannot be read, and say how many."
+    ),
+    json: bool = Json,
+) -> None:
+    """Encode a log that is larger than memory: once, then every command reads it quickly.
+
+    Other commands do this by themselves for logs of 256 MB and more. They also take the folder that is named here.
+    """
+    from clickshift.encoded import EncodedLog
+    from clickshift.readers.opening import open_log
+    from clickshift.readers.warehouse import Spill
+
+    with warnings_shown(), progress("encoding") as hear:
+        done = 0
+
+        def tell(rows: int) -> None:
+            nonlocal done
+            done += rows
+            hear(f"{done:,} sessions")
+
+        found = open_log(
+            log,
+            columns=columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            in_memory=False,
+            output=output,
+            spill=Spill(memory, spill),
+            progress=tell,
+        )
+    assert isinstance(found, EncodedLog)
+    facts = {"output": str(found.folder), "sessions": found.total, "pairs": found.vocabulary.n_pairs, **found.facts}
+    show({name: facts[name] for name in facts if name not in {"key", "first_file"}}, json=json, title=f"Encoded {log}")
 
 
 @app.command()
@@ -99,3 +146,8 @@ def columns(pairs: list[str]) -> dict[str, str] | None:
             raise SpecError(f"--column takes OURS=THEIRS, e.g. --column docs=results: got {pair!r}.")
         mapping[ours] = theirs
     return mapping or None
+
+
+app.command()(count)
+app.command()(merge)
+app.command()(drift)

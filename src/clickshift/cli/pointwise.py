@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clickshift.cli.cells import Pool
     from clickshift.protocols.exhibits import Analytic, Trained
     from clickshift.report.shift import Written
 
 
-def run_and_report(protocol: Trained, output: Path, *, workers: int | None, json: bool) -> None:
+def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -> None:
     """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
     from clickshift.cli.cells import run_with_progress
     from clickshift.protocols import pointwise, pointwise_checks, pointwise_tuning
@@ -27,7 +28,7 @@ def run_and_report(protocol: Trained, output: Path, *, workers: int | None, json
     }
     work, write = works[type(protocol)]
     cells = protocol.cells()
-    failed = run_with_progress(cells, work, folder, workers, name=lambda cell: cell.name)
+    failed = run_with_progress(cells, work, folder, pool, name=lambda cell: cell.name)
     if any(map(folder.has, cells)):
         rows = folder.rows(cells)
         _show(rows, write(output, rows, settings), json=json)

@@ -10,8 +10,9 @@ import typer
 
 import clickshift.cli.pointwise as pointwise
 import clickshift.cli.selection as selection
-from clickshift.cli.console import Json, show_json, show_table
-from clickshift.cli.shift import Fresh, Workers, run_and_report
+from clickshift.cli.cells import Pool
+from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli.shift import Fresh, run_and_report
 
 SHIFT = {
     "table3": "Table 3 of the policy-shift paper: ind and ood perplexity, DBN users.",
@@ -39,13 +40,14 @@ def reproduce(
     sessions: int | None = Sessions,
     reference: bool = Fresh,
     workers: int | None = Workers,
+    cluster: str | None = Cluster,
     json: bool = Json,
 ) -> None:
     """Make a table or figure of the papers; `--list` shows them all."""
     if every or name is None:
         _list(json=json)
     else:
-        _make(name, output, corpus, seeds, queries, sessions, reference, workers, json)
+        _make(name, output, corpus, seeds, queries, sessions, reference, Pool(workers, cluster), json)
 
 
 def named(name: str) -> Callable[..., None]:
@@ -59,9 +61,10 @@ def named(name: str) -> Callable[..., None]:
         sessions: int | None = Sessions,
         reference: bool = Fresh,
         workers: int | None = Workers,
+        cluster: str | None = Cluster,
         json: bool = Json,
     ) -> None:
-        _make(name, output, corpus, seeds, queries, sessions, reference, workers, json)
+        _make(name, output, corpus, seeds, queries, sessions, reference, Pool(workers, cluster), json)
 
     command.__doc__ = SHIFT[name]
     return command
@@ -88,7 +91,7 @@ def _make(
     queries: int | None,
     sessions: int | None,
     reference: bool,
-    workers: int | None,
+    pool: Pool,
     json: bool,
 ) -> None:
     from clickshift.errors import SpecError
@@ -107,14 +110,14 @@ def _make(
         return
     if isinstance(protocol, Trained):
         protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
-        pointwise.run_and_report(protocol, folder, workers=workers, json=json)
+        pointwise.run_and_report(protocol, folder, pool=pool, json=json)
         return
     corpus = corpus or BUILTIN
     if isinstance(protocol, ModelSelection):
         smaller = chosen_selection("paper", corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
-        selection.run_and_report(smaller, folder, corpus=corpus, workers=workers, repeats=1000, json=json)
+        selection.run_and_report(smaller, folder, corpus=corpus, pool=pool, repeats=1000, json=json)
         return
     world = protocol.world
     world = replace(world, queries=queries or world.queries, sessions=sessions or world.sessions)
     protocol = replace(protocol, world=on_corpus(world, corpus), seeds=seeds or protocol.seeds)
-    run_and_report(protocol, folder, corpus=corpus, reference=reference, workers=workers, json=json)
+    run_and_report(protocol, folder, corpus=corpus, reference=reference, pool=pool, json=json)

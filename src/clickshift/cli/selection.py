@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import Json, show_json, show_table
-from clickshift.cli.shift import Corpus, Workers
+from clickshift.cli.cells import Pool
+from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli.shift import Corpus
 
 if TYPE_CHECKING:
     from clickshift.protocols.model_selection import ModelSelection
@@ -36,6 +37,7 @@ def run(
     model: list[str] = typer.Option([], help="Models to choose from, instead of the paper's seven; repeatable."),
     repeats: int = Repeats,
     workers: int | None = Workers,
+    cluster: str | None = Cluster,
     json: bool = Json,
 ) -> None:
     """Learn from one policy's log, choose by what is known then, and see what that costs under another policy.
@@ -44,8 +46,9 @@ def run(
     """
     from clickshift.protocols.choosing import chosen_selection
 
+    pool = Pool(workers, cluster)
     protocol = chosen_selection(scale, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, models=model)
-    run_and_report(protocol, output, corpus=corpus, workers=workers, repeats=repeats, json=json)
+    run_and_report(protocol, output, corpus=corpus, pool=pool, repeats=repeats, json=json)
 
 
 @app.command()
@@ -72,7 +75,7 @@ def report(output: Path = Output, repeats: int = Repeats, json: bool = Json) -> 
 
 
 def run_and_report(
-    protocol: ModelSelection, output: Path, *, corpus: str, workers: int | None, repeats: int, json: bool
+    protocol: ModelSelection, output: Path, *, corpus: str, pool: Pool, repeats: int, json: bool
 ) -> None:
     from clickshift.cli.cells import run_with_progress
     from clickshift.protocols.model_selection import rows_of
@@ -80,7 +83,7 @@ def run_and_report(
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()
-    failed = run_with_progress(cells, rows_of, folder, workers, name=lambda cell: cell.name)
+    failed = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)
     if any(map(folder.has, cells)):
         _show(folder.rows(cells), output, settings, repeats=repeats, json=json)
     failed.complain()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.cells import show_written
-from clickshift.cli.console import Json, show_json, show_table
+from clickshift.cli.cells import Pool, show_written
+from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
 from clickshift.cli.shift_logs import logs, show_logs
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Will a click model hold when the ranker changes?", no_args_is_help=True)
 Output = typer.Option(Path("out/shift"), "--output", "-o", help="The folder for the rows and the report.")
 Corpus = typer.Option("builtin", help="'builtin', or a LETOR file or folder.")
-Workers = typer.Option(None, min=1, help="Processes; by default, one per core.")
 Fresh = typer.Option(True, "--reference/--no-reference", help="Take shipped rows for cells that have them.")
 
 
@@ -55,6 +54,7 @@ def run(
     seed: int | None = typer.Option(None, help="Of the simulated world."),
     reference: bool = Fresh,
     workers: int | None = Workers,
+    cluster: str | None = Cluster,
     json: bool = Json,
 ) -> None:
     """Learn from one policy's log, predict clicks on other policies' lists: tables, charts, verdicts and a report.
@@ -63,6 +63,7 @@ def run(
     """
     from clickshift.protocols.choosing import chosen
 
+    pool = Pool(workers, cluster)
     protocol = chosen(
         scale,
         candidates=candidate,
@@ -81,7 +82,7 @@ def run(
         fair=fair,
         seed=seed,
     )
-    run_and_report(protocol, output, corpus=corpus, reference=reference, workers=workers, json=json)
+    run_and_report(protocol, output, corpus=corpus, reference=reference, pool=pool, json=json)
 
 
 @app.command()
@@ -132,7 +133,7 @@ def _opened(output: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, 
 
 
 def run_and_report(
-    protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, workers: int | None, json: bool
+    protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, pool: Pool, json: bool
 ) -> None:
     """What `run` and every table and figure by name have in common."""
     from clickshift.cli.cells import run_with_progress
@@ -145,7 +146,7 @@ def run_and_report(
     shipped = copy_reference(cells, folder) if reference else 0
     if shipped and not json:
         typer.echo(f"{shipped} of {len(cells)} cells are taken from the shipped reference rows.", err=True)
-    failed = run_with_progress(cells, rows_of, folder, workers, name=lambda cell: cell.name)
+    failed = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)
     rows = folder.rows(cells)
     if rows:
         _show(rows, output, settings, json=json)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.cells import show_written
-from clickshift.cli.console import Json, printable, progress, show_json
+from clickshift.cli.cells import Pool, show_written
+from clickshift.cli.console import Cluster, Json, Workers, printable, progress, show_json
 
 if TYPE_CHECKING:
     from clickshift.protocols.real_logs import LogFacts
@@ -47,7 +47,8 @@ def logs(
     judgments_format: str | None = typer.Option(None, help="qrels, trec or yandex-wscd; by default that of the logs."),
     seed: int = typer.Option(0, help="Of a random split."),
     output: Path = typer.Option(Path("out/logs"), "--output", "-o", help="The folder for the rows and the report."),
-    workers: int | None = typer.Option(None, min=1, help="Processes; by default, one per core."),
+    workers: int | None = Workers,
+    cluster: str | None = Cluster,
     json: bool = Json,
 ) -> None:
     """Compare click models on logs of your own: held-out clicks (ind), other rankers' logs (ood), judged documents.
@@ -62,6 +63,7 @@ def logs(
     from clickshift.protocols.running import start_run
     from clickshift.readers.raw import JUDGMENTS
 
+    pool = Pool(workers, cluster)
     usual = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or usual)
     files = named_logs([*train, *test], format=format)
@@ -77,7 +79,7 @@ def logs(
     folder, settings = start_run(protocol, output, logs=where, judgments=None if judgments is None else str(judgments))
     facts, cells = protocol.facts(), protocol.cells()
     said = _look_at_logs(facts, folder)
-    failed = run_with_progress(cells, rows_of, folder, workers, name=lambda cell: cell.name)
+    failed = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)
     if not any(map(folder.has, cells)):
         failed.complain()
     rows = folder.rows([*facts, *cells])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from clickshift.cascade import Cascade
 from clickshift.corpus import Corpus
 from clickshift.encoded import Log
 from clickshift.errors import SpecError
@@ -14,6 +15,7 @@ from clickshift.models.base import ClickModel
 from clickshift.models.differentiable import Differentiable
 from clickshift.sessions import Sessions
 from clickshift.spec import label, parse, resolve
+from clickshift.statistics import Cells
 
 LEARNERS = {
     "Counting": "clickshift.learners.counting:Counting",
@@ -73,7 +75,7 @@ def _usual_learner(name: str) -> str | None:
 
 def fit_seeds(
     model: str | Learner,
-    log: Log,
+    log: Log | Cells | Cascade,
     seeds: int = 10,
     *,
     held_out: Sessions | None = None,
@@ -86,6 +88,8 @@ def fit_seeds(
 
     learner = learner_for(model) if isinstance(model, str) else model
     if isinstance(learner, Gradient):
+        if isinstance(log, Cells | Cascade):
+            raise SpecError(f"{label(learner)} needs sessions, not counts. Give it the log itself.")
         sessions = log if isinstance(log, Sessions) else log.sessions()
         return learner.fit_seeds(
             sessions, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint

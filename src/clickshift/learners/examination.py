@@ -1,28 +1,37 @@
-"""EM for the examination hypothesis: click = examined and attractive, counted by pair and situation (PBM, UBM).
+"""Maximum likelihood of the examination hypothesis: click = examined and attractive, counted by pair and situation.
 
-E-step, for a result that was not clicked, with e = examination and a = attractiveness:
-    P(attractive | skip) = a (1 - e) / (1 - e a),   P(examined | skip) = e (1 - a) / (1 - e a)
-M-step: the expected share of attractive (examined) among impressions, with the prior's pseudo-counts.
+This is for PBM and UBM, whose situations are ranks, or ranks with the last click above them.
+
+Given examination e, each pair is a problem of its own, concave in its attractiveness a:
+    (clicks + yes) ln a + no ln(1 - a) + sum over situations of skips ln(1 - a e)
+So the climb is over examination alone, a few dozen numbers, with attractiveness always at its best. Slope and
+curvature of that profile come with it: with D the information of a pair, E that of situations and C the block between
+them, all by logits, the curvature is E - C' D^-1 C. A few of Newton's steps do what EM needs a hundred and more for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numba import njit
 
 from clickshift.learners.prior import SHARED, Beta, beta_by_group, beta_by_likelihood
-from clickshift.learners.squarem import Ascent, Step, ascend
-from clickshift.statistics import Cells, rank_of, sorted_pieces
-from clickshift.threads import for_each, for_ranges, n_threads
+from clickshift.learners.squarem import Ascent
+from clickshift.statistics import Cells, rank_of
+from clickshift.threads import for_each, n_threads
 
-_WARM_UP = 3
 _AT_LIMIT = 0.999
-_MOST_NEWTON_STEPS, _STILL = 60, 1e-8
+_EDGE = 1e-7
+_FAR = 2.0
+"""The largest move of a logit in one step."""
+_HALVINGS = 8
+_MOST_NEWTON_STEPS, _STILL = 60, 1e-9
+_PIECES = 8
+"""For each thread: pairs of frequent queries cost more, and stand together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +43,16 @@ class Fitted:
     attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
     examination_error: Float[np.ndarray, " situation"]
     ascent: Ascent
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The penalised likelihood at its best for some examination, and how it changes with the logits of that."""
+
+    attractiveness: Float[np.ndarray, " pair"]
+    objective: float
+    slope: Float[np.ndarray, " situation"]
+    information: Float[np.ndarray, "situation situation"]
 
 
 def fit_examination(
@@ -48,8 +67,7 @@ def fit_examination(
     """Maximise the penalised likelihood: from a sensible start, from `start`, or from a random one if `rng` is given.
 
     Only the product of attractiveness and examination is identified. By convention the first rank has examination 1,
-    unless another situation is examined more, which then has it; attractiveness is relative to it. Left free, EM would
-    creep along a ridge for hundreds of steps.
+    unless another situation is examined more, which then has it; attractiveness is relative to it.
 
     Without a prior, one is learned, in three parts. A prior that is the same for all documents takes what a good
     ranker does, better documents on top, for more examination there. So the first climb has next to none, and the
@@ -57,253 +75,269 @@ def fit_examination(
     that, attractiveness is shrunk towards one mean for all, so that no estimate repeats what the ranker thought.
     """
     problem = _Problem(cells, Beta() if prior is None else prior)
-    here = problem.start(rng) if start is None else start
-    top = 0
+    e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
+    top, tried = 0, {0}
     while True:
-        ascent = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)
-        here = _with_top(ascent.parameters, top, cells)
-        rival = problem.most_examined(here, other_than=top)
-        if here[cells.vocabulary.n_pairs + rival] < _AT_LIMIT or problem.tried(top):
+        ascent = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        e = ascent.parameters
+        rival = problem.most_examined(e, other_than=top)
+        if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
             break
-        here[cells.vocabulary.n_pairs + top] = _AT_LIMIT
+        e = e.copy()
+        e[top] = _AT_LIMIT
         top = rival  # it would be examined more than the one that was held at 1
+        tried.add(top)
+    steps = ascent.steps
     if prior is None:
-        problem.prior = beta_by_group(problem.usual_rank(), problem.examined(here), problem.pair_clicked)
-        second = ascend(problem.step_with(top), _without(here, top, cells), tolerance=tolerance, max_steps=max_steps)
-        here = _with_top(second.parameters, top, cells)
-        prior = problem.prior = beta_by_likelihood(problem.examined(here), problem.pair_clicked)
-        here = np.concatenate([problem.attractiveness(here), here[cells.vocabulary.n_pairs :]])
-        # objectives under different priors cannot be compared: that of the first climb is the same from any start
-        ascent = replace(ascent, steps=ascent.steps + second.steps)
-    a, e = np.append(here[: cells.vocabulary.n_pairs], prior.mean), here[cells.vocabulary.n_pairs :]
-    a_error, e_error = _errors(cells, a, e, top, prior)
-    return Fitted(a, _filled(e, cells), a_error, e_error, ascent)
-
-
-def _without(parameters: np.ndarray, top: int, cells: Cells) -> np.ndarray:
-    return np.delete(parameters, cells.vocabulary.n_pairs + top)
-
-
-def _with_top(parameters: np.ndarray, top: int, cells: Cells) -> np.ndarray:
-    return np.insert(parameters, cells.vocabulary.n_pairs + top, 1.0)
+        problem.prior = beta_by_group(problem.usual_rank(), problem.examined(e), problem.pair_clicked)
+        second = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        e, steps = second.parameters, steps + second.steps
+        prior = problem.prior = beta_by_likelihood(problem.examined(e), problem.pair_clicked)
+    last = problem.profile(e)
+    a_error, e_error = problem.errors(last, e, top)
+    a = np.append(last.attractiveness, prior.mean)
+    prior_error = np.sqrt(1 / np.mean(prior.information(np.array([a[-1]]))))
+    # objectives under different priors cannot be compared: that of the first climb is the same from any start
+    climbed = Ascent(ascent.parameters, ascent.objective, ascent.trace, steps, ascent.converged)
+    return Fitted(a, problem.filled(e), np.append(a_error, prior_error), e_error, climbed)
 
 
 class _Problem:
-    """The counts of one log, and the EM step on them."""
+    """The counts of one log. Only skips hide anything: of clicks it is enough to know how many."""
 
     def __init__(self, cells: Cells, prior: Beta) -> None:
         self.cells, self.prior = cells, prior
         self.pair_shown, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
         skips = cells.impressions - cells.clicks
-        some = np.flatnonzero(skips > 0)  # only skips hide anything
-        self.skips = cells.pair[some].astype(np.int32), cells.situation[some].astype(np.int32), skips[some]
-        self.no = np.empty(len(some))
-        self.pieces = sorted_pieces(self.skips[0], n_threads())
-        self._tried: set[int] = set()
+        some = skips > 0
+        self.situation, self.skips = cells.situation[some].astype(np.int32), skips[some]
+        per_pair = np.bincount(cells.pair[some], minlength=cells.vocabulary.n_pairs)
+        self.offsets = np.append(0, np.cumsum(per_pair))
+        self._best = np.full(cells.vocabulary.n_pairs, 0.5)
 
-    def start(self, rng: np.random.Generator | None) -> np.ndarray:
-        """Examination like the click-through rates of situations, attractiveness like clicks over examinations."""
-        cells = self.cells
+    def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
+        """Examination like the click-through rates of situations."""
         if rng is not None:
-            e = rng.uniform(0.1, 0.9, cells.n_situations)
-        else:
-            rate = (self.clicked + 1) / (self.shown + 2)
-            e = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
-        here = np.concatenate([np.full(cells.vocabulary.n_pairs, 0.5), e])
-        a = np.clip(self.prior.mode(self.pair_clicked, self.examined(here)), 0.001, 0.95)
-        here = np.concatenate([a, e])
-        for _ in range(_WARM_UP):
-            here, _ = self.step(here)
-        return here
+            return rng.uniform(0.1, 0.9, self.cells.n_situations)
+        rate = (self.clicked + 1) / (self.shown + 2)
+        start: np.ndarray = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
+        return start
 
-    def examined(self, parameters: np.ndarray) -> np.ndarray:
+    def climb(self, start: Float[np.ndarray, " situation"], top: int, *, tolerance: float, max_steps: int) -> Ascent:
+        """Newton's steps, each halved until the objective does not fall, until the last one promised less than
+        `tolerance` nats. The examination of one situation is held at 1; what never occurred has the prior's."""
+        e = np.where(self.shown > 0, start, 0.5)
+        e[top] = 1.0
+        free = np.flatnonzero((self.shown > 0) & (np.arange(len(e)) != top))
+        self._best = np.clip(self.prior.mode(self.pair_clicked, self.examined(e)), _EDGE, 1 - _EDGE)
+        here, trace, steps, converged = self.profile(e), list[float](), 1, False
+        while not converged and steps < max_steps:
+            trace.append(here.objective)
+            slope = here.slope[free]
+            step = _solved(here.information[np.ix_(free, free)], slope)
+            converged = bool(slope @ step / 2 < tolerance)
+            step *= min(1.0, _FAR / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+            for _ in range(_HALVINGS):
+                moved = e.copy()
+                moved[free] = np.clip(_moved(e[free], step), _EDGE, 1 - _EDGE)
+                there = self.profile(moved)
+                steps += 1
+                if there.objective >= here.objective:
+                    e, here = moved, there
+                    break
+                step = step / 2
+            else:
+                converged = True  # no step is better, however small
+        trace.append(here.objective)
+        return Ascent(e, here.objective, trace, steps, converged)
+
+    def profile(self, e: Float[np.ndarray, " situation"]) -> Profile:
+        n, n_pairs = len(e), self.cells.vocabulary.n_pairs
+        pieces = self._pieces()
+        a = self._best.copy()
+        yes, total = (np.broadcast_to(np.asarray(of, np.float64), n_pairs) for of in (self.prior.yes, self.prior.total))
+        yes, total = np.ascontiguousarray(yes + self.pair_clicked), np.ascontiguousarray(total)
+        slope, matrix, objective = np.zeros((len(pieces), n)), np.zeros((n_threads(), n, n)), np.zeros(len(pieces))
+
+        def work(thread: int) -> None:
+            for k in range(thread, len(pieces), len(matrix)):
+                objective[k] = _profile(
+                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, total, e, a, slope[k],
+                    matrix[thread],
+                )  # fmt: skip
+
+        for_each(work, len(matrix))
+        self._best = a
+        shared = self.clicked + SHARED.yes
+        information = matrix.sum(axis=0)
+        information += np.triu(information, 1).T
+        information[np.diag_indices(n)] += (self.clicked + SHARED.total) * e * (1 - e)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            penalty = np.where(e < 1, shared * np.log(e) + (SHARED.total - SHARED.yes) * np.log1p(-e), 0.0).sum()
+        value = float(objective.sum() + penalty)
+        return Profile(a, value, slope.sum(axis=0) + shared * (1 - e) - (SHARED.total - SHARED.yes) * e, information)
+
+    def errors(
+        self, last: Profile, e: Float[np.ndarray, " situation"], top: int
+    ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
+        """Standard errors of the logits from the full observed information, an arrow: with C, D and E as above,
+        cov_e = (E - C' D^-1 C)^-1 and var_a = D^-1 + D^-1 C cov_e C' D^-1. The most examined situation is 1 by
+        convention and has no error."""
+        n, pieces = len(e), self._pieces()
+        free = np.flatnonzero((self.shown > 0) & (np.arange(n) != top))
+        cov = np.zeros((n, n))
+        if len(free):  # of what was seen: the shared prior is there to keep examination off its limits
+            seen = last.information - np.diag(SHARED.total * e * (1 - e))
+            cov[np.ix_(free, free)] = np.linalg.pinv(seen[np.ix_(free, free)], hermitian=True)
+        total = np.ascontiguousarray(np.broadcast_to(np.asarray(self.prior.total, np.float64), len(self.pair_clicked)))
+        variance = np.empty(len(self.pair_clicked))
+
+        def work(k: int) -> None:
+            _variance(
+                *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, total, e,
+                last.attractiveness, cov, variance,
+            )  # fmt: skip
+
+        for_each(work, len(pieces))
+        errors = np.full(n, np.nan)
+        errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
+        errors[top] = 0.0
+        return np.sqrt(variance), errors
+
+    def examined(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Expected examinations of each pair, before its clicks are looked at; not fewer than its clicks."""
-        cells, e = self.cells, parameters[self.cells.vocabulary.n_pairs :]
+        cells = self.cells
         examined = np.bincount(cells.pair, cells.impressions * e[cells.situation], cells.vocabulary.n_pairs)
         more: np.ndarray = np.maximum(examined, self.pair_clicked)
         return more
 
-    def usual_rank(self) -> np.ndarray:
+    def usual_rank(self) -> Int[np.ndarray, " pair"]:
         """The rank nearest to each pair's mean."""
         cells = self.cells
         ranks = np.bincount(cells.pair, cells.impressions * cells.rank(), cells.vocabulary.n_pairs)
         rank: np.ndarray = np.rint(ranks / np.maximum(self.pair_shown, 1)).astype(np.int64)
         return rank
 
+    def most_examined(self, e: Float[np.ndarray, " situation"], *, other_than: int) -> int:
+        """Of the situations that are frequent enough to tell."""
+        e = np.where(self._frequent(), e, -1.0)
+        e[other_than] = -1.0
+        return int(np.argmax(e))
+
+    def filled(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " situation"]:
+        """A situation that never occurred is examined like its rank on average."""
+        rank, known = rank_of(self.cells.by, self.cells.n_ranks), self.shown > 0
+        total, weight = np.bincount(rank, np.where(known, e * self.shown, 0)), np.bincount(rank, self.shown)
+        overall = np.average(e[known], weights=self.shown[known])
+        by_rank = np.where(weight > 0, total / np.maximum(weight, 1), overall)
+        filled: np.ndarray = np.where(known, e, by_rank[rank])
+        return filled
+
     def _frequent(self) -> np.ndarray:
         frequent: np.ndarray = self.shown >= self.shown.max() / 50
         return frequent
 
-    def most_examined(self, parameters: np.ndarray, *, other_than: int) -> int:
-        """Of the situations that are frequent enough to tell."""
-        e = np.where(self._frequent(), parameters[self.cells.vocabulary.n_pairs :], -1.0)
-        e[other_than] = -1.0
-        return int(np.argmax(e))
-
-    def tried(self, top: int) -> bool:
-        again = top in self._tried
-        self._tried.add(top)
-        return again or len(self._tried) > 3
-
-    def step_with(self, top: int) -> Step:
-        """The EM step with the examination of one situation held at 1."""
-
-        def step(parameters: np.ndarray) -> tuple[np.ndarray, float]:
-            following, objective = self.step(_with_top(parameters, top, self.cells), top)
-            return _without(following, top, self.cells), objective
-
-        return step
-
-    def attractiveness(self, parameters: np.ndarray) -> np.ndarray:
-        """The most probable attractiveness of every pair, given examination: each pair is a problem of its own."""
-        n_pairs = self.cells.vocabulary.n_pairs
-        a, e = parameters[:n_pairs].copy(), parameters[n_pairs:]
-        pair, situation, skips = self.skips
-        offsets = np.searchsorted(pair, np.arange(n_pairs + 1))
-
-        def work(some: slice) -> None:
-            _newton(
-                some.start,
-                some.stop,
-                offsets,
-                situation,
-                skips,
-                self.pair_clicked,
-                e,
-                self.prior.mean,
-                self.prior.total,
-                a,
-            )
-
-        for_ranges(work, n_pairs)
-        return a
-
-    def step(self, parameters: np.ndarray, top: int | None = None) -> tuple[np.ndarray, float]:
-        cells, n_pairs = self.cells, self.cells.vocabulary.n_pairs
-        a, e = parameters[:n_pairs], parameters[n_pairs:]
-        a_sum, e_sums = np.zeros(n_pairs), np.zeros((len(self.pieces), cells.n_situations))
-
-        terms = np.zeros(len(self.pieces))
-
-        def work(k: int) -> None:
-            _e_step(*self.skips, a, e, *self.pieces[k], a_sum, e_sums[k], self.no)
-            some = slice(*self.pieces[k])
-            terms[k] = np.einsum("k,k->", self.skips[2][some], np.log(self.no[some]))  # numpy's logarithms are quicker
-
-        for_each(work, len(self.pieces))
-        objective = float(terms.sum())
-        objective += float((self.pair_clicked * np.log(a)).sum() + (self.clicked * np.log(e)).sum())
-        objective += self.prior.log_density(a) + SHARED.log_density(e if top is None else np.delete(e, top))
-        new_a = self.prior.mode(self.pair_clicked + a_sum, self.pair_shown)
-        new_e = SHARED.mode(self.clicked + e_sums.sum(axis=0), self.shown)
-        return np.concatenate([new_a, new_e]), objective
+    def _pieces(self) -> list[tuple[int, int]]:
+        """Ranges of pairs with about as many cells each."""
+        n_pairs, n = len(self.offsets) - 1, n_threads() * _PIECES
+        cuts = np.searchsorted(self.offsets, np.linspace(0, self.offsets[-1], n + 1)[1:-1])
+        return [(a, b) for a, b in pairwise([0, *np.minimum(cuts, n_pairs).tolist(), n_pairs]) if b > a]
 
 
-def _filled(e: np.ndarray, cells: Cells) -> np.ndarray:
-    """A situation that never occurred is examined like its rank on average."""
-    rank = rank_of(cells.by, cells.n_ranks)
-    shown, _ = cells.by_situation()
-    known = shown > 0
-    total, weight = np.bincount(rank, np.where(known, e * shown, 0)), np.bincount(rank, shown)
-    overall = np.average(e[known], weights=shown[known])
-    by_rank = np.where(weight > 0, total / np.maximum(weight, 1), overall)
-    return np.where(known, e, by_rank[rank])
+def _solved(
+    information: Float[np.ndarray, "free free"], slope: Float[np.ndarray, " free"]
+) -> Float[np.ndarray, " free"]:
+    """The step to where the slope would be 0, made shorter where the objective is not curved down."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    ridge, diagonal = 0.0, np.abs(np.diag(information)) + 1e-9
+    while True:
+        try:
+            step: np.ndarray = cho_solve(cho_factor(information + np.diag(ridge * diagonal)), slope)
+            return step
+        except LinAlgError:
+            ridge = max(10 * ridge, 1e-6)
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+def _moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Probabilities whose logits have moved."""
+    moved: np.ndarray = 1 / (1 + (1 - p) / p * np.exp(-step))
+    return moved
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 @no_type_check
-def _e_step(pair, situation, skips, a, e, start, stop, a_sum, e_sum, no):
-    """Expected attractive and examined results among the skips of these cells; `no` is the probability of a skip."""
-    k = start
-    while k < stop:
-        p, total = pair[k], 0.0
-        while k < stop and pair[k] == p:
-            s = situation[k]
-            both = a[p] * e[s]
-            no[k] = 1 - both
-            share = skips[k] / no[k]
-            total += share * (a[p] - both)
-            e_sum[s] += share * (e[s] - both)
-            k += 1
-        a_sum[p] = total
-
-
-@njit(cache=True, nogil=True)
-@no_type_check
-def _newton(start, stop, offsets, situation, skips, clicked, e, mean, strength, a):
-    """Maximise  (clicks + yes) ln a + no ln(1 - a) + sum of skips ln(1 - a e)  for each pair: concave in a."""
+def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
+    """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
+    curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
+    objective, cross = 0.0, np.empty(len(e))
     for p in range(start, stop):
+        first, last = offsets[p], offsets[p + 1]
+        no = total[p] - (yes[p] - clicked[p])
         low, high, x = 0.0, 1.0, a[p]
         for _ in range(_MOST_NEWTON_STEPS):
-            yes, no = clicked[p] + strength * mean, strength * (1 - mean)
-            slope, curve = yes / x - no / (1 - x), yes / x**2 + no / (1 - x) ** 2
-            for k in range(offsets[p], offsets[p + 1]):
+            up, down = yes[p] / x, no / (1 - x)
+            rise, curve = up - down, up / x + down / (1 - x)
+            for k in range(first, last):
                 part = e[situation[k]] / (1 - x * e[situation[k]])
-                slope -= skips[k] * part
-                curve += skips[k] * part**2
-            if slope > 0:
+                rise -= skips[k] * part
+                curve += skips[k] * part * part
+            if rise > 0:
                 low = x
             else:
                 high = x
-            following = x + slope / curve
+            following = x + rise / curve
             if not low < following < high:
                 following = (low + high) / 2
-            moved, x = abs(following - x), following
-            if moved < _STILL * x:
+            change, x = abs(following - x), following
+            if change < _STILL * x:
                 break
         a[p] = x
+        x_no = 1 - x
+        information = (clicked[p] + total[p]) * x * x_no
+        objective += yes[p] * np.log(x) + no * np.log(x_no)
+        for k in range(first, last):
+            s = situation[k]
+            e_no, both = 1 - e[s], x * e[s]
+            skip = 1 - both
+            objective += skips[k] * np.log(skip)
+            odds = skips[k] * both / skip
+            curve = odds / skip
+            slope[s] -= odds * e_no
+            matrix[s, s] += (curve * e_no - odds * e[s]) * e_no
+            information += (curve * x_no - odds * x) * x_no
+            cross[k - first] = curve * x_no * e_no
+        information = max(information, 1e-12)
+        for k in range(first, last):
+            share = cross[k - first] / information
+            s = situation[k]
+            for other in range(k, last):  # situations of a pair ascend
+                matrix[s, situation[other]] -= share * cross[other - first]
+    return objective
 
 
-def _errors(cells: Cells, a: np.ndarray, e: np.ndarray, top: int, prior: Beta) -> tuple[np.ndarray, np.ndarray]:
-    """Standard errors of the logits from the full observed information.
-
-    Pairs meet only through the situations, so the information matrix is an arrow: diagonal in the pairs (D), small and
-    dense in the situations (E). With C the block between them,
-    cov_e = (E - C' D^-1 C)^-1 and var_a = D^-1 + D^-1 C cov_e C' D^-1.
-    The most examined situation is 1 by convention and has no error.
-    """
-    n_pairs, n = cells.vocabulary.n_pairs, cells.n_situations
-    pieces = sorted_pieces(cells.pair, n_threads())
-    counts = cells.pair, cells.situation, cells.clicks, cells.impressions - cells.clicks
-    d_a, cross = prior.information(a[:n_pairs]), np.empty(len(cells.pair))
-    d_e = np.zeros((len(pieces), n))
-    for_each(lambda k: _information(*counts, a, e, *pieces[k], d_a, d_e[k], cross), len(pieces))
-    d_a = np.maximum(d_a, 1e-12)
-    schur, free = np.diag(d_e.sum(axis=0)), np.flatnonzero((d_e.sum(axis=0) > 0) & (np.arange(n) != top))
-    for pairs, block in _blocks(cells, cross, n_pairs):
-        schur -= block.T @ (block / d_a[pairs, None])
-    cov = np.zeros((n, n))
-    cov[np.ix_(free, free)] = np.linalg.pinv(schur[np.ix_(free, free)], hermitian=True) if len(free) else 0.0
-    variance = 1 / d_a
-    for pairs, block in _blocks(cells, cross, n_pairs):
-        variance[pairs] += np.maximum(np.einsum("ps,ps->p", block @ cov, block), 0) / d_a[pairs] ** 2
-    errors = np.full(n, np.nan)
-    errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
-    errors[top] = 0.0
-    prior_error = np.sqrt(1 / prior.information(np.array([a[-1]]))[0])
-    return np.append(np.sqrt(variance), prior_error), errors
-
-
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 @no_type_check
-def _information(pair, situation, clicks, skips, a, e, start, stop, d_a, d_e, cross):
-    """Minus the second derivatives of  clicks ln(ae) + skips ln(1 - ae)  by the logits of a and e, added up."""
-    for k in range(start, stop):
-        p, s = pair[k], situation[k]
-        a_no, e_no, both = 1 - a[p], 1 - e[s], min(a[p] * e[s], 1 - 1e-12)
-        odds = skips[k] * both / (1 - both)
-        curve = odds / (1 - both)
-        d_a[p] += clicks[k] * a[p] * a_no + curve * a_no**2 - odds * a_no * a[p]
-        d_e[s] += clicks[k] * e[s] * e_no + curve * e_no**2 - odds * e_no * e[s]
-        cross[k] = curve * a_no * e_no
-
-
-def _blocks(cells: Cells, values: np.ndarray, n_pairs: int, size: int = 1 << 12) -> Iterator[tuple[slice, np.ndarray]]:
-    """A value per cell as dense blocks, pairs x situations: cells are sorted by pair."""
-    for first in range(0, n_pairs, size):
-        pairs = slice(first, min(first + size, n_pairs))
-        start, stop = np.searchsorted(cells.pair, [pairs.start, pairs.stop])
-        block = np.zeros((pairs.stop - pairs.start, cells.n_situations))
-        block[cells.pair[start:stop] - first, cells.situation[start:stop]] = values[start:stop]
-        yield pairs, block
+def _variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
+    """Of the logits of attractiveness: that given examination, and what examination's adds to it."""
+    cross = np.empty(len(e))
+    for p in range(start, stop):
+        first, last = offsets[p], offsets[p + 1]
+        x, x_no = a[p], 1 - a[p]
+        information = (clicked[p] + total[p]) * x * x_no
+        for k in range(first, last):
+            s = situation[k]
+            both = x * e[s]
+            odds = skips[k] * both / (1 - both)
+            curve = odds / (1 - both)
+            information += (curve * x_no - odds * x) * x_no
+            cross[k - first] = curve * x_no * (1 - e[s])
+        information = max(information, 1e-12)
+        added = 0.0
+        for k in range(first, last):
+            s, row = situation[k], 0.0
+            for other in range(k + 1, last):
+                row += cov[s, situation[other]] * cross[other - first]
+            added += cross[k - first] * (2 * row + cov[s, s] * cross[k - first])
+        variance[p] = 1 / information + max(added, 0.0) / (information * information)
