@@ -30,6 +30,7 @@ _FAR = 2.0
 """The largest move of a logit in one step."""
 _HALVINGS = 8
 _MOST_NEWTON_STEPS, _STILL = 60, 1e-9
+_LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
 _PIECES = 8
 """For each thread: pairs of frequent queries cost more, and stand together."""
 
@@ -266,7 +267,7 @@ def _moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"]) -> Float[n
     return moved
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
 def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
     """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
@@ -317,7 +318,7 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
     return objective
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
 def _variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
     """Of the logits of attractiveness: that given examination, and what examination's adds to it."""
