@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt8
 
 from clickshift.errors import DataError, VocabularyError
 from clickshift.grouping import distinct_sorted
@@ -79,9 +79,9 @@ class Vocabulary:
             if ids.dtype.kind == "i":
                 digest.update(b"int" + np.ascontiguousarray(ids).tobytes())
             else:
-                encoded = [text.encode() for text in ids.tolist()]
-                digest.update(b"str" + np.array([len(text) for text in encoded], np.int64).tobytes())
-                digest.update(b"".join(encoded))
+                lengths, data = text_bytes(ids)
+                digest.update(b"str" + lengths.tobytes())
+                digest.update(data.tobytes())
         digest.update(np.ascontiguousarray(self.pair_query, np.int64).tobytes())
         digest.update(np.ascontiguousarray(self.pair_doc, np.int64).tobytes())
         return digest.hexdigest()
@@ -159,6 +159,26 @@ def encode(raw: Raw, what: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
     if not used.all():  # a dictionary may hold entries that no row uses
         return ids[order][used], (np.cumsum(used) - 1)[code]
     return ids[order], code
+
+
+def text_bytes(ids: Ids) -> tuple[Int[np.ndarray, " id"], UInt8[np.ndarray, " byte"]]:
+    """The lengths of texts in bytes, and all their bytes one after the other."""
+    import pyarrow as pa
+
+    array = pa.array(ids.astype(object), pa.large_string())
+    _, offsets, data = array.buffers()
+    lengths: np.ndarray = np.diff(np.frombuffer(offsets, np.int64)[: len(ids) + 1])
+    return lengths, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[: int(lengths.sum())]
+
+
+def texts_of(lengths: Int[np.ndarray, " id"], data: UInt8[np.ndarray, " byte"]) -> Ids:
+    """The opposite of `text_bytes`."""
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(np.append(0, np.cumsum(lengths)).astype(np.int64)), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
+    array.validate(full=True)
+    return np.array(array.to_numpy(zero_copy_only=False), dtype=np.dtypes.StringDType())
 
 
 def _as_arrow(raw: Raw, what: str) -> Any:

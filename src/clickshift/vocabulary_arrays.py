@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.vocabulary import Ids, Vocabulary
+from clickshift.vocabulary import Ids, Vocabulary, text_bytes, texts_of
 
 
 def put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
@@ -17,10 +17,8 @@ def put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dic
         if ids.dtype.kind == "i":
             kinds[name], arrays[f"vocabulary.{name}"] = "integers", ids
         else:
-            texts = [text.encode() for text in ids.tolist()]
             kinds[name] = "strings"
-            arrays[f"vocabulary.{name}"] = np.frombuffer(b"".join(texts), np.uint8)
-            arrays[f"vocabulary.{name}.length"] = np.array([len(text) for text in texts], np.int64)
+            arrays[f"vocabulary.{name}.length"], arrays[f"vocabulary.{name}"] = text_bytes(ids)
     arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"] = vocabulary.pair_query, vocabulary.pair_doc
     return kinds
 
@@ -32,10 +30,7 @@ def get_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         raw = arrays[f"vocabulary.{name}"]
         if header[name] == "integers":
             return raw
-        data, end = raw.tobytes(), np.cumsum(arrays[f"vocabulary.{name}.length"])
-        start = np.append(0, end[:-1]) if len(end) else end
-        texts = [data[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-        return np.array(texts, dtype=np.dtypes.StringDType())
+        return texts_of(arrays[f"vocabulary.{name}.length"], raw)
 
     pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
     return Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)

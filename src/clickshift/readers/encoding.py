@@ -38,10 +38,10 @@ _KINDS = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
 
 
 class _TextFound(Exception):
-    """A column of ids that was taken for integers has text: all of them must be text."""
+    """Columns of ids that were taken for integers have text: all of them must be text."""
 
-    def __init__(self, column: str) -> None:
-        self.column = column
+    def __init__(self, columns: frozenset[str]) -> None:
+        self.columns = columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Ids:
         elif not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
             return None
         elif column not in text:
-            raise _TextFound(column)
+            raise _TextFound(frozenset([column]))
         hashes = hashes_of(array)
         return cls(array, hashes if places is None else hashes[:, places], places)
 
@@ -127,7 +127,7 @@ def encode(
         try:
             return _encode(batches(), folder, skip_bad, told, facts, progress, text)
         except _TextFound as found:
-            text |= {found.column}
+            text |= found.columns
 
 
 def open_encoded(folder: Path) -> EncodedLog:
@@ -251,7 +251,10 @@ def _plain(part: Part, *, text: frozenset[str]) -> Hashed | None:
     faults = Faults(len(table), name=rows.name, skip=True)
     about = rows.about()
     check_about(rows, faults, about)
-    query_ids, doc_ids = Ids.of("query", query, text), Ids.of("doc", docs.flatten(), text)
+    items = {"query": query, "doc": docs.flatten()}
+    if found := frozenset(name for name, ids in items.items() if name not in text and not _is_integer(ids.type)):
+        raise _TextFound(found)
+    query_ids, doc_ids = (Ids.of(name, ids, text) for name, ids in items.items())
     if faults.bad.any() or query_ids is None or doc_ids is None:
         return None
     pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
@@ -279,6 +282,12 @@ def _about(values: dict[str, np.ndarray], part: Part, bad: Bool[np.ndarray, " ro
             raise FileError(part.path, "column user must hold ids, integers or text. Convert it first.")
         found["user"] = ids.hashes[0][~bad].view(np.int64)
     return found
+
+
+def _is_integer(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind.value_type if pa.types.is_dictionary(kind) else kind))
 
 
 def _one(column: Any) -> Any:

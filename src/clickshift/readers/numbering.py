@@ -88,10 +88,17 @@ def _hash_integers(ids, out):
 @njit(inline="always")
 @no_type_check
 def _word(text, at):
-    word = uint64(0)
-    for k in range(8):
-        word |= uint64(text[at + k]) << uint64(8 * k)
-    return word
+    # written out, which a compiler takes for what it is: one load
+    return (
+        uint64(text[at])
+        | uint64(text[at + uint64(1)]) << uint64(8)
+        | uint64(text[at + uint64(2)]) << uint64(16)
+        | uint64(text[at + uint64(3)]) << uint64(24)
+        | uint64(text[at + uint64(4)]) << uint64(32)
+        | uint64(text[at + uint64(5)]) << uint64(40)
+        | uint64(text[at + uint64(6)]) << uint64(48)
+        | uint64(text[at + uint64(7)]) << uint64(56)
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -120,10 +127,11 @@ def _hash_texts(bounds, text, out):
 @no_type_check
 def _hash_pairs(query, doc, start, out):
     for i in range(len(start) - 1):
-        one, two = query[0, i] * _A, query[1, i] * _B
+        one, two = _mixed(query[0, i] * _A), query[1, i] * _B
         for j in range(start[i], start[i + 1]):
-            out[0, j] = _mixed(one ^ doc[0, j])
-            out[1, j] = _mixed(two + doc[1, j])
+            h = (one ^ doc[0, j]) * _C
+            out[0, j] = h ^ (h >> uint64(32))
+            out[1, j] = (two + doc[1, j]) * _D
 
 
 @njit(cache=True, nogil=True)
