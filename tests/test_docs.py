@@ -50,6 +50,11 @@ def test_there_are_pages() -> None:
     assert {"from-clicks-to-judgments.md", "add-a-click-model.md"} <= {page.name for page in PAGES}
 
 
+def test_the_benchmarks_in_the_readme_are_those_of_the_results() -> None:
+    program = ROOT / "benchmarks" / "summary.py"
+    assert subprocess.run([sys.executable, program, "--check"], timeout=60).returncode == 0
+
+
 def test_a_click_model_takes_less_than_forty_lines() -> None:
     page = (ROOT / "docs" / "how-to" / "add-a-click-model.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)

@@ -29,7 +29,10 @@ _EDGE = 1e-7
 _FAR = 2.0
 """The largest move of a logit in one step."""
 _HALVINGS = 8
-_MOST_NEWTON_STEPS, _STILL = 60, 1e-9
+_ROUGHLY = 10.0
+"""Nats to which the first of two climbs is taken: the second one starts where it ends, with another prior."""
+_MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
+"""After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
 _LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
 _PIECES = 8
 """For each thread: pairs of frequent queries cost more, and stand together."""
@@ -79,7 +82,8 @@ def fit_examination(
     e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
     top, tried = 0, {0}
     while True:
-        ascent = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        near = tolerance if prior is not None else max(tolerance, _ROUGHLY)
+        ascent = problem.climb(e, top, tolerance=near, max_steps=max_steps)
         e = ascent.parameters
         rival = problem.most_examined(e, other_than=top)
         if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
@@ -112,7 +116,8 @@ class _Problem:
         self.shown, self.clicked = cells.by_situation()
         skips = cells.impressions - cells.clicks
         some = skips > 0
-        self.situation, self.skips = cells.situation[some].astype(np.int32), skips[some]
+        # unsigned, so that nobody asks whether a number counts from the end
+        self.situation, self.skips = cells.situation[some].astype(np.uint32), skips[some]
         per_pair = np.bincount(cells.pair[some], minlength=cells.vocabulary.n_pairs)
         self.offsets = np.append(0, np.cumsum(per_pair))
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
@@ -272,49 +277,61 @@ def _moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"]) -> Float[n
 def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
     """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
     curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
-    objective, cross = 0.0, np.empty(len(e))
+    objective, many = 0.0, len(e)
+    cross, every, examined = np.empty(many), np.empty(many), np.empty(many)
     for p in range(start, stop):
-        first, last = offsets[p], offsets[p + 1]
+        here, skipped = situation[offsets[p] : offsets[p + 1]], skips[offsets[p] : offsets[p + 1]]
+        n = len(here)
+        for k in range(n):
+            examined[k] = e[here[k]]
         no = total[p] - (yes[p] - clicked[p])
         low, high, x = 0.0, 1.0, a[p]
         for _ in range(_MOST_NEWTON_STEPS):
             up, down = yes[p] / x, no / (1 - x)
             rise, curve = up - down, up / x + down / (1 - x)
-            for k in range(first, last):
-                part = e[situation[k]] / (1 - x * e[situation[k]])
-                rise -= skips[k] * part
-                curve += skips[k] * part * part
+            for k in range(n):
+                part = examined[k] / (1 - x * examined[k])
+                rise -= skipped[k] * part
+                curve += skipped[k] * part * part
             if rise > 0:
                 low = x
             else:
                 high = x
-            following = x + rise / curve
+            following, near = x + rise / curve, _STILL
             if not low < following < high:
-                following = (low + high) / 2
+                following, near = (low + high) / 2, _EQUAL
             change, x = abs(following - x), following
-            if change < _STILL * x:
+            if change < near * x:
                 break
         a[p] = x
         x_no = 1 - x
         information = (clicked[p] + total[p]) * x * x_no
         objective += yes[p] * np.log(x) + no * np.log(x_no)
-        for k in range(first, last):
-            s = situation[k]
-            e_no, both = 1 - e[s], x * e[s]
-            skip = 1 - both
-            objective += skips[k] * np.log(skip)
-            odds = skips[k] * both / skip
+        for k in range(n):
+            e_yes, s = examined[k], here[k]
+            e_no, skip = 1 - e_yes, 1 - x * e_yes
+            objective += skipped[k] * np.log(skip)
+            odds = skipped[k] * (x * e_yes) / skip
             curve = odds / skip
             slope[s] -= odds * e_no
-            matrix[s, s] += (curve * e_no - odds * e[s]) * e_no
+            matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
             information += (curve * x_no - odds * x) * x_no
-            cross[k - first] = curve * x_no * e_no
+            cross[k] = curve * x_no * e_no
         information = max(information, 1e-12)
-        for k in range(first, last):
-            share = cross[k - first] / information
-            s = situation[k]
-            for other in range(k, last):  # situations of a pair ascend
-                matrix[s, situation[other]] -= share * cross[other - first]
+        if 2 * n < many:
+            for k in range(n):
+                share, row = cross[k] / information, matrix[here[k]]
+                for other in range(k, n):  # situations of a pair ascend
+                    row[here[other]] -= share * cross[other]
+        else:  # most situations: neighbours in memory, several at once
+            every[:] = 0.0
+            for k in range(n):
+                every[here[k]] = cross[k]
+            for s in range(many):
+                share, row = every[s] / information, matrix[s]
+                if share != 0.0:
+                    for other in range(s, many):
+                        row[other] -= share * every[other]
     return objective
 
 
@@ -322,23 +339,34 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
 @no_type_check
 def _variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
     """Of the logits of attractiveness: that given examination, and what examination's adds to it."""
-    cross = np.empty(len(e))
+    many = len(e)
+    cross, every = np.empty(many), np.empty(many)
     for p in range(start, stop):
-        first, last = offsets[p], offsets[p + 1]
-        x, x_no = a[p], 1 - a[p]
+        here, skipped = situation[offsets[p] : offsets[p + 1]], skips[offsets[p] : offsets[p + 1]]
+        n, x, x_no = len(here), a[p], 1 - a[p]
         information = (clicked[p] + total[p]) * x * x_no
-        for k in range(first, last):
-            s = situation[k]
-            both = x * e[s]
-            odds = skips[k] * both / (1 - both)
-            curve = odds / (1 - both)
+        for k in range(n):
+            e_yes = e[here[k]]
+            odds = skipped[k] * (x * e_yes) / (1 - x * e_yes)
+            curve = odds / (1 - x * e_yes)
             information += (curve * x_no - odds * x) * x_no
-            cross[k - first] = curve * x_no * (1 - e[s])
+            cross[k] = curve * x_no * (1 - e_yes)
         information = max(information, 1e-12)
         added = 0.0
-        for k in range(first, last):
-            s, row = situation[k], 0.0
-            for other in range(k + 1, last):
-                row += cov[s, situation[other]] * cross[other - first]
-            added += cross[k - first] * (2 * row + cov[s, s] * cross[k - first])
+        if 2 * n < many:
+            for k in range(n):
+                row, sum_above = cov[here[k]], 0.0
+                for other in range(k):
+                    sum_above += row[here[other]] * cross[other]
+                added += cross[k] * (2 * sum_above + row[here[k]] * cross[k])
+        else:
+            every[:] = 0.0
+            for k in range(n):
+                every[here[k]] = cross[k]
+            for s in range(many):
+                if every[s] != 0.0:
+                    row, sum_all = cov[s], 0.0
+                    for other in range(many):
+                        sum_all += row[other] * every[other]
+                    added += every[s] * sum_all
         variance[p] = 1 / information + max(added, 0.0) / (information * information)
