@@ -250,3 +250,10 @@ def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CLICKSHIFT_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(FileError, match="Set CLICKSHIFT_CACHE"):
         cache_folder()
+
+
+def test_an_error_of_another_process_arrives_as_what_it_is() -> None:
+    import pickle
+
+    error = pickle.loads(pickle.dumps(FileError("log.csv", "is empty.", line=3)))
+    assert (str(error), error.line, error.problem) == ("log.csv, line 3: is empty.", 3, "is empty.")

@@ -6,6 +6,7 @@ A message says what must hold, what came, and what to do. The command line print
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 
 class ClickshiftError(ValueError):
@@ -28,6 +29,14 @@ class FileError(ClickshiftError):
         self.path = Path(path)
         self.line = line
         self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it was made of: an error of another process must arrive as what it is."""
+        return _file_error, (self.path, self.problem, self.line)
+
+
+def _file_error(path: Path, problem: str, line: int | None) -> FileError:
+    return FileError(path, problem, line=line)
 
 
 class VocabularyError(ClickshiftError):

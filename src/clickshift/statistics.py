@@ -24,7 +24,10 @@ By = Literal["rank", "last_click", "prefix"]
 """What examination may depend on: the rank; the rank and the last click above it; the rank and all clicks above it."""
 
 _BY: tuple[By, ...] = ("rank", "last_click", "prefix")
-_DENSE = 1 << 25  # cells: up to here a table over all of them is quicker than a search for those that occur
+_DENSE = 1 << 22
+"""Cells up to which each thread has a table of all of them."""
+_SHARE = 1 << 25
+"""Cells of which a thread has a table at a time, where there are more."""
 _MAX_PREFIX = 30
 
 
@@ -176,8 +179,8 @@ def _count_shares(
     """Some queries at a time, each thread those of its own. Cells come sorted by pair."""
     threads, words = n_threads(), log.vocabulary
     whole = weight is None and not log.has_counts
-    kind, room = (np.uint32, 2 * _DENSE) if whole else (np.float64, _DENSE)
-    shares = -(-words.n_pairs * n_situations // max(room, 1))
+    kind, room = (np.uint32, 2 * _SHARE) if whole else (np.float64, _SHARE)
+    shares = -(-words.n_pairs * n_situations // room)
     bounds = query_starts(words, max(shares, threads))
     found = []
 
@@ -185,12 +188,17 @@ def _count_shares(
         lists = part.rankings.pair, part.click, count
         for_each(lambda k: _count_share(*lists, *ranges[k], _BY.index(by), n_situations, tables[k]), len(ranges))
 
+    def take(k: int) -> None:
+        cells[k] = _cells_of(tables[k], ranges[k][0], n_situations)
+
     for first in range(0, len(bounds) - 1, threads):
         ranges = list(pairwise(bounds[first : first + threads + 1].tolist()))
         tables = [np.zeros(((end - start) * n_situations, 2), kind) for start, end in ranges]
         for part, count in weighted(log, weight):
             add(part, count)
-        found += [_cells_of(table, start, n_situations) for (start, _), table in zip(ranges, tables, strict=True)]
+        cells: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
+        for_each(take, len(ranges))
+        found += [cells[k] for k in range(len(ranges))]
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
 
 
@@ -198,10 +206,34 @@ def _cells_of(
     table: np.ndarray, first_pair: int, n_situations: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """What occurs, in small numbers: a large log has a hundred million cells."""
-    key = np.flatnonzero(table.any(axis=1))
-    pair, situation = np.divmod(key, n_situations)
-    counts = table[key].astype(np.float64)
-    return (pair + first_pair).astype(np.int32), situation.astype(np.int32), counts.sum(axis=1), counts[:, 1].copy()
+    n = _how_many(table)
+    pair, situation = np.empty(n, np.int32), np.empty(n, np.int32)
+    impressions, clicks = np.empty(n), np.empty(n)
+    _take(table, first_pair, n_situations, pair, situation, impressions, clicks)
+    return pair, situation, impressions, clicks
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _how_many(table):
+    n = 0
+    for key in range(len(table)):
+        n += table[key, 0] + table[key, 1] > 0
+    return n
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _take(table, first_pair, n_situations, pair, situation, impressions, clicks):
+    at, p, s = 0, first_pair, 0
+    for key in range(len(table)):
+        shown = table[key, 0] + table[key, 1]
+        if shown > 0:
+            pair[at], situation[at], impressions[at], clicks[at] = p, s, shown, table[key, 1]
+            at += 1
+        s += 1
+        if s == n_situations:
+            p, s = p + 1, 0
 
 
 @njit(cache=True, nogil=True)

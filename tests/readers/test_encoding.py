@@ -157,7 +157,8 @@ def test_other_files_layouts_and_tables(tmp_path: Path, write: str) -> None:
 
 
 def test_everything_computed_from_it_agrees(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clickshift.statistics._DENSE", 64)  # several passes over several queries
+    monkeypatch.setattr("clickshift.statistics._DENSE", 64)
+    monkeypatch.setattr("clickshift.statistics._SHARE", 64)  # several passes over several queries
     wanted, found = cs.read_log(log), encoded(log)
     for by in ("rank", "last_click", "prefix"):
         cells = [Cells.of(source, by) for source in (wanted, found)]  # type: ignore[arg-type]
@@ -351,6 +352,21 @@ def test_a_long_session_with_a_gap_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table(rows), tmp_path / "log.parquet")
     with pytest.raises(FileError, match="session b: a session must have one query and the ranks"):
         encoded(tmp_path / "log.parquet")
+
+
+def test_a_spill_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    rows = 200_000
+    long = {
+        "session": np.repeat(np.arange(rows // 2), 2),
+        "query": np.repeat(np.arange(rows // 2), 2),
+        "rank": np.tile([1, 2], rows // 2),
+        "doc": np.arange(rows),
+        "click": np.zeros(rows, int),
+    }
+    pq.write_table(pa.table(long), tmp_path / "log.parquet")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match="DuckDB could not read the log .* Give it more memory or another spill folder"):
+        encoded(tmp_path / "log.parquet", spill=Spill("4MB", tmp_path / "file" / "spill"))
 
 
 def test_equal_hashes_of_different_ids_are_told_apart() -> None:

@@ -116,8 +116,7 @@ class _Problem:
         self.shown, self.clicked = cells.by_situation()
         skips = cells.impressions - cells.clicks
         some = skips > 0
-        # unsigned, so that nobody asks whether a number counts from the end
-        self.situation, self.skips = cells.situation[some].astype(np.uint32), skips[some]
+        self.situation, self.skips = cells.situation[some].astype(np.int32), skips[some]
         per_pair = np.bincount(cells.pair[some], minlength=cells.vocabulary.n_pairs)
         self.offsets = np.append(0, np.cumsum(per_pair))
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
@@ -272,18 +271,30 @@ def _moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"]) -> Float[n
     return moved
 
 
+@njit(inline="always")
+@no_type_check
+def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
+    """Copy what a pair needs to where it is near. A slice would do, but for the count of its references, which threads
+    would keep together; unsigned numbers, so that nobody asks whether they count from the end."""
+    first, n = np.uint64(offsets[p]), offsets[p + 1] - offsets[p]
+    for k in range(n):
+        at = first + np.uint64(k)
+        here[k], skipped[k] = situation[at], skips[at]
+    for k in range(n):
+        examined[k] = e[here[k]]
+    return n
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
 def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
     """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
     curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
     objective, many = 0.0, len(e)
-    cross, every, examined = np.empty(many), np.empty(many), np.empty(many)
+    here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
+    cross, every = np.empty(many), np.empty(many)
     for p in range(start, stop):
-        here, skipped = situation[offsets[p] : offsets[p + 1]], skips[offsets[p] : offsets[p + 1]]
-        n = len(here)
-        for k in range(n):
-            examined[k] = e[here[k]]
+        n = _gathered(offsets, p, situation, skips, e, here, skipped, examined)
         no = total[p] - (yes[p] - clicked[p])
         low, high, x = 0.0, 1.0, a[p]
         for _ in range(_MOST_NEWTON_STEPS):
@@ -320,18 +331,18 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
         information = max(information, 1e-12)
         if 2 * n < many:
             for k in range(n):
-                share, row = cross[k] / information, matrix[here[k]]
+                share = cross[k] / information
                 for other in range(k, n):  # situations of a pair ascend
-                    row[here[other]] -= share * cross[other]
+                    matrix[here[k], here[other]] -= share * cross[other]
         else:  # most situations: neighbours in memory, several at once
             every[:] = 0.0
             for k in range(n):
                 every[here[k]] = cross[k]
             for s in range(many):
-                share, row = every[s] / information, matrix[s]
+                share = every[s] / information
                 if share != 0.0:
                     for other in range(s, many):
-                        row[other] -= share * every[other]
+                        matrix[s, other] -= share * every[other]
     return objective
 
 
@@ -340,33 +351,33 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
 def _variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
     """Of the logits of attractiveness: that given examination, and what examination's adds to it."""
     many = len(e)
+    here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
     cross, every = np.empty(many), np.empty(many)
     for p in range(start, stop):
-        here, skipped = situation[offsets[p] : offsets[p + 1]], skips[offsets[p] : offsets[p + 1]]
-        n, x, x_no = len(here), a[p], 1 - a[p]
+        n, x, x_no = _gathered(offsets, p, situation, skips, e, here, skipped, examined), a[p], 1 - a[p]
         information = (clicked[p] + total[p]) * x * x_no
         for k in range(n):
-            e_yes = e[here[k]]
-            odds = skipped[k] * (x * e_yes) / (1 - x * e_yes)
-            curve = odds / (1 - x * e_yes)
+            skip = 1 - x * examined[k]
+            odds = skipped[k] * (x * examined[k]) / skip
+            curve = odds / skip
             information += (curve * x_no - odds * x) * x_no
-            cross[k] = curve * x_no * (1 - e_yes)
+            cross[k] = curve * x_no * (1 - examined[k])
         information = max(information, 1e-12)
         added = 0.0
         if 2 * n < many:
             for k in range(n):
-                row, sum_above = cov[here[k]], 0.0
+                sum_above = 0.0
                 for other in range(k):
-                    sum_above += row[here[other]] * cross[other]
-                added += cross[k] * (2 * sum_above + row[here[k]] * cross[k])
+                    sum_above += cov[here[k], here[other]] * cross[other]
+                added += cross[k] * (2 * sum_above + cov[here[k], here[k]] * cross[k])
         else:
             every[:] = 0.0
             for k in range(n):
                 every[here[k]] = cross[k]
             for s in range(many):
                 if every[s] != 0.0:
-                    row, sum_all = cov[s], 0.0
+                    sum_all = 0.0
                     for other in range(many):
-                        sum_all += row[other] * every[other]
+                        sum_all += cov[s, other] * every[other]
                     added += every[s] * sum_all
         variance[p] = 1 / information + max(added, 0.0) / (information * information)
