@@ -14,8 +14,8 @@ from clickshift.errors import FileError
 from clickshift.readers.tabular_formats import Part, ending, read_part
 from clickshift.readers.tabular_json import Choose
 
-ROWS = 1 << 18
-"""Read at once: what several threads have of them in hand stays below a gigabyte."""
+ROWS = 1 << 16
+"""Read at once: few enough that their memory is used again instead of being asked for anew."""
 Read = Callable[[], list[Part]]
 _DAY = re.compile(r"(day|date|dt|ds)=(.+)")
 
@@ -97,7 +97,7 @@ def with_day(part: Part) -> Part:
     day = day_of(part.path)
     if day is None or {"time", "day"} & set(part.table.column_names):
         return part
-    return replace(part, table=part.table.append_column("day", pa.array([day] * len(part.table))))
+    return replace(part, table=part.table.append_column("day", pa.repeat(pa.scalar(day), len(part.table))))
 
 
 class reported:  # noqa: N801: it is used like a function
