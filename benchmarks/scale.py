@@ -86,7 +86,8 @@ def only_read(folder: Path) -> Row:
 
 def encode(folder: Path, small: Path) -> Row:
     warm_up(small, "PBM")
-    shutil.rmtree(folder / ".clickshift", ignore_errors=True)
+    for old in list(folder.rglob(".clickshift")):
+        shutil.rmtree(old)
     with Watched() as watched:
         log = open_log(folder, in_memory=False)
     assert isinstance(log, EncodedLog)

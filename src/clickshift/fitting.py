@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,17 @@ def fit(model: str | Learner, log: Any) -> ClickModel:
     return learner.fit(data_for(learner, opened(log)))
 
 
-def opened(log: Any) -> Any:
+def opened(log: Any, *, progress: Callable[[int], None] = lambda rows: None) -> Any:
     """What a path leads to, counts of days or a log; anything else as it is."""
     if isinstance(log, str | Path) and is_counts(log):
         return DayCounts.load(log)
-    return open_log(log) if isinstance(log, str | Path | list | tuple) else log
+    return open_log(log, progress=progress) if isinstance(log, str | Path | list | tuple) else log
 
 
-def opened_all(paths: Sequence[str]) -> Any:
-    """A log, or the sum of several counts of days."""
+def opened_all(paths: Sequence[str], *, progress: Callable[[int], None] = lambda rows: None) -> Any:
+    """A log, or the sum of several counts of days; `progress` hears how many sessions of a large log are encoded."""
     if len(paths) == 1:
-        return opened(paths[0])
+        return opened(paths[0], progress=progress)
     if no_counts := [path for path in paths if not is_counts(path)]:
         raise SpecError(
             f"several logs must be counts of days, which `clickshift log count` writes: {no_counts[0]} is none. "

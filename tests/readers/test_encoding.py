@@ -256,10 +256,16 @@ def test_a_file_among_many_that_cannot_be_read(log: Path) -> None:
     with pytest.raises(FileError, match=r"bad\.parquet: cannot be read as Parquet"):
         encoded(log)
     assert not list((log / ".clickshift").glob(".*"))
-    with pytest.warns(ClickshiftWarning, match=r"skipped 1 file\(s\) that cannot be read, the first: .*bad\.parquet"):
+    with pytest.warns(
+        ClickshiftWarning, match=r"skipped what cannot be read of 1 file\(s\), the first: .*bad\.parquet"
+    ):
         found = encoded(log, on_bad_line="skip")
     same(found, wanted)
     assert found.facts["files_left_out"] == [str(bad)]
+    with pytest.warns(
+        ClickshiftWarning, match=r"0 bad sessions and what could not be read of 1 file\(s\) were left out"
+    ):
+        encoded(log, on_bad_line="skip")
 
 
 def test_damage_in_the_middle_of_a_file(log: Path) -> None:
@@ -307,6 +313,16 @@ def test_nothing_half_written_is_left(log: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(KeyboardInterrupt):
             encoded(log)
     assert not list((log / ".clickshift").iterdir())
+
+
+def test_no_room_for_tails(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    found = encoded(log)
+    monkeypatch.setattr("clickshift.cascade.TemporaryFile", fail)
+    with pytest.raises(FileError, match=r"there is no room for .* \(No space left on device\)"):
+        cs.fit("DBN", found)
 
 
 def test_what_a_killed_process_left_is_removed(log: Path) -> None:
@@ -365,7 +381,7 @@ def test_a_spill_folder_that_cannot_be_used(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(long), tmp_path / "log.parquet")
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match="DuckDB could not read the log .* Give it more memory or another spill folder"):
+    with pytest.raises(FileError, match=r"DuckDB could not read the log .* Give it more memory or another spill"):
         encoded(tmp_path / "log.parquet", spill=Spill("4MB", tmp_path / "file" / "spill"))
 
 

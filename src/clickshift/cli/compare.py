@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli.console import Json, progress, show_json, show_table, warnings_shown
+from clickshift.cli.console import Json, progress, sessions_encoded, show_json, show_table, warnings_shown
 
 
 def compare(
@@ -37,7 +37,8 @@ def compare(
     protocol = Comparison(tuple(model), split, fraction, seed)
     rows = []
     with warnings_shown(), progress("comparing", len(protocol.models)) as advance:
-        train, other = open_log(log), None if test is None else open_log(test)
+        tell = sessions_encoded(advance)
+        train, other = open_log(log, progress=tell), None if test is None else open_log(test, progress=tell)
         for row in protocol.rows(train, other, progress=lambda done: advance(1)):
             rows.append(row)
             if output is not None:  # after every model, so that a killed comparison keeps what is done

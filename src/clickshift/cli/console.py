@@ -93,6 +93,18 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def sessions_encoded(hear: Callable[[str], None]) -> Callable[[int], None]:
+    """For `open_log`: say how many sessions of a large log have been encoded."""
+    done = 0
+
+    def add(rows: int) -> None:
+        nonlocal done
+        done += rows
+        hear(f"{done:,} sessions encoded")
+
+    return add
+
+
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[int | str], None]]:
     """A bar on standard error while long work runs; nothing where that is not a terminal. Call the value with the work

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, warnings_shown
+from clickshift.cli.console import Json, progress, sessions_encoded, show, warnings_shown
 
 
 def evaluate(
@@ -22,9 +22,9 @@ def evaluate(
     from clickshift.models.storage import load_seeds
     from clickshift.readers.opening import open_log
 
-    with warnings_shown(), progress("evaluating"):
+    with warnings_shown(), progress("evaluating") as hear:
         fitted = load_seeds(model)
-        facts = evaluation_of_seeds(fitted, open_log(log))
+        facts = evaluation_of_seeds(fitted, open_log(log, progress=sessions_encoded(hear)))
     if fitted[0].peeks:
         facts["caution"] = "this model is shown the clicks that it predicts: its perplexity must not be compared."
     show(facts, json=json, title=f"{model_name(fitted[0])} on {log}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, warnings_shown
+from clickshift.cli.console import Json, progress, sessions_encoded, show, warnings_shown
 
 
 def fit(
@@ -42,7 +42,7 @@ def fit(
 
     learner = learner_for(model)
     with warnings_shown(), progress(f"fitting {model}") as hear:
-        found = opened_all(log)
+        found = opened_all(log, progress=sessions_encoded(hear))
         fitted = fit_seeds(
             learner,
             data_for(learner, found),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli.console import Json, LogPath, progress, show, warnings_shown
+from clickshift.cli.console import Json, LogPath, progress, sessions_encoded, show, warnings_shown
 from clickshift.cli.log_days import count, drift, merge
 
 app = typer.Typer(help="Look at click logs, count and compare days, and convert public ones.", no_args_is_help=True)
@@ -28,8 +28,13 @@ def info(
     from clickshift.readers.opening import open_log
     from clickshift.report.tables import log_table
 
-    with warnings_shown(), progress("reading"):
-        sessions = open_log(log, columns=columns(column), on_bad_line="skip" if skip_bad else "error")
+    with warnings_shown(), progress("reading") as hear:
+        sessions = open_log(
+            log,
+            columns=columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            progress=sessions_encoded(hear),
+        )
         facts = log_summary(sessions)
     show(facts if json else log_table(facts), json=json, title=f"Log {log}")
 
@@ -57,13 +62,6 @@ def encode(
     from clickshift.readers.warehouse import Spill
 
     with warnings_shown(), progress("encoding") as hear:
-        done = 0
-
-        def tell(rows: int) -> None:
-            nonlocal done
-            done += rows
-            hear(f"{done:,} sessions")
-
         found = open_log(
             log,
             columns=columns(column),
@@ -71,7 +69,7 @@ def encode(
             in_memory=False,
             output=output,
             spill=Spill(memory, spill),
-            progress=tell,
+            progress=sessions_encoded(hear),
         )
     assert isinstance(found, EncodedLog)
     facts = {"output": str(found.folder), "sessions": found.total, "pairs": found.vocabulary.n_pairs, **found.facts}

@@ -12,7 +12,16 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli.backtest import backtest
-from clickshift.cli.console import Json, LogPath, printable, progress, show_json, show_table, warnings_shown
+from clickshift.cli.console import (
+    Json,
+    LogPath,
+    printable,
+    progress,
+    sessions_encoded,
+    show_json,
+    show_table,
+    warnings_shown,
+)
 from clickshift.cli.optimise import Replicates, RewardText, SkipBad, optimise
 
 if TYPE_CHECKING:
@@ -97,11 +106,12 @@ def evaluate(
     )
 
     earned, limits, interval = Reward.named(reward), _clip(clip), Bootstrap(replicates, seed=seed)
-    with warnings_shown(), progress("evaluating"):
+    with warnings_shown(), progress("evaluating") as hear:
         fitted = _fitted(model)
         names = _estimators(estimator, earned, logging, with_model=fitted is not None and target is not None)
         asked = [Estimator.named(name, fitted) for name in names]
-        found_log = open_log(log, on_bad_line="skip" if skip_bad else "error")
+        tell = sessions_encoded(hear)
+        found_log = open_log(log, on_bad_line="skip" if skip_bad else "error", progress=tell)
         sessions = _of_targets(found_log, [path for path in (target, compare) if path is not None])
         targets = _targets(target, compare, fitted, derive, sessions, seed)
         shared, left_out = _shared(sessions, earned, list(targets.values()))

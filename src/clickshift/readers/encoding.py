@@ -58,10 +58,12 @@ class Ids:
         import pyarrow as pa
 
         places = None
-        if pa.types.is_dictionary(array.type):
-            array, places = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
         if array.null_count:
             return None
+        if pa.types.is_dictionary(array.type):
+            array, places = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
+            if array.null_count:
+                return None
         if pa.types.is_signed_integer(array.type):
             array = array.cast(pa.string() if column in text else pa.int64())
         elif not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
@@ -103,9 +105,14 @@ class Left:
         told = [f"skipped {self.sessions:,} sessions, the first: {self.first}"] if self.sessions else []
         if self.files:
             first = f"{self.files[0].path}: {self.files[0].problem}"
-            told.append(f"skipped {len(self.files):,} file(s) that cannot be read, the first: {first}")
+            told.append(f"skipped what cannot be read of {len(self.paths):,} file(s), the first: {first}")
         if told:
             warnings.warn(f"{'; '.join(told)}.", ClickshiftWarning, stacklevel=3)
+
+    @property
+    def paths(self) -> list[str]:
+        """Of a file, some parts may have been read and others not."""
+        return list(dict.fromkeys(str(damaged.path) for damaged in self.files))
 
 
 def encode(
@@ -141,9 +148,13 @@ def open_encoded(folder: Path) -> EncodedLog:
         wanted = 4 * sum(block.rows * block.ranks for block in blocks)
         if (folder / PAIRS).stat().st_size != wanted:
             raise ValueError(f"{PAIRS} must have {wanted:,} bytes")
-        return found
+        sessions, files = int(header["facts"]["sessions_left_out"]), len(header["facts"]["files_left_out"])
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise FOLDER.damaged(folder, error) from None
+    if sessions or files:
+        said = f"{sessions:,} bad sessions and what could not be read of {files:,} file(s) were left out of this log."
+        warnings.warn(f"{folder}: {said}", ClickshiftWarning, stacklevel=3)
+    return found
 
 
 def _encode(
@@ -176,7 +187,7 @@ def _encode(
         noted = {
             **facts,
             "sessions_left_out": left.sessions,
-            "files_left_out": [str(damaged.path) for damaged in left.files],
+            "files_left_out": left.paths,
         }
         arrays: dict[str, np.ndarray] = {}
         header = header_of(tuple(writer.blocks), writer.kinds, noted)
@@ -207,9 +218,9 @@ def _hashed(part: Part, *, skip_bad: bool, text: frozenset[str]) -> Hashed:
     found = None if part.unreadable else _plain(part, text=text)
     if found is not None:
         return found
-    log, faults = read_wide(Rows([part]), skip=skip_bad)
     import pyarrow as pa
 
+    log, faults = read_wide(Rows([part]), skip=skip_bad)
     raw = [column.ids() for column in (log.query, log.doc)]
     arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
     query, doc = (Ids.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
@@ -241,20 +252,20 @@ def _plain(part: Part, *, text: frozenset[str]) -> Hashed | None:
     start, clicked = (bound.astype(np.int64) - bound[0] for bound in bounds)
     if docs.null_count or clicks.null_count or not np.array_equal(start, clicked) or (np.diff(start) < 1).any():
         return None
-    items = clicks.flatten()
-    if items.null_count or not (pa.types.is_integer(items.type) or pa.types.is_boolean(items.type)):
+    bits = clicks.flatten()
+    if bits.null_count or not (pa.types.is_integer(bits.type) or pa.types.is_boolean(bits.type)):
         return None
-    click = items.to_numpy(zero_copy_only=False)
+    click = bits.to_numpy(zero_copy_only=False)
     if click.dtype != bool and (click.min() < 0 or click.max() > 1):
         return None
     rows = Rows([part])
     faults = Faults(len(table), name=rows.name, skip=True)
     about = rows.about()
     check_about(rows, faults, about)
-    items = {"query": query, "doc": docs.flatten()}
-    if found := frozenset(name for name, ids in items.items() if name not in text and not _is_integer(ids.type)):
+    ids = {"query": query, "doc": docs.flatten()}
+    if found := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
         raise _TextFound(found)
-    query_ids, doc_ids = (Ids.of(name, ids, text) for name, ids in items.items())
+    query_ids, doc_ids = (Ids.of(name, array, text) for name, array in ids.items())
     if faults.bad.any() or query_ids is None or doc_ids is None:
         return None
     pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
