@@ -126,6 +126,8 @@ def evaluate(
     choice = choose(first, Drift.of(residuals)) if "auto" in estimator else None
     differences = _differences(found, interval) if others else []
     notes = {title: notes_of(many) for title, many in found.items()}
+    if unread := found_log.total - sessions.total:
+        notes[name].append(f"{unread:,} sessions of queries that no target ranks were not read.")
     if left_out:
         notes[name].append(f"{left_out:,} sessions are left out: one of the targets does not rank their query.")
     if target is None:
