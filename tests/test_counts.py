@@ -16,7 +16,7 @@ from clickshift.learners.base import DEFAULT, learner_for
 from clickshift.models.base import ClickModel
 from clickshift.sessions import Rankings, Sessions
 from clickshift.statistics import Cells
-from clickshift.tails import TailsByShape, TailsInParts
+from clickshift.tails import TailsByShape, TailsInParts, Walk
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 WIDTH = 6
@@ -130,8 +130,8 @@ def assert_same_counts(found: DayCounts, cells: Cells | Cascade, cascade: Cells 
     for name in TABLES:
         np.testing.assert_allclose(getattr(found.cascade, name), getattr(cascade, name), rtol=1e-12, err_msg=name)
     rng, size = np.random.default_rng(1), cells.vocabulary.n_pairs + 1
-    skip, follow, at_rank = rng.uniform(0.2, 0.9, size), rng.uniform(0.2, 0.9, size), rng.random(found.n_ranks)
-    mine, theirs = (part.tails.expect(skip, 0.8, follow, at_rank, squares=True) for part in (found.cascade, cascade))
+    walk = Walk(rng.uniform(0.2, 0.9, size), 0.8, rng.uniform(0.2, 0.9, size), rng.random(found.n_ranks))
+    mine, theirs = (part.tails.expect(walk, squares=True) for part in (found.cascade, cascade))
     for name, value in vars(theirs).items():
         np.testing.assert_allclose(getattr(mine, name), value, rtol=1e-9, err_msg=name)
 

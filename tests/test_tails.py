@@ -7,7 +7,7 @@ import pytest
 
 from clickshift.cascade import Cascade
 from clickshift.sessions import Rankings, Sessions
-from clickshift.tails import SIDE_BY_SIDE
+from clickshift.tails import SIDE_BY_SIDE, Walk
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 N_PAIRS, WIDTH, G = 8, 5, 0.8
@@ -63,7 +63,7 @@ def test_expectations_equal_enumeration(
             at_rank[start - 1] += count * onward
             inverse[pairs[start - 1]] += count / z
             squares[1, pairs[start - 1]] += count / z**2
-    found = Cascade.of(log).tails.expect(1 - a, G, h_pair, h_rank, squares=True)
+    found = Cascade.of(log).tails.expect(Walk(1 - a, G, h_pair, h_rank), squares=True)
     assert found.log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
     assert (found.skip_went_on, found.skip_could) == pytest.approx((skip_went_on, skip_could), rel=1e-12)
     assert found.squares is not None
@@ -80,6 +80,6 @@ def test_expectations_equal_enumeration(
 def test_sessions_that_hardly_happen_have_a_likelihood(rng: np.random.Generator) -> None:
     """Sixteen of them share a logarithm."""
     log = log_of(rng, 200, 1)
-    found = Cascade.of(log).tails.expect(np.full(N_PAIRS + 1, 1e-3), 1.0, np.ones(N_PAIRS + 1), np.ones(WIDTH))
+    found = Cascade.of(log).tails.expect(Walk(np.full(N_PAIRS + 1, 1e-3), 1.0, np.ones(N_PAIRS + 1), np.ones(WIDTH)))
     skips = sum(np.flatnonzero(np.r_[True, click])[-1] for click in log.click)
     assert found.log_likelihood == pytest.approx((log.rankings.length.sum() - skips) * np.log(1e-3), rel=1e-12)

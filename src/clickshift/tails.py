@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, final, no_type_check, runtime_checkable
+from typing import NamedTuple, Protocol, final, no_type_check, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int, UInt32
@@ -51,20 +51,23 @@ class Tails:
     """Sums of the squares of `examined` and of `inverse`, session by session, where they were asked for."""
 
 
+class Walk(NamedTuple):
+    """How users walk down the tails: all that DBN, SDBN, DCM and CCM differ in."""
+
+    skip: Float[np.ndarray, " pair_or_unseen"]
+    """1 - attractiveness."""
+    g: float
+    h_pair: Float[np.ndarray, " pair_or_unseen"]
+    h_rank: Float[np.ndarray, " rank"]
+    """h = h_pair[last clicked pair] x h_rank[its rank]."""
+
+
 @runtime_checkable
 class HiddenTails(Protocol):
     """The tails of a log, wherever they are."""
 
-    def expect(
-        self,
-        skip: Float[np.ndarray, " pair_or_unseen"],
-        g: float,
-        h_pair: Float[np.ndarray, " pair_or_unseen"],
-        h_rank: Float[np.ndarray, " rank"],
-        *,
-        squares: bool = False,
-    ) -> Tails:
-        """The E-step. `skip` is 1 - attractiveness; h = h_pair[last clicked pair] x h_rank[its rank]."""
+    def expect(self, walk: Walk, *, squares: bool = False) -> Tails:
+        """The E-step."""
 
     def alike(self) -> HiddenTails:
         """One tail of each shape, as if all documents were pair 0."""
@@ -160,37 +163,21 @@ class TailsByShape:
         shapes = self.start[first:end], self.length[first:end], self.sessions[first:end]
         return TailsByShape(*shapes, self.pair[slice(*places)], self.count[slice(*tails)])
 
-    def expect(
-        self,
-        skip: Float[np.ndarray, " pair_or_unseen"],
-        g: float,
-        h_pair: Float[np.ndarray, " pair_or_unseen"],
-        h_rank: Float[np.ndarray, " rank"],
-        *,
-        squares: bool = False,
-    ) -> Tails:
-        return expect([self], skip, g, h_pair, h_rank, squares=squares)
+    def expect(self, walk: Walk, *, squares: bool = False) -> Tails:
+        return expect([self], walk, squares=squares)
 
 
-def expect(
-    parts: Sequence[TailsByShape],
-    skip: Float[np.ndarray, " pair_or_unseen"],
-    g: float,
-    h_pair: Float[np.ndarray, " pair_or_unseen"],
-    h_rank: Float[np.ndarray, " rank"],
-    *,
-    squares: bool = False,
-) -> Tails:
+def expect(parts: Sequence[TailsByShape], walk: Walk, *, squares: bool = False) -> Tails:
     """The E-step of several parts of a log: each thread has a share of every shape of each of them."""
     threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _WORTH_A_THREAD)
-    tables = np.zeros((threads, 5 if squares else 3, len(skip)))
-    ranks, totals = np.zeros((threads, len(h_rank))), np.zeros((threads, 3))
+    tables = np.zeros((threads, 5 if squares else 3, len(walk.skip)))
+    ranks, totals = np.zeros((threads, len(walk.h_rank))), np.zeros((threads, 3))
 
     def work(k: int) -> None:
         for tails in parts:
             shapes = tails.start, tails.length, tails.first_tail, tails.first_place
             sums = tables[k], ranks[k], totals[k]
-            _e_step(*shapes, tails.pair, tails.count, tails.plain, k, threads, skip, g, h_pair, h_rank, *sums)
+            _e_step(*shapes, tails.pair, tails.count, tails.plain, k, threads, *walk, *sums)
 
     for_each(work, threads)
     table = tables.sum(axis=0)
@@ -214,16 +201,8 @@ class TailsInParts:
 
     parts: Sequence[TailsByShape]
 
-    def expect(
-        self,
-        skip: Float[np.ndarray, " pair_or_unseen"],
-        g: float,
-        h_pair: Float[np.ndarray, " pair_or_unseen"],
-        h_rank: Float[np.ndarray, " rank"],
-        *,
-        squares: bool = False,
-    ) -> Tails:
-        return expect(self.parts, skip, g, h_pair, h_rank, squares=squares)
+    def expect(self, walk: Walk, *, squares: bool = False) -> Tails:
+        return expect(self.parts, walk, squares=squares)
 
     def alike(self) -> TailsByShape:
         ones = [tails.alike() for tails in self.parts]

@@ -16,6 +16,7 @@ from clickshift.engines import spark_tails
 from clickshift.engines.counted import Numbering
 from clickshift.errors import DataError
 from clickshift.sessions import Sessions
+from clickshift.tails import Walk
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,12 @@ def test_sums_over_pieces(log: Sessions, rng: np.random.Generator) -> None:
     for name in ("followed_at_rank", "open_last_at_rank", "passed"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
     size = len(expected.clicks)
-    walk = rng.uniform(0.1, 0.9, size), 0.8, rng.uniform(0.1, 0.9, size), rng.uniform(0.1, 0.9, log.n_ranks)
+    walk = Walk(rng.uniform(0.1, 0.9, size), 0.8, rng.uniform(0.1, 0.9, size), rng.uniform(0.1, 0.9, log.n_ranks))
     for here, there in (
         (found.tails, expected.tails),
         *((found.tails.starting_at(rank), expected.tails.starting_at(rank)) for rank in range(log.n_ranks + 1)),
     ):
-        one, other = here.expect(*walk, squares=True), there.expect(*walk, squares=True)
+        one, other = here.expect(walk, squares=True), there.expect(walk, squares=True)
         for name in vars(other):
             assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
     one, other = found.tails.alike(), expected.tails.alike()
@@ -105,7 +106,7 @@ def test_a_log_without_tails(log: Sessions, rng: np.random.Generator) -> None:
     log = Sessions(log.rankings, log.click | last)
     frame, numbers = hashed(log, rng)
     found, size = spark_tails.cascade_of(frame, log.vocabulary, numbers, log.n_ranks), log.vocabulary.n_pairs + 1
-    sums = found.tails.expect(np.full(size, 0.5), 0.5, np.full(size, 0.5), np.full(log.n_ranks, 0.5))
+    sums = found.tails.expect(Walk(np.full(size, 0.5), 0.5, np.full(size, 0.5), np.full(log.n_ranks, 0.5)))
     assert not sums.examined.any()
     assert (sums.log_likelihood, sums.skip_could) == (0, 0)
     assert len(found.tails.alike().count) == 0  # type: ignore[attr-defined]

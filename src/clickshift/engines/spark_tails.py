@@ -15,12 +15,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from clickshift.cascade import Cascade
 from clickshift.engines.counted import Numbering, sessions_of
 from clickshift.grouping import distinct_sorted
-from clickshift.tails import Tails, TailsByShape
+from clickshift.tails import Tails, TailsByShape, Walk
 from clickshift.vocabulary import Vocabulary
 
 Batches = Iterator[Any]  # of pyarrow.RecordBatch
@@ -59,27 +58,19 @@ class SparkTails:
     start: int | None = None
     """The rank at which tails begin that are asked about; None for all of them."""
 
-    def expect(
-        self,
-        skip: Float[np.ndarray, " pair_or_unseen"],
-        g: float,
-        h_pair: Float[np.ndarray, " pair_or_unseen"],
-        h_rank: Float[np.ndarray, " rank"],
-        *,
-        squares: bool = False,
-    ) -> Tails:
+    def expect(self, walk: Walk, *, squares: bool = False) -> Tails:
         """One row per partition comes back, with sums over the pairs that it has."""
         table = self.pieces.table
-        parameters = table.sparkSession.sparkContext.broadcast((skip, g, h_pair, h_rank))
+        parameters = table.sparkSession.sparkContext.broadcast(tuple(walk))
         work = partial(_expect, parameters, self.start, squares)
         found = table.mapInArrow(work, ", ".join(f"{name} BINARY" for name in _SUMS)).toArrow().to_batches()
         parameters.destroy()
         sums = [_numbers(row, _SUMS) for row in _rows(found)]
-        tables = np.zeros((5 if squares else 3, len(skip)))
+        tables = np.zeros((5 if squares else 3, len(walk.skip)))
         for row in sums:
             number = row["number"]
             for total, part in zip(tables, row["tables"].reshape(len(tables), -1), strict=True):
-                total += np.bincount(number, part, len(skip))
+                total += np.bincount(number, part, len(walk.skip))
         log_likelihood, skip_went_on, skip_could = np.sum([row["totals"] for row in sums], axis=0).tolist()
         return Tails(
             examined=tables[0],
@@ -171,7 +162,7 @@ def _expect(parameters: Any, start: int | None, squares: bool, batches: Batches)
         if start is not None:
             tails = tails.starting_at(start)
         own = np.append(piece["number"], -1)  # the last row is that of UNSEEN
-        found = tails.expect(skip[own], g, h_pair[own], h_rank, squares=squares)
+        found = tails.expect(Walk(skip[own], g, h_pair[own], h_rank), squares=squares)
         more = [] if found.squares is None else list(found.squares)
         tables = np.stack([found.examined, found.went_on, found.inverse, *more])
         sums["number"].append(piece["number"])

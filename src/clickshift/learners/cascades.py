@@ -19,7 +19,7 @@ from typing_extensions import override
 from clickshift.cascade import Cascade
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.learners.squarem import Ascent, ascend
-from clickshift.tails import HiddenTails, Tails
+from clickshift.tails import HiddenTails, Tails, Walk
 
 Table = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
@@ -69,8 +69,8 @@ class Family(ABC):
         """A first guess of the parameters that all sessions share."""
 
     @abstractmethod
-    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
-        """g, and h by pair and by rank."""
+    def walk(self, now: Parameters) -> Walk:
+        """How the parameters lead users on."""
 
     @abstractmethod
     def certain(self, now: Parameters) -> float:
@@ -86,7 +86,7 @@ class Family(ABC):
 
     def _expect_tails(self, now: Parameters, part: HiddenTails | None = None, *, squares: bool = False) -> Tails:
         part = self.tails if part is None else part
-        return part.expect(1 - now.attractiveness, *self.walk(now), squares=squares)
+        return part.expect(self.walk(now), squares=squares)
 
     def _split(self, vector: np.ndarray) -> Parameters:
         size = len(self.data.clicks)
@@ -233,8 +233,9 @@ class DBNFamily(Family):
         return float(now.shared[0]) if self.continuation is None else self.continuation
 
     @override
-    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
-        return self._g(now), 1 - now.satisfaction, np.full(self.data.n_ranks, self._g(now))
+    def walk(self, now: Parameters) -> Walk:
+        g = self._g(now)
+        return Walk(1 - now.attractiveness, g, 1 - now.satisfaction, np.full(self.data.n_ranks, g))
 
     @override
     def certain(self, now: Parameters) -> float:
@@ -261,8 +262,8 @@ class DCMFamily(Family):
         return SHARED.mode(followed + open_last / 2, followed + open_last)
 
     @override
-    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
-        return 1.0, np.ones_like(now.attractiveness), now.shared
+    def walk(self, now: Parameters) -> Walk:
+        return Walk(1 - now.attractiveness, 1.0, np.ones_like(now.attractiveness), now.shared)
 
     @override
     def certain(self, now: Parameters) -> float:
@@ -290,8 +291,8 @@ class CCMFamily(Family):
         return np.array([0.8, 0.8, 0.5])
 
     @override
-    def walk(self, now: Parameters) -> tuple[float, Table, Float[np.ndarray, " rank"]]:
-        return float(now.shared[0]), self._follow(now), np.ones(self.data.n_ranks)
+    def walk(self, now: Parameters) -> Walk:
+        return Walk(1 - now.attractiveness, float(now.shared[0]), self._follow(now), np.ones(self.data.n_ranks))
 
     def _follow(self, now: Parameters) -> Table:
         follow: np.ndarray = now.shared[1] * (1 - now.attractiveness) + now.shared[2] * now.attractiveness
