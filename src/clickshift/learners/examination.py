@@ -29,8 +29,6 @@ _EDGE = 1e-7
 _FAR = 2.0
 """The largest move of a logit in one step."""
 _HALVINGS = 8
-_ROUGHLY = 10.0
-"""Nats to which the first of two climbs is taken: the second one starts where it ends, with another prior."""
 _MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
 """After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
 _LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
@@ -82,8 +80,7 @@ def fit_examination(
     e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
     top, tried = 0, {0}
     while True:
-        near = tolerance if prior is not None else max(tolerance, _ROUGHLY)
-        ascent = problem.climb(e, top, tolerance=near, max_steps=max_steps)
+        ascent = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
         e = ascent.parameters
         rival = problem.most_examined(e, other_than=top)
         if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
