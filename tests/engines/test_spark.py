@@ -37,6 +37,7 @@ from clickshift.learners.em import EM
 from clickshift.models.base import ClickModel
 from clickshift.spec import label
 from clickshift.statistics import By, Cells
+from clickshift.tails import Walk
 
 pytest.importorskip("pyspark", reason="Spark is tested where it is installed: pip install 'clickshift[spark]'")
 pytestmark = [
@@ -129,7 +130,7 @@ def assert_same_tails(found: Cascade, expected: Cascade) -> None:
         (found.tails.alike(), expected.tails.alike(), 2),
     ):
         parameters = rng.uniform(0.1, 0.9, pairs), 0.7, rng.uniform(0.1, 0.9, pairs), rng.uniform(0.1, 0.9, 6)
-        one, other = (tails.expect(*parameters, squares=True) for tails in (here, there))
+        one, other = (tails.expect(Walk(*parameters), squares=True) for tails in (here, there))
         for name in vars(other):
             assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
 
