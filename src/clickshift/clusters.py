@@ -227,6 +227,7 @@ class _Place:
             if os.path.isdir(self.folder):
                 stack.enter_context(chdir(self.folder))
             stack.enter_context(_kept_to(self.cores.get(worker.address, ())))
+            # what the client packed, which came as Dask's own messages do: a cluster runs what it is sent
             function, args, kwargs = pickle.loads(packed)
             return function(*args, **kwargs)
 

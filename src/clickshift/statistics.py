@@ -199,7 +199,8 @@ def _count_shares(
         cells: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
         for_each(take, len(ranges))
         found += [cells[k] for k in range(len(ranges))]
-    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
+    pair, situation, impressions, clicks = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return pair, situation, impressions, clicks
 
 
 def _cells_of(

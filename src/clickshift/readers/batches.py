@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.errors import FileError
-from clickshift.readers.tabular_formats import Part, ending, read_part
+from clickshift.readers.tabular_formats import Part, ending, parquet_faults, read_part
 from clickshift.readers.tabular_json import Choose
 
 ROWS = 1 << 16
@@ -58,7 +58,7 @@ def day_of(path: Path) -> Any:
 def _of_parquet(path: Path, choose: Choose) -> Iterator[Read]:
     import pyarrow.parquet as pq
 
-    with reported(path), pq.ParquetFile(path) as parquet:
+    with parquet_faults(path), pq.ParquetFile(path) as parquet:
         metadata = parquet.metadata
         chosen = dict(choose(parquet.schema_arrow.names))
     first = 0
@@ -74,7 +74,7 @@ def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], f
     import pyarrow.parquet as pq
 
     parts = []
-    with reported(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as parquet:
+    with parquet_faults(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as parquet:
         for batch in parquet.iter_batches(ROWS, [group], list(chosen.values()), use_threads=False):
             table = pa.table(batch).select(list(chosen.values())).rename_columns(list(chosen))
             parts.append(with_day(Part(path, table, first_row=first)))
@@ -98,24 +98,3 @@ def with_day(part: Part) -> Part:
     if day is None or {"time", "day"} & set(part.table.column_names):
         return part
     return replace(part, table=part.table.append_column("day", pa.repeat(pa.scalar(day), len(part.table))))
-
-
-class reported:  # noqa: N801: it is used like a function
-    """Turn what reading Parquet can raise into a FileError that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        import pyarrow as pa
-
-        if isinstance(error, FileNotFoundError):
-            raise FileError(self._path, "there is no such file. Check the path.") from None
-        if isinstance(error, FileError) or not isinstance(error, pa.ArrowException | OSError | UnicodeError):
-            return
-        reason = " ".join(str(error).split())
-        advice = "Is it another format under this name, or was the copy cut short? Copy or write it again."
-        raise FileError(self._path, f"cannot be read as Parquet ({reason}). {advice}") from None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -75,12 +77,29 @@ def column_names(path: Path) -> list[str]:
     return [_unquoted(name) for name in _first_records(head, b"\t" if kind.startswith(".tsv") else b",")[0]]
 
 
+@contextmanager
+def parquet_faults(path: Path) -> Iterator[None]:
+    """Turn what reading Parquet can raise into a FileError that names the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileError(path, "there is no such file. Check the path.") from None
+    except FileError:  # also an error of values, as one of text is
+        raise
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = " ".join(str(error).split())
+        advice = "Is it another format under this name, or was the copy cut short? Copy or write it again."
+        raise FileError(path, f"cannot be read as Parquet ({reason}). {advice}") from None
+
+
 def _parquet(path: Path, choose: Choose) -> Part:
     """Ids as a dictionary and places in it, as Parquet stores them: text is looked at once per id, not per result."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with parquet_faults(path):
         with path.open("rb") as file:
             if not file.read(1):
                 raise FileError(path, "is empty. Was it written to the end?")
@@ -102,12 +121,6 @@ def _parquet(path: Path, choose: Choose) -> Part:
         with ThreadPoolExecutor(pa.cpu_count()) as pool:
             tables = list(pool.map(read, range(metadata.num_row_groups))) or [empty]
         table = pa.concat_tables(table.select(list(chosen.values())) for table in tables).rename_columns(list(chosen))
-    except FileNotFoundError:
-        raise FileError(path, "there is no such file. Check the path.") from None
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        reason = " ".join(str(error).split())
-        advice = "Is it another format under this name, or was the copy cut short? Copy or write it again."
-        raise FileError(path, f"cannot be read as Parquet ({reason}). {advice}") from None
     for name in chosen:
         try:
             table[name].validate(full=True)  # a damaged file may decode to places outside a dictionary

@@ -7,6 +7,7 @@ window function takes ten times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -74,33 +75,20 @@ def long_batches(files: Sequence[Path], choosing: Callable[[Path], Choose], spil
         yield from _of_relation(relation, files[0], choosing)
 
 
-class _connected:  # noqa: N801: it is used like a function
+@contextmanager
+def _connected(spill: Spill, database: Path | None) -> Iterator[Any]:
     """A connection that keeps to a limit; what DuckDB says is wrong becomes one FileError."""
+    import duckdb
 
-    def __init__(self, spill: Spill, database: Path | None) -> None:
-        self._spill, self._database = spill, database
-
-    def __enter__(self) -> Any:
-        import duckdb
-
-        settings: dict[str, Any] = {"memory_limit": self._spill.memory, "threads": n_threads()}
-        if self._spill.folder is not None:
-            settings["temp_directory"] = str(self._spill.folder)
-        try:
-            if self._database is None:
-                self._connection = duckdb.connect(config=settings)
-            else:
-                self._connection = duckdb.connect(str(self._database), read_only=True, config=settings)
-        except duckdb.Error as error:
-            raise _told(self._database or "DuckDB", error) from None
-        return self._connection
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        import duckdb
-
-        self._connection.close()
-        if isinstance(error, duckdb.Error):
-            raise _told(self._database or "DuckDB", error) from None
+    settings: dict[str, Any] = {"memory_limit": spill.memory, "threads": n_threads()}
+    if spill.folder is not None:
+        settings["temp_directory"] = str(spill.folder)
+    where = ":memory:" if database is None else str(database)
+    try:
+        with duckdb.connect(where, read_only=database is not None, config=settings) as connection:
+            yield connection
+    except duckdb.Error as error:
+        raise _told(database or "DuckDB", error) from None
 
 
 def _told(where: str | Path, error: Exception) -> FileError:
