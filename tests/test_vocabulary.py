@@ -111,3 +111,14 @@ def test_distinct_values_agree_with_numpy_while_the_table_grows(rng) -> None:
     values = rng.integers(0, 5000, 20_000)
     for mine, numpys in zip(distinct_sorted(values), np.unique(values, return_inverse=True), strict=True):
         assert (mine == numpys).all()
+
+
+def test_long_ids_are_found_in_another_vocabulary() -> None:
+    docs = np.sort([f"https://example.org/{k}" for k in range(1000)])
+    every = Vocabulary.of(np.zeros(1000, int), docs)[0]
+    half = every.with_pairs(np.arange(0, 1000, 2))
+    found = half.pairs_of(every)
+    assert np.array_equal(found[::2], np.arange(500))
+    assert (found[1::2] == UNSEEN).all()
+    assert np.array_equal(half.pair_numbers(np.zeros(1000, int), docs), found)
+    assert np.array_equal(half.pair_numbers(np.zeros(2, int).astype(str), docs[:2]), found[:2]), "0 is '0'"

@@ -207,13 +207,10 @@ def _as_arrow(raw: Raw, what: str) -> Any:
 def _look_up(ids: Ids, raw: Raw, what: str) -> np.ndarray:
     """The place of each raw id among sorted ids, `UNSEEN` where it is not there. Integers match their decimal text."""
     wanted, code = encode(raw, what)
-    if ids.dtype.kind != wanted.dtype.kind:
-        texts = ids.astype(np.dtypes.StringDType()), wanted.astype(np.dtypes.StringDType())
-        order = np.argsort(texts[0])
-        found = order[_match(texts[0][order], texts[1])] if len(ids) else np.zeros(len(wanted), np.int64)
-        found[~np.isin(texts[1], texts[0])] = UNSEEN
-    else:
+    if ids.dtype.kind == wanted.dtype.kind == "i":
         found = _match(ids, wanted)
+    else:
+        found = _match_texts(*(these.astype(np.dtypes.StringDType()) for these in (ids, wanted)))
     numbers: np.ndarray = found[code].astype(np.int32)
     return numbers
 
@@ -223,4 +220,14 @@ def _match(ids: Ids, wanted: Ids) -> np.ndarray:
         return np.full(len(wanted), UNSEEN, np.int64)
     place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
     found: np.ndarray = np.where(ids[place] == wanted, place, UNSEEN)
+    return found
+
+
+def _match_texts(ids: Ids, wanted: Ids) -> np.ndarray:
+    """By pyarrow: numpy's searchsorted loses texts of 16 bytes and more (numpy issue 31533)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    those, these = (pa.array(texts.astype(object), pa.large_string()) for texts in (ids, wanted))
+    found: np.ndarray = pc.index_in(these, value_set=those).fill_null(UNSEEN).to_numpy().astype(np.int64)
     return found
