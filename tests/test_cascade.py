@@ -9,7 +9,8 @@ import pytest
 
 from clickshift.cascade import Cascade
 from clickshift.sessions import Rankings, Sessions
-from clickshift.tails import SIDE_BY_SIDE, TailsByShape
+from clickshift.tail_steps import SIDE_BY_SIDE
+from clickshift.tails import TailsByShape
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 N_PAIRS, WIDTH = 12, 5
@@ -76,13 +77,6 @@ def test_counts_equal_counting_by_hand(mixed: Sessions, threads: str, monkeypatc
     for name, table in tables.items():
         assert np.array_equal(getattr(found, name), table), name
     assert unpacked(found.tails) == tails
-
-
-def test_tails_by_where_they_start(mixed: Sessions) -> None:
-    tails = Cascade.of(mixed).tails
-    parts = [unpacked(tails.starting_at(rank)) for rank in range(WIDTH + 1)]
-    assert all(start == rank for rank, part in enumerate(parts) for start, *_ in part)
-    assert sum(parts, Counter()) == unpacked(tails)
 
 
 def test_all_documents_alike(mixed: Sessions) -> None:

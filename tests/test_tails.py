@@ -7,7 +7,7 @@ import pytest
 
 from clickshift.cascade import Cascade
 from clickshift.sessions import Rankings, Sessions
-from clickshift.tails import SIDE_BY_SIDE, Walk
+from clickshift.tail_steps import SIDE_BY_SIDE, Turns, Walk
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 N_PAIRS, WIDTH, G = 8, 5, 0.8
@@ -63,16 +63,18 @@ def test_expectations_equal_enumeration(
             at_rank[start - 1] += count * onward
             inverse[pairs[start - 1]] += count / z
             squares[1, pairs[start - 1]] += count / z**2
-    found = Cascade.of(log).tails.expect(Walk(1 - a, G, h_pair, h_rank), squares=True)
+    none = Turns(np.zeros(0), np.ones((1, N_PAIRS + 1)), np.zeros((0, WIDTH)))
+    found = Cascade.of(log).tails.expect(Walk(1 - a, G, h_pair, h_rank), none)
     assert found.log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
     assert (found.skip_went_on, found.skip_could) == pytest.approx((skip_went_on, skip_could), rel=1e-12)
-    assert found.squares is not None
+    assert found.bends is not None
     for left, right in (
         (found.examined, examined),
         (found.went_on, went_on),
         (found.inverse, inverse),
         (found.went_on_at_rank, at_rank),
-        (found.squares, squares),
+        (found.bends.examined, squares[0]),
+        (found.bends.inverse, squares[1]),
     ):
         assert np.allclose(left, right, rtol=1e-11)
 

@@ -21,7 +21,8 @@ from clickshift.errors import ClickshiftError, DataError
 from clickshift.grouping import distinct_rows, distinct_sorted
 from clickshift.sessions import union
 from clickshift.statistics import Cells, situations
-from clickshift.tails import SIDE_BY_SIDE, TailsByShape, TailsInParts
+from clickshift.tail_steps import SIDE_BY_SIDE
+from clickshift.tails import TailsByShape, TailsInParts
 from clickshift.vocabulary import Vocabulary
 from clickshift.vocabulary_arrays import get_vocabulary, put_vocabulary
 

@@ -5,6 +5,7 @@ Counting looks at the sessions; after it, the cost of learning follows the numbe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, no_type_check
@@ -29,6 +30,8 @@ _DENSE = 1 << 22
 _SHARE = 1 << 25
 """Cells of which a thread has a table at a time, where there are more."""
 _MAX_PREFIX = 30
+_Counted = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Pair, situation, impressions and clicks of each cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +64,9 @@ class Cells:
             )
         n_situations = situations(by, log.n_ranks)
         size = log.vocabulary.n_pairs * n_situations
-        if size <= _DENSE:
-            key, counts = _count_dense(log, weight, by, n_situations)
-        elif by == "prefix":
-            key, counts = _count_sparse(log, weight, by, n_situations)
-        else:
-            return cls(log.vocabulary, log.n_ranks, by, *_count_shares(log, weight, by, n_situations))
-        pair, situation = np.divmod(key, n_situations)
-        return cls(log.vocabulary, log.n_ranks, by, pair, situation, counts[:, 0], counts[:, 1])
+        many = _count_sparse if by == "prefix" else _count_shares
+        count = _count_dense if size <= _DENSE else many
+        return cls(log.vocabulary, log.n_ranks, by, *count(log, weight, by, n_situations))
 
     @property
     def n_situations(self) -> int:
@@ -99,7 +97,7 @@ class Cells:
             raise DataError(f"counts by {self.by} do not hold what counts by {by} need. Count the log again.")
         coarse = _coarser(self.by, by, self.n_ranks)[self.situation]
         n_situations = situations(by, self.n_ranks)
-        key, cell = distinct_sorted(self.pair * n_situations + coarse)
+        key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + coarse)
         impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
         return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks)
 
@@ -147,12 +145,18 @@ def sorted_pieces(pair: Int[np.ndarray, " cell"], n: int) -> list[tuple[int, int
     return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
 
 
-def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
-    size = (log.vocabulary.n_pairs + 1) * n_situations  # the last pair's place takes what is UNSEEN
-    tables = [np.zeros((size, 2)) for _ in range(n_threads())]
+def _kind(log: Log, weight: np.ndarray | None) -> type:
+    """Of the tables: sessions that count once need half the room."""
+    return np.uint32 if weight is None and not log.has_counts else np.float64
+
+
+def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _Counted:
+    pairs, threads = log.vocabulary.n_pairs, n_threads()
+    shape = threads, (pairs + 1) * n_situations, 2  # the last pair's place takes what is UNSEEN
+    tables: np.ndarray = np.zeros(shape, _kind(log, weight))
 
     def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
-        cuts = np.linspace(0, len(part), len(tables) + 1).astype(int)
+        cuts = np.linspace(0, len(part), threads + 1).astype(int)
 
         def work(k: int) -> None:
             rows = slice(cuts[k], cuts[k + 1])
@@ -161,25 +165,18 @@ def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int)
                 some.rankings.pair, some.rankings.shown, some.click, count[rows], _BY.index(by), n_situations, tables[k]
             )
 
-        for_each(work, len(tables))
+        for_each(work, threads)
 
     for part, count in weighted(log, weight):
         add(part, count)
-    total = tables[0]
-    for table in tables[1:]:
-        total += table
-    total[:, 0] += total[:, 1]  # impressions
-    key = np.flatnonzero(total[: size - n_situations, 0])
-    return key, total[key]
+    cuts = np.linspace(0, pairs, threads + 1).astype(int).tolist()
+    return _taken([(tables, cuts[k], cuts[k + 1], 0) for k in range(threads)], n_situations)
 
 
-def _count_shares(
-    log: Log, weight: np.ndarray | None, by: By, n_situations: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _count_shares(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _Counted:
     """Some queries at a time, each thread those of its own. Cells come sorted by pair."""
-    threads, words = n_threads(), log.vocabulary
-    whole = weight is None and not log.has_counts
-    kind, room = (np.uint32, 2 * _SHARE) if whole else (np.float64, _SHARE)
+    threads, words, kind = n_threads(), log.vocabulary, _kind(log, weight)
+    room = 2 * _SHARE if kind is np.uint32 else _SHARE
     shares = -(-words.n_pairs * n_situations // room)
     bounds = query_starts(words, max(shares, threads))
     found = []
@@ -188,53 +185,64 @@ def _count_shares(
         lists = part.rankings.pair, part.click, count
         for_each(lambda k: _count_share(*lists, *ranges[k], _BY.index(by), n_situations, tables[k]), len(ranges))
 
-    def take(k: int) -> None:
-        cells[k] = _cells_of(tables[k], ranges[k][0], n_situations)
-
     for first in range(0, len(bounds) - 1, threads):
         ranges = list(pairwise(bounds[first : first + threads + 1].tolist()))
         tables = [np.zeros(((end - start) * n_situations, 2), kind) for start, end in ranges]
         for part, count in weighted(log, weight):
             add(part, count)
-        cells: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
-        for_each(take, len(ranges))
-        found += [cells[k] for k in range(len(ranges))]
+        found.append(
+            _taken([(table[None], *of, of[0]) for table, of in zip(tables, ranges, strict=True)], n_situations)
+        )
     pair, situation, impressions, clicks = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return pair, situation, impressions, clicks
 
 
-def _cells_of(
-    table: np.ndarray, first_pair: int, n_situations: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What occurs, in small numbers: a large log has a hundred million cells."""
-    n = _how_many(table)
+def _taken(parts: Sequence[tuple[np.ndarray, int, int, int]], n_situations: int) -> _Counted:
+    """What occurs, in small numbers: a large log has a hundred million cells. Of each part: tables that add up, the
+    pairs from one up to another, and the pair that the tables begin with."""
+    sizes = np.zeros(len(parts), np.int64)
+
+    def count(k: int) -> None:
+        sizes[k] = _how_many(*parts[k], n_situations)
+
+    for_each(count, len(parts))
+    n, end = int(sizes.sum()), np.cumsum(sizes)
     pair, situation = np.empty(n, np.int32), np.empty(n, np.int32)
     impressions, clicks = np.empty(n), np.empty(n)
-    _take(table, first_pair, n_situations, pair, situation, impressions, clicks)
+
+    def take(k: int) -> None:
+        _take(*parts[k], n_situations, end[k] - sizes[k], pair, situation, impressions, clicks)
+
+    for_each(take, len(parts))
     return pair, situation, impressions, clicks
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _how_many(table):
+def _how_many(tables, start, stop, first, n_situations):
     n = 0
-    for key in range(len(table)):
-        n += table[key, 0] + table[key, 1] > 0
+    for key in range((start - first) * n_situations, (stop - first) * n_situations):
+        some = False
+        for k in range(len(tables)):
+            some = some or tables[k, key, 0] > 0 or tables[k, key, 1] > 0
+        n += some
     return n
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _take(table, first_pair, n_situations, pair, situation, impressions, clicks):
-    at, p, s = 0, first_pair, 0
-    for key in range(len(table)):
-        shown = table[key, 0] + table[key, 1]
-        if shown > 0:
-            pair[at], situation[at], impressions[at], clicks[at] = p, s, shown, table[key, 1]
-            at += 1
-        s += 1
-        if s == n_situations:
-            p, s = p + 1, 0
+def _take(tables, start, stop, first, n_situations, at, pair, situation, impressions, clicks):
+    key = (start - first) * n_situations
+    for p in range(start, stop):
+        for s in range(n_situations):
+            skipped, clicked = 0.0, 0.0
+            for k in range(len(tables)):
+                skipped += tables[k, key, 0]
+                clicked += tables[k, key, 1]
+            if skipped + clicked > 0:
+                pair[at], situation[at], impressions[at], clicks[at] = p, s, skipped + clicked, clicked
+                at += 1
+            key += 1
 
 
 @njit(cache=True, nogil=True)
@@ -282,7 +290,7 @@ def _count_share(pair, click, count, start, stop, by, n_situations, table):
                 above = r + 1 if clicked else above
 
 
-def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> tuple[np.ndarray, np.ndarray]:
+def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _Counted:
     """Rank by rank, which bounds the memory: a cell belongs to one rank."""
     keys, counts = [], []
     for part, count in weighted(log, weight):
@@ -296,4 +304,5 @@ def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int
             counts.append(np.stack([np.bincount(cell, w, len(key)) for w in (count[rows], clicked)], axis=1))
     key, cell = distinct_sorted(np.concatenate(keys))
     every = np.concatenate(counts)
-    return key, np.stack([np.bincount(cell, every[:, k], len(key)) for k in range(2)], axis=1)
+    impressions, clicks = (np.bincount(cell, every[:, k], len(key)) for k in range(2))
+    return *np.divmod(key, n_situations), impressions, clicks

@@ -37,7 +37,7 @@ from clickshift.learners.em import EM
 from clickshift.models.base import ClickModel
 from clickshift.spec import label
 from clickshift.statistics import By, Cells
-from clickshift.tails import Walk
+from clickshift.tail_steps import Turns, Walk
 
 pytest.importorskip("pyspark", reason="Spark is tested where it is installed: pip install 'clickshift[spark]'")
 pytestmark = [
@@ -122,17 +122,16 @@ def assert_same(found: Cascade, expected: Cascade) -> None:
 
 
 def assert_same_tails(found: Cascade, expected: Cascade) -> None:
-    """Whatever the parameters: all tails, those that begin at one rank, and as if all documents were one."""
+    """Whatever the parameters: all tails, and as if all documents were one."""
     rng, size = np.random.default_rng(1), found.vocabulary.n_pairs + 1
-    for here, there, pairs in (
-        (found.tails, expected.tails, size),
-        (found.tails.starting_at(2), expected.tails.starting_at(2), size),
-        (found.tails.alike(), expected.tails.alike(), 2),
-    ):
-        parameters = rng.uniform(0.1, 0.9, pairs), 0.7, rng.uniform(0.1, 0.9, pairs), rng.uniform(0.1, 0.9, 6)
-        one, other = (tails.expect(Walk(*parameters), squares=True) for tails in (here, there))
-        for name in vars(other):
+    for here, there, pairs in ((found.tails, expected.tails, size), (found.tails.alike(), expected.tails.alike(), 2)):
+        walk = Walk(rng.uniform(0.1, 0.9, pairs), 0.7, rng.uniform(0.1, 0.9, pairs), rng.uniform(0.1, 0.9, 6))
+        turns = Turns(np.array([1.0, 0.0]), rng.random((2, pairs)), rng.random((2, 6)))
+        one, other = here.expect(walk, turns), there.expect(walk, turns)
+        for name in set(vars(other)) - {"bends"}:
             assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
+        for left, right in zip(one.bends, other.bends, strict=True):
+            assert np.allclose(left, right, rtol=1e-12, atol=1e-12)
 
 
 def parameters_of(model: ClickModel) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from clickshift.engines import spark_tails
 from clickshift.engines.counted import Numbering
 from clickshift.errors import DataError
 from clickshift.sessions import Sessions
-from clickshift.tails import Walk
+from clickshift.tail_steps import Turns, Walk
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,14 @@ def test_sums_over_pieces(log: Sessions, rng: np.random.Generator) -> None:
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
     size = len(expected.clicks)
     walk = Walk(rng.uniform(0.1, 0.9, size), 0.8, rng.uniform(0.1, 0.9, size), rng.uniform(0.1, 0.9, log.n_ranks))
-    for here, there in (
-        (found.tails, expected.tails),
-        *((found.tails.starting_at(rank), expected.tails.starting_at(rank)) for rank in range(log.n_ranks + 1)),
-    ):
-        one, other = here.expect(walk, squares=True), there.expect(walk, squares=True)
-        for name in vars(other):
-            assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
+    turns = Turns(np.array([1.0, 0.0]), rng.random((2, size)), rng.random((2, log.n_ranks)))
+    one, other = found.tails.expect(walk, turns), expected.tails.expect(walk, turns)
+    for name in set(vars(other)) - {"bends"}:
+        assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
+    assert one.bends is not None
+    assert other.bends is not None
+    for name, here, there in zip(other.bends._fields, one.bends, other.bends, strict=True):
+        assert np.allclose(here, there, rtol=1e-12, atol=1e-12), name
     one, other = found.tails.alike(), expected.tails.alike()
     for name in ("start", "length", "sessions", "pair", "count"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name

@@ -135,6 +135,47 @@ def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Gene
     assert -afar.fun == pytest.approx(found.evidence.log_likelihood, abs=0.1)
 
 
+@pytest.mark.parametrize("name", ["DCM", "CCM", "SDBN", "DBN"])
+def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.random.Generator) -> None:
+    """Against differences of the model's own likelihood, wherever the parameters are; only what two pairs have in
+    common is left out."""
+    corpus, ranks = small_corpus(queries=2, docs=5), 4
+    learner = EM(name, prior=(0.3, 1.5))
+    log = draw(planted(name, corpus.vocabulary, rng, ranks), corpus, 400, ranks=ranks)
+    log = Sessions(log.rankings, log.click, rng.integers(1, 4, len(log)))
+    cascade = Cascade.of(log)
+    family = learner._family(cascade)
+    size = len(cascade.clicks) * (1 + family.has_satisfaction) + len(family.start_shared())
+    logits = rng.normal(0, 1, size)
+
+    def value(x: np.ndarray) -> float:
+        model = learner._made(cascade, family.split(1 / (1 + np.exp(-x))), None, None)
+        return penalised(model, log, Beta(0.3, 1.5))
+
+    view = family._look(1 / (1 + np.exp(-logits)))
+    assert view.objective == pytest.approx(value(logits), rel=1e-12)
+    step = 1e-3 * np.eye(size)
+    slope = np.array([(value(logits + d) - value(logits - d)) / 2e-3 for d in step])
+    assert np.allclose(family.join(*view._slopes), slope, atol=1e-3)
+    found, n_shared = view._information, len(view.now.shared)
+    cross = found.cross_attractiveness.T
+    if family.has_satisfaction:
+        cross = np.concatenate([cross, found.cross_satisfaction.T])
+    for k, d in enumerate(step):
+        for m in range(n_shared):
+            e = step[size - n_shared + m]
+            both = value(logits + d + e) - value(logits + d - e) - value(logits - d + e) + value(logits - d - e)
+            expected = found.shared[k - size + n_shared, m] if k >= size - n_shared else cross[k, m]
+            assert -both / 4e-6 == pytest.approx(expected, abs=2e-3, rel=1e-4)
+        if k < size - n_shared:
+            own = np.concatenate([found.attractiveness, found.satisfaction])[k]
+            numeric = (2 * value(logits) - value(logits + d) - value(logits - d)) / 1e-6
+            prior = 1.5 / (1 + np.exp(-logits[k])) / (1 + np.exp(logits[k]))
+            assert max(numeric - prior, 0) + prior == pytest.approx(
+                own, abs=2e-3, rel=1e-4
+            )  # never less than the prior's
+
+
 @pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
 def test_the_objective_never_falls(name: str, rng: np.random.Generator) -> None:
     corpus = small_corpus()

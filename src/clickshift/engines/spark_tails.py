@@ -19,7 +19,8 @@ import numpy as np
 from clickshift.cascade import Cascade
 from clickshift.engines.counted import Numbering, sessions_of
 from clickshift.grouping import distinct_sorted
-from clickshift.tails import Tails, TailsByShape, Walk
+from clickshift.tail_steps import Sums, Tails, Turns, Walk
+from clickshift.tails import TailsByShape, summed
 from clickshift.vocabulary import Vocabulary
 
 Batches = Iterator[Any]  # of pyarrow.RecordBatch
@@ -31,7 +32,7 @@ _SHAPES = {"start": np.int64, "length": np.int64, "sessions": np.int64}
 _TAILS = {**_SHAPES, "pair": np.uint32, "count": np.float64}
 _COUNTS = {"number": np.int32, "tables": np.float64, "ranks": np.float64, "weight": np.float64}
 _PIECE = ", ".join(f"{name} BINARY" for name in (*_TAILS, *_COUNTS)) + ", passed DOUBLE"
-_SUMS = {"number": np.int32, "tables": np.float64, "ranks": np.float64, "totals": np.float64}
+_SUMS = {"number": np.int32, **dict.fromkeys(Sums._fields, np.float64)}
 _LISTS_IN_A_PIECE = 1 << 18
 
 
@@ -55,40 +56,29 @@ class SparkTails:
     pieces: Pieces
     shapes: TailsByShape
     """One tail of each shape, with the number of all of them."""
-    start: int | None = None
-    """The rank at which tails begin that are asked about; None for all of them."""
 
-    def expect(self, walk: Walk, *, squares: bool = False) -> Tails:
-        """One row per partition comes back, with sums over the pairs that it has."""
+    def expect(self, walk: Walk, turns: Turns | None = None) -> Tails:
+        """One row per piece comes back, with sums over the pairs that it has."""
         table = self.pieces.table
-        parameters = table.sparkSession.sparkContext.broadcast(tuple(walk))
-        work = partial(_expect, parameters, self.start, squares)
+        given = tuple(walk), None if turns is None else tuple(turns)
+        parameters = table.sparkSession.sparkContext.broadcast(given)
+        work = partial(_expect, parameters)
         found = table.mapInArrow(work, ", ".join(f"{name} BINARY" for name in _SUMS)).toArrow().to_batches()
         parameters.destroy()
-        sums = [_numbers(row, _SUMS) for row in _rows(found)]
-        tables = np.zeros((5 if squares else 3, len(walk.skip)))
-        for row in sums:
-            number = row["number"]
-            for total, part in zip(tables, row["tables"].reshape(len(tables), -1), strict=True):
-                total += np.bincount(number, part, len(walk.skip))
-        log_likelihood, skip_went_on, skip_could = np.sum([row["totals"] for row in sums], axis=0).tolist()
-        return Tails(
-            examined=tables[0],
-            went_on=tables[1],
-            inverse=tables[2],
-            went_on_at_rank=np.sum([row["ranks"] for row in sums], axis=0),
-            log_likelihood=log_likelihood,
-            skip_went_on=skip_went_on,
-            skip_could=skip_could,
-            squares=tables[3:] if squares else None,
-        )
+        total = Sums.zeros(walk, turns)
+        for row in _rows(found):
+            piece = _numbers(row, _SUMS)
+            for name in ("below", "clicked"):
+                table_of = getattr(total, name)
+                table_of[piece["number"]] += piece[name].reshape(-1, table_of.shape[1])  # a piece has a pair once
+            for name in ("ranks", "totals"):
+                sums = getattr(total, name)
+                sums += piece[name].reshape(sums.shape)
+        return total.tails()
 
     def alike(self) -> TailsByShape:
         """One tail of each shape, as if all documents were pair 0; these are here."""
         return self.shapes
-
-    def starting_at(self, rank: int) -> SparkTails:
-        return replace(self, start=rank, shapes=self.shapes.starting_at(rank))
 
 
 def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: Numbering, n_ranks: int) -> Cascade:
@@ -151,34 +141,18 @@ def _piece(numbers: Numbering, n_ranks: int, batches: list[Any]) -> Any:
     return _batch(row, _TAILS | _COUNTS, passed=found.passed)
 
 
-def _expect(parameters: Any, start: int | None, squares: bool, batches: Batches) -> Batches:
-    """On a worker: the sums of a partition."""
+def _expect(parameters: Any, batches: Batches) -> Batches:
+    """On a worker: the sums of each piece of a partition."""
     one_thread()
-    skip, g, h_pair, h_rank = parameters.value
-    sums: dict[str, list[np.ndarray]] = {name: [] for name in _SUMS}
+    (skip, g, h_pair, h_rank), turns = parameters.value
     for row in _rows(batches):
         piece = _numbers(row, _TAILS | {"number": np.int32})
         tails = TailsByShape(*(piece[name] for name in _TAILS))
-        if start is not None:
-            tails = tails.starting_at(start)
         own = np.append(piece["number"], -1)  # the last row is that of UNSEEN
-        found = tails.expect(Walk(skip[own], g, h_pair[own], h_rank), squares=squares)
-        more = [] if found.squares is None else list(found.squares)
-        tables = np.stack([found.examined, found.went_on, found.inverse, *more])
-        sums["number"].append(piece["number"])
-        sums["tables"].append(tables[:, :-1])
-        sums["ranks"].append(found.went_on_at_rank)
-        sums["totals"].append(np.array([found.log_likelihood, found.skip_went_on, found.skip_could]))
-    if sums["number"]:
-        yield _batch(
-            {
-                "number": np.concatenate(sums["number"]),
-                "tables": np.concatenate(sums["tables"], axis=1),
-                "ranks": np.sum(sums["ranks"], axis=0),
-                "totals": np.sum(sums["totals"], axis=0),
-            },
-            _SUMS,
-        )
+        some = None if turns is None else Turns(turns[0], np.ascontiguousarray(turns[1][:, own]), turns[2])
+        sums = summed([tails], Walk(skip[own], g, h_pair[own], h_rank), some)
+        found = {"below": sums.below[:-1], "clicked": sums.clicked[:-1], "ranks": sums.ranks, "totals": sums.totals}
+        yield _batch({"number": piece["number"], **found}, _SUMS)
 
 
 def one_thread() -> None:

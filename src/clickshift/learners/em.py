@@ -15,8 +15,8 @@ from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.identifiability import swap_graph
 from clickshift.learners.cascades import CascadeFit, CCMFamily, DBNFamily, DCMFamily, Family, Parameters
 from clickshift.learners.examination import Fitted, fit_examination
+from clickshift.learners.newton import Ascent
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
-from clickshift.learners.squarem import Ascent
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ccm import CCM
 from clickshift.models.cm import CM
@@ -37,7 +37,7 @@ _SHORTCUTS = ("DCM", "SDBN")
 @final
 @dataclass(frozen=True)
 class EM:
-    """Exact E-steps on counts, in SQUAREM's large steps, until two cycles gain less than `tolerance` nats each.
+    """Exact E-steps on counts, and Newton's steps from what they tell, until one promises less than `tolerance` nats.
 
     `prior` are the pseudo-clicks and pseudo-examinations of every pair (MAP estimates; unseen pairs get their ratio);
     None takes those by which the documents of this log seem to vary (empirical Bayes).

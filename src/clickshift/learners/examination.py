@@ -11,7 +11,9 @@ them, all by logits, the curvature is E - C' D^-1 C. A few of Newton's steps do 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import no_type_check
 
@@ -19,16 +21,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.learners.newton import FAR, Ascent, climb, moved, solved
 from clickshift.learners.prior import SHARED, Beta, beta_by_group, beta_by_likelihood
-from clickshift.learners.squarem import Ascent
 from clickshift.statistics import Cells, rank_of
 from clickshift.threads import for_each, n_threads
 
 _AT_LIMIT = 0.999
 _EDGE = 1e-7
-_FAR = 2.0
-"""The largest move of a logit in one step."""
 _HALVINGS = 8
+_NEAR = 0.2
+"""A move of a logit that changes the curvature so little that steps by the old one end a hundred times nearer."""
 _MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
 """After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
 _LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
@@ -51,10 +53,29 @@ class Fitted:
 class Profile:
     """The penalised likelihood at its best for some examination, and how it changes with the logits of that."""
 
+    examination: Float[np.ndarray, " situation"]
+    free: Int[np.ndarray, " free"]
+    """The situations whose examination is learned."""
     attractiveness: Float[np.ndarray, " pair"]
     objective: float
     slope: Float[np.ndarray, " situation"]
     information: Float[np.ndarray, "situation situation"]
+
+    @cached_property
+    def _step(self) -> Float[np.ndarray, " free"]:
+        return solved(self.information[np.ix_(self.free, self.free)], self.slope[self.free])
+
+    def promise(self) -> float:
+        return float(self.slope[self.free] @ self._step) / 2
+
+    def ahead(self) -> Iterator[Float[np.ndarray, " situation"]]:
+        """Newton's step, then half of it, and so on."""
+        step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
+        for _ in range(_HALVINGS):
+            e = self.examination.copy()
+            e[self.free] = moved(e[self.free], step, _EDGE)
+            yield e
+            step = step / 2
 
 
 def fit_examination(
@@ -80,8 +101,8 @@ def fit_examination(
     e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
     top, tried = 0, {0}
     while True:
-        ascent = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
-        e = ascent.parameters
+        found, ascent = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        e = found.examination
         rival = problem.most_examined(e, other_than=top)
         if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
             break
@@ -92,15 +113,15 @@ def fit_examination(
     steps = ascent.steps
     if prior is None:
         problem.prior = beta_by_group(problem.usual_rank(), problem.examined(e), problem.pair_clicked)
-        second = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
-        e, steps = second.parameters, steps + second.steps
+        found, second = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        e, steps = found.examination, steps + second.steps
         prior = problem.prior = beta_by_likelihood(problem.examined(e), problem.pair_clicked)
-    last = problem.profile(e)
-    a_error, e_error = problem.errors(last, e, top)
+    last = problem.profile(e, found.free, exact=True)
+    a_error, e_error = problem.errors(last, top)
     a = np.append(last.attractiveness, prior.mean)
     prior_error = np.sqrt(1 / np.mean(prior.information(np.array([a[-1]]))))
     # objectives under different priors cannot be compared: that of the first climb is the same from any start
-    climbed = Ascent(ascent.parameters, ascent.objective, ascent.trace, steps, ascent.converged)
+    climbed = Ascent(ascent.objective, ascent.trace, steps, ascent.converged)
     return Fitted(a, problem.filled(e), np.append(a_error, prior_error), e_error, climbed)
 
 
@@ -117,6 +138,7 @@ class _Problem:
         per_pair = np.bincount(cells.pair[some], minlength=cells.vocabulary.n_pairs)
         self.offsets = np.append(0, np.cumsum(per_pair))
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
+        self._curvature: tuple[np.ndarray, np.ndarray] | None = None
 
     def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
         """Examination like the click-through rates of situations."""
@@ -126,36 +148,22 @@ class _Problem:
         start: np.ndarray = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
         return start
 
-    def climb(self, start: Float[np.ndarray, " situation"], top: int, *, tolerance: float, max_steps: int) -> Ascent:
-        """Newton's steps, each halved until the objective does not fall, until the last one promised less than
-        `tolerance` nats. The examination of one situation is held at 1; what never occurred has the prior's."""
+    def climb(
+        self, start: Float[np.ndarray, " situation"], top: int, *, tolerance: float, max_steps: int
+    ) -> tuple[Profile, Ascent]:
+        """The examination of one situation is held at 1; what never occurred has the prior's."""
         e = np.where(self.shown > 0, start, 0.5)
         e[top] = 1.0
         free = np.flatnonzero((self.shown > 0) & (np.arange(len(e)) != top))
         self._best = np.clip(self.prior.mode(self.pair_clicked, self.examined(e)), _EDGE, 1 - _EDGE)
-        here, trace, steps, converged = self.profile(e), list[float](), 1, False
-        while not converged and steps < max_steps:
-            trace.append(here.objective)
-            slope = here.slope[free]
-            step = _solved(here.information[np.ix_(free, free)], slope)
-            converged = bool(slope @ step / 2 < tolerance)
-            step *= min(1.0, _FAR / max(float(np.abs(step).max(initial=0.0)), 1e-300))
-            for _ in range(_HALVINGS):
-                moved = e.copy()
-                moved[free] = np.clip(_moved(e[free], step), _EDGE, 1 - _EDGE)
-                there = self.profile(moved)
-                steps += 1
-                if there.objective >= here.objective:
-                    e, here = moved, there
-                    break
-                step = step / 2
-            else:
-                converged = True  # no step is better, however small
-        trace.append(here.objective)
-        return Ascent(e, here.objective, trace, steps, converged)
+        return climb(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
 
-    def profile(self, e: Float[np.ndarray, " situation"]) -> Profile:
+    def profile(
+        self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"], *, exact: bool = False
+    ) -> Profile:
+        """The curvature is most of the work: unless it must be `exact`, one from near by does."""
         n, n_pairs = len(e), self.cells.vocabulary.n_pairs
+        bends = exact or self._curvature is None or not _near(e[free], self._curvature[0][free])
         pieces = self._pieces()
         a = self._best.copy()
         yes, total = (np.broadcast_to(np.asarray(of, np.float64), n_pairs) for of in (self.prior.yes, self.prior.total))
@@ -165,29 +173,29 @@ class _Problem:
         def work(thread: int) -> None:
             for k in range(thread, len(pieces), len(matrix)):
                 objective[k] = _profile(
-                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, total, e, a, slope[k],
-                    matrix[thread],
+                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, total, e, a, bends,
+                    slope[k], matrix[thread],
                 )  # fmt: skip
 
         for_each(work, len(matrix))
         self._best = a
         shared = self.clicked + SHARED.yes
-        information = matrix.sum(axis=0)
-        information += np.triu(information, 1).T
-        information[np.diag_indices(n)] += (self.clicked + SHARED.total) * e * (1 - e)
+        if bends:
+            curvature = matrix.sum(axis=0)
+            self._curvature = e, curvature + np.triu(curvature, 1).T
+        assert self._curvature is not None
+        information = self._curvature[1] + np.diag((self.clicked + SHARED.total) * e * (1 - e))
         with np.errstate(divide="ignore", invalid="ignore"):
             penalty = np.where(e < 1, shared * np.log(e) + (SHARED.total - SHARED.yes) * np.log1p(-e), 0.0).sum()
         value = float(objective.sum() + penalty)
-        return Profile(a, value, slope.sum(axis=0) + shared * (1 - e) - (SHARED.total - SHARED.yes) * e, information)
+        slopes = slope.sum(axis=0) + shared * (1 - e) - (SHARED.total - SHARED.yes) * e
+        return Profile(e, free, a, value, slopes, information)
 
-    def errors(
-        self, last: Profile, e: Float[np.ndarray, " situation"], top: int
-    ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
+    def errors(self, last: Profile, top: int) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
         """Standard errors of the logits from the full observed information, an arrow: with C, D and E as above,
         cov_e = (E - C' D^-1 C)^-1 and var_a = D^-1 + D^-1 C cov_e C' D^-1. The most examined situation is 1 by
         convention and has no error."""
-        n, pieces = len(e), self._pieces()
-        free = np.flatnonzero((self.shown > 0) & (np.arange(n) != top))
+        e, free, n, pieces = last.examination, last.free, len(last.examination), self._pieces()
         cov = np.zeros((n, n))
         if len(free):  # of what was seen: the shared prior is there to keep examination off its limits
             seen = last.information - np.diag(SHARED.total * e * (1 - e))
@@ -247,25 +255,10 @@ class _Problem:
         return [(a, b) for a, b in pairwise([0, *np.minimum(cuts, n_pairs).tolist(), n_pairs]) if b > a]
 
 
-def _solved(
-    information: Float[np.ndarray, "free free"], slope: Float[np.ndarray, " free"]
-) -> Float[np.ndarray, " free"]:
-    """The step to where the slope would be 0, made shorter where the objective is not curved down."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
-    ridge, diagonal = 0.0, np.abs(np.diag(information)) + 1e-9
-    while True:
-        try:
-            step: np.ndarray = cho_solve(cho_factor(information + np.diag(ridge * diagonal)), slope)
-            return step
-        except LinAlgError:
-            ridge = max(10 * ridge, 1e-6)
-
-
-def _moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Probabilities whose logits have moved."""
-    moved: np.ndarray = 1 / (1 + (1 - p) / p * np.exp(-step))
-    return moved
+def _near(e: Float[np.ndarray, " free"], other: Float[np.ndarray, " free"]) -> bool:
+    """Whether no logit differs by much."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # one of them may be 1
+        return bool((np.abs(np.log(e / other * (1 - other) / (1 - e))) < _NEAR).all())
 
 
 @njit(inline="always")
@@ -284,9 +277,9 @@ def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
-def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
-    """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
-    curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
+def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, bends, slope, matrix):
+    """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and if it `bends`
+    minus its curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
     objective, many = 0.0, len(e)
     here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
     cross, every = np.empty(many), np.empty(many)
@@ -320,11 +313,14 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
             e_no, skip = 1 - e_yes, 1 - x * e_yes
             objective += skipped[k] * np.log(skip)
             odds = skipped[k] * (x * e_yes) / skip
-            curve = odds / skip
             slope[s] -= odds * e_no
-            matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
-            information += (curve * x_no - odds * x) * x_no
-            cross[k] = curve * x_no * e_no
+            if bends:
+                curve = odds / skip
+                matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
+                information += (curve * x_no - odds * x) * x_no
+                cross[k] = curve * x_no * e_no
+        if not bends:
+            continue
         information = max(information, 1e-12)
         if 2 * n < many:
             for k in range(n):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
+from numba import njit
 
 from clickshift.errors import SpecError
+from clickshift.learners.newton import FAR, climb, solved
 from clickshift.seeds import generator
 
 _ENOUGH = 4096
 """Probabilities that tell the two numbers of a Beta well, however many there are."""
+_SURE, _MOST_LOOKS, _HALVINGS = 1e-6, 100, 8
 
 
 @dataclass(frozen=True)
@@ -92,26 +97,73 @@ def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n
 
     log-likelihood = sum log B(clicks + a, impressions - clicks + b) - log B(a, b)
     """
-    from scipy.optimize import minimize
-    from scipy.special import digamma, gammaln
-
     seen = impressions > 0
     if not seen.any():
         return _SHARED[0], _SHARED[1] - _SHARED[0]
     both, weight = np.unique(impressions[seen] + 1j * clicks[seen], return_counts=True)
-    n, c, total = both.real, both.imag, int(weight.sum())
-
-    def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
-        a, b = np.exp(logs)
-        value = weight @ (gammaln(c + a) + gammaln(n - c + b) - gammaln(n + a + b))
-        value += total * (gammaln(a + b) - gammaln(a) - gammaln(b))
-        common = weight @ digamma(n + a + b) - total * digamma(a + b)
-        slope_a = a * (weight @ digamma(c + a) - total * digamma(a) - common)
-        slope_b = b * (weight @ digamma(n - c + b) - total * digamma(b) - common)
-        return -float(value), -np.array([slope_a, slope_b])
-
-    mean = (weight @ c + 0.5) / (weight @ n + 1)
-    bounds = [(np.log(1e-3), np.log(1e6))] * 2
-    found = minimize(loss, np.log([10 * mean, 10 * (1 - mean)]), jac=True, bounds=bounds, method="L-BFGS-B")
-    a, b = np.exp(found.x)
+    counts = np.ascontiguousarray(both.imag), np.ascontiguousarray(both.real), weight.astype(np.float64)
+    mean = (counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1)
+    start = np.log([10 * mean, 10 * (1 - mean)])
+    best, _ = climb(lambda logs: _BetaBinomial(*counts, logs), start, tolerance=_SURE, max_steps=_MOST_LOOKS)
+    a, b = np.exp(best.logs)
     return float(a), float(b)
+
+
+class _BetaBinomial:
+    """Its likelihood by ln a and ln b, as it looks from one point."""
+
+    def __init__(self, clicks: np.ndarray, impressions: np.ndarray, weight: np.ndarray, logs: np.ndarray) -> None:
+        self.logs, (a, b) = logs, np.exp(logs)
+        self.objective, by_a, by_b, by_aa, by_ab, by_bb = _beta_binomial(clicks, impressions, weight, a, b)
+        self._slope = np.array([a * by_a, b * by_b])
+        self._bend = -np.array([[a * a * by_aa + a * by_a, a * b * by_ab], [a * b * by_ab, b * b * by_bb + b * by_b]])
+        self._step = solved(self._bend, self._slope)
+
+    def promise(self) -> float:
+        return float(self._slope @ self._step) / 2
+
+    def ahead(self) -> Iterator[np.ndarray]:
+        step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max()), 1e-300))
+        for _ in range(_HALVINGS):
+            yield np.clip(self.logs + step, np.log(1e-3), np.log(1e6))
+            step = step / 2
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _beta_binomial(clicks, impressions, weight, a, b):
+    """The log-likelihood and its derivatives by a and b, first and second."""
+    value, by_a, by_b, by_aa, by_ab, by_bb = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    a_value, a_slope, a_bend = _log_gamma(a)
+    b_value, b_slope, b_bend = _log_gamma(b)
+    all_value, all_slope, all_bend = _log_gamma(a + b)
+    for i in range(len(clicks)):
+        yes, yes_slope, yes_bend = _log_gamma(clicks[i] + a)
+        no, no_slope, no_bend = _log_gamma(impressions[i] - clicks[i] + b)
+        total, slope, bend = _log_gamma(impressions[i] + a + b)
+        value += weight[i] * (yes + no - total - a_value - b_value + all_value)
+        by_a += weight[i] * (yes_slope - slope - a_slope + all_slope)
+        by_b += weight[i] * (no_slope - slope - b_slope + all_slope)
+        by_aa += weight[i] * (yes_bend - bend - a_bend + all_bend)
+        by_ab += weight[i] * (all_bend - bend)
+        by_bb += weight[i] * (no_bend - bend - b_bend + all_bend)
+    return value, by_a, by_b, by_aa, by_ab, by_bb
+
+
+@njit(inline="always")
+@no_type_check
+def _log_gamma(x):
+    """With its first two derivatives: Stirling's series above 8, and the recurrence up to there."""
+    product, slope, bend = 1.0, 0.0, 0.0
+    while x < 8:
+        product *= x
+        slope -= 1 / x
+        bend += 1 / (x * x)
+        x += 1
+    log, y = np.log(x), 1 / x
+    z = y * y
+    value = (x - 0.5) * log - x + 0.9189385332046727 - np.log(product)
+    value += y * (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z * (1 / 1680 - z / 1188))))
+    slope += log - y / 2 - z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
+    bend += y + z / 2 + y * z * (1 / 6 - z * (1 / 30 - z * (1 / 42 - z * (1 / 30 - z * 5 / 66))))
+    return value, slope, bend
