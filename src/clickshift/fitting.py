@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.counts import DayCounts, is_counts
-from clickshift.encoded import EncodedLog
 from clickshift.engines import counts_for, is_table
 from clickshift.errors import SpecError
 from clickshift.learners.base import Learner, learner_for
@@ -49,12 +48,8 @@ def opened_all(paths: Sequence[str], *, progress: Callable[[int], None] = lambda
 
 def data_for(learner: Learner, log: Any) -> Any:
     """What a learner needs of a log."""
-    from clickshift.learners.gradient import Gradient
-
     if isinstance(log, DayCounts):
         if not isinstance(learner, Counting | EM):
             raise SpecError(f"{label(learner)} needs sessions, not counts of days. Give it the log itself.")
         return log.cascade if learner.by is None else log.cells
-    if is_table(log):
-        return counts_for(learner, log)
-    return log.sessions() if isinstance(log, EncodedLog) and isinstance(learner, Gradient) else log
+    return counts_for(learner, log) if is_table(log) else log

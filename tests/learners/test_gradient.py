@@ -16,6 +16,7 @@ from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.learners import fit, fit_seeds
 from clickshift.learners.gradient import Gradient, batches
 from clickshift.learners.gradient.recurrence import Level, states_of_tree
+from clickshift.learners.gradient.views import Log, View
 from clickshift.metrics.clicks import perplexity
 from clickshift.models.formulas import Gru, gru
 from clickshift.policies.scored import Scores
@@ -43,7 +44,7 @@ def test_the_tree_of_lists_has_the_states_and_slopes_of_the_lists(rng: np.random
     pair, click = rng.integers(0, pairs, (lists, ranks)), rng.random((lists, ranks)) < 0.5
     click[:6], pair[:6] = click[0], pair[0]  # some begin alike
     everything = np.ones((lists, ranks), bool)
-    log = batches.Log(pair, everything, click, np.ones(lists), None, True)
+    log = Log(pair, everything, click, np.ones(lists), None, True)
     batch = batches.held_out_batches(log, lists)
     assert len(batch["pair.3"][0]) < lists
     levels = [Level(*(jnp.asarray(batch[f"{part}.{r}"][0]) for part in Level._fields)) for r in range(ranks)]
@@ -86,7 +87,7 @@ def test_rows_that_a_batch_does_not_touch_stay(log: Sessions) -> None:
 
 
 def test_batches_hold_every_session_once(log: Sessions) -> None:
-    seen, _ = batches.as_log(log, small("PBM")._class())
+    seen = View.of(small("PBM")._class(), [log]).see(log)
     heaps = batches.dealt(seen, 100, rng=np.random.default_rng(0))
     assert (np.sort(np.concatenate(heaps)) == np.arange(len(log))).all()
     whole = batches.training_batches(seen, heaps, {"pair": np.arange(log.vocabulary.n_pairs)})

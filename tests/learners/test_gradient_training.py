@@ -16,6 +16,7 @@ from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.learners.em import EM
 from clickshift.learners.gradient import Gradient, batches, training
 from clickshift.learners.gradient.training import Course
+from clickshift.learners.gradient.views import View
 from clickshift.metrics.clicks import perplexity
 from clickshift.sessions import Sessions
 from clickshift.testing import check_click_model
@@ -146,8 +147,9 @@ def test_merging_equal_sessions_does_not_change_the_loss(name: str, log: Session
     twice = Sessions.concat([log, log])
     losses = []
     for sessions in (twice, twice.merged()):
-        seen, _ = batches.as_log(sessions.in_vocabulary(ready(learner, log).vocabulary), learner._class())
-        whole = batches.held_out_batches(seen, len(seen.count))
+        known = sessions.in_vocabulary(ready(learner, log).vocabulary)
+        seen = View.of(learner._class(), [known]).see(known)
+        whole = batches.held_out_batches(seen, len(seen))
         one = {name: jnp.asarray(array[0]) for name, array in whole.items()}
         losses.append(float(program.cross_entropy(found["by_pair"], found["shared"], one)))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -38,7 +38,7 @@ def fit(
     from clickshift.models import model_name
     from clickshift.models.storage import save_seeds
     from clickshift.readers.letor import read_corpus
-    from clickshift.readers.tabular import read_log
+    from clickshift.readers.opening import open_log
 
     learner = learner_for(model)
     with warnings_shown(), progress(f"fitting {model}") as hear:
@@ -47,7 +47,7 @@ def fit(
             learner,
             data_for(learner, found),
             seeds,
-            held_out=None if held_out is None else read_log(held_out),
+            held_out=None if held_out is None else open_log(held_out, progress=sessions_encoded(hear)),
             corpus=None if corpus is None else read_corpus(corpus),
             progress=hear,
             checkpoint=output / "checkpoint.npz",

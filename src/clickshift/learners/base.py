@@ -13,7 +13,6 @@ from clickshift.errors import SpecError
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
 from clickshift.models.differentiable import Differentiable
-from clickshift.sessions import Sessions
 from clickshift.spec import label, parse, resolve
 from clickshift.statistics import Cells
 
@@ -78,7 +77,7 @@ def fit_seeds(
     log: Log | Cells | Cascade,
     seeds: int = 10,
     *,
-    held_out: Sessions | None = None,
+    held_out: Log | None = None,
     corpus: Corpus | None = None,
     progress: Callable[[str], None] = lambda said: None,
     checkpoint: str | Path | None = None,
@@ -90,10 +89,7 @@ def fit_seeds(
     if isinstance(learner, Gradient):
         if isinstance(log, Cells | Cascade):
             raise SpecError(f"{label(learner)} needs sessions, not counts. Give it the log itself.")
-        sessions = log if isinstance(log, Sessions) else log.sessions()
-        return learner.fit_seeds(
-            sessions, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint
-        )
+        return learner.fit_seeds(log, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint)
     if seeds > 1 or held_out is not None or corpus is not None:
         raise SpecError(
             f"{label(learner)} gives the same model for every seed and takes no held-out log or corpus. "

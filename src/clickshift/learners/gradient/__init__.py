@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from clickshift.corpus import Corpus
+from clickshift.encoded import Log
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel, Evidence
 from clickshift.models.differentiable import Differentiable
-from clickshift.seeds import generator
-from clickshift.sessions import Sessions
 from clickshift.spec import key, label, resolve
 
 if TYPE_CHECKING:
-    from clickshift.learners.gradient.training import Progress
+    from clickshift.learners.gradient.batches import Progress
 
 TOWERS = ("embedding", "free", "features")
 
@@ -63,16 +62,16 @@ class Gradient:
             raise SpecError(f"Gradient does not fit {self.model!r}. It fits: {', '.join(known)}.")
         return known[self.model]
 
-    def fit(self, data: Sessions, **options: Any) -> ClickModel:
+    def fit(self, data: Log, **options: Any) -> ClickModel:
         """Find the parameters from a log; see `fit_seeds` for the options."""
         return self.fit_seeds(data, [self.seed], **options)[0]
 
     def fit_seeds(
         self,
-        data: Sessions,
+        data: Log,
         seeds: int | Sequence[int] = 10,
         *,
-        held_out: Sessions | None = None,
+        held_out: Log | None = None,
         corpus: Corpus | None = None,
         progress: Progress = lambda said: None,
         checkpoint: str | Path | None = None,
@@ -92,9 +91,7 @@ class Gradient:
         numbers = list(range(self.seed, self.seed + seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise SpecError("there must be at least one seed.")
-        if held_out is None:
-            data, held_out = data.split(1 - self.held_out, rng=generator(0, "Gradient", "held out"))
-        work = prepared(self, self._class(), data, held_out, corpus)
+        work = prepared(self, self._class(), data, held_out, corpus, progress)
         trained = train(
             work,
             seeds=numbers,

@@ -5,73 +5,59 @@ A batch knows its distinct pairs: a tower is computed once for each of them, not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from tempfile import TemporaryFile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 
+from clickshift import encoded
+from clickshift.encoded import EncodedLog
 from clickshift.grouping import distinct_rows
-from clickshift.models.differentiable import ByExamination, Differentiable, Recurrent
-from clickshift.models.histories import Histories
-from clickshift.sessions import Sessions
-from clickshift.statistics import situation_of
+from clickshift.learners.gradient.scratch import ANYWHERE, Scratch, Spool
+from clickshift.learners.gradient.views import Log
 
 ENOUGH, LEAST = 64, 32
 """A small log gets smaller batches, so that an epoch has 64 of them; but not smaller than 32 sessions."""
 RESIDENT = 1 << 30
 """Bytes of batches that are kept in memory; more are kept in a file, and streamed from it."""
+RESULT = 100
+"""Bytes that a result of a log takes while it becomes batches in memory, about."""
+TOLD = 1000
+"""Batches after which `progress` hears of them."""
 
 Batch = dict[str, np.ndarray]
+Rows = slice | np.ndarray
+Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Log:
-    """A log as the learner sees it: numbers of learned pairs, situations by number."""
-
-    pair: Int[np.ndarray, "session rank"]
-    """One more than the last number where a pair is not learned."""
-    shown: Bool[np.ndarray, "session rank"]
-    click: Bool[np.ndarray, "session rank"]
-    count: Float[np.ndarray, " session"]
-    situation: Int[np.ndarray, "session rank"] | None = None
-    """For models that are learned from counts, the number of each result's situation."""
-    as_tree: bool = False
-    """For recurrent models: lists that begin alike are put together."""
-
-    @property
-    def total(self) -> float:
-        return float(self.count.sum())
-
-    def __getitem__(self, rows: slice | np.ndarray) -> Log:
-        situation = None if self.situation is None else self.situation[rows]
-        return Log(self.pair[rows], self.shown[rows], self.click[rows], self.count[rows], situation, self.as_tree)
+def at_hand(log: encoded.Log) -> encoded.Log:
+    """A log on disk that is small enough as sessions in memory, any other as it is."""
+    small = len(log) * log.n_ranks * RESULT <= RESIDENT
+    return log.sessions() if small and isinstance(log, EncodedLog) else log
 
 
-def as_log(sessions: Sessions, model: type[Differentiable]) -> tuple[Log, Histories]:
-    """With the situations that a model looks at, and the distinct histories, by which "prefix" numbers them."""
-    by = model.situations if issubclass(model, ByExamination) else None
-    pair = np.where(sessions.rankings.pair < 0, sessions.vocabulary.n_pairs, sessions.rankings.pair)
-    click = sessions.click if by == "prefix" else np.zeros((1, sessions.n_ranks), bool)
-    histories, where = Histories.of(click)
-    situation = None if by is None else where if by == "prefix" else situation_of(by, sessions)
-    count = sessions.count.astype(np.float64)
-    as_tree = issubclass(model, Recurrent)
-    return Log(pair, sessions.rankings.shown, sessions.click, count, situation, as_tree), histories
-
-
-def dealt(log: Log, size: int, *, rng: np.random.Generator) -> list[np.ndarray]:
-    """The rows of each batch, about `size` of them.
+def dealt(log: Log, size: int, *, rng: np.random.Generator | None) -> list[Rows]:
+    """The rows of each batch, about `size` of them; as they stand where a log is in random order already (rng None).
 
     A small log gets smaller batches: it must not be learned by heart before held-out sessions are looked at.
     """
-    rows = len(log.count)
+    rows = len(log)
     size = min(size, max(rows // ENOUGH, LEAST))
-    return np.array_split(rng.permutation(rows), -(-rows // size))
+    heaps = -(-rows // size)
+    if rng is None:
+        return [slice(*bounds) for bounds in pairwise(rows * k // heaps for k in range(heaps + 1))]
+    return [*np.array_split(rng.permutation(rows), heaps)]
 
 
-def training_batches(log: Log, heaps: list[np.ndarray], tables: Mapping[str, Int[np.ndarray, " pair"]]) -> Batch:
+def training_batches(
+    log: Log,
+    heaps: Sequence[Rows],
+    tables: Mapping[str, Int[np.ndarray, " pair"]],
+    scratch: Scratch = ANYWHERE,
+    progress: Progress = lambda said: None,
+) -> Batch:
     """Each heap with its distinct pairs numbered from 0, and what a tower needs for them.
 
     `tables` say, for every table of the tower, in which row each pair stands. "row.<table>" are the distinct rows of a
@@ -86,17 +72,18 @@ def training_batches(log: Log, heaps: list[np.ndarray], tables: Mapping[str, Int
             made[f"row.{name}"], made[f"place.{name}"] = np.unique(row_of_pair[pairs], return_inverse=True)
         return made
 
-    return _stacked(batch, len(heaps), {f"row.{name}": int(rows.max()) + 1 for name, rows in tables.items()})
+    beyond = {f"row.{name}": int(rows.max()) + 1 for name, rows in tables.items()}
+    return _stacked(batch, len(heaps), beyond, scratch, progress)
 
 
-def held_out_batches(log: Log, size: int) -> Batch:
+def held_out_batches(log: Log, size: int, scratch: Scratch = ANYWHERE, progress: Progress = lambda said: None) -> Batch:
     """Slices of a log with pairs by their own numbers: the outputs of all pairs are at hand when it is judged."""
 
     def batch(k: int) -> Batch:
         part = log[k * size : (k + 1) * size]
-        return _counted(part, part.pair[part.shown])
+        return _counted(part, part.pair[part.shown].astype(np.int64))
 
-    return _stacked(batch, -(-len(log.count) // size), {})
+    return _stacked(batch, -(-len(log) // size), {}, scratch, progress)
 
 
 def _counted(log: Log, place: Int[np.ndarray, " result"]) -> Batch:
@@ -145,33 +132,45 @@ def _tree(log: Log, place: Int[np.ndarray, " result"]) -> Batch:
     return out
 
 
-def _stacked(batch: Callable[[int], Batch], n: int, beyond: Mapping[str, int]) -> Batch:
-    """Batches of different sizes as one array each, filled up with zeros, hence weight 0; but rows of tables with rows
-    beyond the table's end, all different, so that every row is written once.
+def _stacked(
+    batch: Callable[[int], Batch], n: int, beyond: Mapping[str, int], scratch: Scratch, progress: Progress
+) -> Batch:
+    """Batches of different sizes as one array each.
 
-    What would take much memory is made twice, to know how wide it is, and kept in a file without a name.
+    What would take much memory is kept in files: as it is made, and then, when it is known how wide it is, filled up.
     """
     first = batch(0)
-    large = n * sum(array.nbytes for array in first.values()) > 2 * RESIDENT  # integers are halved below
-    made = batch if large else [batch(k) for k in range(n)].__getitem__
-    widest = dict.fromkeys(first, 0)
-    for k in range(n):
-        for name, array in made(k).items():
-            widest[name] = max(widest[name], len(array))
+    if n * sum(array.nbytes for array in first.values()) <= 2 * RESIDENT:  # integers are halved
+        made = [_narrow(batch(k)) for k in range(n)]
+        return {name: np.stack([*_filled_up([one[name] for one in made], beyond.get(name))]) for name in first}
     out: Batch = {}
-    for name, array in first.items():
-        kind = {"f": np.float32, "b": np.bool_}.get(array.dtype.kind, np.int32)
-        shape: tuple[int, ...] = (n, widest[name], *array.shape[1:])
-        out[name] = _in_a_file(shape, kind) if large else np.zeros(shape, kind)
-        if name in beyond:
-            out[name][:] = beyond[name] + np.arange(widest[name])
-    for k in range(n):
-        for name, array in made(k).items():
-            out[name][k, : len(array)] = array
+    with ExitStack() as files:
+        spools = {name: files.enter_context(Spool(scratch)) for name in first}
+        for k in range(n):
+            for name, array in _narrow(batch(k)).items():
+                spools[name].append(array)
+            if (k + 1) % TOLD == 0:
+                progress(f"{k + 1:,} of {n:,} batches counted")
+        for name, spool in spools.items():
+            with spool, Spool(scratch) as filled:
+                for array in _filled_up(spool, beyond.get(name)):
+                    filled.append(array[None])
+                out[name] = filled.whole
     return out
 
 
-def _in_a_file(shape: tuple[int, ...], kind: type) -> np.ndarray:
-    """Zeros in a file that has no name, and is gone when the array is."""
-    with TemporaryFile() as file:  # the mapping holds on to it
-        return np.memmap(file, kind, shape=shape)
+def _narrow(batch: Batch) -> Batch:
+    """In the numbers that a device computes with."""
+    kinds: dict[str, type] = {"f": np.float32, "b": np.bool_}
+    return {name: array.astype(kinds.get(array.dtype.kind, np.int32)) for name, array in batch.items()}
+
+
+def _filled_up(arrays: Sequence[np.ndarray] | Spool, beyond: int | None) -> Iterator[np.ndarray]:
+    """All as long as the longest, with zeros, hence weight 0; but rows of tables with rows beyond the table's end, all
+    different, so that every row is written once."""
+    width = max(len(arrays[k]) for k in range(len(arrays)))
+    filler = np.zeros((width, *arrays[0].shape[1:]), arrays[0].dtype)
+    if beyond is not None:
+        filler += beyond + np.arange(width, dtype=filler.dtype)
+    for k in range(len(arrays)):
+        yield np.concatenate([arrays[k], filler[len(arrays[k]) :]])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from clickshift.errors import DataError
 from clickshift.files import read_arrays, write_arrays
-from clickshift.learners.gradient.batches import RESIDENT, Batch
+from clickshift.learners.gradient.batches import RESIDENT, Batch, Progress
 from clickshift.learners.gradient.preparation import Prepared
 from clickshift.learners.gradient.program import Tree, keep_better
 from clickshift.seeds import generator
@@ -28,7 +28,6 @@ SAVE_EVERY = 30.0
 """Seconds between two checkpoints."""
 MIN_STEPS = 16
 """Of a round: held-out sessions are looked at after every epoch, but not more often than this."""
-Progress = Callable[[str], None]
 
 
 @dataclass(eq=False)
@@ -82,13 +81,12 @@ def train(
         np.full(n, rate), np.full(n, np.inf), np.zeros(n, np.int64), np.zeros(n, bool), steps=np.zeros(n, np.int64)
     )
     frozen = {name: jnp.asarray(table, jnp.float32) for name, table in program.tower.frozen.items()}
-    held_out_there = jax.tree.map(jnp.asarray, work.held_out)
     best = program.found(states, frozen)
     if checkpoint is not None and (saved := _restored(checkpoint, key, states, best)):
         states, best, course = saved
         progress(f"going on after round {course.round}")
     interrupted, saved_at = False, time.monotonic()
-    source = _Source.of(work.batches)
+    source, judge = _Source.of(work.batches), _Source.of(work.held_out)
     while not course.done.all() and course.round < rounds:
         try:
             before = course.round
@@ -96,7 +94,8 @@ def train(
                 states, losses = program.steps(states, frozen, chunk, order, jnp.asarray(course.rate, jnp.float32))
                 _check(np.asarray(losses), course, seeds)
             found = program.found(states, frozen)
-            loss = np.asarray(program.held_out(found, held_out_there), np.float64) / work.held_out_total
+            nats = [np.asarray(program.held_out(found, some), np.float64) for some in judge.parts()]
+            loss = np.sum(nats, axis=0) / work.held_out_total
             better = course.heard(loss, source.steps)
             best = keep_better(jnp.asarray(better), found, best)
             if checkpoint is not None and time.monotonic() - saved_at > SAVE_EVERY:
@@ -137,13 +136,23 @@ class _Source:
         n, size = len(next(iter(batches.values()))), sum(array.nbytes for array in batches.values())
         if size <= RESIDENT:
             return cls(batches, n, -(-MIN_STEPS // n), jax.tree.map(jnp.asarray, batches))
-        return cls(batches, max(1, n * RESIDENT // (2 * size)), 1, None)
+        parts = -(-2 * size // RESIDENT)
+        return cls(batches, -(-n // parts), 1, None)
 
     @property
     def steps(self) -> int:
         """Of a round."""
         n = len(next(iter(self.whole.values())))
         return self.epochs * -(-n // self.chunk) * self.chunk
+
+    def parts(self) -> Iterator[Tree]:
+        """All batches once, as they stand."""
+        if self.resident is not None:
+            yield self.resident
+            return
+        n = len(next(iter(self.whole.values())))
+        for at in range(0, n, self.chunk):
+            yield {name: jnp.asarray(array[at : at + self.chunk]) for name, array in self.whole.items()}
 
     def round(self, seeds: Sequence[int], number: int) -> Iterator[tuple[Tree, Any]]:
         """Chunks of batches, and in which order each seed takes them: a function of the seed and the round."""
