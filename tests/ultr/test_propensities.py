@@ -49,23 +49,24 @@ def test_intervals_have_the_planted_curve(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["regression-em", "dual-learning"])
 def test_features_find_what_one_ranker_hides(method: str) -> None:
-    """Trees learn the grade imperfectly: the curve is near the planted one, where that of clicks is far off."""
+    """The planted curve is within intervals, where that of clicks is far off."""
     corpus = world(100, 5)
     log = clicks(corpus, 30_000, 6, rankers=[3])
     with pytest.warns(ClickshiftWarning, match="features alone"):
-        found = propensities(log, method, corpus=corpus, replicates=0)
+        found = propensities(log, method, corpus=corpus, level=0.99)
     naive = np.abs(np.log(log.ctr_by_rank() / log.ctr_by_rank()[0] / PLANTED))[1:]
     assert naive.min() > 0.2
-    assert (np.abs(np.log(found.estimate / PLANTED))[1:] < naive / 2).all(), found.table()
+    assert covers(found).all(), found.table()
+    assert (found.error[1:] < naive / 5 * found.estimate[1:]).all(), "and say something"
 
 
 @pytest.mark.parametrize("method", ["regression-em", "dual-learning"])
 def test_features_and_several_rankers(method: str) -> None:
     corpus = world(40, 7)
-    found = propensities(clicks(corpus, 6000, 8), method, corpus=corpus, replicates=5, level=0.99)
-    assert "5 replicates" in found.interval
+    found = propensities(clicks(corpus, 6000, 8), method, corpus=corpus, replicates=50, level=0.99)
+    assert "50 replicates" in found.interval
     assert covers(found).all(), found.table()
-    assert (found.error[1:] < 0.2 * found.estimate[1:]).all()
+    assert (found.error[1:] < 0.1 * found.estimate[1:]).all()
 
 
 def test_swaps_are_told_by_their_marks() -> None:
@@ -108,8 +109,9 @@ def test_harvesting_looks_at_counts_alone() -> None:
 
 
 @pytest.mark.parametrize("method", [*METHODS, "PBM", "DBN"])
-def test_a_fixed_order_is_warned_of(method: str) -> None:
+def test_a_fixed_order_is_warned_of(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every document keeps its rank, a good place and a good document look the same, to every method."""
+    monkeypatch.setattr("clickshift.ultr.placement._DEALS", 1)
     corpus = world(40, 11)
     log = clicks(corpus, 4000, 12, rankers=[2])
     by_features = method in {"regression-em", "dual-learning"}
@@ -174,6 +176,7 @@ def test_of_a_fitted_model() -> None:
 
 def test_documents_outside_the_corpus_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clickshift.ultr.trees._ROUNDS", 20)
+    monkeypatch.setattr("clickshift.ultr.placement._DEALS", 1)
     corpus = world(24, 21)
     log = clicks(corpus, 3000, 22)
     half = corpus.with_queries(np.arange(12))

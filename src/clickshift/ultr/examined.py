@@ -1,7 +1,9 @@
 """The examination of a fitted click model, by rank, with its intervals.
 
-PBM has one examination per rank, with standard errors of its own (docs/intervals.md). Of other models it is a mean over
-the lists of the log (`policies.beliefs.examination`); those that EM fits are fitted again on resampled queries.
+PBM has one examination per rank, with standard errors of its own (docs/intervals.md). They do not know that it has a
+number for each document, too, and that examination is too high where documents were seen little: where the log is at
+hand, every document is compared with itself instead (`comparable`). Of other models examination is a mean over the
+lists of the log (`policies.beliefs.examination`); those that EM fits are fitted again on resampled queries.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from clickshift.models.base import ClickModel, at_rank
 from clickshift.models.pbm import PBM
 from clickshift.policies.beliefs import examination
 from clickshift.sessions import Rankings, Sessions
+from clickshift.statistics import Cells
+from clickshift.ultr.comparable import within_documents
 from clickshift.ultr.resampling import Curve, effective, query_weights
 
 
@@ -37,6 +41,39 @@ def fitted(log: Sessions, text: str) -> ClickModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickshiftWarning)
         return learner_for(text).fit(log)
+
+
+def is_pbm(text: str) -> bool:
+    learner = learner_for(text)
+    return isinstance(learner, EM) and learner.model == "PBM"
+
+
+def pbm_curve(
+    log: Sessions,
+    cells: Cells,
+    text: str,
+    *,
+    reference: int,
+    connected: bool,
+    replicates: int,
+    rng: np.random.Generator,
+) -> Curve:
+    """PBM's examination by documents that were seen at several ranks; what they do not tell is left to the model's
+    assumptions, without an interval. That is news where ranks are `connected`, by documents that nobody clicked."""
+    found = within_documents(cells, reference=reference, replicates=replicates, rng=rng).relative_to(reference)
+    unknown = np.isnan(found.estimate)
+    if not unknown.any():
+        return found
+    model = fitted(log, text)
+    assert isinstance(model, PBM)
+    assumed = at_rank(model.examination, log.n_ranks)
+    estimate = np.where(unknown, assumed / assumed[reference], found.estimate)
+    ranks = ", ".join(map(str, np.flatnonzero(unknown) + 1))
+    doubt = (
+        f"no clicked document says how rank {ranks} compares with rank {reference + 1}: the curve rests on the model's "
+        "assumptions there, and has no interval."
+    )
+    return Curve(estimate, found.replicates, found.n_queries, (doubt,) if connected else ())
 
 
 def model_curve(

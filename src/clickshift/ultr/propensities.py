@@ -25,7 +25,7 @@ from clickshift.seeds import generator
 from clickshift.sessions import Sessions
 from clickshift.statistics import Cells
 from clickshift.ultr.dual_learning import dual_learning
-from clickshift.ultr.examined import Informed, fitted, informed, model_curve
+from clickshift.ultr.examined import Informed, fitted, informed, is_pbm, model_curve, pbm_curve
 from clickshift.ultr.harvesting import harvest
 from clickshift.ultr.propensity_files import Propensities as Propensities
 from clickshift.ultr.propensity_files import read_propensities as read_propensities
@@ -38,9 +38,8 @@ from clickshift.vocabulary import UNSEEN
 METHODS = ("swaps", "harvesting", "regression-em", "dual-learning")
 _BY_FEATURES = ("regression-em", "dual-learning")
 _FEW_QUERIES = 10
-REPLICATES = {"swaps": 200, "harvesting": 200, "regression-em": 20, "dual-learning": 20}
-"""Resampled logs, where nobody says how many: counts are quick, a fit takes its time."""
-_REFITS = 20
+_RESAMPLED, _REFITS = 200, 20
+"""Resampled logs, where nobody says how many: counts are quick, a click model that is fitted anew takes its time."""
 
 
 def propensities(
@@ -61,7 +60,7 @@ def propensities(
     `corpus` has the features of regression-em and dual-learning. `swapped` says which sessions are interventions, for
     swaps: the rank, from 0, that changed places with the reference rank; -1, or the reference rank, where none did.
     Counts (`Cells`) do for swaps that are not marked, harvesting and regression-em. Intervals are by resampled queries,
-    `replicates` of them (None: what the method can afford, 0: no intervals); PBM has its own.
+    `replicates` of them (None: what the method can afford, 0: no intervals); a PBM that is given has its own.
     Warns, and keeps the words, where the log cannot tell a good place from a good document.
     """
     check_level(level)
@@ -69,13 +68,20 @@ def propensities(
     cells = cells if cells.by == "rank" else cells.rolled_up("rank")
     _check(log, method, corpus, swapped, reference_rank, replicates, cells.n_ranks)
     doubts: list[str] = []
+    if corpus is not None:
+        cells, log = _in_corpus(log, cells, corpus, doubts)
+    graph = swap_graph(cells)
     if isinstance(method, str) and method in METHODS:
-        name, n = method, REPLICATES[method] if replicates is None else replicates
-        if corpus is not None:
-            cells, log = _in_corpus(log, cells, corpus, doubts)
+        name, n = method, _RESAMPLED if replicates is None else replicates
         rng = generator(seed, "propensities", method)
         progress(f"{n} resampled logs")
         found: Curve | Informed = _estimate(log, cells, method, corpus, swapped, reference_rank, n, rng)
+    elif isinstance(method, str) and is_pbm(method):
+        assert isinstance(log, Sessions)
+        name, n = method, _RESAMPLED if replicates is None else replicates
+        rng = generator(seed, "propensities", method)
+        connected = graph.n_components == 1
+        found = pbm_curve(log, cells, method, reference=reference_rank, connected=connected, replicates=n, rng=rng)
     else:
         assert isinstance(log, Sessions)
         n = _REFITS if replicates is None else replicates
@@ -86,7 +92,6 @@ def propensities(
         text = method if isinstance(method, str) else None
         rng = generator(seed, "propensities", name)
         found = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
-    graph = swap_graph(cells)
     if doubt := graph.warning():
         doubts.insert(0, f"{name}: {doubt}{_rests_on(name)}")
     if isinstance(found, Informed):
@@ -96,7 +101,8 @@ def propensities(
         how = f"bootstrap over queries, {n} replicates" if n > 1 else "none"
         curve = found.relative_to(reference_rank)
         values = curve.estimate, *curve.interval(level)
-        if n > 1 and found.n_queries < _FEW_QUERIES and np.isfinite(curve.estimate).sum() > 1:
+        doubts += [f"{name}: {doubt}" for doubt in curve.doubts]
+        if n > 1 and found.n_queries < _FEW_QUERIES and np.isfinite(curve.replicates).all(axis=0).sum() > 1:
             doubts.append(
                 f"{name}: intervals rest on few queries, as many as {found.n_queries:.1f} that are equally frequent; "
                 "take them as rough."

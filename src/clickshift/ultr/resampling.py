@@ -25,6 +25,8 @@ class Curve:
     replicates: Float[np.ndarray, "replicate rank"]
     n_queries: float
     """How many equally frequent queries would weigh like those of the log."""
+    doubts: tuple[str, ...] = ()
+    """In words that follow the name of the method."""
 
     @classmethod
     def of(cls, curves: Sequence[Float[np.ndarray, " rank"]], n_queries: float) -> Curve:
@@ -37,7 +39,7 @@ class Curve:
         with np.errstate(divide="ignore", invalid="ignore"):
             estimate = self.estimate / self.estimate[rank]
             replicates = self.replicates / self.replicates[:, rank, None]
-        return Curve(estimate, replicates, self.n_queries)
+        return Curve(estimate, replicates, self.n_queries, self.doubts)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Lower and upper end, and the standard error; NaN where there is none.

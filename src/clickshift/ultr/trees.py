@@ -12,19 +12,19 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.errors import DataError
 from clickshift.threads import n_threads
 
-Scores = Float[np.ndarray, " row"]
+Scores = Float[np.ndarray, "row *output"]
+"""A number for each document, or a few."""
 
 FOLDS = 4
-_ROUNDS, _PATIENCE = 300, 20
+_ROUNDS, _PATIENCE = 150, 20
 _MANY = 20_000  # rows: fewer are sorted sooner than threads start
 _SETTINGS = {
     "objective": "none",
-    "num_leaves": 8,
+    "num_leaves": 4,  # with more, errors of relevance and of placement are alike too often (docs/propensities.md)
     "learning_rate": 0.2,
-    "min_data_in_leaf": 5,  # a document stands for many impressions; scores of other folds tell when it is too few
+    "min_data_in_leaf": 10,  # a document stands for many impressions
     "lambda_l2": 1.0,
     "deterministic": True,
     "force_row_wise": True,
@@ -49,45 +49,48 @@ class Task(Protocol):
 class Trees:
     """The features of some documents, sorted into bins once; trees of any number of tasks can grow on them."""
 
-    def __init__(self, features: Float[np.ndarray, "row feature"], fold: Int[np.ndarray, " row"]) -> None:
+    def __init__(self, features: Float[np.ndarray, "row feature"]) -> None:
         import lightgbm
 
-        if not len(features):
-            raise DataError("no clicked list has a document of the corpus. Do both have the same ids?")
-        self._data = lightgbm.Dataset(features, np.zeros(len(features)))
-        self._fold = fold
+        kept: dict[str, Any] = {"feature_pre_filter": False, "verbosity": -1}  # also of very few documents
+        self._data, self._rows = lightgbm.Dataset(features, np.zeros(len(features)), params=kept), len(features)
+        self._vary = bool((features != features[:1]).any())
         self._settings = _SETTINGS | {"num_threads": n_threads() if len(features) >= _MANY else 1}
 
-    def cross_fit(self, task: Task, rounds: int | None = None) -> int:
-        """Grow trees on a task, whose last lesson is from the scores after `rounds` rounds.
+    def cross_fit(self, task: Task, fold: Int[np.ndarray, " row"], *, outputs: int | None = None) -> Scores:
+        """Grow trees on a task, one of each fold after the other, and then a lesson, while that makes the loss on
+        documents of other folds smaller. Returns the scores with the least, from which the task has its last lesson.
 
-        None chooses the number that has the least loss on documents of other folds. Returns the number.
+        Scores are a number for each document, or `outputs` of them.
         """
-        if rounds is None:
-            rounds = self._grow(task, _ROUNDS, patience=_PATIENCE)
-        self._grow(task, rounds)
-        return rounds
-
-    def _grow(self, task: Task, rounds: int, *, patience: int | None = None) -> int:
-        """One tree of each fold after the other, then a lesson; returns the round with the least loss."""
         import lightgbm
 
-        boosters: list[Any] = [lightgbm.Booster(self._settings, self._data) for _ in range(FOLDS)]
-        apart, losses = np.zeros(len(self._fold)), []
+        shape = (self._rows,) if outputs is None else (self._rows, outputs)
+        settings = self._settings | ({} if outputs is None else {"num_class": outputs})
+        if not self._vary:
+            task.learn(nothing := np.zeros(shape))
+            return nothing
+        boosters: list[Any] = [lightgbm.Booster(settings, self._data) for _ in range(FOLDS)]
+        apart, losses = np.zeros(shape), list[float]()
+        best = apart.copy()
         task.learn(apart)
-        for _ in range(rounds + 1):  # a tree is only seen when the next one is grown
-            for fold, booster in enumerate(boosters):
-                mine = self._fold == fold
+        for _ in range(_ROUNDS + 1):  # a tree is only seen when the next one is grown
+            for number, booster in enumerate(boosters):
+                mine = fold == number
 
-                def follow(scores: Scores, _: Any, mine: np.ndarray = mine) -> tuple[Scores, Scores]:
+                def follow(scores: np.ndarray, _: Any, mine: np.ndarray = mine) -> tuple[np.ndarray, np.ndarray]:
                     apart[mine] = scores[mine]
                     slope, curve = task.slopes(scores)
-                    return np.where(mine, 0.0, slope), np.where(mine, 0.0, curve)
+                    slope[mine] = curve[mine] = 0.0
+                    return slope, curve
 
                 booster.update(fobj=follow)
             task.learn(apart)
-            if patience is not None:
-                losses.append(task.loss(apart))
-                if len(losses) - int(np.argmin(losses)) > patience:
-                    break
-        return int(np.argmin(losses)) if losses else rounds
+            losses.append(task.loss(apart))
+            since = len(losses) - 1 - int(np.argmin(losses))
+            if not since:
+                best = apart.copy()
+            elif since >= _PATIENCE:
+                break
+        task.learn(best)
+        return best
