@@ -23,7 +23,7 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.cascade import Cascade
-from clickshift.learners.newton import FAR, Ascent, climb, moved, solved
+from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.tail_steps import Bends, Tails, Turns, Walk
 
@@ -75,11 +75,8 @@ class Information(NamedTuple):
     @property
     def profile(self) -> Float[np.ndarray, "shared shared"]:
         """What is left of the shared parameters' when all others follow them."""
-        left: np.ndarray = (
-            self.shared
-            - self.cross_attractiveness @ (self.cross_attractiveness / self.attractiveness).T
-            - self.cross_satisfaction @ (self.cross_satisfaction / self.satisfaction).T
-        )
+        left = self.shared - _products(self.cross_attractiveness, self.cross_attractiveness / self.attractiveness)
+        left = left - _products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
         symmetric: np.ndarray = (left + left.T) / 2
         return symmetric
 
@@ -231,23 +228,29 @@ class _View:
     def _step(self) -> Parameters:
         """Newton's, but no logit moves far at once."""
         (a, s, shared), of = self._slopes, self._information
-        rest = shared - of.cross_attractiveness @ (a / of.attractiveness)
-        rest = rest - of.cross_satisfaction @ (s / of.satisfaction)
+        rest = shared - _products(of.cross_attractiveness, (a / of.attractiveness)[None])[:, 0]
+        rest = rest - _products(of.cross_satisfaction, (s / of.satisfaction)[None])[:, 0]
         step = solved(of.profile, rest) if len(rest) else rest
         step *= min(1.0, FAR / 2 / max(float(np.abs(step).max(initial=0.0)), 1e-300))
-        by_a = (a - step @ of.cross_attractiveness) / of.attractiveness
-        by_s = (s - step @ of.cross_satisfaction) / of.satisfaction
+        by_a = (a - np.einsum("k,kp->p", step, of.cross_attractiveness)) / of.attractiveness
+        by_s = (s - np.einsum("k,kp->p", step, of.cross_satisfaction)) / of.satisfaction
         return Parameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), step)
 
     def errors(self) -> Parameters:
         """Standard errors of the logits from the observed information."""
         of = self._information
-        covariance = np.linalg.pinv(of.profile, hermitian=True)
+        shared = covariance(of.profile) if len(of.shared) else of.shared
         return Parameters(
-            np.sqrt(1 / of.attractiveness + _quadratic(of.cross_attractiveness / of.attractiveness, covariance)),
-            np.sqrt(1 / of.satisfaction + _quadratic(of.cross_satisfaction / of.satisfaction, covariance)),
-            np.sqrt(np.maximum(np.diag(covariance), 0)),
+            np.sqrt(1 / of.attractiveness + _quadratic(of.cross_attractiveness / of.attractiveness, shared)),
+            np.sqrt(1 / of.satisfaction + _quadratic(of.cross_satisfaction / of.satisfaction, shared)),
+            np.sqrt(np.maximum(np.diag(shared), 0)),
         )
+
+
+def _products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]) -> Float[np.ndarray, "k l"]:
+    """rows others', by one thread: those of a linear algebra library would spin on the cores that E-steps need."""
+    products: np.ndarray = np.einsum("kp,lp->kl", rows, others)
+    return products
 
 
 def _with_prior(prior: Beta, p: Table, information: Table) -> Table:
@@ -411,8 +414,8 @@ class CCMFamily(Family):
         shares = self._shares(now)
         by_a = a * (1 - a) * (t3 - t2) / self._follow(now)
         slope, bend = data.followed + data.open_last - tails.inverse, tails.inverse - bends.inverse
-        by_t = (shares * bend) @ shares.T + np.diag(shares @ slope) - (shares * slope) @ shares.T
-        with_g = shares @ bends.turned
+        by_t = np.diag((shares * slope).sum(axis=1)) + _products(shares * (bend - slope), shares)
+        with_g = (shares * bends.turned).sum(axis=1)
         shares_by_a = shares * (np.stack([-a, 1 - a]) - by_a)
         return Curved(
             shared=np.block([[np.array([[bends.g]]), with_g[None]], [with_g[:, None], by_t]]),

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.learners.newton import FAR, Ascent, climb, moved, solved
+from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
 from clickshift.learners.prior import SHARED, Beta, beta_by_group, beta_by_likelihood
 from clickshift.statistics import Cells, rank_of
 from clickshift.threads import for_each, n_threads
@@ -199,7 +199,7 @@ class _Problem:
         cov = np.zeros((n, n))
         if len(free):  # of what was seen: the shared prior is there to keep examination off its limits
             seen = last.information - np.diag(SHARED.total * e * (1 - e))
-            cov[np.ix_(free, free)] = np.linalg.pinv(seen[np.ix_(free, free)], hermitian=True)
+            cov[np.ix_(free, free)] = covariance(seen[np.ix_(free, free)])
         total = np.ascontiguousarray(np.broadcast_to(np.asarray(self.prior.total, np.float64), len(self.pair_clicked)))
         variance = np.empty(len(self.pair_clicked))
 

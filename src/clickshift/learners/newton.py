@@ -13,7 +13,7 @@ Vector = Float[np.ndarray, " parameter"]
 FAR = 2.0
 """The largest move of a logit in one step."""
 _ROUNDING = 1e-12
-"""A share of the objective: what is lower by less is not lower, or the order of sums would decide where a climb ends."""
+"""A share of the objective: what is lower by less counts as no lower, or the order of sums would decide where to end."""
 
 
 @runtime_checkable
@@ -77,6 +77,17 @@ def solved(
             return step
         except LinAlgError:
             ridge = max(10 * ridge, 1e-6)
+
+
+def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray, "free free"]:
+    """Its inverse; where it has none, of what can be told."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        inverse: np.ndarray = cho_solve(cho_factor(information), np.eye(len(information)))
+    except LinAlgError:
+        inverse = np.linalg.pinv(information, hermitian=True)
+    return inverse
 
 
 def moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"], edge: float) -> Float[np.ndarray, " n"]:
