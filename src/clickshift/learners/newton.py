@@ -13,7 +13,7 @@ Vector = Float[np.ndarray, " parameter"]
 FAR = 2.0
 """The largest move of a logit in one step."""
 _ROUNDING = 1e-12
-"""A share of the objective: what is lower by less counts as no lower, or the order of sums would decide where to end."""
+"""A share of the objective: what is lower by less is not lower, or the order of sums would decide where to end."""
 
 
 @runtime_checkable
