@@ -32,6 +32,8 @@ Shared = Float[np.ndarray, " shared"]
 Cross = Float[np.ndarray, "shared pair_or_unseen"]
 _STEPS_ALIKE = 12
 _EDGE = 1e-9
+_FAR_TOGETHER = 1.5
+"""The largest move of what all sessions share, and of all pairs with it."""
 
 
 class Parameters(NamedTuple):
@@ -196,10 +198,14 @@ class _View:
         yield self._family.maximised(self.now, self._tails)
 
     @cached_property
+    def _hidden(self) -> Expected:
+        return self._family.expect(self.now, self._tails)
+
+    @cached_property
     def _slopes(self) -> Parameters:
         """Derivatives of the objective by the logits: successes minus p x trials, hidden ones expected (Fisher)."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
-        hidden, prior, other = family.expect(self.now, tails), family.prior, family.satisfaction
+        data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.now
+        prior, other = self._family.prior, self._family.satisfaction
         return Parameters(
             data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
             s * tails.inverse + other.yes - s * (data.followed + data.open_last + other.total),
@@ -210,7 +216,7 @@ class _View:
     def _information(self) -> Information:
         """The observed one. Of what is hidden, that of complete data is less by the variance (Louis)."""
         family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
-        bends, hidden = tails.bends, family.expect(self.now, tails)
+        bends, hidden = tails.bends, self._hidden
         assert bends is not None
         curved, off = family.curved(self.now, tails, bends), 1 - shared
         of_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (tails.examined - bends.examined)
@@ -231,7 +237,7 @@ class _View:
         rest = shared - _products(of.cross_attractiveness, (a / of.attractiveness)[None])[:, 0]
         rest = rest - _products(of.cross_satisfaction, (s / of.satisfaction)[None])[:, 0]
         step = solved(of.profile, rest) if len(rest) else rest
-        step *= min(1.0, FAR / 2 / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+        step *= min(1.0, _FAR_TOGETHER / max(float(np.abs(step).max(initial=0.0)), 1e-300))
         by_a = (a - np.einsum("k,kp->p", step, of.cross_attractiveness)) / of.attractiveness
         by_s = (s - np.einsum("k,kp->p", step, of.cross_satisfaction)) / of.satisfaction
         return Parameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), step)
