@@ -1,4 +1,4 @@
-"""DBN, SDBN, DCM and CCM by exact maximum likelihood.
+"""Cascades by exact maximum likelihood: what DBN, SDBN, DCM and CCM (`cascade_families`) share.
 
 Each family says how its parameters give g and h of the tails (see `tails`), how expected counts give its parameters,
 and how the likelihood curves. Parameters are one vector: attractiveness by pair, satisfaction by pair if the family
@@ -20,7 +20,6 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
-from typing_extensions import override
 
 from clickshift.cascade import Cascade
 from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
@@ -77,8 +76,8 @@ class Information(NamedTuple):
     @property
     def profile(self) -> Float[np.ndarray, "shared shared"]:
         """What is left of the shared parameters' when all others follow them."""
-        left = self.shared - _products(self.cross_attractiveness, self.cross_attractiveness / self.attractiveness)
-        left = left - _products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
+        left = self.shared - products(self.cross_attractiveness, self.cross_attractiveness / self.attractiveness)
+        left = left - products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
         symmetric: np.ndarray = (left + left.T) / 2
         return symmetric
 
@@ -234,8 +233,8 @@ class _View:
     def _step(self) -> Parameters:
         """Newton's, but no logit moves far at once."""
         (a, s, shared), of = self._slopes, self._information
-        rest = shared - _products(of.cross_attractiveness, (a / of.attractiveness)[None])[:, 0]
-        rest = rest - _products(of.cross_satisfaction, (s / of.satisfaction)[None])[:, 0]
+        rest = shared - products(of.cross_attractiveness, (a / of.attractiveness)[None])[:, 0]
+        rest = rest - products(of.cross_satisfaction, (s / of.satisfaction)[None])[:, 0]
         step = solved(of.profile, rest) if len(rest) else rest
         step *= min(1.0, _FAR_TOGETHER / max(float(np.abs(step).max(initial=0.0)), 1e-300))
         by_a = (a - np.einsum("k,kp->p", step, of.cross_attractiveness)) / of.attractiveness
@@ -253,7 +252,7 @@ class _View:
         )
 
 
-def _products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]) -> Float[np.ndarray, "k l"]:
+def products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]) -> Float[np.ndarray, "k l"]:
     """rows others', by one thread: those of a linear algebra library would spin on the cores that E-steps need."""
     products: np.ndarray = np.einsum("kp,lp->kl", rows, others)
     return products
@@ -269,162 +268,3 @@ def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> Table
     added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
     positive: np.ndarray = np.maximum(added, 0)
     return positive
-
-
-@final
-class DBNFamily(Family):
-    """h = g (1 - satisfaction). `continuation` fixes g; None learns it."""
-
-    has_satisfaction: ClassVar[bool] = True
-
-    def __init__(self, cascade: Cascade, prior: Beta | None, continuation: float | None = None) -> None:
-        super().__init__(cascade, prior)
-        self.continuation = continuation
-
-    @override
-    def start_shared(self) -> Shared:
-        return np.full(1 if self.continuation is None else 0, 0.8)
-
-    def _g(self, now: Parameters) -> float:
-        return float(now.shared[0]) if self.continuation is None else self.continuation
-
-    @override
-    def walk(self, now: Parameters) -> Walk:
-        g = self._g(now)
-        return Walk(1 - now.attractiveness, g, 1 - now.satisfaction, np.full(self.data.n_ranks, g))
-
-    @override
-    def turns(self, now: Parameters) -> Turns:
-        learned = len(now.shared)
-        return Turns(np.ones(learned), np.ones((1, len(now.satisfaction))), np.ones((learned, self.data.n_ranks)))
-
-    @override
-    def certain(self, now: Parameters) -> float:
-        steps = self.data.passed + self.data.followed.sum()
-        return float((self.data.followed * np.log1p(-now.satisfaction)).sum() + steps * np.log(self._g(now)))
-
-    @override
-    def expect(self, now: Parameters, tails: Tails) -> Expected:
-        sure = self.data.passed + self.data.followed.sum()
-        unsatisfied = self.data.open_last.sum() - (now.satisfaction * tails.inverse).sum()
-        went_on = sure + tails.skip_went_on + tails.went_on.sum()
-        could = sure + tails.skip_could + unsatisfied
-        learned = len(now.shared)
-        return Expected(np.full(learned, went_on), np.full(learned, could))
-
-    @override
-    def curved(self, now: Parameters, tails: Tails, bends: Bends) -> Curved:
-        learned, by_h = len(now.shared), tails.inverse - bends.inverse
-        both = bends.g + (2 * bends.turned + by_h).sum()
-        cross = now.satisfaction * (by_h + bends.turned)
-        return Curved(np.full((learned, learned), both), np.broadcast_to(cross, (learned, len(cross))))
-
-
-@final
-class DCMFamily(Family):
-    """g = 1, h depends on the rank of the click."""
-
-    @override
-    def start_shared(self) -> Shared:
-        followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
-        return SHARED.mode(followed + open_last / 2, followed + open_last)
-
-    @override
-    def walk(self, now: Parameters) -> Walk:
-        return Walk(1 - now.attractiveness, 1.0, np.ones_like(now.attractiveness), now.shared)
-
-    @override
-    def turns(self, now: Parameters) -> Turns:
-        ranks = len(now.shared)
-        return Turns(np.zeros(ranks), np.ones((1, len(now.attractiveness))), np.eye(ranks))
-
-    @override
-    def certain(self, now: Parameters) -> float:
-        return float(self.data.followed_at_rank @ np.log(now.shared))
-
-    @override
-    def expect(self, now: Parameters, tails: Tails) -> Expected:
-        followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
-        return Expected(followed + tails.went_on_at_rank, followed + open_last)
-
-    @override
-    def curved(self, now: Parameters, tails: Tails, bends: Bends) -> Curved:
-        return Curved(np.diag(bends.inverse_at_rank[0] - bends.inverse_at_rank[1]))
-
-
-@final
-class CCMFamily(Family):
-    """g = t1, h = t2 (1 - a) + t3 a: after a click, a coin with probability a decides between t3 and t2.
-
-    That coin is one more hidden success of attractiveness.
-    """
-
-    @override
-    def start_shared(self) -> Shared:
-        return np.array([0.8, 0.9, 0.2])
-
-    @override
-    def walk(self, now: Parameters) -> Walk:
-        return Walk(1 - now.attractiveness, float(now.shared[0]), self._follow(now), np.ones(self.data.n_ranks))
-
-    @override
-    def turns(self, now: Parameters) -> Turns:
-        ones = np.ones((2, self.data.n_ranks))
-        shares = self._shares(now)
-        return Turns(np.array([1.0, 0, 0]), np.vstack([0 * shares[:1], shares]), np.vstack([0 * ones[:1], ones]))
-
-    def _follow(self, now: Parameters) -> Table:
-        follow: np.ndarray = now.shared[1] * (1 - now.attractiveness) + now.shared[2] * now.attractiveness
-        return follow
-
-    def _shares(self, now: Parameters) -> Float[np.ndarray, "2 pair_or_unseen"]:
-        """Of t2 and t3 in h: d ln h / d ln t."""
-        a, (_, t2, t3) = now.attractiveness, now.shared
-        shares: np.ndarray = np.stack([t2 * (1 - a), t3 * a]) / self._follow(now)
-        return shares
-
-    @override
-    def certain(self, now: Parameters) -> float:
-        return float((self.data.followed * np.log(self._follow(now))).sum() + self.data.passed * np.log(now.shared[0]))
-
-    @override
-    def expect(self, now: Parameters, tails: Tails) -> Expected:
-        data, a, (_, t2, t3) = self.data, now.attractiveness, now.shared
-        follow = self._follow(now)
-        onward = tails.went_on / follow  # the sum of B / z over open last clicks
-        heads_followed = data.followed * a * t3 / follow
-        heads_on, heads_off = a * t3 * onward, a * (1 - t3) * tails.inverse
-        tails_followed = data.followed - heads_followed
-        tails_on, tails_off = (1 - a) * t2 * onward, (1 - a) * (1 - t2) * tails.inverse
-        heads = heads_followed + heads_on + heads_off
-        return Expected(
-            went_on=np.array(
-                [
-                    data.passed + tails.skip_went_on,
-                    (tails_followed + tails_on).sum(),
-                    (heads_followed + heads_on).sum(),
-                ]
-            ),
-            could=np.array(
-                [data.passed + tails.skip_could, (tails_followed + tails_on + tails_off).sum(), heads.sum()]
-            ),
-            yes=heads,
-            trials=data.followed + data.open_last,
-        )
-
-    @override
-    def curved(self, now: Parameters, tails: Tails, bends: Bends) -> Curved:
-        """By the logit of a, ln h has the derivative `by_a`; the likelihood has the slope `slope` by ln h, and the
-        curvature `bend`."""
-        data, a, (_, t2, t3) = self.data, now.attractiveness, now.shared
-        shares = self._shares(now)
-        by_a = a * (1 - a) * (t3 - t2) / self._follow(now)
-        slope, bend = data.followed + data.open_last - tails.inverse, tails.inverse - bends.inverse
-        by_t = np.diag((shares * slope).sum(axis=1)) + _products(shares * (bend - slope), shares)
-        with_g = (shares * bends.turned).sum(axis=1)
-        shares_by_a = shares * (np.stack([-a, 1 - a]) - by_a)
-        return Curved(
-            shared=np.block([[np.array([[bends.g]]), with_g[None]], [with_g[:, None], by_t]]),
-            attractiveness=-(bend * by_a**2 + slope * (by_a * (1 - 2 * a) - by_a**2)),
-            cross_attractiveness=-np.vstack([by_a * bends.turned, bend * by_a * shares + slope * shares_by_a]),
-        )
