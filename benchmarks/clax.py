@@ -11,9 +11,10 @@ The log: lists of 10 of 20 candidates for 1,000 queries under a power law, drawn
 Both sides get the same training, validation and test sessions, in memory, and run alone in a process of their own.
 
 CLAX's time is that of its own trainer, validation included, until an epoch is within 1e-4 of its best validation
-perplexity over all settings, in the setting that gets there first. Ours is the median of `fit`, from sessions to model:
-counting, climbing, and the standard errors, which CLAX does not give; once with as many steps as it takes to be within
-1e-4 of CLAX's best ("close"), and once until it has converged to 0.1 nat of the whole log. Compilation is left out.
+perplexity over all settings, in the setting that gets there first (the median of its repeats). Ours is the median of
+`fit`, from sessions to model: counting, climbing, and the standard errors, which CLAX does not give; once with as many
+steps as it takes to be within 1e-4 of CLAX's best ("close"), and once until it has converged to 0.1 nat of the whole
+log. Compilation is left out.
 
 Perplexity is conditional, with probabilities clipped at 1e-8, what CLAX gives to a second click under CM. The two CMs
 are not the same model: where nothing was clicked above, CLAX's predicts the marginal a_r (1 - a_1)...(1 - a_{r-1}), not

@@ -6,11 +6,9 @@ hidden: see `tails`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from tempfile import TemporaryFile, gettempdir
 from typing import no_type_check
 
 import numpy as np
@@ -18,7 +16,7 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.encoded import EncodedLog, Log, weighted
-from clickshift.errors import FileError
+from clickshift.scratch import Scratch, Spool
 from clickshift.sessions import Sessions
 from clickshift.tails import HiddenTails, Lists, TailsByShape, TailsInParts
 from clickshift.threads import for_each, n_threads
@@ -122,35 +120,20 @@ def _counted(
 def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
     """The tails of a log that need not fit into memory: sorted chunk by chunk, in files that go when nobody needs them
     any more."""
-    folder = log.folder if os.access(log.folder, os.W_OK) else None  # the system's, where nothing can be written here
-    sorted_parts: list[TailsByShape] = []
-    try:
-        with TemporaryFile(dir=folder) as pairs, TemporaryFile(dir=folder) as counts:
-            for part, count in weighted(log, weight):
-                tails = TailsByShape.of(_lists_of(part, count))
-                if len(tails.count):
-                    pairs.write(tails.pair.tobytes())
-                    counts.write(tails.count.tobytes())
-                    sorted_parts.append(replace(tails, pair=np.empty(0, np.uint32), count=np.empty(0)))
-            if not sorted_parts:
-                return TailsInParts([])
-            for file in (pairs, counts):
-                file.flush()
-            all_pairs = np.asarray(np.memmap(pairs, np.uint32, "r+"))
-            all_counts = np.asarray(np.memmap(counts, np.float64, "r+"))
-    except OSError as error:
-        raise FileError(
-            folder or gettempdir(),
-            f"there is no room for what was shown below last clicks ({error.strerror or error}), some 40 bytes per "
-            "session. Encode the log into a folder with free space: clickshift log encode LOG -o FOLDER.",
-        ) from None
-    parts, place, tail = [], 0, 0
-    for empty in sorted_parts:
-        places, n_tails = int(empty.first_place[-1]), int(empty.first_tail[-1])
-        some = {"pair": all_pairs[place : place + places], "count": all_counts[tail : tail + n_tails]}
-        parts.append(replace(empty, **some))
-        place, tail = place + places, tail + n_tails
-    return TailsInParts(parts)
+    scratch, empty = Scratch.beside(log), list[TailsByShape]()
+    with (
+        scratch.room_for("what was shown below last clicks, some 40 bytes per session"),
+        Spool(scratch) as pairs,
+        Spool(scratch) as counts,
+    ):
+        for part, count in weighted(log, weight):
+            tails = TailsByShape.of(_lists_of(part, count))
+            pairs.append(tails.pair)
+            counts.append(tails.count)
+            empty.append(replace(tails, pair=tails.pair[:0].copy(), count=tails.count[:0].copy()))
+        return TailsInParts(
+            [replace(tails, pair=np.asarray(pairs[k]), count=np.asarray(counts[k])) for k, tails in enumerate(empty)]
+        )
 
 
 def _lists_of(part: Sessions, count: Float[np.ndarray, " session"]) -> Lists:

@@ -149,7 +149,6 @@ def e_step(
     on neighbours, which a processor does several at a time. Session by session took twice as long.
     """
     message, step = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty((len(h_rank), SIDE_BY_SIDE))
-    pair, weight = np.empty((len(h_rank) + 1, SIDE_BY_SIDE), np.uint32), np.empty(SIDE_BY_SIDE)
     onward, forward, first = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     z, inverse = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     slope, moved, bend = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
@@ -169,14 +168,11 @@ def e_step(
             beyond -= 1
         blocks, size = (end - tail + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE, (depth + above) * SIDE_BY_SIDE
         for block in range(blocks * k // parts, blocks * (k + 1) // parts):
-            begin, first_of = np.uint64(first_place[shape] + block * size), np.uint64(tail + block * SIDE_BY_SIDE)
-            some = min(SIDE_BY_SIDE, end - tail - block * SIDE_BY_SIDE)
-            # copied, for slices count references, and threads would keep those of a common array together
-            for r in range(depth + above):
-                for j in range(SIDE_BY_SIDE):
-                    pair[r, j] = pairs[begin + np.uint64(r * SIDE_BY_SIDE + j)]
-            for j in range(some):
-                weight[j] = count[first_of + np.uint64(j)]
+            begin = first_place[shape] + block * size
+            pair = pairs[begin : begin + size].reshape((depth + above, SIDE_BY_SIDE))
+            begin = tail + block * SIDE_BY_SIDE
+            some = min(SIDE_BY_SIDE, end - begin)
+            weight = count[begin : begin + some]
             onward[:] = 1.0  # beyond the list there is nothing to see
             moved[:] = 0.0
             bend[:] = 0.0

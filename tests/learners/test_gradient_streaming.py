@@ -14,10 +14,11 @@ import pytest
 from gradient_cases import arrays, small, world  # noqa: F401
 
 import clickshift as cs
+from clickshift import scratch
 from clickshift.corpus import Corpus
 from clickshift.encoded import EncodedLog
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.learners.gradient import Gradient, batches, scratch, shuffling, training
+from clickshift.learners.gradient import Gradient, batches, shuffling, training
 from clickshift.learners.gradient.preparation import Prepared, prepared
 from clickshift.learners.gradient.views import Log
 from clickshift.readers import opening
@@ -244,8 +245,8 @@ def test_a_full_disk_is_one_clear_message(no_memory: None, stored: EncodedLog, m
         assert len(opened) > room
         assert set(opened) == {stored.folder}
         assert str(caught.value) == (
-            f"{stored.folder}: there is no room for the batches of the log (No space left on device), some 50 bytes "
-            "for each result that it shows. Encode the log into a folder with free space: "
+            f"{stored.folder}: there is no room for the batches of the log, some 50 bytes for each result that it "
+            "shows (No space left on device). Encode the log into a folder with free space: "
             "clickshift log encode LOG -o FOLDER."
         )
     room = 0

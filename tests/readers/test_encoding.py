@@ -320,7 +320,7 @@ def test_no_room_for_tails(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     found = encoded(log)
-    monkeypatch.setattr("clickshift.cascade.TemporaryFile", fail)
+    monkeypatch.setattr("clickshift.scratch.TemporaryFile", fail)
     with pytest.raises(FileError, match=r"there is no room for .* \(No space left on device\)"):
         cs.fit("DBN", found)
 

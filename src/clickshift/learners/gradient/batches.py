@@ -15,8 +15,8 @@ from jaxtyping import Int
 from clickshift import encoded
 from clickshift.encoded import EncodedLog
 from clickshift.grouping import distinct_rows
-from clickshift.learners.gradient.scratch import ANYWHERE, Scratch, Spool
 from clickshift.learners.gradient.views import Log
+from clickshift.scratch import ANYWHERE, Scratch, Spool
 
 ENOUGH, LEAST = 64, 32
 """A small log gets smaller batches, so that an epoch has 64 of them; but not smaller than 32 sessions."""

@@ -17,12 +17,12 @@ from clickshift.encoded import EncodedLog
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.learners.gradient.batches import Batch, Progress, at_hand, dealt, held_out_batches, training_batches
 from clickshift.learners.gradient.program import Program
-from clickshift.learners.gradient.scratch import Scratch
 from clickshift.learners.gradient.shuffling import shuffled
 from clickshift.learners.gradient.towers import tower_for
 from clickshift.learners.gradient.views import Log, View
 from clickshift.models.base import PairTable, pair_table
 from clickshift.models.differentiable import Differentiable
+from clickshift.scratch import Scratch
 from clickshift.seeds import generator
 from clickshift.sessions import Sessions
 from clickshift.statistics import Cells
@@ -72,7 +72,7 @@ def prepared(
     often = impressions / (impressions + SEEN_OFTEN)
     view, scratch = View.of(model, [data, held_out]), Scratch.beside(data, held_out)
     rng, dealing = generator(0, "Gradient", "held out batches"), generator(0, "Gradient", "batches")
-    with scratch.in_use():
+    with scratch.room_for("the batches of the log, some 50 bytes for each result that it shows"):
         learnable = (_known(part, words.n_pairs) for part in view.chunks(data))
         train = _whole(learnable, data, scratch, dealing, progress)
         _tell_left_out(data.total, train)

@@ -12,8 +12,8 @@ from itertools import chain
 import numpy as np
 
 from clickshift.grouping import ordered
-from clickshift.learners.gradient.scratch import Scratch, Spool
 from clickshift.learners.gradient.views import Log
+from clickshift.scratch import Scratch, Spool
 
 BUCKET = 1 << 26
 """Bytes of sessions in a run, and in a bucket, about: what is in memory at a time."""

@@ -35,8 +35,8 @@ class Scratch:
         return TemporaryFile(dir=self.folder)
 
     @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Say what to do where there is no room."""
+    def room_for(self, what: str) -> Iterator[None]:
+        """Say what to do where there is none."""
         try:
             yield
         except OSError as error:
@@ -46,9 +46,7 @@ class Scratch:
                 else "Encode the log into a folder with free space: clickshift log encode LOG -o FOLDER."
             )
             raise FileError(
-                self.folder or gettempdir(),
-                f"there is no room for the batches of the log ({error.strerror or error}), some 50 bytes for each "
-                f"result that it shows. {advice}",
+                self.folder or gettempdir(), f"there is no room for {what} ({error.strerror or error}). {advice}"
             ) from None
 
 
@@ -81,7 +79,8 @@ class Spool:
         shape = self._ends[-1], *self._like.shape[1:]
         if 0 in shape:  # nothing cannot be mapped
             return np.empty(shape, self._like.dtype)
-        return np.memmap(self._file, self._like.dtype, "r", shape=shape)
+        # writable, though nobody writes: kernels would be compiled once more for what is not
+        return np.memmap(self._file, self._like.dtype, "r+", shape=shape)
 
     def __enter__(self) -> Spool:
         return self
