@@ -18,7 +18,7 @@ from numba import njit
 from clickshift.encoded import EncodedLog, Log, weighted
 from clickshift.scratch import Scratch, Spool
 from clickshift.sessions import Sessions
-from clickshift.tails import HiddenTails, Lists, TailsByShape, TailsInParts
+from clickshift.tails import HiddenTails, Lists, TailsByShape, TailsInParts, n_neighbourhoods, neighbourhood
 from clickshift.threads import for_each, n_threads
 from clickshift.vocabulary import Vocabulary
 
@@ -106,7 +106,8 @@ def _counted(
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
     cuts = np.linspace(0, len(count), threads + 1).astype(int)
     pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
-    shapes = np.zeros((threads, width, width + 1), np.int64)
+    unseen = len(tables[0]) - 1
+    shapes = np.zeros((threads, n_neighbourhoods(unseen), width, width + 1), np.int64)
 
     def tally(k: int) -> None:
         rows = pieces[k]
@@ -114,7 +115,7 @@ def _counted(
         passed[k] += _count(*lists, length[rows], last[rows], tables[k], ranks[k], shapes[k])
 
     for_each(tally, threads)
-    return Lists(rankings.pair, length, last, count, pieces, shapes, len(tables[0]) - 1)
+    return Lists(rankings.pair, length, last, count, pieces, shapes, unseen)
 
 
 def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
@@ -138,9 +139,10 @@ def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
 
 def _lists_of(part: Sessions, count: Float[np.ndarray, " session"]) -> Lists:
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
-    shapes = np.zeros((1, part.n_ranks, part.n_ranks + 1), np.int64)
-    _find_ends(part.rankings.shown, part.click, length, last, shapes[0])
-    return Lists(part.rankings.pair, length, last, count, [slice(0, len(count))], shapes, part.vocabulary.n_pairs)
+    pair, unseen = part.rankings.pair, part.vocabulary.n_pairs
+    shapes = np.zeros((1, n_neighbourhoods(unseen), part.n_ranks, part.n_ranks + 1), np.int64)
+    _find_ends(pair, part.rankings.shown, part.click, length, last, unseen, shapes[0])
+    return Lists(pair, length, last, count, [slice(0, len(count))], shapes, unseen)
 
 
 def _in_first_row(table: Float[np.ndarray, " pair_or_unseen"]) -> Float[np.ndarray, " 2"]:
@@ -162,7 +164,7 @@ def _count(pair, shown, click, count, length, last, table, ranks, shapes):
             n += 1
         length[i], last[i] = n, last_click
         if last_click + 1 < n:
-            shapes[last_click + 1, n] += 1
+            shapes[neighbourhood(pair[i, 0], len(table) - 1, len(shapes)), last_click + 1, n] += 1
         if last_click < 0:
             for r in range(n):
                 table[pair[i, r], 0] += weight
@@ -191,7 +193,7 @@ def _count(pair, shown, click, count, length, last, table, ranks, shapes):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _find_ends(shown, click, length, last, shapes):
+def _find_ends(pair, shown, click, length, last, unseen, shapes):
     width = shown.shape[1]
     for i in range(len(shown)):
         n, last_click = 0, -1
@@ -201,4 +203,4 @@ def _find_ends(shown, click, length, last, shapes):
             n += 1
         length[i], last[i] = n, last_click
         if last_click + 1 < n:
-            shapes[last_click + 1, n] += 1
+            shapes[neighbourhood(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1

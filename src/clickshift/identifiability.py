@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.statistics import Cells, rank_of, sorted_pieces
+from clickshift.statistics import Cells, rank_of
 from clickshift.threads import for_each, n_threads
 
 WEAK = 100.0
@@ -74,11 +74,11 @@ def swap_graph(cells: Cells) -> SwapGraph:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    pieces = sorted_pieces(cells.pair, n_threads())
+    pieces = cells.ranges(n_threads())
     swaps, seen = np.zeros((len(pieces), cells.n_ranks, cells.n_ranks)), np.zeros((len(pieces), cells.n_ranks))
     rank = rank_of(cells.by, cells.n_ranks)
     for_each(
-        lambda k: _add_swaps(cells.pair, cells.situation, cells.impressions, rank, *pieces[k], swaps[k], seen[k]),
+        lambda k: _add_swaps(*pieces[k], cells.offsets, cells.situation, cells.impressions, rank, swaps[k], seen[k]),
         len(pieces),
     )
     swaps, shown = swaps.sum(axis=0), seen.sum(axis=0) > 0
@@ -93,18 +93,15 @@ def swap_graph(cells: Cells) -> SwapGraph:
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _add_swaps(pair, situation, impressions, rank, start, stop, swaps, seen):
+def _add_swaps(start, stop, offsets, situation, impressions, rank, swaps, seen):
     """Pair by pair: how often it was seen at each rank, and what that joins."""
     here = np.zeros(len(seen))
-    k = start
-    while k < stop:
-        p = pair[k]
+    for p in range(start, stop):
         lowest, highest = len(seen), -1
-        while k < stop and pair[k] == p:
+        for k in range(offsets[p], offsets[p + 1]):
             r = rank[situation[k]]
             here[r] += impressions[k]
             lowest, highest = min(lowest, r), max(highest, r)
-            k += 1
         for r in range(lowest, highest + 1):
             seen[r] += here[r]
             if here[r] > 0:

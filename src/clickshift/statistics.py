@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal, no_type_check
 
@@ -76,9 +77,33 @@ class Cells:
         rank: np.ndarray = rank_of(self.by, self.n_ranks)[self.situation]
         return rank
 
+    @cached_property
+    def offsets(self) -> Int[np.ndarray, " pair_or_end"]:
+        """Where the cells of each pair begin."""
+        return np.append(0, np.cumsum(np.bincount(self.pair, minlength=self.vocabulary.n_pairs)))
+
     def by_pair(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
         """Impressions and clicks of every pair."""
-        return self._totals(self.pair, self.vocabulary.n_pairs)
+        return self._by_pair
+
+    @cached_property
+    def _by_pair(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+        alike = np.ones(self.n_situations)
+        return self._weighed(self.impressions, alike), self._weighed(self.clicks, alike)
+
+    def weighed(self, weight: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
+        """Impressions of every pair, those in each situation with its weight."""
+        return self._weighed(self.impressions, weight)
+
+    def _weighed(self, count: Float[np.ndarray, " cell"], weight: Float[np.ndarray, " situation"]) -> np.ndarray:
+        total, cuts = np.empty(self.vocabulary.n_pairs), self.ranges(n_threads())
+        for_each(lambda k: _weigh(*cuts[k], self.offsets, self.situation, count, weight, total), len(cuts))
+        return total
+
+    def ranges(self, n: int) -> list[tuple[int, int]]:
+        """Ranges of pairs with about as many cells each."""
+        cuts = np.searchsorted(self.offsets, np.linspace(0, len(self.pair), n + 1)[1:-1])
+        return [(a, b) for a, b in pairwise([0, *cuts.tolist(), self.vocabulary.n_pairs]) if b > a]
 
     def by_situation(self) -> tuple[Float[np.ndarray, " situation"], Float[np.ndarray, " situation"]]:
         """Impressions and clicks of every situation."""
@@ -137,14 +162,6 @@ def _coarser(fine: By, coarse: By, n_ranks: int) -> np.ndarray:
     return coarser
 
 
-def sorted_pieces(pair: Int[np.ndarray, " cell"], n: int) -> list[tuple[int, int]]:
-    """Ranges of cells that share no pair, for one thread each."""
-    if not len(pair):
-        return []
-    cuts = [np.searchsorted(pair, pair[len(pair) * k // n]) for k in range(n)] + [len(pair)]
-    return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
-
-
 def _kind(log: Log, weight: np.ndarray | None) -> type:
     """Of the tables: sessions that count once need half the room."""
     return np.uint32 if weight is None and not log.has_counts else np.float64
@@ -152,7 +169,7 @@ def _kind(log: Log, weight: np.ndarray | None) -> type:
 
 def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _Counted:
     pairs, threads = log.vocabulary.n_pairs, n_threads()
-    shape = threads, (pairs + 1) * n_situations, 2  # the last pair's place takes what is UNSEEN
+    shape = threads, 2, (pairs + 1) * n_situations  # the last pair's place takes what is UNSEEN
     tables: np.ndarray = np.zeros(shape, _kind(log, weight))
 
     def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
@@ -187,7 +204,7 @@ def _count_shares(log: Log, weight: np.ndarray | None, by: By, n_situations: int
 
     for first in range(0, len(bounds) - 1, threads):
         ranges = list(pairwise(bounds[first : first + threads + 1].tolist()))
-        tables = [np.zeros(((end - start) * n_situations, 2), kind) for start, end in ranges]
+        tables = [np.zeros((2, (end - start) * n_situations), kind) for start, end in ranges]
         for part, count in weighted(log, weight):
             add(part, count)
         found.append(
@@ -211,7 +228,7 @@ def _taken(parts: Sequence[tuple[np.ndarray, int, int, int]], n_situations: int)
     impressions, clicks = np.empty(n), np.empty(n)
 
     def take(k: int) -> None:
-        _take(*parts[k], n_situations, end[k] - sizes[k], pair, situation, impressions, clicks)
+        _take(*parts[k], n_situations, end[k] - sizes[k], end[k], pair, situation, impressions, clicks)
 
     for_each(take, len(parts))
     return pair, situation, impressions, clicks
@@ -219,38 +236,50 @@ def _taken(parts: Sequence[tuple[np.ndarray, int, int, int]], n_situations: int)
 
 @njit(cache=True, nogil=True)
 @no_type_check
+def _weigh(start, stop, offsets, situation, count, weight, total):
+    for p in range(start, stop):
+        total[p] = 0.0
+        for k in range(offsets[p], offsets[p + 1]):
+            total[p] += count[k] * weight[situation[k]]
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
 def _how_many(tables, start, stop, first, n_situations):
     n = 0
     for key in range((start - first) * n_situations, (stop - first) * n_situations):
-        some = False
-        for k in range(len(tables)):
-            some = some or tables[k, key, 0] > 0 or tables[k, key, 1] > 0
-        n += some
+        total = tables[0, 0, key] + tables[0, 1, key]
+        for k in range(1, len(tables)):
+            total += tables[k, 0, key] + tables[k, 1, key]
+        n += total > 0
     return n
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _take(tables, start, stop, first, n_situations, at, pair, situation, impressions, clicks):
+def _take(tables, start, stop, first, n_situations, at, end, pair, situation, impressions, clicks):
+    """Every cell is written, and the next one over it if it never occurred: nobody could guess which ones did."""
     key = (start - first) * n_situations
     for p in range(start, stop):
         for s in range(n_situations):
-            skipped, clicked = 0.0, 0.0
-            for k in range(len(tables)):
-                skipped += tables[k, key, 0]
-                clicked += tables[k, key, 1]
-            if skipped + clicked > 0:
-                pair[at], situation[at], impressions[at], clicks[at] = p, s, skipped + clicked, clicked
-                at += 1
+            if at == end:
+                return
+            skipped, clicked = tables[0, 0, key], tables[0, 1, key]
+            for k in range(1, len(tables)):
+                skipped += tables[k, 0, key]
+                clicked += tables[k, 1, key]
+            pair[at], situation[at], impressions[at], clicks[at] = p, s, skipped + clicked, clicked
+            at += skipped + clicked > 0
             key += 1
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _count(pair, shown, click, count, by, n_situations, table):
-    """Skips and clicks, side by side. UNSEEN is counted after the last pair."""
+    """Skips, and clicks in a table of their own: they are rare, and skips are nearer to each other without them. UNSEEN
+    is counted after the last pair."""
     n, ranks = pair.shape
-    last_row = table.shape[0] // n_situations - 1
+    last_row = table.shape[1] // n_situations - 1
     for i in range(n):
         first, above, weight = 0, 0, count[i]  # the rank's first situation, and which of its situations this is
         for r in range(ranks):
@@ -258,7 +287,7 @@ def _count(pair, shown, click, count, by, n_situations, table):
                 break
             row, clicked = pair[i, r] if pair[i, r] >= 0 else last_row, click[i, r]
             # unsigned, so that nobody asks whether a number counts from the end
-            table[np.uint64(row * n_situations + first + above), np.uint64(clicked)] += weight
+            table[np.uint64(clicked), np.uint64(row * n_situations + first + above)] += weight
             if by == 0:
                 first += 1
             elif by == 1:
@@ -282,7 +311,7 @@ def _count_share(pair, click, count, start, stop, by, n_situations, table):
         for r in range(ranks):
             p, clicked = pair[i, r], click[i, r]
             if p >= start and p < stop:
-                table[np.uint64((p - start) * n_situations + first + above), np.uint64(clicked)] += count[i]
+                table[np.uint64(clicked), np.uint64((p - start) * n_situations + first + above)] += count[i]
             if by == 0:
                 first += 1
             else:

@@ -152,7 +152,7 @@ def e_step(
     onward, forward, first = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     z, inverse = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     slope, moved, bend = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    direct, cross = np.empty((len(turn_g), SIDE_BY_SIDE)), np.empty((len(turn_g), SIDE_BY_SIDE))
+    direct, along = np.empty((len(turn_g), SIDE_BY_SIDE)), np.zeros(SIDE_BY_SIDE)
     stop, by_g = 1 - g, False
     for d in range(len(turn_g)):
         by_g = by_g or turn_g[d] != 0
@@ -251,13 +251,10 @@ def e_step(
                 ranks[start - 1, 0] += went_on
             for r in range(depth):
                 here, u, b, p = pair[depth - 1 - r], step[r], message[r], slope[r]
-                for d in range(lowest, beyond):
-                    for j in range(some):
-                        cross[d, j] = weight[j] * forward[j] * b[j] * direct[d, j]
-                    if turn_g[d] != 0:
-                        for j in range(some):
-                            cross[d, j] += weight[j] * forward[j] * (b[j] * (r - moved[j]) + p[j]) * turn_g[d]
                 examined = 0.0
+                if by_g:
+                    for j in range(some):
+                        along[j] = weight[j] * forward[j] * (b[j] * (r - moved[j]) + p[j])
                 for j in range(some):
                     arrived = forward[j]
                     b[j] *= arrived
@@ -271,14 +268,13 @@ def e_step(
                     for j in range(some):
                         below[here[j], 0] += u[j]
                         below[here[j], 1] += u[j] * b[j]
-                        below[here[j], 2 + lowest] += cross[lowest, j]
+                        below[here[j], 2 + lowest] += u[j] * direct[lowest, j] + turn_g[lowest] * along[j]
                 else:
                     for j in range(some):
                         below[here[j], 0] += u[j]
                         below[here[j], 1] += u[j] * b[j]
-                    for d in range(lowest, beyond):
-                        for j in range(some):
-                            below[here[j], 2 + d] += cross[d, j]
+                        for d in range(lowest, beyond):
+                            below[here[j], 2 + d] += u[j] * direct[d, j] + turn_g[d] * along[j]
                 all_examined += examined
             all_first += went_on
             all_last += examined

@@ -13,6 +13,7 @@ from clickshift import models
 from clickshift.cascade import Cascade
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, SpecError
+from clickshift.learners.cascade_families import CCMFamily
 from clickshift.learners.em import EM
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.metrics.clicks import perplexity
@@ -210,6 +211,21 @@ def test_counts_give_what_the_log_gives(name: str, log: Sessions) -> None:
         direct, counted = EM(name).fit(log), EM(name).fit(counts)
     for parameter, value in arrays(direct).items():
         assert np.allclose(arrays(counted)[parameter], value, atol=1e-12), parameter
+
+
+def test_ccm_begins_where_its_continuations_differ(rng: np.random.Generator) -> None:
+    """EM's step from documents that are alike cannot tell them apart."""
+    corpus = small_corpus(queries=20)
+    words = corpus.vocabulary
+    for continuation in ([0.9, 0.9, 0.1], [0.6, 0.2, 0.8]):
+        users = models.CCM(words, rng.uniform(0.05, 0.8, words.n_pairs + 1), np.array(continuation))
+        cascade = Cascade.of(draw(users, corpus, 20_000))
+        family = CCMFamily(cascade, Beta())
+        alike = family._alike()
+        tails = cascade.tails.expect(family.walk(alike))
+        begun, em = family.start(alike, tails), family.maximised(alike, tails)
+        assert family._look(begun).objective > family._look(em).objective
+        np.testing.assert_allclose(family.split(begun).shared, continuation, atol=0.15)
 
 
 def degenerate() -> dict[str, Sessions]:

@@ -10,8 +10,13 @@ from typing_extensions import override
 
 from clickshift.cascade import Cascade
 from clickshift.learners.cascades import Curved, Expected, Family, Parameters, Shared, Table, products
+from clickshift.learners.newton import solved
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.tail_steps import Bends, Tails, Turns, Walk
+
+_STEPS_LINE = 5
+_OFF_EDGE = 0.1
+"""Where CCM's continuations may start: near 0 and 1 a logit has far to go."""
 
 
 @final
@@ -105,6 +110,25 @@ class CCMFamily(Family):
     @override
     def start_shared(self) -> Shared:
         return np.array([0.8, 0.9, 0.2])
+
+    @override
+    def start(self, alike: Parameters, tails: Tails) -> np.ndarray:
+        """Where documents are alike nothing tells t2 from t3, and a coin between equals says nothing of a. So a comes
+        from clicks alone, and then the line h = t2 (1 - a) + t3 a from who clicked on: its likelihood is
+        followed ln h + open_last ln(1 - h (1 - B)), with each pair's mean of B, and two numbers to find."""
+        data, h = self.data, float(self._follow(alike)[0])
+        a = self.prior.mode(data.clicks, data.examined + tails.examined)
+        seen = np.clip((1 - data.open_last / np.maximum(tails.inverse, data.open_last + 1e-300)) / h, 0, 1)  # 1 - B
+        line, coins = np.full(2, h), np.stack([1 - a, a])
+        for _ in range(_STEPS_LINE):
+            follow = line @ coins
+            by_h, stopped = 1 / follow, seen / (1 - follow * seen)
+            slope = products(coins, (data.followed * by_h - data.open_last * stopped)[None])[:, 0]
+            line = line + solved(
+                products(coins * (data.followed * by_h**2 + data.open_last * stopped**2), coins), slope
+            )
+            line = np.clip(line, _OFF_EDGE, 1 - _OFF_EDGE)
+        return self.join(a, alike.satisfaction, np.array([alike.shared[0], *line]))
 
     @override
     def walk(self, now: Parameters) -> Walk:

@@ -123,6 +123,10 @@ class Family(ABC):
     def curved(self, now: Parameters, tails: Tails, bends: Bends) -> Curved:
         """What the tails say of how sure that is."""
 
+    def start(self, alike: Parameters, tails: Tails) -> np.ndarray:
+        """Where to begin, from what the tails would say if all documents were alike."""
+        return self.maximised(alike, tails)
+
     @final
     def fit(
         self,
@@ -138,7 +142,7 @@ class Family(ABC):
         if self.learns_prior:
             # from the same place wherever the climb starts: objectives under different priors could not be compared
             self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
-        first = self.maximised(alike, tails) if start is None else self.join(*start)
+        first = self.start(alike, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
         found, ascent = climb(self._look, first, tolerance=tolerance, max_steps=max_steps)

@@ -124,8 +124,7 @@ def _top_pop_obs(learner: Counting, cells: Cells) -> ClickModel:
 
 def _rank_top_obs(learner: Counting, cells: Cells) -> ClickModel:
     impressions, clicks = cells.by_rank()
-    rate = clicks / np.maximum(impressions, 1)
-    score = np.bincount(cells.pair, cells.impressions * rate[cells.situation], cells.vocabulary.n_pairs)
+    score = cells.weighed(clicks / np.maximum(impressions, 1))
     return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
 
 

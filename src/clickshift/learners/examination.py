@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import no_type_check
 
 import numpy as np
@@ -132,11 +131,8 @@ class _Problem:
         self.cells, self.prior = cells, prior
         self.pair_shown, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
-        skips = cells.impressions - cells.clicks
-        some = skips > 0
-        self.situation, self.skips = cells.situation[some].astype(np.int32), skips[some]
-        per_pair = np.bincount(cells.pair[some], minlength=cells.vocabulary.n_pairs)
-        self.offsets = np.append(0, np.cumsum(per_pair))
+        self.offsets, self.skips = cells.offsets, cells.impressions - cells.clicks
+        self.situation = cells.situation.astype(np.int32, copy=False)
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
         self._curvature: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -217,15 +213,12 @@ class _Problem:
 
     def examined(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Expected examinations of each pair, before its clicks are looked at; not fewer than its clicks."""
-        cells = self.cells
-        examined = np.bincount(cells.pair, cells.impressions * e[cells.situation], cells.vocabulary.n_pairs)
-        more: np.ndarray = np.maximum(examined, self.pair_clicked)
+        more: np.ndarray = np.maximum(self.cells.weighed(e), self.pair_clicked)
         return more
 
     def usual_rank(self) -> Int[np.ndarray, " pair"]:
         """The rank nearest to each pair's mean."""
-        cells = self.cells
-        ranks = np.bincount(cells.pair, cells.impressions * cells.rank(), cells.vocabulary.n_pairs)
+        ranks = self.cells.weighed(rank_of(self.cells.by, self.cells.n_ranks).astype(np.float64))
         rank: np.ndarray = np.rint(ranks / np.maximum(self.pair_shown, 1)).astype(np.int64)
         return rank
 
@@ -249,10 +242,7 @@ class _Problem:
         return frequent
 
     def _pieces(self) -> list[tuple[int, int]]:
-        """Ranges of pairs with about as many cells each."""
-        n_pairs, n = len(self.offsets) - 1, n_threads() * _PIECES
-        cuts = np.searchsorted(self.offsets, np.linspace(0, self.offsets[-1], n + 1)[1:-1])
-        return [(a, b) for a, b in pairwise([0, *np.minimum(cuts, n_pairs).tolist(), n_pairs]) if b > a]
+        return self.cells.ranges(n_threads() * _PIECES)
 
 
 def _near(e: Float[np.ndarray, " free"], other: Float[np.ndarray, " free"]) -> bool:
@@ -275,6 +265,19 @@ def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
     return n
 
 
+@njit(inline="always")
+@no_type_check
+def _subtract_squares(rows, matrix):
+    """Of eight pairs at once: the matrix, on and above its diagonal, is then read and written an eighth as often."""
+    for s in range(len(matrix)):
+        a, b, c, d = rows[0, s], rows[1, s], rows[2, s], rows[3, s]
+        e, f, g, h = rows[4, s], rows[5, s], rows[6, s], rows[7, s]
+        for t in range(s, len(matrix)):
+            above = a * rows[0, t] + b * rows[1, t] + c * rows[2, t] + d * rows[3, t]
+            below = e * rows[4, t] + f * rows[5, t] + g * rows[6, t] + h * rows[7, t]
+            matrix[s, t] -= above + below
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
 def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, bends, slope, matrix):
@@ -282,7 +285,7 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
     minus its curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
     objective, many = 0.0, len(e)
     here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
-    cross, every = np.empty(many), np.empty(many)
+    cross, rows, waiting = np.empty(many), np.zeros((8, many)), 0
     for p in range(start, stop):
         n = _gathered(offsets, p, situation, skips, e, here, skipped, examined)
         no = total[p] - (yes[p] - clicked[p])
@@ -322,20 +325,22 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
         if not bends:
             continue
         information = max(information, 1e-12)
-        if 2 * n < many:
+        if 4 * n < many:
             for k in range(n):
                 share = cross[k] / information
                 for other in range(k, n):  # situations of a pair ascend
                     matrix[here[k], here[other]] -= share * cross[other]
-        else:  # most situations: neighbours in memory, several at once
-            every[:] = 0.0
-            for k in range(n):
-                every[here[k]] = cross[k]
-            for s in range(many):
-                share = every[s] / information
-                if share != 0.0:
-                    for other in range(s, many):
-                        matrix[s, other] -= share * every[other]
+            continue
+        rows[waiting] = 0.0
+        scale = 1 / np.sqrt(information)
+        for k in range(n):
+            rows[waiting, here[k]] = scale * cross[k]
+        waiting += 1
+        if waiting == len(rows):
+            _subtract_squares(rows, matrix)
+            waiting = 0
+    rows[waiting:] = 0.0
+    _subtract_squares(rows, matrix)
     return objective
 
 
