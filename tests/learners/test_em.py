@@ -228,6 +228,30 @@ def test_ccm_begins_where_its_continuations_differ(rng: np.random.Generator) -> 
         np.testing.assert_allclose(family.split(begun).shared, continuation, atol=0.15)
 
 
+def hardly_changing_lists(words: Vocabulary, sessions: int, rng: np.random.Generator) -> Rankings:
+    """Each query has one list, of which two neighbours change places now and then: its pairs always meet."""
+    docs = words.n_pairs // words.n_queries
+    query, order = rng.integers(0, words.n_queries, sessions), np.tile(np.arange(docs), (sessions, 1))
+    row = np.flatnonzero(rng.random(sessions) < 0.3)
+    rank = rng.integers(0, docs - 1, sessions)[row]
+    order[row, rank], order[row, rank + 1] = rank + 1, rank
+    return Rankings(words, query.astype(np.int32), (query[:, None] * docs + order).astype(np.int32))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", ["DBN", "SDBN", "DCM", "CCM"])
+def test_pairs_that_always_meet_neither_stop_the_climb_nor_slow_it_down(name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = small_corpus(queries=6, docs=10).vocabulary
+    lists = hardly_changing_lists(words, 20_000, rng)
+    a, s = rng.uniform(0.1, 0.6, words.n_pairs + 1), rng.uniform(0.0, 0.2, words.n_pairs + 1)
+    log = models.DBN(words, a, s, 0.8).sample(lists, rng=seed)
+    one, several = EM(name).fit(log).evidence, EM(name, starts=4, tolerance=0.001).fit(log).evidence
+    assert one.converged
+    assert one.iterations < 30
+    assert one.log_likelihood == pytest.approx(several.log_likelihood, abs=1.0)
+
+
 def degenerate() -> dict[str, Sessions]:
     words = Vocabulary.of(np.repeat(np.arange(3), 4), np.arange(12))[0]
     lists = np.array([[0, 1, 2], [4, 5, 6], [8, 9, 10], [2, 1, 0]])

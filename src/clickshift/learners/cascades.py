@@ -29,7 +29,7 @@ from clickshift.tail_steps import Bends, Tails, Turns, Walk
 Table = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
 Cross = Float[np.ndarray, "shared pair_or_unseen"]
-_STEPS_ALIKE = 12
+_STEPS_ALIKE = 20
 _EDGE = 1e-9
 _FAR_TOGETHER = 1.5
 """The largest move of what all sessions share, and of all pairs with it."""
@@ -73,6 +73,9 @@ class Information(NamedTuple):
     cross_satisfaction: Cross
     shared: Float[np.ndarray, "shared shared"]
 
+    def blended(self, other: Information, share: float) -> Information:
+        return Information(*((1 - share) * mine + share * its for mine, its in zip(self, other, strict=True)))
+
     @property
     def profile(self) -> Float[np.ndarray, "shared shared"]:
         """What is left of the shared parameters' when all others follow them."""
@@ -97,7 +100,7 @@ class Family(ABC):
     def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
         self.data, self.tails = cascade, cascade.tails
         self.prior = self.satisfaction = Beta() if prior is None else prior
-        self.learns_prior = prior is None
+        self.learns_prior, self.care = prior is None, Care()
 
     @abstractmethod
     def start_shared(self) -> Shared:
@@ -145,6 +148,7 @@ class Family(ABC):
         first = self.start(alike, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
+        self.care = Care()
         found, ascent = climb(self._look, first, tolerance=tolerance, max_steps=max_steps)
         return CascadeFit(found.now, found.errors(), ascent)
 
@@ -152,7 +156,7 @@ class Family(ABC):
         """The parameters if all documents were one: a small problem, and a better first guess than the closed form,
         which takes for unexamined what is below the last click."""
         one = copy(self)
-        one.data, one.tails, one.prior = self.data.alike(), self.tails.alike(), Beta()
+        one.data, one.tails, one.prior, one.care = self.data.alike(), self.tails.alike(), Beta(), Care()
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
         found = climb(one._look, start, tolerance=0.1, max_steps=_STEPS_ALIKE)[0].now
         a, s = (np.full(len(self.data.clicks), both[0]) for both in found[:2])
@@ -192,12 +196,16 @@ class _View:
         self.objective = objective
 
     def promise(self) -> float:
-        join = self._family.join
-        return float((join(*self._slopes) * join(*self._step)).sum()) / 2
+        return self._newton.gain
 
     def ahead(self) -> Iterator[np.ndarray]:
-        join = self._family.join
-        yield moved(join(*self.now), join(*self._step), _EDGE)
+        """Newton's step, as careful as the last ones taught, then EM's, which never goes down."""
+        join, care = self._family.join, self._family.care
+        share = care.share(self.objective)
+        newton = self._newton if share == 0 else _Newton(self._slopes, self._information.blended(self._complete, share))
+        care.expect(self.objective, newton.gain)
+        yield moved(join(*self.now), join(*newton.step()), _EDGE)
+        care.grow()
         yield self._family.maximised(self.now, self._tails)
 
     @cached_property
@@ -211,7 +219,9 @@ class _View:
         prior, other = self._family.prior, self._family.satisfaction
         return Parameters(
             data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
-            s * tails.inverse + other.yes - s * (data.followed + data.open_last + other.total),
+            s * tails.inverse + other.yes - s * (data.followed + data.open_last + other.total)
+            if self._family.has_satisfaction
+            else np.zeros_like(s),
             hidden.went_on + SHARED.yes - shared * (hidden.could + SHARED.total),
         )
 
@@ -234,16 +244,22 @@ class _View:
         )
 
     @cached_property
-    def _step(self) -> Parameters:
-        """Newton's, but no logit moves far at once."""
-        (a, s, shared), of = self._slopes, self._information
-        rest = shared - products(of.cross_attractiveness, (a / of.attractiveness)[None])[:, 0]
-        rest = rest - products(of.cross_satisfaction, (s / of.satisfaction)[None])[:, 0]
-        step = solved(of.profile, rest) if len(rest) else rest
-        step *= min(1.0, _FAR_TOGETHER / max(float(np.abs(step).max(initial=0.0)), 1e-300))
-        by_a = (a - np.einsum("k,kp->p", step, of.cross_attractiveness)) / of.attractiveness
-        by_s = (s - np.einsum("k,kp->p", step, of.cross_satisfaction)) / of.satisfaction
-        return Parameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), step)
+    def _complete(self) -> Information:
+        """What it would be if nothing were hidden: steps by it are about those of EM."""
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
+        hidden, none = self._hidden, np.zeros_like(self._information.cross_attractiveness)
+        own = hidden.could * shared * (1 - shared) + SHARED.information(shared)
+        return Information(
+            _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
+            _with_prior(family.satisfaction, s, (data.followed + data.open_last) * s * (1 - s)),
+            none,
+            none,
+            np.diag(own),
+        )
+
+    @cached_property
+    def _newton(self) -> _Newton:
+        return _Newton(self._slopes, self._information)
 
     def errors(self) -> Parameters:
         """Standard errors of the logits from the observed information."""
@@ -254,6 +270,53 @@ class _View:
             np.sqrt(1 / of.satisfaction + _quadratic(of.cross_satisfaction / of.satisfaction, shared)),
             np.sqrt(np.maximum(np.diag(shared), 0)),
         )
+
+
+@final
+class _Newton:
+    """Newton's step by some information, and what it would gain if the objective were as curved as that."""
+
+    def __init__(self, slopes: Parameters, of: Information) -> None:
+        self._slopes, self._of, (a, s, shared) = slopes, of, slopes
+        by_a, by_s = a / of.attractiveness, s / of.satisfaction
+        rest = shared - products(of.cross_attractiveness, by_a[None])[:, 0]
+        rest = rest - products(of.cross_satisfaction, by_s[None])[:, 0]
+        self._shared = solved(of.profile, rest) if len(rest) else rest
+        self.gain = float((a * by_a).sum() + (s * by_s).sum() + (rest * self._shared).sum()) / 2
+
+    def step(self) -> Parameters:
+        """No logit moves far at once; attractiveness and satisfaction follow what is shared."""
+        (a, s, _), of = self._slopes, self._of
+        shared = self._shared * min(1.0, _FAR_TOGETHER / max(float(np.abs(self._shared).max(initial=0.0)), 1e-300))
+        by_a = (a - np.einsum("k,kp->p", shared, of.cross_attractiveness)) / of.attractiveness
+        by_s = (s - np.einsum("k,kp->p", shared, of.cross_satisfaction)) / of.satisfaction
+        return Parameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), shared)
+
+
+class Care:
+    """How much of what is hidden a step takes for known: none of it is Newton's step, all of it is EM's.
+
+    Newton's goes too far where pairs often meet in the same sessions, whose curvature together is left out.
+    """
+
+    def __init__(self) -> None:
+        self._share, self._before, self._gain = 0.0, 0.0, 0.0
+
+    def share(self, objective: float) -> float:
+        """Less, if the last step gained what was expected of it; more, if it did not."""
+        if self._gain > 0:
+            met = (objective - self._before) / self._gain
+            if met > 0.75:
+                self._share = self._share / 2 if self._share > 0.1 else 0.0
+            elif met < 0.25:
+                self.grow()
+        return self._share
+
+    def expect(self, objective: float, gain: float) -> None:
+        self._before, self._gain = objective, gain
+
+    def grow(self) -> None:
+        self._share, self._gain = min(1.0, max(0.25, 2 * self._share)), 0.0
 
 
 def products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]) -> Float[np.ndarray, "k l"]:
