@@ -29,6 +29,10 @@ class HiddenTails(Protocol):
     def alike(self) -> HiddenTails:
         """One tail of each shape, as if all documents were pair 0."""
 
+    @property
+    def parts(self) -> Sequence[TailsByShape]:
+        """Those that can be looked at from here."""
+
 
 @dataclass(frozen=True, eq=False)
 class Lists:
@@ -113,6 +117,10 @@ class TailsByShape:
         """One tail of each shape, as if all documents were pair 0."""
         one = TailsByShape.empty(self.start, self.length, np.ones_like(self.sessions))
         return replace(one, count=np.add.reduceat(self.count, self.first_tail[:-1]) if len(self.start) else self.count)
+
+    @property
+    def parts(self) -> Sequence[TailsByShape]:
+        return [self]
 
     def expect(self, walk: Walk, turns: Turns | None = None) -> Tails:
         return summed([self], walk, turns).tails()

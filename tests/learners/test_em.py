@@ -15,6 +15,7 @@ from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners.cascade_families import CCMFamily
 from clickshift.learners.em import EM
+from clickshift.learners.meetings import repeats
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.metrics.clicks import perplexity
 from clickshift.models.base import ClickModel, pair_table
@@ -250,6 +251,45 @@ def test_pairs_that_always_meet_neither_stop_the_climb_nor_slow_it_down(name: st
     assert one.converged
     assert one.iterations < 30
     assert one.log_likelihood == pytest.approx(several.log_likelihood, abs=1.0)
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM"])
+def test_ranks_that_are_hardly_connected_do_not_stop_the_climb(name: str, rng: np.random.Generator) -> None:
+    words = small_corpus(queries=6, docs=10).vocabulary
+    lists = hardly_changing_lists(words, 200_000, rng)
+    log = planted(name, words, rng, 10).sample(lists, rng=1).merged()
+    one, exact = (EM(name, prior=(0.01, 0.1), tolerance=t).fit(log).evidence for t in (0.1, 1e-6))
+    assert one.log_likelihood == pytest.approx(exact.log_likelihood, abs=0.1)
+    assert exact.iterations < 30
+
+
+@pytest.mark.parametrize("name", ["DBN", "SDBN", "DCM", "CCM"])
+def test_errors_are_those_of_the_whole_information_where_pairs_always_meet(name: str, rng: np.random.Generator) -> None:
+    """Differences of the slopes, inverted. Without what is between pairs, the last documents of the lists would seem
+    much better known than they are."""
+    words = small_corpus(queries=2, docs=10).vocabulary
+    log = planted(name, words, rng, 10).sample(hardly_changing_lists(words, 7000, rng), rng=0)
+    family = EM(name, prior=(0.3, 2.0))._family(Cascade.of(log))
+    found = family.fit(tolerance=1e-6, max_steps=300)
+    at = family.join(*found.parameters)
+    logits, step = np.log(at / (1 - at)), 1e-4
+
+    def slope(logits: np.ndarray) -> np.ndarray:
+        return family.join(*family._look(1 / (1 + np.exp(-logits)))._slopes)
+
+    moves = step * np.eye(len(logits))
+    information = -np.stack([(slope(logits + move) - slope(logits - move)) / (2 * step) for move in moves])
+    errors = np.sqrt(np.diag(np.linalg.inv((information + information.T) / 2)))
+    np.testing.assert_allclose(family.join(*found.errors), errors, rtol=1e-6)
+    alone = 1 / np.sqrt(np.diag(information))
+    assert (alone[: words.n_pairs] / errors[: words.n_pairs]).min() < 0.8
+
+
+def test_lists_that_change_are_told_from_lists_that_do_not(rng: np.random.Generator) -> None:
+    corpus = small_corpus(queries=4, docs=10)
+    words, users = corpus.vocabulary, planted("DBN", corpus.vocabulary, rng, 10)
+    assert repeats(Cascade.of(users.sample(hardly_changing_lists(words, 4000, rng), rng=0)).tails.parts, words)
+    assert not repeats(Cascade.of(draw(users, corpus, 4000, ranks=10)).tails.parts, words)
 
 
 def degenerate() -> dict[str, Sessions]:

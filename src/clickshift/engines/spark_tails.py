@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,6 +75,10 @@ class SparkTails:
                 sums = getattr(total, name)
                 sums += piece[name].reshape(sums.shape)
         return total.tails()
+
+    @property
+    def parts(self) -> Sequence[TailsByShape]:
+        return []
 
     def alike(self) -> TailsByShape:
         """One tail of each shape, as if all documents were pair 0; these are here."""

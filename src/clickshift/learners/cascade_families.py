@@ -47,6 +47,10 @@ class DBNFamily(Family):
         return Turns(np.ones(learned), np.ones((1, len(now.satisfaction))), np.ones((learned, self.data.n_ranks)))
 
     @override
+    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+        return 0.0, -now.satisfaction
+
+    @override
     def certain(self, now: Parameters) -> float:
         steps = self.data.passed + self.data.followed.sum()
         return float((self.data.followed * np.log1p(-now.satisfaction)).sum() + steps * np.log(self._g(now)))
@@ -85,6 +89,10 @@ class DCMFamily(Family):
     def turns(self, now: Parameters) -> Turns:
         ranks = len(now.shared)
         return Turns(np.zeros(ranks), np.ones((1, len(now.attractiveness))), np.eye(ranks))
+
+    @override
+    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+        return 0.0, 0.0
 
     @override
     def certain(self, now: Parameters) -> float:
@@ -140,6 +148,11 @@ class CCMFamily(Family):
         shares = self._shares(now)
         return Turns(np.array([1.0, 0, 0]), np.vstack([0 * shares[:1], shares]), np.vstack([0 * ones[:1], ones]))
 
+    @override
+    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+        a, (_, t2, t3) = now.attractiveness, now.shared
+        return a * (1 - a) * (t3 - t2) / self._follow(now), 0.0
+
     def _follow(self, now: Parameters) -> Table:
         follow: np.ndarray = now.shared[1] * (1 - now.attractiveness) + now.shared[2] * now.attractiveness
         return follow
@@ -183,9 +196,8 @@ class CCMFamily(Family):
     def curved(self, now: Parameters, tails: Tails, bends: Bends) -> Curved:
         """By the logit of a, ln h has the derivative `by_a`; the likelihood has the slope `slope` by ln h, and the
         curvature `bend`."""
-        data, a, (_, t2, t3) = self.data, now.attractiveness, now.shared
-        shares = self._shares(now)
-        by_a = a * (1 - a) * (t3 - t2) / self._follow(now)
+        data, a, shares = self.data, now.attractiveness, self._shares(now)
+        by_a, _ = self.follow_slopes(now)
         slope, bend = data.followed + data.open_last - tails.inverse, tails.inverse - bends.inverse
         by_t = np.diag((shares * slope).sum(axis=1)) + products(shares * (bend - slope), shares)
         with_g = (shares * bends.turned).sum(axis=1)

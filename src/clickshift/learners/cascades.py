@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.cascade import Cascade
+from clickshift.learners.meetings import inverted, meetings, repeats
 from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.tail_steps import Bends, Tails, Turns, Walk
@@ -113,6 +114,10 @@ class Family(ABC):
     @abstractmethod
     def turns(self, now: Parameters) -> Turns:
         """How the shared ones change that."""
+
+    @abstractmethod
+    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+        """Of ln h, by the logits of the clicked pair's attractiveness and satisfaction."""
 
     @abstractmethod
     def certain(self, now: Parameters) -> float:
@@ -262,14 +267,27 @@ class _View:
         return _Newton(self._slopes, self._information)
 
     def errors(self) -> Parameters:
-        """Standard errors of the logits from the observed information."""
-        of = self._information
+        """Standard errors of the logits from the observed information; from all of it where pairs keep meeting."""
+        of, parts = self._information, self._family.tails.parts
+        words = self._family.data.vocabulary
         shared = covariance(of.profile) if len(of.shared) else of.shared
-        return Parameters(
-            np.sqrt(1 / of.attractiveness + _quadratic(of.cross_attractiveness / of.attractiveness, shared)),
-            np.sqrt(1 / of.satisfaction + _quadratic(of.cross_satisfaction / of.satisfaction, shared)),
-            np.sqrt(np.maximum(np.diag(shared), 0)),
+        variance = np.stack(
+            [
+                1 / of.attractiveness + _quadratic(of.cross_attractiveness / of.attractiveness, shared),
+                1 / of.satisfaction + _quadratic(of.cross_satisfaction / of.satisfaction, shared),
+            ]
         )
+        met = meetings(parts, self._family.walk(self.now), words.query_offsets) if repeats(parts, words) else None
+        if met is not None:
+            kinds = 1 + self._family.has_satisfaction
+            own = np.stack([of.attractiveness, of.satisfaction])[:kinds, :-1]
+            cross = np.stack([of.cross_attractiveness, of.cross_satisfaction], axis=1)[:, :kinds, :-1]
+            slopes = self._family.follow_slopes(self.now)
+            by_clicked = np.stack([np.broadcast_to(slope, len(of.satisfaction)) for slope in slopes])
+            between = met.information(by_clicked[:kinds, :-1], words.query_offsets)
+            variance[:kinds, :-1], shared = inverted(own, between, cross, of.shared, words.query_offsets)
+        of_a, of_s = np.sqrt(variance)
+        return Parameters(of_a, of_s, np.sqrt(np.maximum(np.diag(shared), 0)))
 
 
 @final
@@ -326,7 +344,9 @@ def products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pai
 
 
 def _with_prior(prior: Beta, p: Table, information: Table) -> Table:
-    total: np.ndarray = np.maximum(information, 0) + np.maximum(prior.information(p), 1e-12)
+    """At a maximum the sum is above 0; elsewhere it need not be, and is kept there."""
+    believed = np.maximum(prior.information(p), 1e-12)
+    total: np.ndarray = np.maximum(information + believed, 0.1 * believed)
     return total
 
 

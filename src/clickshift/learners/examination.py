@@ -28,8 +28,6 @@ from clickshift.threads import for_each, n_threads
 _AT_LIMIT = 0.999
 _EDGE = 1e-7
 _HALVINGS = 8
-_NEAR = 0.2
-"""A move of a logit that changes the curvature so little that steps by the old one end a hundred times nearer."""
 _MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
 """After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
 _LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
@@ -115,7 +113,7 @@ def fit_examination(
         found, second = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
         e, steps = found.examination, steps + second.steps
         prior = problem.prior = beta_by_likelihood(problem.examined(e), problem.pair_clicked)
-    last = problem.profile(e, found.free, exact=True)
+    last = problem.profile(e, found.free)
     a_error, e_error = problem.errors(last, top)
     a = np.append(last.attractiveness, prior.mean)
     prior_error = np.sqrt(1 / np.mean(prior.information(np.array([a[-1]]))))
@@ -134,7 +132,6 @@ class _Problem:
         self.offsets, self.skips = cells.offsets, cells.impressions - cells.clicks
         self.situation = cells.situation.astype(np.int32, copy=False)
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
-        self._curvature: tuple[np.ndarray, np.ndarray] | None = None
 
     def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
         """Examination like the click-through rates of situations."""
@@ -154,12 +151,10 @@ class _Problem:
         self._best = np.clip(self.prior.mode(self.pair_clicked, self.examined(e)), _EDGE, 1 - _EDGE)
         return climb(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
 
-    def profile(
-        self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"], *, exact: bool = False
-    ) -> Profile:
-        """The curvature is most of the work: unless it must be `exact`, one from near by does."""
+    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> Profile:
+        """Curvature and all. One from near by would do where ranks are well connected; where they hardly are, it is of
+        another size along what hardly matters, and steps by it lead nowhere."""
         n, n_pairs = len(e), self.cells.vocabulary.n_pairs
-        bends = exact or self._curvature is None or not _near(e[free], self._curvature[0][free])
         pieces = self._pieces()
         a = self._best.copy()
         yes, total = (np.broadcast_to(np.asarray(of, np.float64), n_pairs) for of in (self.prior.yes, self.prior.total))
@@ -169,18 +164,15 @@ class _Problem:
         def work(thread: int) -> None:
             for k in range(thread, len(pieces), len(matrix)):
                 objective[k] = _profile(
-                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, total, e, a, bends,
+                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, total, e, a,
                     slope[k], matrix[thread],
                 )  # fmt: skip
 
         for_each(work, len(matrix))
         self._best = a
         shared = self.clicked + SHARED.yes
-        if bends:
-            curvature = matrix.sum(axis=0)
-            self._curvature = e, curvature + np.triu(curvature, 1).T
-        assert self._curvature is not None
-        information = self._curvature[1] + np.diag((self.clicked + SHARED.total) * e * (1 - e))
+        curvature = matrix.sum(axis=0)
+        information = curvature + np.triu(curvature, 1).T + np.diag((self.clicked + SHARED.total) * e * (1 - e))
         with np.errstate(divide="ignore", invalid="ignore"):
             penalty = np.where(e < 1, shared * np.log(e) + (SHARED.total - SHARED.yes) * np.log1p(-e), 0.0).sum()
         value = float(objective.sum() + penalty)
@@ -245,12 +237,6 @@ class _Problem:
         return self.cells.ranges(n_threads() * _PIECES)
 
 
-def _near(e: Float[np.ndarray, " free"], other: Float[np.ndarray, " free"]) -> bool:
-    """Whether no logit differs by much."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # one of them may be 1
-        return bool((np.abs(np.log(e / other * (1 - other) / (1 - e))) < _NEAR).all())
-
-
 @njit(inline="always")
 @no_type_check
 def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
@@ -280,9 +266,9 @@ def _subtract_squares(rows, matrix):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
-def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, bends, slope, matrix):
-    """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and if it `bends`
-    minus its curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
+def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
+    """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
+    curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
     objective, many = 0.0, len(e)
     here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
     cross, rows, waiting = np.empty(many), np.zeros((8, many)), 0
@@ -317,13 +303,10 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
             objective += skipped[k] * np.log(skip)
             odds = skipped[k] * (x * e_yes) / skip
             slope[s] -= odds * e_no
-            if bends:
-                curve = odds / skip
-                matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
-                information += (curve * x_no - odds * x) * x_no
-                cross[k] = curve * x_no * e_no
-        if not bends:
-            continue
+            curve = odds / skip
+            matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
+            information += (curve * x_no - odds * x) * x_no
+            cross[k] = curve * x_no * e_no
         information = max(information, 1e-12)
         if 4 * n < many:
             for k in range(n):

@@ -181,8 +181,8 @@ class _Writer:
             lists[shown], clicks[shown] = pair, click
             pair, click = lists, clicks
         bits = np.packbits(click.reshape(rows, ranks), axis=1)
-        self._file(PAIRS).write(pair.tobytes())
-        self._file(CLICKS).write(bits.tobytes())
+        self._file(PAIRS).write(pair.data)
+        self._file(CLICKS).write(bits.data)
         self._add_about(some.about)
         self.blocks.append(Block(self._row, rows, ranks, self._place, self._byte))
         self._row, self._place, self._byte = self._row + rows, self._place + rows * ranks, self._byte + bits.size

@@ -26,7 +26,7 @@ class Numbering:
 
     def __init__(self) -> None:
         self.found = 0
-        self._keys, self._rest = np.zeros(1 << 14, np.uint64), np.zeros(1 << 14, np.uint64)
+        self._table = np.zeros((1 << 14, 2), np.uint64)
 
     def number(self, hashes: UInt64[np.ndarray, "2 n"]) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " new"]]:
         """The number of each, and the places of those that are new, in the order of their numbers."""
@@ -34,12 +34,12 @@ class Numbering:
         numbers, new = np.empty(n, np.int32), np.empty(n, np.int64)
         at, fresh = 0, 0
         while True:
-            at, fresh, _ = _number(*hashes, at, self._keys, self._rest, self.found, fresh, numbers, new)
+            at, fresh, _ = _number(*hashes, at, self._table, self.found, fresh, numbers, new)
             if at == n:
                 break
-            keys, rest = np.zeros(4 * len(self._keys), np.uint64), np.zeros(4 * len(self._keys), np.uint64)
-            _moved(self._keys, self._rest, keys, rest)
-            self._keys, self._rest = keys, rest
+            larger = np.zeros((4 * len(self._table), 2), np.uint64)
+            _move(self._table, larger)
+            self._table = larger
         self.found += fresh
         return numbers, new[:fresh].copy()
 
@@ -136,28 +136,29 @@ def _hash_pairs(query, doc, start, out):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _number(first, second, at, keys, rest, before, fresh, numbers, new):
-    """Go on until the end, or until the table is half full. A place has 64 bits of hash, 32 more, and a number plus 1.
+def _number(first, second, at, table, before, fresh, numbers, new):
+    """Go on until the end, or until the table is half full. A place has 64 bits of hash, then 32 more and a number plus
+    1, side by side: one look in memory finds both.
 
     The sum of what was touched is returned for one reason: what nobody asks for is not fetched.
     """
-    n, last, touched = len(first), uint64(len(keys) - 1), uint64(0)
+    n, last, touched = len(first), uint64(len(table) - 1), uint64(0)
     for start in range(at, n, _AT_ONCE):
-        if 2 * (before + fresh + _AT_ONCE) > len(keys):
+        if 2 * (before + fresh + _AT_ONCE) > len(table):
             return start, fresh, touched
         end = min(start + _AT_ONCE, n)
         for i in range(start, end):
-            touched += keys[first[i] & last] + rest[first[i] & last]
+            touched += table[first[i] & last, 0]
         for i in range(start, end):
             slot, check = first[i] & last, second[i] & _HIGH
             while True:
-                there = rest[slot]
+                there = table[slot, 1]
                 if there == _FREE:
-                    keys[slot], rest[slot] = first[i], check | uint64(before + fresh + 1)
+                    table[slot, 0], table[slot, 1] = first[i], check | uint64(before + fresh + 1)
                     numbers[i], new[fresh] = before + fresh, i
                     fresh += 1
                     break
-                if keys[slot] == first[i] and there & _HIGH == check:
+                if table[slot, 0] == first[i] and there & _HIGH == check:
                     numbers[i] = np.int64(there & _LOW) - 1
                     break
                 slot = (slot + uint64(1)) & last
@@ -166,11 +167,11 @@ def _number(first, second, at, keys, rest, before, fresh, numbers, new):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _moved(keys, rest, new_keys, new_rest):
-    last = uint64(len(new_keys) - 1)
-    for i in range(len(keys)):
-        if rest[i] != _FREE:
-            slot = keys[i] & last
-            while new_rest[slot] != _FREE:
+def _move(table, larger):
+    last = uint64(len(larger) - 1)
+    for i in range(len(table)):
+        if table[i, 1] != _FREE:
+            slot = table[i, 0] & last
+            while larger[slot, 1] != _FREE:
                 slot = (slot + uint64(1)) & last
-            new_keys[slot], new_rest[slot] = keys[i], rest[i]
+            larger[slot, 0], larger[slot, 1] = table[i, 0], table[i, 1]
