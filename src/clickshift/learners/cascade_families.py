@@ -9,7 +9,7 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.cascade import Cascade
-from clickshift.learners.cascades import Curved, Expected, Family, Parameters, Shared, Table, products
+from clickshift.learners.cascades import EDGE, Curved, Expected, Family, Parameters, Shared, Table, products
 from clickshift.learners.newton import solved
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.tail_steps import Bends, Tails, Turns, Walk
@@ -32,6 +32,28 @@ class DBNFamily(Family):
     @override
     def start_shared(self) -> Shared:
         return np.full(1 if self.continuation is None else 0, 0.8)
+
+    @override
+    def start(self, alike: Parameters, tails: Tails) -> np.ndarray:
+        first = super().start(alike, tails)
+        if self.continuation is None:
+            first[: len(alike.attractiveness)] = self._alone(alike, tails)
+        return first
+
+    def _alone(self, alike: Parameters, tails: Tails) -> Table:
+        """The attractiveness that suits each pair best, if all others were alike and its examinations in tails equally
+        likely. With w = 1 - a, and w0 where all are alike, a tail then has the likelihood 1 - e + e w / w0, and the
+        slope of the whole is 0 where a quadratic in w is."""
+        data, prior = self.data, self.prior
+        clicks, skips = data.clicks + prior.yes, data.examined - data.clicks + prior.total - prior.yes
+        places = data.impressions - data.examined
+        e = np.minimum(tails.examined / np.maximum(places, 1e-9), 1)
+        rise, not_e = e / (1 - alike.attractiveness), 1 - e
+        square = np.maximum(rise * (clicks + skips + places), 1e-9)
+        linear = skips * (rise - not_e) + places * rise - clicks * not_e
+        w = (linear + np.sqrt(linear**2 + 4 * square * skips * not_e)) / (2 * square)
+        best: np.ndarray = np.where(places > 0, np.clip(1 - w, EDGE, 1 - EDGE), clicks / (clicks + skips))
+        return best
 
     def _g(self, now: Parameters) -> float:
         return float(now.shared[0]) if self.continuation is None else self.continuation

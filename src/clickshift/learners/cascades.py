@@ -31,7 +31,8 @@ Table = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
 Cross = Float[np.ndarray, "shared pair_or_unseen"]
 _STEPS_ALIKE = 20
-_EDGE = 1e-9
+EDGE = 1e-9
+"""How near to 0 and 1 a parameter may come."""
 _FAR_TOGETHER = 1.5
 """The largest move of what all sessions share, and of all pairs with it."""
 
@@ -209,7 +210,7 @@ class _View:
         share = care.share(self.objective)
         newton = self._newton if share == 0 else _Newton(self._slopes, self._information.blended(self._complete, share))
         care.expect(self.objective, newton.gain)
-        yield moved(join(*self.now), join(*newton.step()), _EDGE)
+        yield moved(join(*self.now), join(*newton.step()), EDGE)
         care.grow()
         yield self._family.maximised(self.now, self._tails)
 
