@@ -14,7 +14,7 @@ from clickshift.learners.newton import solved
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.tail_steps import Bends, Tails, Turns, Walk
 
-_STEPS_LINE = 5
+_STEPS_LINE = 4
 _OFF_EDGE = 0.1
 """Where CCM's continuations may start: near 0 and 1 a logit has far to go."""
 

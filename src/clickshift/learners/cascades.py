@@ -30,7 +30,8 @@ from clickshift.tail_steps import Bends, Tails, Turns, Walk
 Table = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
 Cross = Float[np.ndarray, "shared pair_or_unseen"]
-_STEPS_ALIKE = 20
+_STEPS_ALIKE = 12
+"""Enough for a first guess: what CCM cannot tell apart there would go on for ever."""
 EDGE = 1e-9
 """How near to 0 and 1 a parameter may come."""
 _FAR_TOGETHER = 1.5

@@ -322,8 +322,9 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
         if waiting == len(rows):
             _subtract_squares(rows, matrix)
             waiting = 0
-    rows[waiting:] = 0.0
-    _subtract_squares(rows, matrix)
+    if waiting:
+        rows[waiting:] = 0.0
+        _subtract_squares(rows, matrix)
     return objective
 
 

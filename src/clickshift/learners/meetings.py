@@ -158,9 +158,7 @@ def inverted(
         matrix = (matrix + matrix.swapaxes(1, 2)) / 2
         diagonal = np.moveaxis(own[:, pairs], 0, 1).reshape(len(queries), kinds * n)
         matrix[:, np.arange(kinds * n), np.arange(kinds * n)] += diagonal
-        values, axes = np.linalg.eigh(matrix)
-        values = np.maximum(values, _FLAT * diagonal.max(axis=1, keepdims=True))  # flat: nothing is known there
-        inverse = (axes / values[:, None]) @ axes.swapaxes(1, 2)
+        inverse = _inverse(matrix, _FLAT * diagonal.max(axis=1, keepdims=True))
         rows = np.moveaxis(cross[:, :, pairs], 2, 0).reshape(len(queries), len(shared), kinds * n)
         moved = rows @ inverse
         left -= (moved @ rows.swapaxes(1, 2)).sum(axis=0)
@@ -169,6 +167,20 @@ def inverted(
     variance = np.zeros_like(own)
     for pairs, inverse, moved in inverses:
         n = pairs.shape[1]
-        of = np.einsum("qii->qi", inverse) + np.einsum("qki,kl,qli->qi", moved, covariance, moved)
+        added = np.einsum("qki,kl,qli->qi", moved, covariance, moved)
+        of = np.einsum("qii->qi", inverse) + np.maximum(added, 0)
         variance[:, pairs] = np.moveaxis(of.reshape(len(pairs), kinds, n), 1, 0)
     return variance, covariance
+
+
+def _inverse(
+    matrix: Float[np.ndarray, "query n n"], flat: Float[np.ndarray, "query 1"]
+) -> Float[np.ndarray, "query n n"]:
+    """Where some direction is flat or worse, hardly anything is known along it."""
+    try:
+        np.linalg.cholesky(matrix)
+        return np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        values, axes = np.linalg.eigh(matrix)
+        inverse: np.ndarray = (axes / np.maximum(values, flat)[:, None]) @ axes.swapaxes(1, 2)
+        return inverse
