@@ -9,7 +9,8 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.cascade import Cascade
-from clickshift.learners.cascades import EDGE, Curved, Expected, Family, Parameters, Shared, Table, products
+from clickshift.learners.arrow import Parameters, Shared, Table, products
+from clickshift.learners.cascades import EDGE, Curved, Expected, Family
 from clickshift.learners.newton import solved
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.tail_steps import Bends, Tails, Turns, Walk

@@ -4,9 +4,10 @@ Each family says how its parameters give g and h of the tails (see `tails`), how
 and how the likelihood curves. Parameters are one vector: attractiveness by pair, satisfaction by pair if the family
 has it, then the shared ones.
 
-The E-step gives the slope (Fisher's identity) and the curvature, all of it by logits but for what is between two pairs,
-which meet in few sessions. So Newton's steps have a matrix with the form of an arrow, and a few of them do what EM
-needs fifty and more for. EM's step is taken where Newton's would be one down.
+The E-step gives the slope (Fisher's identity) and the curvature, all of it by logits but for what is between two pairs.
+So Newton's steps have a matrix with the form of an arrow (`arrow`), and a few of them do what EM needs fifty and more
+for. Where the same pairs keep meeting, steps lean towards EM's, and errors take what is between them into account
+(`meetings`). EM's step is taken where Newton's would be one down.
 """
 
 from __future__ import annotations
@@ -22,29 +23,16 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.cascade import Cascade
+from clickshift.learners.arrow import Care, Cross, Information, NewtonStep, Parameters, Shared, Table
 from clickshift.learners.meetings import inverted, meetings, repeats
-from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
+from clickshift.learners.newton import Ascent, climb, moved
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood
 from clickshift.tail_steps import Bends, Tails, Turns, Walk
 
-Table = Float[np.ndarray, " pair_or_unseen"]
-Shared = Float[np.ndarray, " shared"]
-Cross = Float[np.ndarray, "shared pair_or_unseen"]
 _STEPS_ALIKE = 12
 """Enough for a first guess: what CCM cannot tell apart there would go on for ever."""
 EDGE = 1e-9
 """How near to 0 and 1 a parameter may come."""
-_FAR_TOGETHER = 1.5
-"""The largest move of what all sessions share, and of all pairs with it."""
-
-
-class Parameters(NamedTuple):
-    """The parameters of a cascade, or slopes or standard errors of their logits. Satisfaction is 0 where a family has
-    none."""
-
-    attractiveness: Table
-    satisfaction: Table
-    shared: Shared
 
 
 class Expected(NamedTuple):
@@ -65,27 +53,6 @@ class Curved(NamedTuple):
     cross_satisfaction: Cross | float = 0.0
     attractiveness: Table | float = 0.0
     cross_attractiveness: Cross | float = 0.0
-
-
-class Information(NamedTuple):
-    """Minus the second derivatives of the objective by logits: an arrow, since none between two pairs are kept."""
-
-    attractiveness: Table
-    satisfaction: Table
-    cross_attractiveness: Cross
-    cross_satisfaction: Cross
-    shared: Float[np.ndarray, "shared shared"]
-
-    def blended(self, other: Information, share: float) -> Information:
-        return Information(*((1 - share) * mine + share * its for mine, its in zip(self, other, strict=True)))
-
-    @property
-    def profile(self) -> Float[np.ndarray, "shared shared"]:
-        """What is left of the shared parameters' when all others follow them."""
-        left = self.shared - products(self.cross_attractiveness, self.cross_attractiveness / self.attractiveness)
-        left = left - products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
-        symmetric: np.ndarray = (left + left.T) / 2
-        return symmetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +176,9 @@ class _View:
         """Newton's step, as careful as the last ones taught, then EM's, which never goes down."""
         join, care = self._family.join, self._family.care
         share = care.share(self.objective)
-        newton = self._newton if share == 0 else _Newton(self._slopes, self._information.blended(self._complete, share))
+        newton = (
+            self._newton if share == 0 else NewtonStep(self._slopes, self._information.blended(self._complete, share))
+        )
         care.expect(self.objective, newton.gain)
         yield moved(join(*self.now), join(*newton.step()), EDGE)
         care.grow()
@@ -265,20 +234,14 @@ class _View:
         )
 
     @cached_property
-    def _newton(self) -> _Newton:
-        return _Newton(self._slopes, self._information)
+    def _newton(self) -> NewtonStep:
+        return NewtonStep(self._slopes, self._information)
 
     def errors(self) -> Parameters:
         """Standard errors of the logits from the observed information; from all of it where pairs keep meeting."""
         of, parts = self._information, self._family.tails.parts
         words = self._family.data.vocabulary
-        shared = covariance(of.profile) if len(of.shared) else of.shared
-        variance = np.stack(
-            [
-                1 / of.attractiveness + _quadratic(of.cross_attractiveness / of.attractiveness, shared),
-                1 / of.satisfaction + _quadratic(of.cross_satisfaction / of.satisfaction, shared),
-            ]
-        )
+        variance, shared = of.inverted()
         met = meetings(parts, self._family.walk(self.now), words.query_offsets) if repeats(parts, words) else None
         if met is not None:
             kinds = 1 + self._family.has_satisfaction
@@ -292,68 +255,8 @@ class _View:
         return Parameters(of_a, of_s, np.sqrt(np.maximum(np.diag(shared), 0)))
 
 
-@final
-class _Newton:
-    """Newton's step by some information, and what it would gain if the objective were as curved as that."""
-
-    def __init__(self, slopes: Parameters, of: Information) -> None:
-        self._slopes, self._of, (a, s, shared) = slopes, of, slopes
-        by_a, by_s = a / of.attractiveness, s / of.satisfaction
-        rest = shared - products(of.cross_attractiveness, by_a[None])[:, 0]
-        rest = rest - products(of.cross_satisfaction, by_s[None])[:, 0]
-        self._shared = solved(of.profile, rest) if len(rest) else rest
-        self.gain = float((a * by_a).sum() + (s * by_s).sum() + (rest * self._shared).sum()) / 2
-
-    def step(self) -> Parameters:
-        """No logit moves far at once; attractiveness and satisfaction follow what is shared."""
-        (a, s, _), of = self._slopes, self._of
-        shared = self._shared * min(1.0, _FAR_TOGETHER / max(float(np.abs(self._shared).max(initial=0.0)), 1e-300))
-        by_a = (a - np.einsum("k,kp->p", shared, of.cross_attractiveness)) / of.attractiveness
-        by_s = (s - np.einsum("k,kp->p", shared, of.cross_satisfaction)) / of.satisfaction
-        return Parameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), shared)
-
-
-class Care:
-    """How much of what is hidden a step takes for known: none of it is Newton's step, all of it is EM's.
-
-    Newton's goes too far where pairs often meet in the same sessions, whose curvature together is left out.
-    """
-
-    def __init__(self) -> None:
-        self._share, self._before, self._gain = 0.0, 0.0, 0.0
-
-    def share(self, objective: float) -> float:
-        """Less, if the last step gained what was expected of it; more, if it did not."""
-        if self._gain > 0:
-            met = (objective - self._before) / self._gain
-            if met > 0.75:
-                self._share = self._share / 2 if self._share > 0.1 else 0.0
-            elif met < 0.25:
-                self.grow()
-        return self._share
-
-    def expect(self, objective: float, gain: float) -> None:
-        self._before, self._gain = objective, gain
-
-    def grow(self) -> None:
-        self._share, self._gain = min(1.0, max(0.25, 2 * self._share)), 0.0
-
-
-def products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]) -> Float[np.ndarray, "k l"]:
-    """rows others', by one thread: those of a linear algebra library would spin on the cores that E-steps need."""
-    products: np.ndarray = np.einsum("kp,lp->kl", rows, others)
-    return products
-
-
 def _with_prior(prior: Beta, p: Table, information: Table) -> Table:
     """At a maximum the sum is above 0; elsewhere it need not be, and is kept there."""
     believed = np.maximum(prior.information(p), 1e-12)
     total: np.ndarray = np.maximum(information + believed, 0.1 * believed)
     return total
-
-
-def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> Table:
-    """The diagonal of rows' middle rows: what the shared parameters' uncertainty adds to each pair's."""
-    added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
-    positive: np.ndarray = np.maximum(added, 0)
-    return positive

@@ -13,8 +13,9 @@ from clickshift.cascade import Cascade
 from clickshift.encoded import Log
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.identifiability import swap_graph
+from clickshift.learners.arrow import Parameters
 from clickshift.learners.cascade_families import CCMFamily, DBNFamily, DCMFamily
-from clickshift.learners.cascades import CascadeFit, Family, Parameters
+from clickshift.learners.cascades import CascadeFit, Family
 from clickshift.learners.examination import Fitted, fit_examination
 from clickshift.learners.newton import Ascent
 from clickshift.learners.prior import SHARED, Beta, beta_by_likelihood

@@ -4,7 +4,7 @@ Between the attractiveness of two results r < s of one tail, the log-likelihood 
 a_r a_s e_s (1 - e_r) by their logits (e: see `tail_steps`), and between that of a result and the continuation h after
 the click above it -a_r e_r / z by logit and ln h. Where lists change, one pair meets many others and each seldom: then
 this is little beside what a pair knows of itself. Where a ranker hardly ever changes its mind, documents at the bottom
-would seem up to twice as well known as they are.
+would seem up to three times as well known as they are.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Meetings(NamedTuple):
 
 
 def repeats(parts: Sequence[TailsByShape], words: Vocabulary) -> bool:
-    """Whether sessions of one query mostly show the same results at the same ranks, by some of them."""
+    """Whether sessions of one query often show the same results at the same ranks, by some of them."""
     query = np.append(words.pair_query, -1)
     seen = np.zeros(2)
     for tails in parts:
