@@ -114,3 +114,16 @@ def test_the_learned_prior_is_always_a_prior(clicks: list[float]) -> None:
     for trials in ([5.0, 5.0, 5.0], [5.0, 0.0, 0.0]):
         found = beta_by_likelihood(np.array(trials), np.minimum(clicks, trials))
         assert 0 < found.yes < found.total <= 100
+
+
+def test_rare_documents_are_taken_for_others_of_their_rank(rng: np.random.Generator) -> None:
+    """Four hundred documents of the first rank with rates near .6, four hundred of the second with rates near .1."""
+    queries, sessions = 400, 4000
+    words = Vocabulary.of(np.repeat(np.arange(queries), 2), np.arange(2 * queries))[0]
+    query = np.r_[np.arange(queries), rng.integers(1, queries, sessions)].astype(np.int32)  # the first is shown once
+    pair = (2 * query[:, None] + np.arange(2)).astype(np.int32)
+    click = rng.random(pair.shape) < np.array([0.6, 0.1])
+    log = Sessions(Rankings(words, query, pair), click)
+    rate = fit(Counting("dCTR", smoothing="fitted"), log).ctr
+    assert rate[0] == pytest.approx(0.6, abs=0.06)
+    assert rate[1] == pytest.approx(0.1, abs=0.06)

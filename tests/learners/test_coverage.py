@@ -9,6 +9,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import clickshift as cs
+from clickshift.errors import ClickshiftWarning
+from clickshift.models.base import beta_interval
+
 
 def benchmark() -> ModuleType:
     path = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
@@ -28,3 +32,27 @@ def test_intervals_cover_at_their_nominal_rate(name: str) -> None:
             assert 0.92 < share < 0.985, parameter
         else:  # few shared parameters: fifteen draws only show that the errors are not absurd
             assert share > 0.75, parameter
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM"])
+def test_intervals_hold_where_lists_hardly_change(name: str) -> None:
+    """Ranks are compared by few clicks there: a prior of one pseudo-session for each document decided, .3 to .8."""
+    hits = benchmark().coverage(name, repeats=15, sessions=20_000, ranks=10, swaps=0.3)
+    assert 0.9 < np.mean(hits["attractiveness"]) < 0.99
+    assert 0.88 < np.mean(hits["examination"]) < 0.99
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM"])
+def test_what_cannot_be_told_has_no_narrow_interval(name: str) -> None:
+    """Every query has one list: how much of a rate is examination is not in the log."""
+    module = benchmark()
+    vocabulary = cs.Vocabulary.of(np.repeat(np.arange(20), 5), np.arange(100))[0]
+    truth = module.planted(name, vocabulary, 5, np.random.default_rng(0))
+    with pytest.warns(ClickshiftWarning):
+        found = cs.fit(name, module.drawn(truth, 5, 20_000, 0.0, 0))
+    assert found.evidence is not None
+    error = found.evidence.logit_error["examination"]
+    low, high = (bound[error > 0] for bound in beta_interval(found.examination, error, 0.95))
+    assert (high - low).mean() > 0.5  # 0 when the directions that nothing tells were left out of the covariance
+    wanted = truth.examination[error > 0]
+    assert ((wanted >= low) & (wanted <= high)).mean() > 0.8

@@ -15,6 +15,7 @@ from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners.cascade_families import CCMFamily
 from clickshift.learners.em import EM
+from clickshift.learners.examination import EXAMINATION
 from clickshift.learners.meetings import repeats
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.metrics.clicks import perplexity
@@ -95,7 +96,7 @@ def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
         if name in {"attractiveness", "satisfaction"}:
             total += prior.log_density(value[:-1] if isinstance(model, models.PBM | models.UBM) else value)
         elif name == "examination":
-            total += SHARED.log_density(value[value < 1])
+            total += EXAMINATION.log_density(value[value < 1])
         else:
             total += SHARED.log_density(np.atleast_1d(value))
     return total

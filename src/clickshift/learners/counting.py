@@ -10,6 +10,7 @@ import numpy as np
 
 from clickshift.encoded import Log
 from clickshift.errors import SpecError
+from clickshift.learners.borrowing import usual_rank
 from clickshift.learners.prior import fit_beta
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.dctr import DCTR
@@ -29,7 +30,8 @@ class Counting:
     """Smoothed click-through rates: (clicks + a) / (impressions + a + b) with a Beta(a, b) prior.
 
     smoothing="fixed" is the policy-shift paper's: a = strength, and a / (a + b) is the global rate (drCTR: the rank's).
-    smoothing="fitted" finds a and b by empirical Bayes: the beta-binomial that fits the counts best (drCTR: per rank).
+    smoothing="fitted" finds a and b by empirical Bayes: the beta-binomial that fits the counts best, per rank (dCTR:
+    for the documents that usually stand at it, since a ranker does not show all documents alike).
     A rate that was never observed is the prior's mean. drCTR's relevance sums rates over ranks: "fixed" over those that
     were observed, without smoothing; "fitted" over all, as the CMIP paper does.
     """
@@ -91,7 +93,13 @@ def _rctr(learner: Counting, cells: Cells) -> ClickModel:
 
 
 def _dctr(learner: Counting, cells: Cells) -> ClickModel:
-    rate, error, unseen = learner.rates(*cells.by_pair(), _global_rate(cells))
+    (shown, clicks), overall = cells.by_pair(), _global_rate(cells)
+    rate, error, unseen = learner.rates(shown, clicks, overall)
+    if learner.smoothing == "fitted":
+        usual = usual_rank(cells)
+        for rank in range(cells.n_ranks):
+            here = usual == rank
+            rate[here], error[here], _ = learner.rates(shown[here], clicks[here], overall)
     errors = pair_table(error, unseen=float("inf"))
     evidence = learner.evidence(cells, ctr=errors, relevance=errors)
     return DCTR(cells.vocabulary, pair_table(rate, unseen=unseen), evidence=evidence)

@@ -12,7 +12,7 @@ them, all by logits, the curvature is E - C' D^-1 C. A few of Newton's steps do 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import no_type_check
 
@@ -20,8 +20,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.learners.borrowing import borrow
 from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
-from clickshift.learners.prior import SHARED, Beta, beta_by_group, beta_by_likelihood
+from clickshift.learners.prior import Beta, beta_by_likelihood
 from clickshift.statistics import Cells, rank_of
 from clickshift.threads import for_each, n_threads
 
@@ -30,6 +31,11 @@ _EDGE = 1e-7
 _HALVINGS = 8
 _MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
 """After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
+EXAMINATION = Beta(0.1, 0.2)
+"""The prior of examination: it only keeps it off 0 and 1. Ten times as much would decide where ranks hardly meet."""
+NEXT_TO_NONE = Beta(0.001, 0.01)
+_NEAR = 1.0
+"""Nats that the first of two climbs may leave."""
 _LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
 _PIECES = 8
 """For each thread: pairs of frequent queries cost more, and stand together."""
@@ -89,16 +95,17 @@ def fit_examination(
     Only the product of attractiveness and examination is identified. By convention the first rank has examination 1,
     unless another situation is examined more, which then has it; attractiveness is relative to it.
 
-    Without a prior, one is learned, in three parts. A prior that is the same for all documents takes what a good
-    ranker does, better documents on top, for more examination there. So the first climb has next to none, and the
-    second one a mean of its own for every rank that documents usually stand at: together they find examination. Given
-    that, attractiveness is shrunk towards one mean for all, so that no estimate repeats what the ranker thought.
+    Without a prior, examination is found with next to none, since what it says of many documents together may decide
+    where ranks are compared by few clicks; rare documents borrow from those of their rank instead. A first climb with a
+    little prior leads near it. Given examination, attractiveness is shrunk towards one mean for all, so that no
+    estimate repeats what the ranker thought. Errors of examination know of no prior either.
     """
-    problem = _Problem(cells, Beta() if prior is None else prior)
+    problem = _Problem(cells, prior or Beta(), borrowed=prior is None)
+    near = tolerance if prior else max(tolerance, _NEAR)
     e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
     top, tried = 0, {0}
     while True:
-        found, ascent = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        found, ascent = problem.climb(e, top, tolerance=near, max_steps=max_steps)
         e = found.examination
         rival = problem.most_examined(e, other_than=top)
         if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
@@ -107,29 +114,31 @@ def fit_examination(
         e[top] = _AT_LIMIT
         top = rival  # it would be examined more than the one that was held at 1
         tried.add(top)
-    steps = ascent.steps
     if prior is None:
-        problem.prior = beta_by_group(problem.usual_rank(), problem.examined(e), problem.pair_clicked)
-        found, second = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
-        e, steps = found.examination, steps + second.steps
+        problem.prior = NEXT_TO_NONE
+        found, last_climb = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
+        e, ascent = found.examination, replace(last_climb, steps=ascent.steps + last_climb.steps)
+        problem = _Problem(cells, NEXT_TO_NONE)
+        information = problem.profile(e, found.free).information
         prior = problem.prior = beta_by_likelihood(problem.examined(e), problem.pair_clicked)
-    last = problem.profile(e, found.free)
-    a_error, e_error = problem.errors(last, top)
-    a = np.append(last.attractiveness, prior.mean)
+        found = replace(problem.profile(e, found.free), information=information)
+    a_error, e_error = problem.errors(found, top)
+    a = np.append(found.attractiveness, prior.mean)
     prior_error = np.sqrt(1 / np.mean(prior.information(np.array([a[-1]]))))
-    # objectives under different priors cannot be compared: that of the first climb is the same from any start
-    climbed = Ascent(ascent.objective, ascent.trace, steps, ascent.converged)
-    return Fitted(a, problem.filled(e), np.append(a_error, prior_error), e_error, climbed)
+    return Fitted(a, problem.filled(e), np.append(a_error, prior_error), e_error, ascent)
 
 
 class _Problem:
     """The counts of one log. Only skips hide anything: of clicks it is enough to know how many."""
 
-    def __init__(self, cells: Cells, prior: Beta) -> None:
+    def __init__(self, cells: Cells, prior: Beta, *, borrowed: bool = False) -> None:
         self.cells, self.prior = cells, prior
-        self.pair_shown, self.pair_clicked = cells.by_pair()
+        _, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
         self.offsets, self.skips = cells.offsets, cells.impressions - cells.clicks
+        if borrowed:
+            by_pair, by_situation = borrow(cells, self.skips)
+            self.pair_clicked, self.clicked = self.pair_clicked + by_pair, self.clicked + by_situation
         self.situation = cells.situation.astype(np.int32, copy=False)
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
 
@@ -170,13 +179,15 @@ class _Problem:
 
         for_each(work, len(matrix))
         self._best = a
-        shared = self.clicked + SHARED.yes
+        shared = self.clicked + EXAMINATION.yes
         curvature = matrix.sum(axis=0)
-        information = curvature + np.triu(curvature, 1).T + np.diag((self.clicked + SHARED.total) * e * (1 - e))
+        information = curvature + np.triu(curvature, 1).T + np.diag((self.clicked + EXAMINATION.total) * e * (1 - e))
         with np.errstate(divide="ignore", invalid="ignore"):
-            penalty = np.where(e < 1, shared * np.log(e) + (SHARED.total - SHARED.yes) * np.log1p(-e), 0.0).sum()
+            penalty = np.where(
+                e < 1, shared * np.log(e) + (EXAMINATION.total - EXAMINATION.yes) * np.log1p(-e), 0.0
+            ).sum()
         value = float(objective.sum() + penalty)
-        slopes = slope.sum(axis=0) + shared * (1 - e) - (SHARED.total - SHARED.yes) * e
+        slopes = slope.sum(axis=0) + shared * (1 - e) - (EXAMINATION.total - EXAMINATION.yes) * e
         return Profile(e, free, a, value, slopes, information)
 
     def errors(self, last: Profile, top: int) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
@@ -186,7 +197,7 @@ class _Problem:
         e, free, n, pieces = last.examination, last.free, len(last.examination), self._pieces()
         cov = np.zeros((n, n))
         if len(free):  # of what was seen: the shared prior is there to keep examination off its limits
-            seen = last.information - np.diag(SHARED.total * e * (1 - e))
+            seen = last.information - np.diag(EXAMINATION.total * e * (1 - e))
             cov[np.ix_(free, free)] = covariance(seen[np.ix_(free, free)])
         total = np.ascontiguousarray(np.broadcast_to(np.asarray(self.prior.total, np.float64), len(self.pair_clicked)))
         variance = np.empty(len(self.pair_clicked))
@@ -207,12 +218,6 @@ class _Problem:
         """Expected examinations of each pair, before its clicks are looked at; not fewer than its clicks."""
         more: np.ndarray = np.maximum(self.cells.weighed(e), self.pair_clicked)
         return more
-
-    def usual_rank(self) -> Int[np.ndarray, " pair"]:
-        """The rank nearest to each pair's mean."""
-        ranks = self.cells.weighed(rank_of(self.cells.by, self.cells.n_ranks).astype(np.float64))
-        rank: np.ndarray = np.rint(ranks / np.maximum(self.pair_shown, 1)).astype(np.int64)
-        return rank
 
     def most_examined(self, e: Float[np.ndarray, " situation"], *, other_than: int) -> int:
         """Of the situations that are frequent enough to tell."""

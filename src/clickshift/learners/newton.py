@@ -80,13 +80,14 @@ def solved(
 
 
 def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray, "free free"]:
-    """Its inverse; where it has none, of what can be told."""
+    """Its inverse; what cannot be told has a variance that says so, a logit's standard error of 10."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     try:
         inverse: np.ndarray = cho_solve(cho_factor(information), np.eye(len(information)))
     except LinAlgError:
-        inverse = np.linalg.pinv(information, hermitian=True)
+        curvature, axes = np.linalg.eigh(information)
+        inverse = np.einsum("ij,j,kj->ik", axes, 1 / np.maximum(curvature, 0.01), axes)
     return inverse
 
 

@@ -54,11 +54,11 @@ class Beta:
         return information
 
 
-def beta_by_group(
+def strength_by_group(
     group: Int[np.ndarray, " n"], trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]
-) -> Beta:
-    """Empirical Bayes in closed form: each group has the mean that its rates have, all have the strength that fits the
-    spread of all rates (method of moments, Kleinman 1973).
+) -> float:
+    """Empirical Bayes in closed form: in how many trials chance spreads rates as much as the rates of a group differ
+    beyond chance, one number for all groups (method of moments, Kleinman 1973).
 
     Rates weigh n / (n + 20), so that neither the rarest nor the commonest decide. What cannot be is kept within reason.
     """
@@ -71,8 +71,7 @@ def beta_by_group(
     share = weight * (1 - weight / total)
     by_chance, at_most = (share / n).sum(), share.sum()
     excess = (spread - by_chance) / max(at_most - by_chance, 1e-12)  # 1 / (1 + strength)
-    strength = np.full(len(trials), np.clip(1 / max(excess, 1e-9) - 1, 0.5, 100.0))
-    return Beta(mean * strength, strength)
+    return float(np.clip(1 / max(excess, 1e-9) - 1, 0.5, 100.0))
 
 
 def beta_by_likelihood(trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]) -> Beta:
