@@ -5,7 +5,7 @@
     python benchmarks/clax.py --skip-peer             # our side alone
     python benchmarks/clax.py --reuse                 # our side, against CLAX's runs of last time
     python benchmarks/clax.py --models PBM,UBM
-    python benchmarks/clax.py --sessions 100000 --peer-repeats 3      # another size of the training log
+    python benchmarks/clax.py --sessions 100000,1000000,10000000 --peer-repeats 3     # other sizes of the training log
 
 The log: lists of 10 of 20 candidates for 1,000 queries under a power law, drawn by Plackett-Luce, clicked by DBN users.
 Both sides get the same training, validation and test sessions, in memory, and run alone in a process of their own.
@@ -14,7 +14,7 @@ CLAX's time is that of its own trainer, validation included, until an epoch is w
 perplexity over all settings, in the setting that gets there first (the median of its repeats). Ours is the median of
 `fit`, from sessions to model: counting, climbing, and the standard errors, which CLAX does not give; once with as many
 steps as it takes to be within 1e-4 of CLAX's best ("close"), and once until it has converged to 0.1 nat of the whole
-log. Compilation is left out.
+log. Compilation is left out. dCTR has the prior that is fitted by rank: CLAX's early stopping is a prior as well.
 
 Perplexity is conditional, with probabilities clipped at 1e-8, what CLAX gives to a second click under CM. The two CMs
 are not the same model: where nothing was clicked above, CLAX's predicts the marginal a_r (1 - a_1)...(1 - a_{r-1}), not
@@ -53,6 +53,8 @@ SETTINGS = "512:0.003,2048:0.003,8192:0.003,4096:0.01"
 """Batch size and AdamW's rate: .003 is what CLAX's introduction uses; 4096 with .01 is what its experiments use."""
 GOALS = {"rCTR": 100, "dCTR": 100, "PBM": 80, "UBM": 60, "CM": 100, "DCM": 40, "CCM": 50, "SDBN": 50, "DBN": 50}
 """How many times faster than CLAX each model should be."""
+OPTIONS = {"dCTR": cs.Counting("dCTR", smoothing="fitted")}
+"""Learners that are not the default."""
 STEPPED = ("PBM", "UBM", "DCM", "CCM", "SDBN", "DBN")
 CLOSE = 1e-4
 Row = dict[str, Any]
@@ -83,15 +85,15 @@ def read(data: Path, name: str, rows: int | None = None) -> cs.Sessions:
 
 def fit(data: Path, model: str, log: str, rows: int, repeats: int) -> Row:
     """Our side. The first fit of the whole log tells the memory; the others tell the time."""
-    sessions = read(data, log, rows)
+    sessions, learner = read(data, log, rows), OPTIONS.get(model, model)
     peak = Peak()
-    cs.fit(model, sessions[:1000])  # loads the compiled kernels
+    cs.fit(learner, sessions[:1000])  # loads the compiled kernels
     peak.reset()
-    cs.fit(model, sessions)
+    cs.fit(learner, sessions)
     memory, seconds, cpu_seconds = peak.beyond(), [], []
     for _ in range(repeats):
         wall, cpu = time.perf_counter(), time.process_time()
-        fitted = cs.fit(model, sessions)
+        fitted = cs.fit(learner, sessions)
         seconds.append(time.perf_counter() - wall)
         cpu_seconds.append(time.process_time() - cpu)
     row: Row = {"sessions": len(sessions), "seconds": statistics.median(seconds), "all_seconds": seconds}
@@ -265,43 +267,20 @@ def show(results: Row) -> None:
         print(f"{model:5} {'  '.join(costs)}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="50,000 sessions, PBM and DBN, one setting, no growth")
-    parser.add_argument("--models", default=None, help=f"comma-separated; all are {','.join(GOALS)}")
-    parser.add_argument(
-        "--settings", default=None, help=f"CLAX's batch sizes and learning rates; {SETTINGS} by default"
-    )
-    parser.add_argument("--skip-peer", action="store_true", help="do not run CLAX")
-    parser.add_argument("--reuse", action="store_true", help="measure ours again, against CLAX's runs of last time")
-    parser.add_argument("--skip-growth", action="store_true", help="do not measure how our cost grows with the log")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peer-repeats", type=int, default=1, help="of every setting of CLAX")
-    parser.add_argument("--sessions", type=int, default=1_000_000, help="of the training log")
-    parser.add_argument("--load", type=float, default=1.0, help="wait until the load is below this...")
-    parser.add_argument("--patience", type=float, default=180.0, help="...for at most so many seconds")
-    parser.add_argument("--environment", type=Path, default=HERE.parent / ".venv-clax")
-    parser.add_argument("--data", type=Path, default=HERE.parent / "build" / "benchmark-clax")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=None,
-        help="results/clax.json by default, clax-quick.json if --quick, clax-N.json if --sessions N",
-    )
-    args = parser.parse_args()
-
+def run(args: argparse.Namespace, sessions: int) -> None:
+    """One size of the training log: measure, write and show."""
     names = (args.models or ("PBM,DBN" if args.quick else ",".join(GOALS))).split(",")
     settings = (args.settings or ("512:0.003" if args.quick else SETTINGS)).split(",")
-    scale, usual = 20 if args.quick else 1, args.sessions == 1_000_000
-    sizes = {"train": args.sessions // scale, "validation": 100_000 // scale, "test": 200_000 // scale}
+    scale, usual = 20 if args.quick else 1, sessions == 1_000_000
+    sizes = {"train": sessions // scale, "validation": 100_000 // scale, "test": 200_000 // scale}
     growth = (
         []
         if args.quick or args.skip_growth or not usual
         else [("train", 100_000), ("train", 1_000_000), ("large", 10_000_000)]
     )
     sizes |= {"large": 10_000_000} if growth else {}
-    kind = "-quick" if args.quick else "" if usual else f"-{args.sessions}"
-    output = args.output or HERE / "results" / f"clax{kind}.json"
+    kind = "-quick" if args.quick else "" if usual else f"-{sessions}"
+    output = args.results / f"clax{kind}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
 
     known = json.loads(output.read_text()) if args.reuse else {}
@@ -350,6 +329,29 @@ def main() -> None:
         ]
         output.write_text(json.dumps(results, indent=1))
     show(results)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="50,000 sessions, PBM and DBN, one setting, no growth")
+    parser.add_argument("--models", default=None, help=f"comma-separated; all are {','.join(GOALS)}")
+    parser.add_argument(
+        "--settings", default=None, help=f"CLAX's batch sizes and learning rates; {SETTINGS} by default"
+    )
+    parser.add_argument("--skip-peer", action="store_true", help="do not run CLAX")
+    parser.add_argument("--reuse", action="store_true", help="measure ours again, against CLAX's runs of last time")
+    parser.add_argument("--skip-growth", action="store_true", help="do not measure how our cost grows with the log")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peer-repeats", type=int, default=1, help="of every setting of CLAX")
+    parser.add_argument("--sessions", default="1000000", help="of the training log; several sizes, comma-separated")
+    parser.add_argument("--load", type=float, default=1.0, help="wait until the load is below this...")
+    parser.add_argument("--patience", type=float, default=180.0, help="...for at most so many seconds")
+    parser.add_argument("--environment", type=Path, default=HERE.parent / ".venv-clax")
+    parser.add_argument("--data", type=Path, default=HERE.parent / "build" / "benchmark-clax")
+    parser.add_argument("--results", type=Path, default=HERE / "results", help="clax.json, clax-N.json for N sessions")
+    args = parser.parse_args()
+    for sessions in args.sessions.split(","):
+        run(args, int(sessions))
 
 
 if __name__ == "__main__":

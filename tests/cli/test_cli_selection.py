@@ -36,7 +36,8 @@ def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
 def test_status(shell: Shell, done: Path) -> None:
     found = shell.json("selection", "status", "-o", done)
     assert (found["done"], found["of"]) == (48, 48)
-    assert "48 of 48" in shell.text("selection", "status", "-o", done)
+    told = shell.text("selection", "status", "-o", done)
+    assert "48 of 48" in " ".join(told.split())  # a long path may break the line there
 
 
 def test_a_run_of_another_protocol_is_told(shell: Shell, done: Path) -> None:
