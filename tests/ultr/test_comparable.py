@@ -79,8 +79,8 @@ def test_a_document_compared_with_itself_is_the_conditional_likelihood() -> None
 
 
 def test_documents_that_were_seen_once_at_each_rank() -> None:
-    """The ratio of clicks: unbiased odds. A fitted PBM has a number for each document: examination is all that tells them
-    apart where they do not borrow from each other."""
+    """The ratio of clicks: unbiased odds. A fitted PBM has a number for each document, and finds the same only where they
+    borrow from each other."""
     rng, n = np.random.default_rng(4), 3000
     words = Vocabulary.of(np.repeat(np.arange(n), 2), np.arange(2 * n))[0]
     pair = np.repeat(2 * np.arange(n)[:, None] + [0, 1], 2, axis=0)
