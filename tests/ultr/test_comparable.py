@@ -79,7 +79,7 @@ def test_a_document_compared_with_itself_is_the_conditional_likelihood() -> None
 
 
 def test_documents_that_were_seen_once_at_each_rank() -> None:
-    """The ratio of clicks: unbiased odds. A fitted PBM has a number for each document, and finds the same only where they
+    """The ratio of clicks: unbiased odds. A fitted PBM has a number for each document, and finds it only where they
     borrow from each other."""
     rng, n = np.random.default_rng(4), 3000
     words = Vocabulary.of(np.repeat(np.arange(n), 2), np.arange(2 * n))[0]
