@@ -34,8 +34,8 @@ _MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
 EXAMINATION = Beta(0.1, 0.2)
 """The prior of examination: it only keeps it off 0 and 1. Ten times as much would decide where ranks hardly meet."""
 NEXT_TO_NONE = Beta(0.001, 0.01)
-_NEAR = 1.0
-"""Nats that the first of two climbs may leave."""
+_CLOSER = 0.1
+"""Where ranks are compared by few clicks, a tenth of a nat is half a standard error of examination."""
 _LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
 _PIECES = 8
 """For each thread: pairs of frequent queries cost more, and stand together."""
@@ -96,16 +96,15 @@ def fit_examination(
     unless another situation is examined more, which then has it; attractiveness is relative to it.
 
     Without a prior, examination is found with next to none, since what it says of many documents together may decide
-    where ranks are compared by few clicks; rare documents borrow from those of their rank instead. A first climb with a
-    little prior leads near it. Given examination, attractiveness is shrunk towards one mean for all, so that no
-    estimate repeats what the ranker thought. Errors of examination know of no prior either.
+    where ranks are compared by few clicks; rare documents borrow from those of their rank instead. Given examination,
+    attractiveness is shrunk towards one mean for all, so that no estimate repeats what the ranker thought. Errors of
+    examination know of no prior either.
     """
-    problem = _Problem(cells, prior or Beta(), borrowed=prior is None)
-    near = tolerance if prior else max(tolerance, _NEAR)
+    problem = _Problem(cells, prior or NEXT_TO_NONE, borrowed=prior is None)
     e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
     top, tried = 0, {0}
     while True:
-        found, ascent = problem.climb(e, top, tolerance=near, max_steps=max_steps)
+        found, ascent = problem.climb(e, top, tolerance=tolerance * _CLOSER, max_steps=max_steps)
         e = found.examination
         rival = problem.most_examined(e, other_than=top)
         if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
@@ -115,23 +114,27 @@ def fit_examination(
         top = rival  # it would be examined more than the one that was held at 1
         tried.add(top)
     if prior is None:
-        problem.prior = NEXT_TO_NONE
-        found, last_climb = problem.climb(e, top, tolerance=tolerance, max_steps=max_steps)
-        e, ascent = found.examination, replace(last_climb, steps=ascent.steps + last_climb.steps)
-        problem = _Problem(cells, NEXT_TO_NONE)
+        problem = _Problem(cells, NEXT_TO_NONE, near=found.attractiveness)
         information = problem.profile(e, found.free).information
         prior = problem.prior = beta_by_likelihood(problem.examined(e), problem.pair_clicked)
         found = replace(problem.profile(e, found.free), information=information)
     a_error, e_error = problem.errors(found, top)
     a = np.append(found.attractiveness, prior.mean)
-    prior_error = np.sqrt(1 / np.mean(prior.information(np.array([a[-1]]))))
-    return Fitted(a, problem.filled(e), np.append(a_error, prior_error), e_error, ascent)
+    unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
+    return Fitted(a, problem.filled(e), np.append(a_error, unseen_error), e_error, ascent)
 
 
 class _Problem:
     """The counts of one log. Only skips hide anything: of clicks it is enough to know how many."""
 
-    def __init__(self, cells: Cells, prior: Beta, *, borrowed: bool = False) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        prior: Beta,
+        *,
+        borrowed: bool = False,
+        near: Float[np.ndarray, " pair"] | None = None,
+    ) -> None:
         self.cells, self.prior = cells, prior
         _, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
@@ -140,7 +143,7 @@ class _Problem:
             by_pair, by_situation = borrow(cells, self.skips)
             self.pair_clicked, self.clicked = self.pair_clicked + by_pair, self.clicked + by_situation
         self.situation = cells.situation.astype(np.int32, copy=False)
-        self._best = np.full(cells.vocabulary.n_pairs, 0.5)
+        self._best = np.full(cells.vocabulary.n_pairs, 0.5) if near is None else near
 
     def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
         """Examination like the click-through rates of situations."""
@@ -163,17 +166,15 @@ class _Problem:
     def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> Profile:
         """Curvature and all. One from near by would do where ranks are well connected; where they hardly are, it is of
         another size along what hardly matters, and steps by it lead nowhere."""
-        n, n_pairs = len(e), self.cells.vocabulary.n_pairs
-        pieces = self._pieces()
+        n, pieces = len(e), self._pieces()
         a = self._best.copy()
-        yes, total = (np.broadcast_to(np.asarray(of, np.float64), n_pairs) for of in (self.prior.yes, self.prior.total))
-        yes, total = np.ascontiguousarray(yes + self.pair_clicked), np.ascontiguousarray(total)
+        yes, no = self.prior.yes, self.prior.total - self.prior.yes
         slope, matrix, objective = np.zeros((len(pieces), n)), np.zeros((n_threads(), n, n)), np.zeros(len(pieces))
 
         def work(thread: int) -> None:
             for k in range(thread, len(pieces), len(matrix)):
                 objective[k] = _profile(
-                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, total, e, a,
+                    *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, no, e, a,
                     slope[k], matrix[thread],
                 )  # fmt: skip
 
@@ -199,12 +200,11 @@ class _Problem:
         if len(free):  # of what was seen: the shared prior is there to keep examination off its limits
             seen = last.information - np.diag(EXAMINATION.total * e * (1 - e))
             cov[np.ix_(free, free)] = covariance(seen[np.ix_(free, free)])
-        total = np.ascontiguousarray(np.broadcast_to(np.asarray(self.prior.total, np.float64), len(self.pair_clicked)))
         variance = np.empty(len(self.pair_clicked))
 
         def work(k: int) -> None:
             _variance(
-                *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, total, e,
+                *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, self.prior.total, e,
                 last.attractiveness, cov, variance,
             )  # fmt: skip
 
@@ -271,18 +271,18 @@ def _subtract_squares(rows, matrix):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
 @no_type_check
-def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, slope, matrix):
+def _profile(start, stop, offsets, situation, skips, clicked, more_yes, no, e, a, slope, matrix):
     """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
-    curvature (on and above the diagonal). `yes` has clicks and pseudo-clicks, `total` pseudo-examinations."""
+    curvature (on and above the diagonal). `more_yes` and `no` are pseudo-counts."""
     objective, many = 0.0, len(e)
     here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
     cross, rows, waiting = np.empty(many), np.zeros((8, many)), 0
     for p in range(start, stop):
         n = _gathered(offsets, p, situation, skips, e, here, skipped, examined)
-        no = total[p] - (yes[p] - clicked[p])
+        yes = clicked[p] + more_yes
         low, high, x = 0.0, 1.0, a[p]
         for _ in range(_MOST_NEWTON_STEPS):
-            up, down = yes[p] / x, no / (1 - x)
+            up, down = yes / x, no / (1 - x)
             rise, curve = up - down, up / x + down / (1 - x)
             for k in range(n):
                 part = examined[k] / (1 - x * examined[k])
@@ -296,12 +296,12 @@ def _profile(start, stop, offsets, situation, skips, clicked, yes, total, e, a, 
             if not low < following < high:
                 following, near = (low + high) / 2, _EQUAL
             change, x = abs(following - x), following
-            if change < near * x:
+            if change < near * min(x, 1 - x):
                 break
         a[p] = x
         x_no = 1 - x
-        information = (clicked[p] + total[p]) * x * x_no
-        objective += yes[p] * np.log(x) + no * np.log(x_no)
+        information = (yes + no) * x * x_no
+        objective += yes * np.log(x) + no * np.log(x_no)
         for k in range(n):
             e_yes, s = examined[k], here[k]
             e_no, skip = 1 - e_yes, 1 - x * e_yes
@@ -342,7 +342,7 @@ def _variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov,
     cross, every = np.empty(many), np.empty(many)
     for p in range(start, stop):
         n, x, x_no = _gathered(offsets, p, situation, skips, e, here, skipped, examined), a[p], 1 - a[p]
-        information = (clicked[p] + total[p]) * x * x_no
+        information = (clicked[p] + total) * x * x_no
         for k in range(n):
             skip = 1 - x * examined[k]
             odds = skipped[k] * (x * examined[k]) / skip

@@ -24,20 +24,20 @@ class Beta:
     """`yes` pseudo-successes among `total` pseudo-trials, added to what was counted.
 
     The penalty is yes log p + (total - yes) log(1 - p), a Beta(1 + yes, 1 + total - yes) density: with it no estimate
-    is 0 or 1. Both are one number for all probabilities, or one for each.
+    is 0 or 1.
     """
 
-    yes: float | Float[np.ndarray, " n"] = 0.1
-    total: float | Float[np.ndarray, " n"] = 1.0
+    yes: float = 0.1
+    total: float = 1.0
 
     def __post_init__(self) -> None:
-        if not np.all((np.asarray(self.yes) > 0) & (np.asarray(self.yes) < self.total)):
+        if not 0 < self.yes < self.total:
             raise SpecError(f"a prior needs 0 < yes < total pseudo-counts: got yes={self.yes}, total={self.total}.")
 
     @property
     def mean(self) -> float:
-        """What is believed where nothing was seen; on average, where that differs."""
-        return float(np.mean(np.asarray(self.yes) / self.total))
+        """What is believed where nothing was seen."""
+        return self.yes / self.total
 
     def mode(self, yes: Float[np.ndarray, " n"], total: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The most probable p after `yes` successes in `total` trials."""
