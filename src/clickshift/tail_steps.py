@@ -269,6 +269,14 @@ def e_step(
                         below[here[j], 0] += u[j]
                         below[here[j], 1] += u[j] * b[j]
                         below[here[j], 2 + lowest] += u[j] * direct[lowest, j] + turn_g[lowest] * along[j]
+                elif beyond == lowest + 3:  # CCM's: a loop of three for every place takes a seventh more
+                    one, two, three = lowest, lowest + 1, lowest + 2
+                    for j in range(some):
+                        below[here[j], 0] += u[j]
+                        below[here[j], 1] += u[j] * b[j]
+                        below[here[j], 2 + one] += u[j] * direct[one, j] + turn_g[one] * along[j]
+                        below[here[j], 2 + two] += u[j] * direct[two, j] + turn_g[two] * along[j]
+                        below[here[j], 2 + three] += u[j] * direct[three, j] + turn_g[three] * along[j]
                 else:
                     for j in range(some):
                         below[here[j], 0] += u[j]
