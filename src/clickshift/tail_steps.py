@@ -269,14 +269,14 @@ def e_step(
                         below[here[j], 0] += u[j]
                         below[here[j], 1] += u[j] * b[j]
                         below[here[j], 2 + lowest] += u[j] * direct[lowest, j] + turn_g[lowest] * along[j]
-                elif beyond == lowest + 3:  # CCM's: a loop of three for every place takes a seventh more
-                    one, two, three = lowest, lowest + 1, lowest + 2
+                elif lowest == 0 and beyond == 3:  # CCM's: a loop of three for every place takes a seventh more
                     for j in range(some):
-                        below[here[j], 0] += u[j]
-                        below[here[j], 1] += u[j] * b[j]
-                        below[here[j], 2 + one] += u[j] * direct[one, j] + turn_g[one] * along[j]
-                        below[here[j], 2 + two] += u[j] * direct[two, j] + turn_g[two] * along[j]
-                        below[here[j], 2 + three] += u[j] * direct[three, j] + turn_g[three] * along[j]
+                        row = below[here[j]]
+                        row[0] += u[j]
+                        row[1] += u[j] * b[j]
+                        row[2] += u[j] * direct[0, j] + turn_g[0] * along[j]
+                        row[3] += u[j] * direct[1, j] + turn_g[1] * along[j]
+                        row[4] += u[j] * direct[2, j] + turn_g[2] * along[j]
                 else:
                     for j in range(some):
                         below[here[j], 0] += u[j]
