@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.encoded import Log, query_starts, weighted
+from clickshift.encoded import Log, counted, query_starts, weighted
 from clickshift.errors import DataError
 from clickshift.grouping import distinct_sorted
 from clickshift.sessions import Sessions
@@ -33,6 +33,8 @@ _SHARE = 1 << 25
 _MAX_PREFIX = 30
 _Counted = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Pair, situation, impressions and clicks of each cell."""
+_Tables = tuple[np.ndarray, int, int, int]
+"""Tables that add up, the pairs from one up to another that are taken, and the pair that the tables begin with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,36 +198,53 @@ def _count_shares(log: Log, weight: np.ndarray | None, by: By, n_situations: int
     room = 2 * _SHARE if kind is np.uint32 else _SHARE
     shares = -(-words.n_pairs * n_situations // room)
     bounds = query_starts(words, max(shares, threads))
-    found = []
-
-    def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
-        lists = part.rankings.pair, part.click, count
-        for_each(lambda k: _count_share(*lists, *ranges[k], _BY.index(by), n_situations, tables[k]), len(ranges))
-
-    for first in range(0, len(bounds) - 1, threads):
-        ranges = list(pairwise(bounds[first : first + threads + 1].tolist()))
-        tables = [np.zeros((2, (end - start) * n_situations), kind) for start, end in ranges]
-        for part, count in weighted(log, weight):
-            add(part, count)
-        found.append(
-            _taken([(table[None], *of, of[0]) for table, of in zip(tables, ranges, strict=True)], n_situations)
+    spans = list(pairwise(bounds.tolist()))
+    # for all passes, since new memory costs more than zeros
+    places = np.empty((threads, 2 * n_situations * max(end - start for start, end in spans)), kind)
+    found = None
+    for first in range(0, len(spans), threads):
+        found = _taken(
+            _count_pass(log, weight, by, n_situations, spans[first : first + threads], places), n_situations, found
         )
-    pair, situation, impressions, clicks = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return pair, situation, impressions, clicks
+    assert found is not None
+    return found
 
 
-def _taken(parts: Sequence[tuple[np.ndarray, int, int, int]], n_situations: int) -> _Counted:
-    """What occurs, in small numbers: a large log has a hundred million cells. Of each part: tables that add up, the
-    pairs from one up to another, and the pair that the tables begin with."""
+def _count_pass(
+    log: Log, weight: np.ndarray | None, by: By, n_situations: int, spans: list[tuple[int, int]], places: np.ndarray
+) -> list[_Tables]:
+    tables = [
+        place[: 2 * n_situations * (end - start)].reshape(2, -1)
+        for place, (start, end) in zip(places, spans, strict=False)
+    ]
+    for_each(lambda k: tables[k].fill(0), len(tables))
+
+    def add(pair: np.ndarray, click: np.ndarray, count: np.ndarray) -> None:
+        for_each(
+            lambda k: _count_share(pair, click, count, *spans[k], _BY.index(by), n_situations, tables[k]), len(spans)
+        )
+
+    for lists in counted(log, weight):
+        add(*lists)
+    return [(table[None], start, end, start) for table, (start, end) in zip(tables, spans, strict=True)]
+
+
+def _taken(parts: Sequence[_Tables], n_situations: int, before: _Counted | None = None) -> _Counted:
+    """What occurs, in small numbers: a large log has a hundred million cells. What is `before` grows, without a
+    copy."""
     sizes = np.zeros(len(parts), np.int64)
 
     def count(k: int) -> None:
         sizes[k] = _how_many(*parts[k], n_situations)
 
     for_each(count, len(parts))
-    n, end = int(sizes.sum()), np.cumsum(sizes)
-    pair, situation = np.empty(n, np.int32), np.empty(n, np.int32)
-    impressions, clicks = np.empty(n), np.empty(n)
+    if before is None:
+        before = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0)
+    old = len(before[0])
+    for column in before:
+        column.resize(old + int(sizes.sum()), refcheck=False)
+    pair, situation, impressions, clicks = before
+    end = old + np.cumsum(sizes)
 
     def take(k: int) -> None:
         _take(*parts[k], n_situations, end[k] - sizes[k], end[k], pair, situation, impressions, clicks)

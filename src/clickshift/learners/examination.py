@@ -114,7 +114,7 @@ def fit_examination(
         top = rival  # it would be examined more than the one that was held at 1
         tried.add(top)
     if prior is None:
-        problem = _Problem(cells, NEXT_TO_NONE, near=found.attractiveness)
+        problem.give_back()
         information = problem.profile(e, found.free).information
         prior = problem.prior = beta_by_likelihood(problem.examined(e), problem.pair_clicked)
         found = replace(problem.profile(e, found.free), information=information)
@@ -127,23 +127,21 @@ def fit_examination(
 class _Problem:
     """The counts of one log. Only skips hide anything: of clicks it is enough to know how many."""
 
-    def __init__(
-        self,
-        cells: Cells,
-        prior: Beta,
-        *,
-        borrowed: bool = False,
-        near: Float[np.ndarray, " pair"] | None = None,
-    ) -> None:
-        self.cells, self.prior = cells, prior
+    def __init__(self, cells: Cells, prior: Beta, *, borrowed: bool) -> None:
+        self.cells, self.prior, self.offsets = cells, prior, cells.offsets
         _, self.pair_clicked = cells.by_pair()
         self.shown, self.clicked = cells.by_situation()
-        self.offsets, self.skips = cells.offsets, cells.impressions - cells.clicks
+        self.situation, self.skips = cells.situation.astype(np.int32, copy=False), cells.impressions - cells.clicks
+        self._best = np.full(cells.vocabulary.n_pairs, 0.5)
         if borrowed:
             by_pair, by_situation = borrow(cells, self.skips)
             self.pair_clicked, self.clicked = self.pair_clicked + by_pair, self.clicked + by_situation
-        self.situation = cells.situation.astype(np.int32, copy=False)
-        self._best = np.full(cells.vocabulary.n_pairs, 0.5) if near is None else near
+
+    def give_back(self) -> None:
+        """What was seen, and nothing else."""
+        _, self.pair_clicked = self.cells.by_pair()
+        _, self.clicked = self.cells.by_situation()
+        np.subtract(self.cells.impressions, self.cells.clicks, out=self.skips)
 
     def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
         """Examination like the click-through rates of situations."""

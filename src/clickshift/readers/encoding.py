@@ -159,17 +159,20 @@ class _Writer:
         self.kinds: dict[str, str] = {}
         self._folder, self._stack = folder, stack
         self._files: dict[str, IO[bytes]] = {}
-        self._queries, self._pairs = Numbering(), Numbering()
+        self._queries, self._docs, self._pairs = Numbering(), Numbering(), Numbering()
         self._query_names: list[Any] = []
         self._doc_names: list[Any] = []
         self._pair_query: list[np.ndarray] = []
+        self._pair_doc: list[np.ndarray] = []
         self._row = self._place = self._byte = 0
 
     def add(self, some: Hashed) -> None:
         number, new = self._queries.number(some.query.hashes)
         self._query_names.append(some.query.taken(new))
         pair, fresh = self._pairs.number(some.pair)
-        self._doc_names.append(some.doc.taken(fresh))
+        doc, new_docs = self._docs.number(some.doc.hashes[:, fresh])
+        self._doc_names.append(some.doc.taken(fresh[new_docs]))
+        self._pair_doc.append(doc)
         length = np.diff(some.start)
         owner = np.searchsorted(some.start, fresh, side="right") - 1
         self._pair_query.append(number[owner])
@@ -203,11 +206,14 @@ class _Writer:
         """All pairs, sorted, and the number that each has there; the last place is what `UNSEEN` points at."""
         import pyarrow as pa
 
-        queries = pa.concat_arrays(self._query_names)
-        place = pa.array(np.concatenate(self._pair_query), pa.int32())
-        docs = pa.concat_arrays(self._doc_names)
-        self._query_names, self._doc_names, self._pair_query = [], [], []
-        vocabulary, _, pair = Vocabulary.of(pa.DictionaryArray.from_arrays(place, queries), docs)
+        names = self._query_names, self._doc_names
+        places = self._pair_query, self._pair_doc
+        self._query_names, self._doc_names, self._pair_query, self._pair_doc = [], [], [], []
+        query, doc = (
+            pa.DictionaryArray.from_arrays(pa.array(np.concatenate(place), pa.int32()), pa.concat_arrays(name))
+            for place, name in zip(places, names, strict=True)
+        )
+        vocabulary, _, pair = Vocabulary.of(query, doc)
         return vocabulary, np.append(pair, np.int32(UNSEEN))
 
 
