@@ -7,7 +7,7 @@ clicks as bits: 42 bytes for a list of ten. Whatever reads a log reads it block 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from clickshift.array_folders import ArrayFolder
 from clickshift.errors import DataError
 from clickshift.seeds import as_generator
 from clickshift.sessions import Rankings, Sessions
+from clickshift.threads import in_order
 from clickshift.vocabulary import UNSEEN, Vocabulary
 
 FOLDER = ArrayFolder("log", 1, "encode the log again", "clickshift log encode")
@@ -85,26 +86,30 @@ class EncodedLog:
         return "count" in self.kinds
 
     def chunks(self) -> Iterator[Sessions]:
-        """All sessions, some at a time, in the order of the log."""
-        about = {name: self._about(name) for name in self.kinds}
-        for block, pair, click in self._blocks():
+        """All sessions, some at a time, in the order of the log; a few are made ahead of who asks."""
+        read, about = self._reader(), {name: self._about(name) for name in self.kinds}
+
+        def made(block: Block) -> Sessions | None:
             rows = slice(block.row, block.row + block.rows)
             kept = None if self.kept is None else self.kept[rows]
             if kept is not None and not kept.any():
-                continue
-            part = self._sessions(pair, click, {name: np.asarray(of[rows]) for name, of in about.items()})
-            yield part if kept is None or kept.all() else part[kept]
+                return None
+            part = self._sessions(*read(block), {name: np.asarray(of[rows]) for name, of in about.items()})
+            return part if kept is None or kept.all() else part[kept]
+
+        yield from (part for part in in_order(made, self.blocks) if part is not None)
 
     def lists(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The pairs and clicks of all sessions, kept or not, some at a time: a third of the work of `chunks`."""
-        for _, pair, click in self._blocks():
+        for pair, click in in_order(self._reader(), self.blocks):
             yield pair if self.translation is None else self.translation[pair], click
 
-    def _blocks(self) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
-        """With its pairs, as they are in the file, and its clicks."""
+    def _reader(self) -> Callable[[Block], tuple[np.ndarray, np.ndarray]]:
+        """Of a block its pairs, as they are in the file, and its clicks."""
         pairs = np.memmap(self.folder / PAIRS, np.int32, "r")
         bits = np.memmap(self.folder / CLICKS, np.uint8, "r")
-        for block in self.blocks:
+
+        def read(block: Block) -> tuple[np.ndarray, np.ndarray]:
             pair = np.asarray(pairs[block.place : block.place + block.rows * block.ranks])
             pair, width = pair.reshape(block.rows, block.ranks), -(-block.ranks // 8)
             packed = np.asarray(bits[block.byte : block.byte + block.rows * width]).reshape(block.rows, width)
@@ -112,7 +117,9 @@ class EncodedLog:
             if block.ranks < self.n_ranks:
                 wider = ((0, 0), (0, self.n_ranks - block.ranks))
                 pair, click = np.pad(pair, wider, constant_values=UNSEEN), np.pad(click, wider)
-            yield block, pair, click
+            return pair, click
+
+        return read
 
     def _sessions(self, pair: np.ndarray, click: np.ndarray, about: Mapping[str, np.ndarray]) -> Sessions:
         shown = pair != UNSEEN

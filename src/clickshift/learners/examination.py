@@ -133,14 +133,14 @@ class _Problem:
         self.shown, self.clicked = cells.by_situation()
         self.situation, self.skips = cells.situation.astype(np.int32, copy=False), cells.impressions - cells.clicks
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
+        self._seen = self.pair_clicked, self.clicked
         if borrowed:
             by_pair, by_situation = borrow(cells, self.skips)
             self.pair_clicked, self.clicked = self.pair_clicked + by_pair, self.clicked + by_situation
 
     def give_back(self) -> None:
         """What was seen, and nothing else."""
-        _, self.pair_clicked = self.cells.by_pair()
-        _, self.clicked = self.cells.by_situation()
+        self.pair_clicked, self.clicked = self._seen
         np.subtract(self.cells.impressions, self.cells.clicks, out=self.skips)
 
     def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
