@@ -13,11 +13,13 @@ import typer
 from typer.testing import CliRunner
 
 from clickshift.cli.backtest import backtest
+from clickshift.encoded import EncodedLog
 from clickshift.errors import DataError, SpecError
 from clickshift.ope import PAPER, Logged, WeightedLists, evaluate
 from clickshift.protocols.backtest import CLIP, TASKS, Backtest, Backtested
 from clickshift.protocols.drifting_log import DriftingLog
 from clickshift.readers.open_bandit import read_open_bandit
+from clickshift.readers.opening import open_log
 from clickshift.readers.tabular import write_log
 from clickshift.readers.yandex import read_sample
 from clickshift.report.backtest import backtest_words, error_figures, gain_table, published_table, write_backtest_report
@@ -216,6 +218,15 @@ def test_times_become_days(tiny: Sessions) -> None:
         found = Backtest(queries=5).on(Sessions(tiny.rankings, tiny.click, tiny.count, time=time))
         assert found.rows == expected
         assert len(found.days) == 6
+
+
+def test_an_encoded_log_gives_the_same(tiny: Sessions, tmp_path: Path) -> None:
+    """Of which only the sessions of the queries that are compared are in memory."""
+    write_log(tiny, tmp_path / "log.parquet")
+    encoded = open_log(tmp_path / "log.parquet", in_memory=False)
+    assert isinstance(encoded, EncodedLog)
+    task = Backtest(("clicks",), queries=2, down_to=3)
+    assert task.on(encoded).rows == task.on(tiny).rows
 
 
 def test_bad_input_is_told(tiny: Sessions) -> None:

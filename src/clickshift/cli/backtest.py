@@ -8,11 +8,19 @@ from typing import Any
 
 import typer
 
-from clickshift.cli.console import Json, printable, progress, show_json, show_table, warnings_shown
+from clickshift.cli.console import (
+    Json,
+    printable,
+    progress,
+    sessions_encoded,
+    show_json,
+    show_table,
+    warnings_shown,
+)
 
 
 def backtest(
-    log: str | None = typer.Argument(None, help="A log with days: .parquet, .csv or .jsonl, a folder or a glob."),
+    log: str | None = typer.Argument(None, help="A log with days: a file, a folder, a glob, or FILE.duckdb::TABLE."),
     simulated: bool = typer.Option(False, "--simulated", help="Instead of a log: one whose rankers change by day."),
     parts: int | None = typer.Option(
         None, min=2, help="Instead of days: so many parts of each query's sessions. For a log without time."
@@ -33,11 +41,13 @@ def backtest(
 
     Shows the errors of all estimators along the clipping constant, and recommends one for each reward.
     """
+    from clickshift.encoded import Log
     from clickshift.errors import SpecError
     from clickshift.ope.evaluation import PAPER
     from clickshift.protocols.backtest import TASKS, Backtest
     from clickshift.protocols.drifting_log import DriftingLog
-    from clickshift.protocols.log_files import LogFile
+    from clickshift.protocols.log_files import TABLE, LogFile
+    from clickshift.readers.opening import open_log
     from clickshift.report.backtest import backtest_words, error_table, gain_table, write_backtest_report
 
     if simulated == (log is not None):
@@ -45,12 +55,16 @@ def backtest(
     tasks, names = tuple(dict.fromkeys(reward)) or TASKS, tuple(dict.fromkeys(estimator)) or PAPER
     protocol = Backtest(tasks, names, queries=queries, query=query, parts=parts, in_order=in_order, seed=seed)
     with warnings_shown():
+        sessions: Log
         if log is None:
             world = DriftingLog(seed=seed)
             with progress("simulating", world.sessions) as advance:
                 sessions = world.draw(progress=advance)
         else:
-            sessions = LogFile.at(log, format=format).read()
+            with progress("reading") as hear:
+                ours = format == TABLE
+                tell = sessions_encoded(hear)
+                sessions = open_log(log, progress=tell) if ours else LogFile.at(log, format=format).read()
         with progress("leaving out days") as advance:
             found = protocol.on(sessions, progress=advance)
     words = backtest_words(found)

@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.encoded import Log
 from clickshift.errors import DataError, SpecError
 from clickshift.ope.days import days_of, leave_one_out
 from clickshift.ope.estimators import Estimator, checked_clip
@@ -72,9 +73,10 @@ class Backtest:
                     f"{name} cannot take part in a backtest: it needs how likely lists begin. Leave it out."
                 )
 
-    def on(self, sessions: Sessions, *, progress: Callable[[int], None] | None = None) -> Backtested:
-        """Test on a log. `progress` is called with 1 for every finished day of a task."""
-        log, by_frequency = self._chosen(sessions)
+    def on(self, whole: Log, *, progress: Callable[[int], None] | None = None) -> Backtested:
+        """Test on a log, of which only the sessions of frequent queries need fit in memory. `progress` is called with 1
+        for every finished day of a task."""
+        log, by_frequency = self._chosen(whole)
         log, day, names = self._parted(log)
         counted = _count(log, day, len(names))
         residuals = [found for task in self.tasks for found in self._task(task, log, day, len(names), progress)]
@@ -86,21 +88,25 @@ class Backtest:
         """What stands for days."""
         return DAYS if self.parts is None else IN_ORDER if self.in_order else RANDOM
 
-    def _chosen(self, sessions: Sessions) -> tuple[Sessions, list[str]]:
+    def _chosen(self, whole: Log) -> tuple[Sessions, list[str]]:
         """The sessions of the queries that are compared, without propensities, and these queries' ids, the most
         frequent first; the single query is the last one where it is none of them."""
-        rankings, words = sessions.rankings, sessions.vocabulary
-        if (rankings.query == UNSEEN).any():
-            raise DataError("every query of the log must have an id. Give the log in its own vocabulary.")
-        frequency = np.bincount(rankings.query, sessions.count, words.n_queries)
+        words = whole.vocabulary
+        frequency = np.zeros(words.n_queries)
+        for part in whole.chunks():
+            if (part.rankings.query == UNSEEN).any():
+                raise DataError("every query of the log must have an id. Give the log in its own vocabulary.")
+            frequency += np.bincount(part.rankings.query, part.count, words.n_queries)
         order = np.argsort(-frequency, kind="stable")[: max(self.queries, self.down_to)]
         chosen = order[frequency[order] > 0]
         if self.query is not None:
-            single = _query_number(sessions, self.query)
+            single = int(words.query_numbers([self.query])[0])
+            if single == UNSEEN or not frequency[single]:
+                raise DataError(f"the single query must be in the log: {self.query!r} is not. Name another one.")
             chosen = chosen if single in chosen else np.append(chosen, single)
         wanted = np.zeros(words.n_queries, bool)
         wanted[chosen] = True
-        kept = sessions[wanted[rankings.query]]
+        kept = whole[wanted[whole.rankings.query]] if isinstance(whole, Sessions) else whole.sessions(wanted)
         shown = kept.rankings.pair[kept.rankings.shown & (kept.rankings.pair != UNSEEN)]
         # tables by query and by pair follow the queries that are compared, not the whole log
         lists = kept.rankings.in_vocabulary(words.with_pairs(shown))
@@ -333,14 +339,6 @@ def _most_moving(sessions: Float[np.ndarray, "query day"], ctr: Float[np.ndarray
     mean = (sessions * rate).sum(axis=1) / np.maximum(total, 1)
     spread = (sessions * (rate - mean[:, None]) ** 2).sum(axis=1)
     return int(np.argmax(spread / np.maximum(mean * (1 - mean), 1e-9)))
-
-
-def _query_number(sessions: Sessions, name: str) -> int:
-    words = sessions.vocabulary
-    number = int(words.query_numbers([name])[0])
-    if number == UNSEEN or not (sessions.rankings.query == number).any():
-        raise DataError(f"the single query must be in the log: {name!r} is not. Name another one.")
-    return number
 
 
 def _count(log: Sessions, day: Int[np.ndarray, " row"], days: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
