@@ -19,12 +19,15 @@ from clickshift.learners.prior import strength_by_group
 from clickshift.statistics import Cells, rank_of
 from clickshift.threads import for_each, n_threads
 
+_NOTHING = 1e-12
+"""In a mixture sessions count in parts: less than one may be much of it."""
+
 
 def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
     """The rank nearest to each pair's mean."""
     shown, _ = cells.by_pair()
     ranks = cells.weighed(rank_of(cells.by, cells.n_ranks).astype(np.float64))
-    rank: np.ndarray = np.rint(ranks / np.maximum(shown, 1)).astype(np.int64)
+    rank: np.ndarray = np.rint(ranks / np.maximum(shown, _NOTHING)).astype(np.int64)
     return rank
 
 
@@ -33,7 +36,7 @@ def borrow(
 ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
     """Add what pairs borrow to `skips`, and return the clicks that they borrow, by pair and by situation."""
     group, (shown, clicked), n = usual_rank(cells), cells.by_pair(), cells.n_situations
-    strength = strength_by_group(group, shown, clicked)
+    share = strength_by_group(group, shown, clicked) / np.maximum(shown, 1)
     pieces = cells.ranges(n_threads())
     totals = np.zeros((len(pieces), 2, cells.n_ranks, n))
     for_each(
@@ -41,12 +44,12 @@ def borrow(
         len(pieces),
     )
     impressions, clicks = totals.sum(axis=0)
-    rate = clicks / np.maximum(impressions, 1)
+    rate = clicks / np.maximum(impressions, _NOTHING)
     by_pair, by_situation = np.zeros(len(group)), np.zeros((len(pieces), n))
     for_each(
         lambda k: _borrow(
-            *pieces[k], cells.offsets, group, cells.situation, cells.impressions, strength / np.maximum(shown, 1), rate,
-            skips, by_pair, by_situation[k],
+            *pieces[k], cells.offsets, group, cells.situation, cells.impressions, share, rate, skips, by_pair,
+            by_situation[k],
         ),
         len(pieces),
     )  # fmt: skip
