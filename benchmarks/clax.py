@@ -18,7 +18,8 @@ log. Compilation is left out. dCTR has the prior that is fitted by rank: CLAX's 
 
 Perplexity is conditional, with probabilities clipped at 1e-8, what CLAX gives to a second click under CM. The two CMs
 are not the same model: where nothing was clicked above, CLAX's predicts the marginal a_r (1 - a_1)...(1 - a_{r-1}), not
-CM's conditional a_r. It falls with the rank, as clicks of users who tire do: its perplexity is lower for that.
+CM's conditional a_r. It falls with the rank, as clicks of users who tire do: its perplexity is lower for that, and it
+is not that of a distribution. So CM is judged on the test log by CM's conditional with either side's parameters.
 
 The peer's environment is made from requirements-clax.txt where it is missing.
 """
@@ -27,22 +28,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import time
-import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from clax_peer import CLIP, Peak
+from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
 from clickshift.learners.em import EM
@@ -121,25 +120,6 @@ def fit_close(data: Path, model: str, rows: int, repeats: int, best: float) -> R
     return {"steps": steps, "validation": reached, "seconds": statistics.median(seconds), "all_seconds": seconds}
 
 
-def alone(work: Callable[..., Any], *args: Any) -> Any:
-    """Call in a fresh process, so that nobody's memory counts but its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, args)
-
-
-def peer_python(folder: Path) -> Path:
-    """The interpreter of CLAX's environment, which is made where it is missing."""
-    python = folder / "bin" / "python"
-    ready = folder / "ready"
-    if not ready.exists():
-        print(f"making CLAX's environment in {folder}")
-        venv.create(folder, with_pip=True, clear=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "-r", HERE / "requirements-clax.txt"]
-        subprocess.run(install, check=True)
-        ready.touch()
-    return python
-
-
 def train_peer(python: Path, data: Path, model: str, setting: str) -> Row:
     """CLAX's side: see clax_peer.py."""
     batch, rate = setting.split(":")
@@ -180,64 +160,19 @@ def _arrival(run: Row, best: float) -> Row:
     return {}
 
 
-class Machine:
-    """Says how busy the machine is with other work, and waits until it is not."""
-
-    def __init__(self, load: float, patience: float) -> None:
-        self.load, self.patience = load, patience
-
-    def measure(self, work: Callable[[], Row]) -> Row:
-        """Wait for a quiet moment, work, and add what else went on: mean number of cores busy with other work."""
-        waited = self._wait()
-        start, busy, own = time.perf_counter(), _busy(), _own()
-        row = work()
-        others = (_busy() - busy - (_own() - own)) / (time.perf_counter() - start)
-        return {**row, "load_before": waited, "other_work_cores": max(others, 0.0)}
-
-    def _wait(self) -> float:
-        end = time.perf_counter() + self.patience
-        while (load := os.getloadavg()[0]) >= self.load and time.perf_counter() < end:
-            start, busy = time.perf_counter(), _busy()
-            time.sleep(5)
-            if (_busy() - busy) / (time.perf_counter() - start) < 0.1:
-                break  # the average remembers the last minute: nothing runs now
-        return load
-
-    def about(self) -> Row:
-        cpu = [
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ]
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-        usable = len(os.sched_getaffinity(0))
-        return {"cpu": cpu[0] if cpu else platform.machine(), "cores": usable, "memory_gb": round(memory, 1)}
-
-
-def _busy() -> float:
-    """CPU seconds that all processes together have used."""
-    user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    return sum(map(int, (user, nice, system, *interrupts[:3]))) / os.sysconf("SC_CLK_TCK")
-
-
-def _own() -> float:
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-
-
 def compare(ours: Row, peer: Row | None, model: str) -> Row:
     if peer is None:
         return {}
     close, theirs = ours["close"].get("all_seconds", ours["all_seconds"]), peer["all_seconds"]
     return {
-        "ratio": peer["seconds"] / ours["close"]["seconds"],
-        "ratio_range": [min(theirs) / max(close), max(theirs) / min(close)],
+        **ratio(theirs, close),
         "ratio_converged": peer["seconds"] / ours["seconds"],
         "ratio_to_own_best": peer["seconds_to_own_best"] / ours["seconds"],
         "ratio_without_validation": peer["training_seconds"] / ours["seconds"],
         "ratio_of_cpu": peer["cpu_seconds"] / ours["cpu_seconds"],
         "goal": GOALS[model],
         "reached_best_validation": ours["validation"] <= peer["best_validation"] + CLOSE,
-        "no_worse_on_test": ours["test"] <= peer["test"],
+        "no_worse_on_test": ours["test"] <= peer.get("test_as_cm", peer["test"]),
     }
 
 
@@ -285,7 +220,7 @@ def run(args: argparse.Namespace, sessions: int) -> None:
 
     known = json.loads(output.read_text()) if args.reuse else {}
     without = args.skip_peer or args.reuse
-    python, machine = None if without else peer_python(args.environment), Machine(args.load, args.patience)
+    python, machine = None if without else peer_python("clax", args.environment), Machine(args.load, args.patience)
     data = args.data / (kind.lstrip("-") or "full")
     results: Row = {
         "machine": machine.about(),

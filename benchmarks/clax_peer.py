@@ -110,11 +110,25 @@ def models(pairs: int, positions: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def test(model: Any, loader: Loader) -> float:
+def as_clax_predicts(model: Any, batch: Batch) -> Any:
+    return model.predict_conditional_clicks(batch)
+
+
+def as_cm_predicts(model: Any, batch: Batch) -> Any:
+    """CM's conditional with CLAX's parameters: attractiveness where nothing was clicked above. (CLAX's own prediction
+    is the marginal there; the probabilities of all click vectors of a list then do not add up to 1.)"""
+    from jax import numpy as jnp
+
+    clicks = batch["clicks"]
+    clicked_above = jnp.cumsum(clicks, axis=-1) - clicks > 0
+    return jnp.where(clicked_above, jnp.log(CLIP), model.predict_relevance(batch))
+
+
+def judged(model: Any, loader: Loader, prediction: Callable[[Any, Batch], Any] = as_clax_predicts) -> float:
     """Conditional perplexity in double precision, with the clip; CLAX's own metric is single precision, unclipped."""
     from flax import nnx
 
-    predict = nnx.jit(lambda model, batch: model.predict_conditional_clicks(batch))
+    predict = nnx.jit(prediction)
     bits = []
     for batch in loader:
         prob = np.clip(np.exp(np.asarray(predict(model, batch), np.float64)), CLIP, 1 - CLIP)
@@ -136,14 +150,16 @@ def train(data: Path, name: str, *, batch: int, rate: float, pairs: int, epochs:
     table = trainer.train(model, train_loader, validation)
     end = now()
     memory = peak.beyond()
+    unseen = Loader(read(data / "test.npz"), 8192)
     return {
         "batch": batch,
         "learning_rate": rate,
         "epochs": _epochs(start, end, train_loader.began, validation.began, table["val_cond_ppl"].astype(float)),
         "seconds": end[0] - start[0],
         "cpu_seconds": end[1] - start[1],
-        "validation": test(model, Loader(validation.log, 8192)),
-        "test": test(model, Loader(read(data / "test.npz"), 8192)),
+        "validation": judged(model, Loader(validation.log, 8192)),
+        "test": judged(model, unseen),
+        **({"test_as_cm": judged(model, unseen, as_cm_predicts)} if name == "CM" else {}),
         **memory,
     }
 

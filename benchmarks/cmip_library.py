@@ -29,14 +29,13 @@ import statistics
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clax import Machine, alone
+from machine import Machine, alone, peer_python, ratio
 
 from clickshift.metrics.debiasedness import CMIP, Estimator, MeanDependence
 from clickshift.metrics.mimic import Classifier, Logistic, Trees
@@ -128,17 +127,6 @@ def evaluate_peer(python: Path, work: Path, rows: int, truth: float, draws: int,
     return row
 
 
-def peer_python(folder: Path) -> Path:
-    """The interpreter of the peer's environment, which is made where it is missing."""
-    python, ready = folder / "bin" / "python", folder / "ready"
-    if not ready.exists():
-        print(f"making the package's environment in {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", HERE / "requirements-cmip.txt"], check=True)
-        ready.touch()
-    return python
-
-
 def summary(run: Row, rows: int, truth: float, name: str) -> Row:
     values = np.array(run["values"])
     return {
@@ -162,14 +150,17 @@ def compare(cells: list[Row]) -> list[Row]:
         peers = [of[name] for name in PEERS if name in of]
         if not peers:
             continue
-        ratio = min(peer["seconds"] for peer in peers) / of["ksg"]["seconds"]
+        quicker = min(peers, key=lambda peer: peer["seconds"])
         more_exact = of["ksg"]["rmse"] < min(peer["rmse"] for peer in peers)
-        found.append({"rows": rows, "truth": truth, "ratio": ratio, "goal": GOAL, "more_exact": more_exact})
+        ratios = ratio(quicker["all_seconds"], of["ksg"]["all_seconds"])
+        found.append({"rows": rows, "truth": truth, **ratios, "goal": GOAL, "more_exact": more_exact})
     return found
 
 
 def evaluation(args: argparse.Namespace, sizes: tuple[int, ...], machine: Machine, versions: Row) -> Row:
-    python = None if args.skip_peer else args.peer_python or peer_python(args.work / "environment")
+    python = (
+        None if args.skip_peer else args.peer_python or peer_python("cmip", args.work / "environment", complete=False)
+    )
     cells: list[Row] = []
     for rows in sizes:
         for truth in TRUTHS:

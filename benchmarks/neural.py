@@ -13,10 +13,11 @@ Ours trains ten seeds in one call. Its time is from the call to a round's end: p
 loading compiled programs from the cache, which an earlier process has filled; only imports are left out. What an empty
 cache costs is told apart, as the seconds to the first round of that earlier process.
 
-The peer trains its ten seeds one after the other, as the authors' code does: one seed is measured, and counts ten
+The peer trains its ten seeds one after the other, as the authors' code does: some are measured, and each counts ten
 times. A ratio is that time, up to the check with the peer's best validation loss, over our time until the mean over the
-seeds of the best loss so far is as good to 1e-4 in perplexity; "never" if it does not get there. A peer that ran out of
-time before it stopped by itself is judged by what it had reached, and the ratio is marked ">=": it was still going on.
+seeds of the best loss so far is as good to 1e-4 in perplexity; "never" if it does not get there. It is the median over
+the peer's seeds and our repeats, with the least and the most beside it. A peer that ran out of time before it stopped
+by itself is judged by what it had reached, and the ratio is marked ">=": it was still going on.
 
 The papers' setting is batches of 32 with a rate of .001, with PyTorch's default Adam and with its fused one, which does
 the same in one pass; the other settings have the fused one alone, but for DBN. "Best" is the setting for which the
@@ -41,14 +42,14 @@ import statistics
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from clax import Machine, alone
+from machine import Machine, alone, peer_python
 
 import clickshift as cs
 from clickshift.learners.gradient import Gradient
@@ -176,16 +177,21 @@ def train(file: Path, cache: Path, model: str, rounds: int | None) -> Row:
     return row
 
 
-def train_ours(file: Path, folder: Path, model: str, machine: Machine, rounds: int | None = None) -> Row:
-    """One round with an empty cache, then everything with what that left in it, in a new process."""
+def train_ours(file: Path, folder: Path, model: str, machine: Machine, rounds: int | None, repeats: int) -> Row:
+    """One round with an empty cache, then everything with what that left in it, in new processes.
+
+    Repeats learn the same: the one of median time is told, with the rounds of all.
+    """
     cache = folder / "cache" / model
     shutil.rmtree(cache, ignore_errors=True)
     cold = machine.measure(lambda: alone(train, file, cache, model, 1))
-    ours = machine.measure(lambda: alone(train, file, cache, model, rounds))
+    runs = [machine.measure(lambda: alone(train, file, cache, model, rounds)) for _ in range(repeats)]
+    ours = sorted(runs, key=lambda run: run["seconds"])[repeats // 2]
     lowest = min(told["best"] for told in ours["rounds"])
     cold_seconds, warm_seconds = cold["rounds"][0]["seconds"], ours["rounds"][0]["seconds"]
     return {
         **ours,
+        "all_rounds": [run["rounds"] for run in runs],
         "seconds_to_best": next(told["seconds"] for told in ours["rounds"] if told["best"] == lowest),
         "seconds_to_first_round": warm_seconds,
         "seconds_to_first_round_cold": cold_seconds,
@@ -195,26 +201,14 @@ def train_ours(file: Path, folder: Path, model: str, machine: Machine, rounds: i
     }
 
 
-def peer_python(folder: Path) -> Path:
-    """The interpreter of the peer's environment, which is made where it is missing."""
-    python = folder / "bin" / "python"
-    ready = folder / "ready"
-    if not ready.exists():
-        print(f"making PyTorch's environment in {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", HERE / "requirements-torch.txt"], check=True)
-        ready.touch()
-    return python
-
-
-def train_peer(python: Path, file: Path, model: str, setting: Setting, cap: float) -> Row:
+def train_peer(python: Path, file: Path, model: str, setting: Setting, cap: float, seed: int) -> Row:
     """The peer's side, one seed: see torch_peer.py. A rate that is too high for a model is no reason to stop here."""
     output = file.with_name("peer.json")
     options = ["--batch", setting.batch, "--rate", setting.rate, "--threads", setting.threads, "--seconds", cap]
-    options += ["--epochs", EPOCHS, "-o", output, *["--fused"] * setting.fused]
+    options += ["--epochs", EPOCHS, "--seed", seed, "-o", output, *["--fused"] * setting.fused]
     command = [python, "-P", HERE / "torch_peer.py", file, "--model", model, *options]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    asked: Row = {"model": model, **setting._asdict(), "cap": cap, "seeds_measured": 1}
+    asked: Row = {"model": model, **setting._asdict(), "cap": cap, "seed": seed}
     if done.returncode and any(text in done.stderr for text in DIVERGED):
         return {**asked, "failed": done.stderr.strip().splitlines()[-1]}
     if done.returncode:
@@ -222,28 +216,34 @@ def train_peer(python: Path, file: Path, model: str, setting: Setting, cap: floa
     return {**json.loads(output.read_text()), **asked}
 
 
-def seconds_to(ours: Row, loss: float) -> float | None:
-    """When our seeds are that good on average: a round that may have been rounded down to it does not count, unless it
-    is the last one, of which the losses are known."""
-    for told in ours["rounds"]:
+def seconds_to(ours: Row, loss: float) -> list[float]:
+    """When our seeds are that good on average, in every repeat; none if they never are. A round that may have been
+    rounded down to it does not count, unless it is the last one, of which the losses are known."""
+    repeats = ours.get("all_rounds", [ours["rounds"]])
+    for number, told in enumerate(ours["rounds"]):
         if told["best"] + ROUNDING <= loss:
-            return float(told["seconds"])
+            return [float(rounds[number]["seconds"]) for rounds in repeats]
     good = statistics.fmean(ours["held_out_loss"]) <= loss
-    return float(ours["rounds"][-1]["seconds"]) if good else None
+    return [float(rounds[-1]["seconds"]) for rounds in repeats] if good else []
 
 
-def against(ours: Row, run: Row) -> Row:
-    """Ours and one run of the peer."""
-    best = min(run["checks"], key=lambda check: check["validation"])
-    needed = seconds_to(ours, best["validation"] + CLOSE)
+def against(ours: Row, runs: Sequence[Row]) -> Row:
+    """Ours and the seeds of one setting of the peer, each up to its own best loss."""
+    bests = [min(run["checks"], key=lambda check: check["validation"]) for run in runs]
+    needed = [seconds_to(ours, best["validation"] + CLOSE) for best in bests]
+    found: Row = {"ratio": None}
+    if all(needed):
+        pairs = list(zip(bests, needed, strict=True))
+        each = [SEEDS * best["seconds"] / seconds for best, repeats in pairs for seconds in repeats]
+        found = {"ratio": statistics.median(each), "ratio_range": [min(each), max(each)]}
     return {
-        **Setting.of(run)._asdict(),
-        "loss": best["validation"],
-        "peer_seconds": best["seconds"],
-        "our_seconds": needed,
-        "ratio": None if needed is None else SEEDS * best["seconds"] / needed,
-        "at_least": run["stopped_by"] != "patience",
-        "peer_memory_mb": run["peak_mb"] - run["peak_mb_before_training"],
+        **Setting.of(runs[0])._asdict(),
+        "loss": statistics.fmean(best["validation"] for best in bests),
+        "peer_seconds": statistics.median(best["seconds"] for best in bests),
+        "our_seconds": statistics.median(s for repeats in needed for s in repeats) if all(needed) else None,
+        **found,
+        "at_least": any(run["stopped_by"] != "patience" for run in runs),
+        "peer_memory_mb": max(run["peak_mb"] - run["peak_mb_before_training"] for run in runs),
     }
 
 
@@ -252,7 +252,8 @@ def compare(model: str, ours: Row | None, runs: Iterable[Row]) -> Row:
     done = [run for run in runs if "failed" not in run]
     if not done or ours is None:
         return {}
-    rows = [against(ours, run) for run in done]
+    settings = dict.fromkeys(map(Setting.of, done))
+    rows = [against(ours, [run for run in done if Setting.of(run) == setting]) for setting in settings]
     lowest = min(row["loss"] for row in rows)
     near = [row for row in rows if row["loss"] <= lowest + NEAR]
     best = min(near, key=lambda row: (row["ratio"] or 0.0, row["peer_seconds"]))
@@ -297,6 +298,9 @@ def _number(row: Row | None, name: str, digits: int) -> str:
 
 def _ratio(row: Row | None) -> str:
     shown = _number(row, "ratio", 1)
+    if row and "ratio_range" in row:
+        low, high = row["ratio_range"]
+        shown += f" ({low:.1f} to {high:.1f})"
     return f">= {shown}" if row and row["ratio"] is not None and row["at_least"] else shown
 
 
@@ -324,6 +328,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="8,000 sessions, PBM and ARM, 10 seconds per run")
     parser.add_argument("--models", default=None, help=f"comma-separated; all are {','.join(GOALS)}")
     parser.add_argument("--sessions", type=int, default=None, help=f"of the training log; {SESSIONS:,} by default")
+    parser.add_argument("--repeats", type=int, default=3, help="of ours, and seeds of the peer that are measured")
     parser.add_argument("--rounds", type=int, default=None, help="of ours, at most: for logs that take long")
     parser.add_argument("--paper-seconds", type=float, default=None, help="cap in the papers' setting; 300 by default")
     parser.add_argument("--seconds", type=float, default=None, help="cap in each other setting; 150 by default")
@@ -350,7 +355,9 @@ def main() -> None:
     kind = "-quick" if args.quick else "" if sessions == SESSIONS else f"-{sessions}"
     output = args.output or HERE / "results" / f"neural{kind}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
-    python = None if args.skip_peer else args.peer_python or peer_python(args.work / "environment")
+    python = (
+        None if args.skip_peer else args.peer_python or peer_python("torch", args.work / "environment", complete=False)
+    )
 
     machine, file = Machine(args.load, args.patience), args.work.resolve() / f"sessions{kind}" / "log.npz"
     known = alone(write_logs, file, sessions, held_out, [name for name in models if name in BY_EM])
@@ -363,17 +370,18 @@ def main() -> None:
     for model in models:
         row = results["models"].setdefault(model, {})
         if not args.skip_ours:
-            row["ours"] = ours = train_ours(file, file.parent, model, machine, args.rounds)
+            row["ours"] = ours = train_ours(file, file.parent, model, machine, args.rounds, args.repeats)
             output.write_text(json.dumps(results, indent=1))
             print(f"{model}: ours {ours['seconds']:.1f} s to {ours['rounds'][-1]['best']}", file=sys.stderr)
         runs = row.setdefault("peer_runs", [])
-        there = {Setting.of(run) for run in runs}
+        there = {(Setting.of(run), run.get("seed", 0)) for run in runs}
         wanted = [] if python is None else [*PAPERS.values(), *TUNED, *PLAIN.get(model, ()), *ONE_THREAD.get(model, ())]
-        for setting in wanted:
-            if setting in there:
-                continue
-            limit = paper_cap if setting in PAPERS.values() else cap
-            run = machine.measure(lambda s=setting, m=model, c=limit: train_peer(python, file, m, s, c))
+        for setting, seed in product(wanted, range(args.repeats)):
+            of_papers = setting in PAPERS.values()
+            if (setting, seed) in there or (of_papers and seed):
+                continue  # the papers' setting takes all of its time, once
+            limit = paper_cap if of_papers else cap
+            run = machine.measure(lambda s=setting, m=model, c=limit, k=seed: train_peer(python, file, m, s, c, k))
             results["versions"] |= {"peer": run.pop("versions")} if "versions" in run else {}
             runs.append(run)
             output.write_text(json.dumps(results, indent=1))

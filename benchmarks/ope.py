@@ -1,6 +1,6 @@
 """How long off-policy evaluation takes: against Open Bandit Pipeline (obp), on ten million sessions, and resampled.
 
-    python benchmarks/ope.py                    # against obp, up to 100,000 slates: about 15 minutes, nearly all obp's
+    python benchmarks/ope.py                    # against obp, up to 100,000 slates: 20 to 45 minutes, nearly all obp's
     python benchmarks/ope.py --scale            # ten million sessions: about 10 minutes, nearly all simulation
     python benchmarks/ope.py --resampled        # the default bootstrap where nearly every list is shown once
     python benchmarks/ope.py --quick            # a smoke test; also with --scale or --resampled
@@ -30,15 +30,14 @@ import platform
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clax import Machine, alone
 from clax_peer import Peak
+from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
 from clickshift.ope import PAPER, Bootstrap, Estimator, Logged, evaluate
@@ -163,34 +162,34 @@ def evaluate_peer(python: Path, work: Path, sessions: int, resamples: int) -> Ro
     return row
 
 
-def peer_python(folder: Path) -> Path:
-    """The interpreter of the peer's environment, which is made where it is missing."""
-    python, ready = folder / "bin" / "python", folder / "ready"
-    if not ready.exists():
-        print(f"making the package's environment in {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "-r", HERE / "requirements-obp.txt"]
-        subprocess.run(install, check=True)
-        ready.touch()
-    return python
+def middle(runs: Sequence[Row]) -> Row:
+    """The run of median time, with the times of all."""
+    return sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2] | {
+        "all_seconds": [run["seconds"] for run in runs]
+    }
 
 
 def compare(
     args: argparse.Namespace, sizes: Sequence[int], machine: Machine, versions: Row, write: Callable[[Row], None]
 ) -> Row:
     """Written size by size: the largest takes most of the time."""
-    python = None if args.skip_peer else args.peer_python or peer_python(args.work / "environment")
+    python = None if args.skip_peer else args.peer_python or peer_python("obp", args.work / "environment")
     rows: list[Row] = []
     for sessions in sizes:
         row: Row = {"slates": sessions, "resamples": args.resamples}
-        row["ours"] = machine.measure(lambda n=sessions: alone(against_peer, n, args.resamples))
+        ours = [machine.measure(lambda n=sessions: alone(against_peer, n, args.resamples)) for _ in range(args.repeats)]
+        row["ours"] = middle(ours)
         if python is not None:
-            row["peer"] = machine.measure(lambda n=sessions: evaluate_peer(python, args.work, n, args.resamples))
+            peer = [
+                machine.measure(lambda n=sessions: evaluate_peer(python, args.work, n, args.resamples))
+                for _ in range(args.repeats)
+            ]
+            row["peer"] = middle(peer)
             versions["peer"] = row["peer"].pop("versions")
             values = [[side["estimators"][name]["value"] for name in NAMES] for side in (row["ours"], row["peer"])]
             row["largest_difference"] = float(np.abs(np.subtract(*values)).max())
             row["equal"] = row["largest_difference"] <= EQUAL
-            row["ratio"] = row["peer"]["seconds"] / row["ours"]["seconds"]
+            row |= ratio(row["peer"]["all_seconds"], row["ours"]["all_seconds"])
             row["ratio_of_cpu"] = row["peer"]["cpu_seconds"] / row["ours"]["cpu_seconds"]
         rows.append(row)
         write({"goal": GOAL, "rows": rows})
@@ -241,7 +240,8 @@ def show_peer(results: Row) -> None:
     for row in results["rows"]:
         if "peer" in row:
             seconds = f"{row['peer']['seconds']:.1f} | {row['ours']['seconds']:.2f}"
-            ratios = f"{row['ratio']:.0f} | {row['ratio_of_cpu']:.0f}"
+            low, high = row["ratio_range"]
+            ratios = f"{row['ratio']:.0f} ({low:.0f} to {high:.0f}) | {row['ratio_of_cpu']:.0f}"
             print(
                 f"| {row['slates']:,} | {row['resamples']:,} | {seconds} | {ratios} | {row['largest_difference']:.1e} |"
             )
@@ -268,6 +268,7 @@ def main() -> None:
     parser.add_argument("--slates", default=None, help="comma-separated numbers of slates")
     parser.add_argument("--sessions", type=int, default=None, help="of the other parts' logs")
     parser.add_argument("--resamples", type=int, default=None, help="1,000 by default, 500 with --resampled")
+    parser.add_argument("--repeats", type=int, default=3, help="of both sides of the comparison")
     parser.add_argument("--skip-peer", action="store_true", help="do not run the package")
     parser.add_argument("--load", type=float, default=1.0, help="wait until the load is below this...")
     parser.add_argument("--patience", type=float, default=180.0, help="...for at most so many seconds")

@@ -113,7 +113,7 @@ def train(data: Any, kind: str, epochs: int) -> dict[str, Any]:
 
 
 def follow(data: Any, kind: str, file: Path) -> dict[str, Any]:
-    """The batches and first weights of the file, without dropout: losses after each epoch, and scores at the end."""
+    """The batches and first weights of the file, without dropout: losses after each epoch, and scores of the best."""
     train_set, held_out = padded(data, "train"), padded(data, "held_out")
     judge = DataLoader(held_out, HELD_OUT_BATCH)
     model = network(train_set.tensors[0].shape[2], (0.0, 0.0, 0.0))
@@ -125,15 +125,17 @@ def follow(data: Any, kind: str, file: Path) -> dict[str, Any]:
                 layer.bias.copy_(torch.from_numpy(known[f"bias_{k}"]))
         rounds = known["batches"]
     optimiser = torch.optim.Adam(model.parameters(), lr=RATES[kind])
-    losses = []
+    losses, scores = [], torch.empty(0)
     for batches in rounds:
+        model.train()
         for queries in batches:
             rows = torch.from_numpy(queries[queries >= 0].astype(np.int64))
             step(model, optimiser, kind, [column[rows] for column in train_set.tensors])
         losses.append(held_out_loss(model, judge, kind))
-    model.eval()
-    with torch.no_grad():
-        scores = model(held_out.tensors[0]).squeeze(-1)[held_out.tensors[3]]
+        if losses[-1] == min(losses):
+            model.eval()
+            with torch.no_grad():
+                scores = model(held_out.tensors[0]).squeeze(-1)[held_out.tensors[3]]
     return {"held_out": losses, "scores": scores.tolist()}
 
 

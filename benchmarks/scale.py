@@ -28,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from clax import Machine, alone
+from machine import Machine, alone
 from scale_log import write_log
 
 import clickshift as cs

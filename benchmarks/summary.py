@@ -17,31 +17,57 @@ from xml.sax.saxutils import escape
 HERE = Path(__file__).resolve().parent
 README, FIGURE = HERE.parent / "README.md", HERE.parent / "docs" / "benchmarks.svg"
 START, END = "<!-- benchmarks: made by benchmarks/summary.py -->", "<!-- end of benchmarks -->"
-WIDTH, LEFT, BAR, GAP = 720, 190, 16, 8
-COLOURS = {"CLAX": "#2f6db3", "Open Bandit Pipeline": "#b3532f", "PyTorch": "#4c8c4a"}
+WIDTH, LEFT, BAR, GAP = 720, 210, 16, 8
+COLOURS = {
+    "CLAX": "#2f6db3",
+    "OBP": "#b3532f",
+    "CMIP": "#7a5aa6",
+    "PyTorch": "#4c8c4a",
+    "PyTorch, rankers": "#8a8c2f",
+}
 
 
 class Bar(NamedTuple):
     peer: str
     what: str
     ratio: float
+    spread: tuple[float, float] | None
+    """The least and most over repeats."""
 
 
 def results(name: str) -> Any:
     return json.loads((HERE / "results" / f"{name}.json").read_text())
 
 
+def bar(peer: str, what: str, row: Any) -> Bar:
+    low, high = row.get("ratio_range", (None, None))
+    return Bar(peer, what, row["ratio"], None if low is None else (low, high))
+
+
 def bars() -> list[Bar]:
-    models = results("clax")["models"].items()
-    clax = [Bar("CLAX", name, model["ratio"]) for name, model in models if model.get("reached_best_validation")]
-    ope = max(results("ope")["peer"]["rows"], key=lambda row: row["slates"])
-    slates = [Bar("Open Bandit Pipeline", f"slate estimators, {ope['slates']:,}", ope["ratio"])]
-    neural = [Bar("PyTorch", name, model["best"]["ratio"]) for name, model in results("neural")["models"].items()]
-    return [*clax, *slates, *neural]
+    clax = results("clax")["models"].items()
+    cmip = results("cmip")["evaluation"]["against"]
+    neural = results("neural")["models"].items()
+    rankers = results("pointwise_torch")["sets"].items()
+    return [
+        *(bar("CLAX", name, model) for name, model in clax if model.get("reached_best_validation")),
+        bar("OBP", f"slate estimators, {largest_log()['slates']:,}", largest_log()),
+        *(bar("CMIP", f"{row['rows']:,} rows, truth {row['truth']:.2f}", row) for row in cmip),
+        *(bar("PyTorch", name, model["best"]) for name, model in neural),
+        *(
+            bar("PyTorch, rankers", f"{name}, {loss}", row)
+            for name, of in rankers
+            for loss, row in of["losses"].items()
+        ),
+    ]
+
+
+def largest_log() -> Any:
+    return max(results("ope")["peer"]["rows"], key=lambda row: row["slates"])
 
 
 def figure(found: list[Bar]) -> str:
-    """Bars on a logarithmic scale, from 1 time to 1,000 times faster."""
+    """Bars on a logarithmic scale, from 1 time to 1,000 times faster, with the spread over repeats as a line."""
     height = 46 + len(found) * (BAR + GAP)
     scale = (WIDTH - LEFT - 60) / 3
     lines = [
@@ -56,10 +82,14 @@ def figure(found: list[Bar]) -> str:
     for k, bar in enumerate(found):
         y = 30 + k * (BAR + GAP)
         width = max(math.log10(max(bar.ratio, 1.0)) * scale, 1)
-        name = escape(f"{bar.peer}: {bar.what}" if bar.peer != "Open Bandit Pipeline" else f"OBP: {bar.what}")
+        name, end = escape(f"{bar.peer}: {bar.what}"), LEFT + width
         lines.append(f'<text x="{LEFT - 6}" y="{y + 12}" text-anchor="end" fill="#222">{name}</text>')
         lines.append(f'<rect x="{LEFT}" y="{y}" width="{width:.0f}" height="{BAR}" fill="{COLOURS[bar.peer]}"/>')
-        lines.append(f'<text x="{LEFT + width + 4:.0f}" y="{y + 12}" fill="#222">{_ratio(bar.ratio)}</text>')
+        if bar.spread:
+            low, high = (LEFT + math.log10(max(ratio, 1.0)) * scale for ratio in bar.spread)
+            middle, end = y + BAR / 2, max(end, high)
+            lines.append(f'<line x1="{low:.0f}" y1="{middle}" x2="{high:.0f}" y2="{middle}" stroke="#222"/>')
+        lines.append(f'<text x="{end + 4:.0f}" y="{y + 12}" fill="#222">{_ratio(bar.ratio)}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -71,17 +101,16 @@ def section(found: list[Bar]) -> str:
     def count(peer: str) -> int:
         return sum(bar.peer == peer for bar in found)
 
-    ope = max(results("ope")["peer"]["rows"], key=lambda row: row["slates"])
+    slates = f"{largest_log()['slates']:,}"
     rows = [
         (f"CLAX, {count('CLAX')} click models, one million sessions, to its best perplexity", spread("CLAX")),
-        (
-            f"Open Bandit Pipeline, slate estimators with intervals, {ope['slates']:,} slates",
-            spread("Open Bandit Pipeline"),
-        ),
+        (f"Open Bandit Pipeline, slate estimators with intervals, {slates} slates", spread("OBP")),
+        ("cmip-metric, one evaluation, at a smaller error", spread("CMIP")),
         (
             f"PyTorch (fused Adam, best batch), {count('PyTorch')} neural models, ten seeds, to its loss",
             spread("PyTorch"),
         ),
+        ("PyTorch (as published), rankers of the IPS paper, ten seeds, per round", spread("PyTorch, rankers")),
     ]
     lines = ["| faster than | ratio of time |", "|---|---|", *(f"| {what} | {ratio} |" for what, ratio in rows)]
     if (HERE / "results" / "scale.json").exists():
@@ -94,7 +123,7 @@ def section(found: list[Bar]) -> str:
             f"{row['sessions']:,} sessions of ten results from Parquet with text ids, on two cores: {seconds}; "
             f"at most {memory:.1f} GB of memory. Only reading them takes {row['read']['seconds']:.0f} s.",
         ]
-    picture = "![How many times faster than CLAX, Open Bandit Pipeline and PyTorch](docs/benchmarks.svg)"
+    picture = "![How many times faster than CLAX, Open Bandit Pipeline, cmip-metric and PyTorch](docs/benchmarks.svg)"
     return "\n".join([START, "", *lines, "", picture, "", END])
 
 

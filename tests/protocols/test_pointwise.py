@@ -33,6 +33,7 @@ from clickshift.protocols.pointwise_checks import COUNTS, NAIVE_PBM, SESSIONS, P
 from clickshift.protocols.pointwise_data import ONE_HOT_TWICE, PointwiseData, data_of, read_parts
 from clickshift.protocols.pointwise_published import published_curve, published_row
 from clickshift.protocols.pointwise_tuning import Tuning, chosen
+from clickshift.readers.letor import read_corpus
 from clickshift.runs import RunFolder, processes, run_tasks
 from clickshift.ultr import Run, fit_runs
 from clickshift.users import PBM
@@ -203,6 +204,20 @@ def test_parts_of_files(shared_data: Path, tmp_path: Path) -> None:
     assert [part.features.shape[1] for part in few if part.features is not None] == [5, 5, 5]
     assert few.held_out.features is not None
     assert few.held_out.features[0].tolist() == [1, 2, 0, 0, 0]
+
+
+def test_letors_folds_take_turns(shared_data: Path) -> None:
+    """Fold 2 learns from S2, S3 and S4, stops by S5 and is tested on S1."""
+    folder = shared_data / "mq2008"
+    first, second, sixth = (data_of(str(folder)).engine(seed).parts for seed in (0, 1, 5))
+    parts = [set(read_corpus(folder / f"S{k}.txt.gz").vocabulary.query_ids.tolist()) for k in range(1, 6)]
+
+    def queries(corpus: Corpus) -> set[int]:
+        return set(corpus.vocabulary.query_ids.tolist())
+
+    assert [queries(part) for part in second] == [parts[1] | parts[2] | parts[3], parts[4], parts[0]]
+    assert [queries(part) for part in first] == [queries(part) for part in sixth]
+    assert queries(first.test) == parts[4]
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from clickshift.ultr.collisions import column_of, ips_limit, pbm_limit
 from clickshift.ultr.simulation import Engine
 from clickshift.users import PBM
 
-VERSION = 1
+VERSION = 2
 """Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
 
 PRODUCTION = "Production"

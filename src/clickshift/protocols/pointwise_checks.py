@@ -22,7 +22,7 @@ from clickshift.ultr import fit_runs
 from clickshift.ultr.simulation import Engine
 from clickshift.users import PBM
 
-VERSION = 1
+VERSION = 2
 """Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
 
 NAIVE_PBM = "Naive PBM"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,8 +24,8 @@ ONE_HOT, ONE_HOT_TWICE = "one-hot", "one-hot-twice"
 _SHARES = (0.6, 0.2, 0.2)
 """Of the queries, where a set has no parts of its own."""
 _PARTS = ("train", "val", "test")
-_FOLD = ("S1", "S2", "S3", "S4", "S5")
-"""LETOR 4.0: the first three to learn from, one to stop by, one to test, as in its fold 1."""
+_FOLDS = ("S1", "S2", "S3", "S4", "S5")
+"""LETOR 4.0: the first three to learn from, one to stop by, one to test; each further fold begins one part later."""
 _LAMBDAMART = LambdaMART(rescale=False)
 
 
@@ -34,7 +35,8 @@ class PointwiseData:
 
     The one-hot set is drawn anew for every seed, and its production ranker is random: LightGBM wants 20 documents in
     a leaf, and no column of the one-hot table has two. Other sets are cut to the number of documents that 90 % of the
-    queries have, anew for every seed, and ranked by a LambdaMART of 20 queries.
+    queries have, anew for every seed, and ranked by a LambdaMART of 20 queries. LETOR's five folds take turns: seed 0
+    has the first.
     """
 
     documents: int = 10_000
@@ -75,16 +77,22 @@ def data_of(corpus: str, *, queries: int | None = None) -> PointwiseData:
     return PointwiseData(content=content_key(corpus_files(corpus)), corpus=corpus, queries=queries)
 
 
-def read_parts(path: str | Path) -> Parts:
-    """By the names of the files: train, vali and test, or LETOR's S1 to S5; else 60, 20 and 20 % of the queries."""
+def read_parts(path: str | Path, *, fold: int = 0) -> Parts:
+    """By the names of the files: train, vali and test, or LETOR's S1 to S5, of which there are five folds; else 60, 20
+    and 20 % of the queries."""
     files = corpus_files(path)
     names = [unpacked_name(file).name.lower() for file in files]
     by_part = [[file for file, name in zip(files, names, strict=True) if part in name] for part in _PARTS]
     if sum(map(len, by_part)) == len(files) and all(by_part):
         return _alike([read_corpus(group) for group in by_part])
-    if [file.name.split(".")[0] for file in files] == list(_FOLD):
-        return _alike([read_corpus(group) for group in (files[:3], files[3:4], files[4:])])
+    if _has_folds(files):
+        turned = files[fold:] + files[:fold]
+        return _alike([read_corpus(group) for group in (turned[:3], turned[3:4], turned[4:])])
     return split(read_corpus(files))
+
+
+def _has_folds(files: Sequence[Path]) -> bool:
+    return tuple(file.name.split(".")[0] for file in files) == _FOLDS
 
 
 def split(corpus: Corpus) -> Parts:
@@ -108,10 +116,10 @@ def _wide(part: Corpus, width: int) -> np.ndarray | None:
 
 
 @lru_cache(maxsize=1)
-def _parts(data: PointwiseData) -> Parts:
+def _parts(data: PointwiseData, fold: int) -> Parts:
     if data.content == BUILTIN:
         return split(builtin_corpus(data.queries or 1000))
-    parts = read_parts(data.corpus)
+    parts = read_parts(data.corpus, fold=fold)
     if data.queries is None or data.queries >= parts.train.n_queries:
         return parts
     share = data.queries / parts.train.n_queries
@@ -125,4 +133,5 @@ def _parts(data: PointwiseData) -> Parts:
 
 @lru_cache(maxsize=1)
 def _engine(data: PointwiseData, seed: int) -> Engine:
-    return Engine.of(truncated(_parts(data), seed=seed), _LAMBDAMART, seed=seed)
+    folds = len(_FOLDS) if data.content != BUILTIN and _has_folds(corpus_files(data.corpus)) else 1
+    return Engine.of(truncated(_parts(data, seed % folds), seed=seed), _LAMBDAMART, seed=seed)

@@ -18,7 +18,7 @@ from clickshift.protocols.world import Named
 from clickshift.ultr import fit_runs
 from clickshift.users import PBM
 
-VERSION = 1
+VERSION = 2
 """Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
 
 OPTIMISERS = ("adam", "adagrad", "sgd")
