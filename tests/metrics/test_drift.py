@@ -11,7 +11,9 @@ from scipy.stats import hypergeom
 
 from clickshift.counts import DayCounts
 from clickshift.errors import DataError
-from clickshift.metrics.drift import CLICKS, NEW, PLACES, Change, drift, mean_deviation, prob_none
+from clickshift.metrics.changes import CLICKS, NEW, PLACES, Change
+from clickshift.metrics.drift import drift
+from clickshift.metrics.hypergeometric import mean_deviation, prob_none
 from clickshift.readers.open_bandit import read_open_bandit
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary

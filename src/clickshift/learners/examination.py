@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
 from clickshift.learners.borrowing import borrow
+from clickshift.learners.examination_passes import solve_pairs, variance_of_pairs
 from clickshift.learners.newton import FAR, Ascent, climb, covariance, moved, solved
 from clickshift.learners.prior import Beta, beta_by_likelihood
 from clickshift.statistics import Cells, rank_of
@@ -29,14 +28,11 @@ from clickshift.threads import for_each, n_threads
 _AT_LIMIT = 0.999
 _EDGE = 1e-7
 _HALVINGS = 8
-_MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
-"""After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
 EXAMINATION = Beta(0.1, 0.2)
 """The prior of examination: it only keeps it off 0 and 1. Ten times as much would decide where ranks hardly meet."""
 NEXT_TO_NONE = Beta(0.001, 0.01)
 _CLOSER = 0.1
 """Where ranks are compared by few clicks, a tenth of a nat is half a standard error of examination."""
-_LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
 _PIECES = 8
 """For each thread: pairs of frequent queries cost more, and stand together."""
 
@@ -171,7 +167,7 @@ class _Problem:
 
         def work(thread: int) -> None:
             for k in range(thread, len(pieces), len(matrix)):
-                objective[k] = _profile(
+                objective[k] = solve_pairs(
                     *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, yes, no, e, a,
                     slope[k], matrix[thread],
                 )  # fmt: skip
@@ -201,7 +197,7 @@ class _Problem:
         variance = np.empty(len(self.pair_clicked))
 
         def work(k: int) -> None:
-            _variance(
+            variance_of_pairs(
                 *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, self.prior.total, e,
                 last.attractiveness, cov, variance,
             )  # fmt: skip
@@ -238,131 +234,3 @@ class _Problem:
 
     def _pieces(self) -> list[tuple[int, int]]:
         return self.cells.ranges(n_threads() * _PIECES)
-
-
-@njit(inline="always")
-@no_type_check
-def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
-    """Copy what a pair needs to where it is near. A slice would do, but for the count of its references, which threads
-    would keep together; unsigned numbers, so that nobody asks whether they count from the end."""
-    first, n = np.uint64(offsets[p]), offsets[p + 1] - offsets[p]
-    for k in range(n):
-        at = first + np.uint64(k)
-        here[k], skipped[k] = situation[at], skips[at]
-    for k in range(n):
-        examined[k] = e[here[k]]
-    return n
-
-
-@njit(inline="always")
-@no_type_check
-def _subtract_squares(rows, matrix):
-    """Of eight pairs at once: the matrix, on and above its diagonal, is then read and written an eighth as often."""
-    for s in range(len(matrix)):
-        a, b, c, d = rows[0, s], rows[1, s], rows[2, s], rows[3, s]
-        e, f, g, h = rows[4, s], rows[5, s], rows[6, s], rows[7, s]
-        for t in range(s, len(matrix)):
-            above = a * rows[0, t] + b * rows[1, t] + c * rows[2, t] + d * rows[3, t]
-            below = e * rows[4, t] + f * rows[5, t] + g * rows[6, t] + h * rows[7, t]
-            matrix[s, t] -= above + below
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
-@no_type_check
-def _profile(start, stop, offsets, situation, skips, clicked, more_yes, no, e, a, slope, matrix):
-    """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
-    curvature (on and above the diagonal). `more_yes` and `no` are pseudo-counts."""
-    objective, many = 0.0, len(e)
-    here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
-    cross, rows, waiting = np.empty(many), np.zeros((8, many)), 0
-    for p in range(start, stop):
-        n = _gathered(offsets, p, situation, skips, e, here, skipped, examined)
-        yes = clicked[p] + more_yes
-        low, high, x = 0.0, 1.0, a[p]
-        for _ in range(_MOST_NEWTON_STEPS):
-            up, down = yes / x, no / (1 - x)
-            rise, curve = up - down, up / x + down / (1 - x)
-            for k in range(n):
-                part = examined[k] / (1 - x * examined[k])
-                rise -= skipped[k] * part
-                curve += skipped[k] * part * part
-            if rise > 0:
-                low = x
-            else:
-                high = x
-            following, near = x + rise / curve, _STILL
-            if not low < following < high:
-                following, near = (low + high) / 2, _EQUAL
-            change, x = abs(following - x), following
-            if change < near * min(x, 1 - x):
-                break
-        a[p] = x
-        x_no = 1 - x
-        information = (yes + no) * x * x_no
-        objective += yes * np.log(x) + no * np.log(x_no)
-        for k in range(n):
-            e_yes, s = examined[k], here[k]
-            e_no, skip = 1 - e_yes, 1 - x * e_yes
-            objective += skipped[k] * np.log(skip)
-            odds = skipped[k] * (x * e_yes) / skip
-            slope[s] -= odds * e_no
-            curve = odds / skip
-            matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
-            information += (curve * x_no - odds * x) * x_no
-            cross[k] = curve * x_no * e_no
-        information = max(information, 1e-12)
-        if 4 * n < many:
-            for k in range(n):
-                share = cross[k] / information
-                for other in range(k, n):  # situations of a pair ascend
-                    matrix[here[k], here[other]] -= share * cross[other]
-            continue
-        rows[waiting] = 0.0
-        scale = 1 / np.sqrt(information)
-        for k in range(n):
-            rows[waiting, here[k]] = scale * cross[k]
-        waiting += 1
-        if waiting == len(rows):
-            _subtract_squares(rows, matrix)
-            waiting = 0
-    if waiting:
-        rows[waiting:] = 0.0
-        _subtract_squares(rows, matrix)
-    return objective
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
-@no_type_check
-def _variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
-    """Of the logits of attractiveness: that given examination, and what examination's adds to it."""
-    many = len(e)
-    here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
-    cross, every = np.empty(many), np.empty(many)
-    for p in range(start, stop):
-        n, x, x_no = _gathered(offsets, p, situation, skips, e, here, skipped, examined), a[p], 1 - a[p]
-        information = (clicked[p] + total) * x * x_no
-        for k in range(n):
-            skip = 1 - x * examined[k]
-            odds = skipped[k] * (x * examined[k]) / skip
-            curve = odds / skip
-            information += (curve * x_no - odds * x) * x_no
-            cross[k] = curve * x_no * (1 - examined[k])
-        information = max(information, 1e-12)
-        added = 0.0
-        if 2 * n < many:
-            for k in range(n):
-                sum_above = 0.0
-                for other in range(k):
-                    sum_above += cov[here[k], here[other]] * cross[other]
-                added += cross[k] * (2 * sum_above + cov[here[k], here[k]] * cross[k])
-        else:
-            every[:] = 0.0
-            for k in range(n):
-                every[here[k]] = cross[k]
-            for s in range(many):
-                if every[s] != 0.0:
-                    sum_all = 0.0
-                    for other in range(many):
-                        sum_all += cov[s, other] * every[other]
-                    added += every[s] * sum_all
-        variance[p] = 1 / information + max(added, 0.0) / (information * information)

@@ -9,160 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.counts import DayCounts, Time, in_order
+from clickshift.counts import DayCounts, in_order
 from clickshift.errors import DataError
 from clickshift.grouping import distinct_sorted
+from clickshift.metrics.changes import ALARM, BeyondChance, Change, ClickChange, Day, Drift, quantile
+from clickshift.metrics.hypergeometric import mean_deviation, prob_none
 from clickshift.sessions import union
 from clickshift.vocabulary import Vocabulary
 
-ALARM = 0.001
-"""How likely a sure change may be chance, for each of the three questions: daily, a false alarm in a year."""
-PLACES = 0.10
-"""A tenth of the places show something else. In simulations, perplexity above 1 of a model of before is then .1 to .6 %
-more than that of a new one; 1 to 5 % from a third of the places on, 2 to 16 % from half of them on."""
-NEW = 0.05
-"""A twentieth of the results are documents that the model has never seen, of queries that it knows: it can only guess
-them, and was not asked whether they are better than those it knows."""
-CLICKS = 0.15
-"""A seventh more or fewer clicks on the same documents at the same ranks: weekdays and seasons move them by less."""
-UNCLEAR = 0.5
-"""Where a ranker that changes half of the places might go unnoticed, days are too small to say that nothing changed."""
 _MANY = 30
 """Queries that share the variance, from which on it can be told from them."""
-
-
-@final
-@dataclass(frozen=True)
-class BeyondChance:
-    """A share of what is seen that is not as before, with what chance alone would give."""
-
-    observed: float
-    """NaN where the days have nothing that could tell."""
-    chance: float
-    """What it would be for two days of one ranker."""
-    error: float
-    """The standard error of the difference."""
-    squared: bool
-    """Whether change and chance add as squares do: noise can hide a change of places, but not new documents."""
-
-    @property
-    def change(self) -> float:
-        """0 if as by chance, 1 if nothing is as before."""
-        return self._beyond(self.observed)
-
-    @property
-    def low(self) -> float:
-        """The change is surely this much; 0 where it may be chance."""
-        return self._beyond(self.observed - _sure() * self.error)
-
-    def noticed(self, much: float) -> float:
-        """The change from which on one would surely see that it is more than `much`."""
-        power = 2 if self.squared else 1
-        seen = (much**power * (1 - self.chance**power) + self.chance**power) ** (1 / power)
-        return self._beyond(seen + _sure() * self.error)
-
-    def _beyond(self, observed: float) -> float:
-        power = 2 if self.squared else 1
-        if math.isnan(observed):
-            return math.nan
-        share = (max(observed, self.chance) ** power - self.chance**power) / (1 - self.chance**power)
-        return float(share ** (1 / power))
-
-
-@final
-@dataclass(frozen=True)
-class ClickChange:
-    """Clicks at one rank on documents that stood there on both days."""
-
-    rank: int
-    ratio: float
-    """Of click-through rates, later by earlier, like for like (Mantel-Haenszel). NaN without clicks."""
-    low: float
-    high: float
-    """Sure for all ranks together."""
-    impressions: float
-    """On the later day, of such documents."""
-
-
-@final
-@dataclass(frozen=True)
-class Change:
-    """How a later day differs from an earlier one."""
-
-    earlier: str
-    later: str
-    new_queries: float
-    """Sessions of the later day whose query the earlier one has not."""
-    places: BeyondChance
-    """How far the documents at ranks 1..k of a query are others: total variation distance, averaged over ranks,
-    weighted by what a query's traffic on both days can tell."""
-    new_documents: BeyondChance
-    """Results of the later day that the earlier one never showed for the same query, of queries that both have."""
-    clicks: tuple[ClickChange, ...]
-
-    @property
-    def reasons(self) -> list[str]:
-        """Why a model of the earlier day should not be trusted on the later one, in words; empty if there are none."""
-        said = []
-        if self.places.low > PLACES:
-            said.append(f"{_percent(self.places.change)} of the places show other documents, beyond chance")
-        if self.new_documents.low > NEW:
-            said.append(f"{_percent(self.new_documents.change)} of the results are new documents, beyond chance")
-        moved = [c for c in self.clicks if c.low > 1 + CLICKS or c.high < 1 / (1 + CLICKS)]
-        if moved:
-            most = max(moved, key=lambda c: abs(math.log(max(c.ratio, 1e-9))))
-            said.append(
-                f"the same documents at rank {most.rank + 1} are clicked {most.ratio:.2f} times as often"
-                + (f", and {len(moved) - 1} more ranks changed" if len(moved) > 1 else "")
-            )
-        return said
-
-    @property
-    def verdict(self) -> str:
-        """changed: do not trust an old model. some: surely not the same, but little. same: nothing beyond chance.
-        unclear: too few sessions in common to tell."""
-        if self.reasons:
-            return "changed"
-        if not self.places.noticed(PLACES) <= UNCLEAR:
-            return "unclear"
-        some = self.places.low > 0 or self.new_documents.low > 0 or any(c.low > 1 or c.high < 1 for c in self.clicks)
-        return "some" if some else "same"
-
-
-@final
-@dataclass(frozen=True)
-class Day:
-    """One day by itself."""
-
-    name: str
-    first: Time | None
-    last: Time | None
-    sessions: float
-    clicks_per_session: float
-    ctr: Float[np.ndarray, " rank"]
-    low: Float[np.ndarray, " rank"]
-    high: Float[np.ndarray, " rank"]
-    """Wilson's interval, 95 %."""
-
-
-@final
-@dataclass(frozen=True)
-class Drift:
-    """Several days in order of time."""
-
-    days: tuple[Day, ...]
-    steps: tuple[Change, ...]
-    """Each day since the day before."""
-    until_last: tuple[Change, ...]
-    """From each day to the last one: may a model of that day be used now?"""
-    reordered: bool
-    """The days were given in another order."""
 
 
 def drift(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -> Drift:
@@ -186,7 +47,7 @@ def drift(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -
 
 def _day(day: DayCounts, name: str) -> Day:
     impressions, clicks = day.cells.by_rank()
-    n, z = np.maximum(impressions, 1e-12), -_quantile(0.025)
+    n, z = np.maximum(impressions, 1e-12), -quantile(0.025)
     ctr = clicks / n
     middle, spread = ctr + z**2 / (2 * n), z * np.sqrt(ctr * (1 - ctr) / n + z**2 / (4 * n**2))
     low, high = ((middle + side * spread) / (1 + z**2 / n) for side in (-1, 1))
@@ -328,7 +189,7 @@ def _clicks(both: _Both) -> tuple[ClickChange, ...]:
     earlier, later = (np.bincount(rank, part, size) for part in (a * m / total, b * n / total))
     spread = np.bincount(rank, (a + b) * n * m / total**2 - a * b / total, size)
     shown, matched = np.bincount(rank, m, size), np.bincount(rank, minlength=size) > 0
-    z, known = -_quantile(ALARM / 2 / matched.sum()), (earlier > 0) & (later > 0)
+    z, known = -quantile(ALARM / 2 / matched.sum()), (earlier > 0) & (later > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(known, later / earlier, np.nan)
         error = np.sqrt(np.maximum(spread, 0) / (earlier * later))
@@ -337,58 +198,3 @@ def _clicks(both: _Both) -> tuple[ClickChange, ...]:
         ClickChange(int(r), float(ratio[r]), float(low[r]), float(high[r]), float(shown[r]))
         for r in np.flatnonzero(matched)
     )
-
-
-def mean_deviation(
-    marked: Float[np.ndarray, " n"], n: Float[np.ndarray, " n"], m: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """E|X - E X| of the number X of marked sessions among n, if `marked` of n + m were dealt at random.
-
-    As De Moivre's for the binomial: 2 k (m - marked + k) P(X = k) / (n + m), k the first number above the mean.
-
-    >>> mean_deviation(np.array([2.0]), np.array([2.0]), np.array([2.0])).round(6).tolist()  # 0, 1, 2: 1/6, 4/6, 1/6
-    [0.333333]
-    """
-    total = n + m
-    k = np.floor(marked * n / total + 1e-12) + 1
-    log_prob = _log_choose(marked, k) + _log_choose(total - marked, n - k) - _log_choose(total, n)
-    deviation: np.ndarray = 2 * k * np.maximum(m - marked + k, 0) / total * np.exp(log_prob)
-    return deviation
-
-
-def prob_none(
-    marked: Float[np.ndarray, " n"], n: Float[np.ndarray, " n"], m: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """P(X = 0), as above: none of the marked sessions is among the n.
-
-    >>> prob_none(np.array([1.0, 2.0, 3.0]), np.full(3, 2.0), np.full(3, 2.0)).round(6).tolist()
-    [0.5, 0.166667, 0.0]
-    """
-    prob: np.ndarray = np.exp(_log_choose(m, marked) - _log_choose(n + m, marked))
-    return prob
-
-
-def _log_choose(n: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """-inf where there is no way to choose. Weighted counts need not be whole."""
-    from scipy.special import gammaln
-
-    inside = (k > -1) & (n - k > -1) & (n > -1)
-    k = np.where(inside, k, 0)
-    chosen: np.ndarray = np.where(
-        inside, gammaln(n + 1) - gammaln(k + 1) - gammaln(np.where(inside, n - k, 0) + 1), -np.inf
-    )
-    return chosen
-
-
-def _sure() -> float:
-    return -_quantile(ALARM)
-
-
-def _quantile(prob: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(prob))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

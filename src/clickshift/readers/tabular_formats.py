@@ -44,7 +44,11 @@ def read_part(path: Path, choose: Choose) -> Part:
     """The chosen columns of one file. `choose` may raise where it misses a column."""
     kind = ending(path)
     if kind is None:
-        raise FileError(path, f"the ending of a log file must be one of {', '.join(ENDINGS)}. Rename or convert it.")
+        raise FileError(
+            path,
+            f"the ending of a log file must be one of {', '.join(ENDINGS)}. Rename it; public logs (Yandex, TREC, Open "
+            "Bandit) are converted by `clickshift log convert`.",
+        )
     try:
         if kind == ".parquet":
             return _parquet(path, choose)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clickshift.metrics.drift import CLICKS, NEW, PLACES, BeyondChance, Change, Day, Drift
+from clickshift.metrics.changes import CLICKS, NEW, PLACES, BeyondChance, Change, Day, Drift
 from clickshift.report.html import Section, write_report
 from clickshift.report.plots import COLOURS
 
