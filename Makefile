@@ -25,8 +25,18 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Every table of docs/benchmarks.md with a peer, in one run: some four hours on two idle cores. Each line is a table by
+# itself; the last one writes the README's numbers and figure.
 benchmark: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/clax.py --sessions 100000,1000000,10000000 --peer-repeats 3
+	$(BIN)/python benchmarks/neural.py
+	$(BIN)/python benchmarks/pointwise.py
+	$(BIN)/python benchmarks/pointwise_torch.py
+	$(BIN)/python benchmarks/ope.py
+	$(BIN)/python benchmarks/cmip_library.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/summary.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("clickshift needs Python 3.11 or newer; run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
