@@ -20,7 +20,8 @@ seconds per round, and the ratio of whole runs stands beside it. Its spread is o
 Beside it stands what no program could do better: the time that the matrix products of a round take by themselves, at
 the rate at which numpy's library multiplies matrices of this shape on the same cores. Nothing is padded in that count.
 
-The peer's environment is made from requirements-torch.txt where it is missing.
+Sets write to one file and leave each other's part of it alone. The peer's environment is made from
+requirements-torch.txt where it is missing.
 """
 
 from __future__ import annotations
@@ -268,13 +269,15 @@ def main() -> None:
     options.add_argument("--quick", action="store_true")
     options.add_argument("--load", type=float, default=0.5, help="wait until the machine is this idle")
     options.add_argument("--patience", type=float, default=600.0, help="but no longer than these seconds")
-    options.add_argument("-o", "--output", type=Path, default=HERE / "results" / "pointwise_torch.json")
+    options.add_argument("-o", "--output", type=Path, help="results/pointwise_torch.json by default, -quick if --quick")
     args = options.parse_args()
+    args.output = args.output or HERE / "results" / f"pointwise_torch{'-quick' * args.quick}.json"
     args.python = peer_python("torch", args.peer or args.folder / "torch", complete=False)
     if args.quick:
         args.sets, args.losses, args.seeds, args.rounds, args.repeats = args.sets[:1], args.losses[:1], 2, 3, 1
     machine = Machine(args.load, args.patience)
-    results: Row = {"machine": machine.about(), "python": platform.python_version(), "seeds": args.seeds, "sets": {}}
+    known = json.loads(args.output.read_text())["sets"] if args.output.exists() else {}
+    results: Row = {"machine": machine.about(), "python": platform.python_version(), "seeds": args.seeds, "sets": known}
     results["versions"] = {name: version(name) for name in ("jax", "numpy", "optax")}
     for name in args.sets:
         if name == "mq2008" and not args.data.is_dir():
