@@ -32,7 +32,7 @@ from clickshift.protocols.pointwise import (
 from clickshift.protocols.pointwise_checks import COUNTS, NAIVE_PBM, SESSIONS, PointwiseChecks, verdicts
 from clickshift.protocols.pointwise_data import ONE_HOT_TWICE, PointwiseData, data_of, read_parts
 from clickshift.protocols.pointwise_published import published_curve, published_row
-from clickshift.protocols.pointwise_tuning import Tuning, chosen
+from clickshift.protocols.pointwise_tuning import Tuning, chosen, tuned
 from clickshift.protocols.world import Named
 from clickshift.readers.letor import read_corpus
 from clickshift.runs import RunFolder, processes, run_tasks
@@ -178,6 +178,27 @@ def test_the_chosen_setting_has_the_least_loss() -> None:
               for setting in {(row["optimiser"], row["rate"]) for row in rows}]  # fmt: skip
     assert best["held_out_loss"] == pytest.approx(min(losses))
     assert (best["optimiser"], best["rate"]) == ("adam", 0.1)
+
+
+def test_rankers_take_what_was_chosen_for_them() -> None:
+    about = {"data": "one-hot", "model": IPS_TRUE, "seed": 0, "nDCG@10": 0.5, "rounds": 9}
+    rows = [about | {"optimiser": "sgd", "rate": 0.05, "held_out_loss": 0.3}]
+    rows += [about | {"optimiser": "adam", "rate": 0.01, "held_out_loss": 0.4}]
+    ips = changed(Pointwise(models=MODELS[3:]), tuning=rows)
+    assert isinstance(ips, Pointwise)
+    learner = learner_of(ips.models[0][1], ips.data, 3)
+    assert (ips.models[0][0], learner.loss, learner.optimiser, learner.rate) == (IPS_TRUE, "ips", "sgd", 0.05)
+    failed = [{"data": "one-hot", "model": NAIVE, "seed": 0, "optimiser": "sgd", "rate": 0.1, "failed": "too high"}]
+    for models, found, data, said in (
+        (MODELS, rows, "one-hot", "'Naive' has no setting"),
+        (MODELS[:1], failed, "one-hot", "'Naive' has no setting"),
+        (MODELS[3:], rows, "builtin", "must be tuned on it"),
+        (MODELS[3:], [about], "one-hot", "something else"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            tuned(models, found, data=data)
+    with pytest.raises(SpecError, match="none of them"):
+        changed(Tuning(), tuning=rows)
 
 
 def test_exhibits_can_be_changed() -> None:

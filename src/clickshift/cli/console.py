@@ -63,7 +63,9 @@ def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: s
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        return "–" if math.isnan(value) else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4f}"
+        from clickshift.report.measured import decimal
+
+        return f"{value:,.1f}" if abs(value) >= 1000 else decimal(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -28,6 +29,9 @@ Corpus = typer.Option(
 Seeds = typer.Option(None, min=1, help="Models per cell, or runs, instead of the paper's number.")
 Queries = typer.Option(None, min=2, help="How many queries of the corpus, instead of 1,000 or all.")
 Sessions = typer.Option(None, min=100, help="Sessions of a training log, at most, instead of the paper's number.")
+Tuned = typer.Option(
+    None, help="A folder that ips-tuning wrote: rankers of the IPS paper take the optimisers and rates chosen there."
+)
 
 
 def reproduce(
@@ -38,6 +42,7 @@ def reproduce(
     seeds: int | None = Seeds,
     queries: int | None = Queries,
     sessions: int | None = Sessions,
+    tuned: Path | None = Tuned,
     reference: bool = Fresh,
     workers: int | None = Workers,
     cluster: str | None = Cluster,
@@ -47,7 +52,7 @@ def reproduce(
     if every or name is None:
         _list(json=json)
     else:
-        _make(name, output, corpus, seeds, queries, sessions, reference, Pool(workers, cluster), json)
+        _make(name, output, corpus, seeds, queries, sessions, tuned, reference, Pool(workers, cluster), json)
 
 
 def named(name: str) -> Callable[..., None]:
@@ -64,7 +69,7 @@ def named(name: str) -> Callable[..., None]:
         cluster: str | None = Cluster,
         json: bool = Json,
     ) -> None:
-        _make(name, output, corpus, seeds, queries, sessions, reference, Pool(workers, cluster), json)
+        _make(name, output, corpus, seeds, queries, sessions, None, reference, Pool(workers, cluster), json)
 
     command.__doc__ = SHIFT[name]
     return command
@@ -90,6 +95,7 @@ def _make(
     seeds: int | None,
     queries: int | None,
     sessions: int | None,
+    tuned: Path | None,
     reference: bool,
     pool: Pool,
     json: bool,
@@ -105,11 +111,14 @@ def _make(
         how = f"Run it on your own: {wanted.command}" if wanted.command else "It is not there yet."
         raise SpecError(f"{name} cannot be made by itself: {wanted.state}. {how}")
     protocol, folder = wanted.make(), output or Path("out") / name
+    if tuned is not None and not isinstance(protocol, Trained):
+        raise SpecError(f"--tuned is for trained rankers of the IPS paper: {name} has none.")
     if isinstance(protocol, Analytic):
         pointwise.show_analytic(protocol, folder, json=json)
         return
     if isinstance(protocol, Trained):
-        protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
+        tuning = None if tuned is None else _rows_of_tuning(tuned)
+        protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
         pointwise.run_and_report(protocol, folder, pool=pool, json=json)
         return
     corpus = corpus or BUILTIN
@@ -121,3 +130,13 @@ def _make(
     world = replace(world, queries=queries or world.queries, sessions=sessions or world.sessions)
     protocol = replace(protocol, world=on_corpus(world, corpus), seeds=seeds or protocol.seeds)
     run_and_report(protocol, folder, corpus=corpus, reference=reference, pool=pool, json=json)
+
+
+def _rows_of_tuning(folder: Path) -> list[dict[str, Any]]:
+    from clickshift.errors import FileError
+    from clickshift.runs import read_rows
+
+    rows = folder / "rows.parquet"
+    if not rows.exists():
+        raise FileError(folder, f"has no rows of a tuning. Run clickshift reproduce ips-tuning -o {folder}.")
+    return read_rows(rows)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clickshift.errors import SpecError
 from clickshift.protocols.contenders import CLICK_MODELS, PEEKING, TRUTH, Contender
@@ -14,7 +15,7 @@ from clickshift.protocols.pointwise import TRUE, Pointwise
 from clickshift.protocols.pointwise_checks import PointwiseChecks
 from clickshift.protocols.pointwise_data import PointwiseData, data_of
 from clickshift.protocols.pointwise_losses import GradientByRank, LossByRank, SharedFeatures
-from clickshift.protocols.pointwise_tuning import Tuning
+from clickshift.protocols.pointwise_tuning import Tuning, tuned
 from clickshift.protocols.policy_shift import PolicyShift
 from clickshift.protocols.world import BUILTIN, World
 
@@ -89,17 +90,22 @@ def changed(
     queries: int | None = None,
     sessions: int | None = None,
     seeds: int | None = None,
+    tuning: Sequence[Mapping[str, Any]] | None = None,
 ) -> Trained:
-    """On another set, or smaller: what is not given stays. Of several sizes, `sessions` is the largest."""
+    """On another set, or smaller: what is not given stays. Of several sizes, `sessions` is the largest. Rows of a
+    `tuning` choose how rankers are trained."""
     data: PointwiseData = protocol.data if corpus is None else data_of(corpus)
     data = replace(data, queries=queries or data.queries)
     seeds = seeds or protocol.seeds
     if not isinstance(protocol, Pointwise):
+        if tuning is not None:
+            raise SpecError("only figures 1, 4 and 5 and table 2 can be made with tuned rankers: this is none of them.")
         return replace(protocol, data=data, seeds=seeds, sessions=sessions or protocol.sessions)
     sizes = protocol.sessions
     if sessions is not None:
         sizes = (*(size for size in sizes if size < sessions), sessions) if len(sizes) > 1 else (sessions,)
-    return replace(protocol, data=data, seeds=seeds, sessions=sizes)
+    models = protocol.models if tuning is None else tuned(protocol.models, tuning, data=data.name)
+    return replace(protocol, data=data, models=models, seeds=seeds, sessions=sizes)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,24 @@
 """Which optimiser and learning rate suit which loss: the search of the IPS paper's appendix C.2.
 
 The setting with the least held-out click loss wins, the mean over runs of each run's best round. (The published search
-takes the mean over all rounds.) What it chose for the paper's sets is the default of `ClickRanker`.
+takes the mean over all rounds.) What it chose for the paper's sets is the default of `ClickRanker`; of another set,
+`tuned` gives rankers its choice.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from clickshift.errors import DataError
+from clickshift.errors import DataError, SpecError
 from clickshift.protocols.pointwise import MODELS, learner_of, quality, run_of
 from clickshift.protocols.pointwise_data import PointwiseData
 from clickshift.protocols.world import Named
-from clickshift.ultr import fit_runs
+from clickshift.spec import label, parse
+from clickshift.ultr import RANKERS, fit_runs
 from clickshift.users import PBM
 
 VERSION = 2
@@ -103,3 +106,23 @@ def chosen(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         best = min((line for line in lines if line["model"] == model), key=lambda line: line["held_out_loss"])
         best["best"] = True
     return [{**line, "best": line.get("best", False)} for line in lines]
+
+
+def tuned(models: Named, rows: Sequence[Mapping[str, Any]], *, data: str) -> Named:
+    """The models, each with the optimiser and rate that these rows choose for it; they must be of the same set."""
+    if not all("optimiser" in row for row in rows):
+        raise SpecError("rankers must be tuned by rows of ips-tuning: these are of something else.")
+    best = {line["model"]: line for line in chosen(rows) if line["best"]}
+    sets = {row["data"] for row in rows}
+    if sets != {data}:
+        raise SpecError(f"rankers of {data!r} must be tuned on it: these settings are of {', '.join(sorted(sets))!r}.")
+    for name, _ in models:
+        if name not in best or not math.isfinite(best[name]["held_out_loss"]):
+            raise SpecError(f"{name!r} has no setting that was tried and did not fail. Run ips-tuning again.")
+    return tuple(
+        (
+            name,
+            label(replace(parse(text, RANKERS), optimiser=best[name]["optimiser"], learning_rate=best[name]["rate"])),
+        )
+        for name, text in models
+    )

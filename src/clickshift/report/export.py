@@ -12,7 +12,7 @@ from typing import Any
 
 from clickshift.files import write_atomically
 from clickshift.report.browser import NoPictures, draw
-from clickshift.report.measured import Measured
+from clickshift.report.measured import Measured, decimal
 from clickshift.report.tables import Row
 
 _LATEX = {
@@ -111,7 +111,7 @@ def escape_latex(text: str) -> str:
 
 def _latex(value: Any) -> str:
     if not isinstance(value, Measured):
-        return escape_latex("" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value))
+        return escape_latex("" if value is None else decimal(value) if isinstance(value, float) else str(value))
     number = f"${value.number}$" if value.number != "–" else "--"
     number = f"\\textbf{{{value.number}}}" if value.standing == "best" else number
     mark = "$^{\\dagger}$" * value.dagger + "$^{=}$" * (value.standing == "=")

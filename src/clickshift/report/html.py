@@ -14,7 +14,7 @@ from typing import Any
 
 from clickshift.errors import FileError
 from clickshift.files import write_atomically
-from clickshift.report.measured import Measured
+from clickshift.report.measured import Measured, decimal
 from clickshift.report.tables import Row
 
 _NO_NETWORK = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -168,7 +168,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "–" if math.isnan(value) else f"{value:.4f}"
+        return decimal(value)
     return "" if value is None else str(value)
 
 

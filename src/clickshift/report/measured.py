@@ -1,4 +1,4 @@
-"""One number of a table: a mean over seeds, how sure it is, and how it stands beside others."""
+"""One number of a table: how it is written; of a mean over seeds, how sure it is and how it stands beside others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from clickshift.metrics.significance import mean_interval
 
 Standing = Literal["best", "=", ""]
 """The best of its column, not significantly worse than that, or neither."""
+
+
+def decimal(value: float) -> str:
+    """Four decimals, or a power of ten where all of them would be 0, as of small p-values; a dash for NaN.
+
+    >>> decimal(0.25), decimal(2.7e-8), decimal(0.0), decimal(math.nan)
+    ('0.2500', '3e-08', '0.0000', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:.0e}" if 0 < abs(value) < 5e-5 else f"{value:.4f}"
 
 
 @dataclass(frozen=True)
