@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import random_neural
 from scipy.stats import beta
 
 from clickshift.corpus import Corpus
@@ -18,6 +17,7 @@ from clickshift.models.base import Evidence
 from clickshift.sessions import Rankings, Sessions
 from clickshift.testing import random_rankings
 from clickshift.vocabulary import Vocabulary
+from tests.models.random_models import random_neural
 
 WORDS = Vocabulary.of([1, 1, 1], [10, 20, 30])[0]
 

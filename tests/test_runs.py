@@ -95,7 +95,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from test_runs import RunFolder, run_tasks, tasks, work
+from tests.test_runs import RunFolder, run_tasks, tasks, work
 run_tasks(tasks(Path({folder!r}), 6, 0.3), work, RunFolder(Path({folder!r}) / "run"), ThreadPoolExecutor(1))
 """
 
@@ -103,7 +103,7 @@ run_tasks(tasks(Path({folder!r}), 6, 0.3), work, RunFolder(Path({folder!r}) / "r
 def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_path: Path) -> None:
     wanted = tasks(tmp_path, 6, 0.3)
     folder = RunFolder(tmp_path / "run")
-    code = KILLED.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
     process = subprocess.Popen([sys.executable, "-c", code])
     while not folder.has(wanted[1]):
         assert process.poll() is None
@@ -126,7 +126,7 @@ ORPHANED = """
 import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from test_runs import RunFolder, processes, run_tasks, tasks, work_slowly
+from tests.test_runs import RunFolder, processes, run_tasks, tasks, work_slowly
 if __name__ == "__main__":
     run_tasks(tasks(Path({folder!r}), 2), work_slowly, RunFolder(Path({folder!r}) / "run"), processes(1))
 """
@@ -140,7 +140,7 @@ def work_slowly(task: Square) -> list[dict[str, Any]]:
 
 def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
     script, notes = tmp_path / "orphaned.py", tmp_path / "notes"
-    script.write_text(ORPHANED.format(tests=str(Path(__file__).parent), folder=str(tmp_path)))
+    script.write_text(ORPHANED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path)))
     process = subprocess.Popen([sys.executable, str(script)])
     while not (notes.exists() and notes.read_text()):
         assert process.poll() is None

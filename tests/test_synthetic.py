@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,9 @@ from clickshift.corpus import Corpus
 from clickshift.errors import DataError
 from clickshift.readers.letor import read_corpus
 from clickshift.synthetic import builtin_corpus
+from tests.golden import golden
 
-GOLDEN = tomllib.loads((Path(__file__).parent / "golden" / "builtin_corpus.toml").read_text())
+GOLDEN = golden("builtin_corpus")
 BM25, TITLE_BM25, CLICKS = 110, 108, 134
 
 
@@ -184,7 +184,7 @@ def test_bm25_orders_documents_better_than_chance(corpus: Corpus, rng: np.random
     assert chance + 0.1 < ndcg_at_10(corpus.feature(BM25), corpus).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_lambdamart_is_within_two_standard_errors_of_the_sample(corpus: Corpus) -> None:
     test = corpus.with_queries(np.arange(700, 1000))
     scores = [lambdamart(corpus.with_queries(np.arange(42) + start), test) for start in (0, 42, 84)]
@@ -221,7 +221,7 @@ def test_the_sample_gives_the_golden_numbers(halves: list[Corpus]) -> None:
     assert np.mean(best >= 3) == pytest.approx(golden["best_grade_3_or_4"][0], abs=GOLDEN["tolerance"])
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_lambdamart_on_the_sample_gives_the_golden_numbers(halves: list[Corpus]) -> None:
     one, other = (without_last(half) for half in halves)
     scored = [(lambdamart(train, test), test) for train, test in ((one, other), (other, one))]

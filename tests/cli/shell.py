@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import typer.main
 
-from clickshift.cli import main
+from clickshift.cli import app, main
 
 
 class Shell:
@@ -52,24 +53,11 @@ def call(*arguments: object) -> int:
     return stop.value.code
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    return Shell(capsys)
-
-
-@pytest.fixture(scope="session")
-def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of two thousand sessions, twelve queries, integer ids."""
-    path = tmp_path_factory.mktemp("log") / "clicks.parquet"
-    assert call("simulate", "-o", path, "--sessions", 2000, "--queries", 12, "--ranks", 5, "--seed", 3) == 0
-    return path
-
-
-@pytest.fixture(scope="session")
-def fitted(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of models fitted on it, each under its name."""
-    folder = tmp_path_factory.mktemp("models")
-    for model in ("PBM", "UBM", "DBN", "rCTR", "TopPop"):
-        assert call("fit", model, clicks, "-o", folder / model) == 0
-    return folder
+def commands(group: Any = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command of the app, hidden ones too: the words that call it, and what typer made of it."""
+    group = typer.main.get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*names, name))
+        else:
+            yield " ".join((*names, name)), command

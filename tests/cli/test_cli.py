@@ -1,18 +1,15 @@
 """Every command does what it says, in words and as JSON."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, clicks, fitted, shell  # noqa: F401
 from typer.testing import CliRunner
 
 from clickshift._version import __version__
@@ -22,11 +19,10 @@ from clickshift.models import MODELS
 from clickshift.models.storage import load_model
 from clickshift.readers.judgments import read_qrels
 from clickshift.readers.tabular import read_log
+from tests.cli.shell import Shell, commands
+from tests.golden import golden
 
-COMMANDS = (
-    *("simulate", "fit", "evaluate", "compare", "examine", "relevance", "predict", "models", "reproduce"),
-    *("log info", "log convert", "corpus info", "shift run", "shift status", "shift report", "shift logs"),
-)
+COMMANDS = dict(commands())
 HEAVY = ("numpy", "numba", "pyarrow", "lightgbm", "plotly", "rich", "scipy")
 
 
@@ -57,8 +53,18 @@ def test_help(command: str) -> None:
 
 
 def test_every_command_is_listed() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).output
-    assert [word for command in COMMANDS if (word := command.split()[0]) not in listed] == []
+    """By the group that it belongs to."""
+    assert len(COMMANDS) > 30
+    for command in COMMANDS:
+        *group, name = command.split()
+        assert f" {name} " in CliRunner().invoke(app, [*group, "--help"]).output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained(command: str) -> None:
+    assert COMMANDS[command].help, "a command says what it does"
+    options = [option for option in COMMANDS[command].params if option.name != "help"]
+    assert [option.name for option in options if not getattr(option, "help", None)] == []
 
 
 def test_simulate(shell: Shell, tmp_path: Path) -> None:
@@ -246,14 +252,14 @@ def test_models(shell: Shell) -> None:
 
 def test_the_yandex_sample(shell: Shell, shared_data: Path, tmp_path: Path) -> None:
     """The table of the real log: UBM beats PBM beats rCTR, at the values that others found."""
-    golden = tomllib.loads((Path(__file__).parents[1] / "golden" / "yandex_sample.toml").read_text())
+    expected = golden("yandex_sample")
     log, raw = tmp_path / "log.parquet", shared_data / "yandex_wscd" / "trainSample.gz"
     shell.text("log", "convert", raw, "--format", "yandex-sample", "-o", log)
     rows = shell.json("compare", log, "--split", "within-query")["rows"]
     assert [row["model"] for row in rows if row["error"]] == []
-    assert {row["train_sessions"] for row in rows} == {golden["train_sessions"]}
-    assert {row["test_sessions"] for row in rows} == {golden["test_sessions"]}
+    assert {row["train_sessions"] for row in rows} == {expected["train_sessions"]}
+    assert {row["test_sessions"] for row in rows} == {expected["test_sessions"]}
     found = {row["model"]: row["conditional_perplexity"] for row in rows}
     assert found["UBM"] < found["PBM"] < found["rCTR"]
-    for model, value in golden["conditional_perplexity"].items():
-        assert found[model] == pytest.approx(value, abs=golden["tolerance"])
+    for model, value in expected["conditional_perplexity"].items():
+        assert found[model] == pytest.approx(value, abs=expected["tolerance"])

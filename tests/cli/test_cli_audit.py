@@ -1,6 +1,5 @@
 """clickshift audit, log split and simulate --truth, as a user calls them."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,7 +10,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, call, shell  # noqa: F401
+
+from tests.cli.shell import Shell, call
 
 NOISY = "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"
 FEW: tuple[Any, ...] = ("--permutations", 19, "--subsamples", 20)

@@ -1,6 +1,5 @@
 """Whatever is wrong is said in one line, without a traceback, and leaves what was there before as it was."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import json
@@ -9,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shell import Shell, clicks, fitted, shell  # noqa: F401
 
 from clickshift import learners
 from clickshift.cli.console import printable
+from tests.cli.shell import Shell
 
 EVIL = "<script>alert('x')<script>"
 MARKUP = "[bold red]loud[/bold red]"

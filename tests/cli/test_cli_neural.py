@@ -1,16 +1,15 @@
 """Models by gradient from the command line: a newcomer need not know which learner runs."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, clicks, shell  # noqa: F401
 
 from clickshift.learners.gradient import training
 from clickshift.models.storage import load_model, load_seeds
+from tests.cli.shell import Shell
 
 QUICK = "Gradient('NCM', state=6, rounds=2, embedding=8)"
 

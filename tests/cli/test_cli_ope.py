@@ -1,6 +1,5 @@
 """clickshift ope, as a user calls it."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import json
@@ -12,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 from clickshift.readers.tabular import read_log
+from tests.cli.shell import Shell, call
 
 FEW: tuple[Any, ...] = ("--replicates", 60)
 ATTRACTIVENESS = {"a": 0.1, "b": 0.3, "c": 0.5, "d": 0.7}

@@ -1,17 +1,16 @@
 """The experiments of the IPS paper from the command line."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 from clickshift.protocols import exhibits
 from clickshift.protocols.pointwise import TRUE, Pointwise
 from clickshift.protocols.pointwise_data import PointwiseData
+from tests.cli.shell import Shell, call
 
 SMALL = PointwiseData(documents=500)
 

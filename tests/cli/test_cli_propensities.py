@@ -1,6 +1,5 @@
 """clickshift propensities, as a user calls it."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 from clickshift.models.pbm import PBM
 from clickshift.models.storage import load_model
 from clickshift.ultr.propensities import read_propensities
+from tests.cli.shell import Shell, call
 
 ATTRACTIVENESS = {"a": 0.9, "b": 0.6, "c": 0.3}
 EXAMINATION = (1.0, 0.5, 0.25)

@@ -1,15 +1,14 @@
 """The model-selection protocol from the command line."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 from clickshift.protocols.strategies import STRATEGIES
+from tests.cli.shell import Shell, call
 
 SMALL: tuple[Any, ...] = ("--queries", 20, "--sessions", 2000, "--seeds", 2, "--workers", 1)
 SMALL += ("--model", "dCTR", "--model", "PBM", "--model", "DBN")

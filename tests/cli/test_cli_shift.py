@@ -1,6 +1,5 @@
 """The policy-shift protocol from the command line: run, interrupted, gone on, looked at, with a model of one's own."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,12 +8,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, shell  # noqa: F401
 
 from clickshift.cli.reproduce import SHIFT
 from clickshift.protocols import exhibits
 from clickshift.protocols.contenders import PEEKING, Contender
 from clickshift.protocols.exhibits import EXHIBITS
+from tests.cli.shell import Shell
 
 SMALL = ("--queries", 12, "--sessions", 400, "--test-sessions", 50, "--testing", "oracle", "--testing", "random")
 SMALL += ("--user", "CoCM-mismatch", "--training", "PL-oracle", "--workers", 1, "--model", "EM('PBM')")

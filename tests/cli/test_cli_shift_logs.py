@@ -1,6 +1,5 @@
 """clickshift shift logs: several logs of one engine from files to a report, and one log as in the paper's tables."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 from clickshift import runs
 from clickshift.readers.tabular import read_log
@@ -16,6 +14,7 @@ from clickshift.report import export
 from clickshift.report.logs import one_log_tables
 from clickshift.report.measured import Measured
 from clickshift.runs import read_rows
+from tests.cli.shell import Shell, call
 
 PBM = "Gradient('PBM', embedding=8, hidden=(8,), rounds=2)"
 PEEKING = "Gradient('ARM_NC', embedding=8, hidden=(8,), rounds=2)"

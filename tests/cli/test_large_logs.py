@@ -1,6 +1,5 @@
 """Logs on disk, as a user calls them: encoded, looked at, fitted, evaluated, compared, and asked about a new ranker."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import shutil
@@ -11,9 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 import clickshift as cs
+from tests.cli.shell import Shell, call
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """clickshift log count, merge and drift, as a user calls them."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 import clickshift as cs
 from clickshift.counts import DayCounts, is_counts
 from clickshift.readers.tabular import read_log
+from tests.cli.shell import Shell, call
 
 WEEK = ("mon", "tue", "wed")
 

@@ -1,6 +1,5 @@
 """clickshift rank, as a user calls it."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import json
@@ -11,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shell import Shell, call, shell  # noqa: F401
 
 from clickshift.readers.letor import read_corpus
+from tests.cli.shell import Shell, call
 
 pytest.importorskip("jax")
 RANKS, DOCS = 4, 5

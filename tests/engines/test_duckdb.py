@@ -11,7 +11,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_logs import (
+
+from clickshift.cascade import Cascade
+from clickshift.engines import counts_for, duckdb_counts, is_table, sql
+from clickshift.errors import DataError, SpecError
+from clickshift.fitting import fit
+from clickshift.learners.base import learner_for
+from clickshift.statistics import By, Cells
+from tests.engines.engine_logs import (
     BROKEN,
     BROKEN_RESULTS,
     Rows,
@@ -26,13 +33,6 @@ from engine_logs import (
     make_rows,
     spelled_out,
 )
-
-from clickshift.cascade import Cascade
-from clickshift.engines import counts_for, duckdb_counts, is_table, sql
-from clickshift.errors import DataError, SpecError
-from clickshift.fitting import fit
-from clickshift.learners.base import learner_for
-from clickshift.statistics import By, Cells
 
 
 @pytest.fixture

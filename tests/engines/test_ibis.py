@@ -8,7 +8,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_logs import (
+
+from clickshift.engines import counts_for, ibis_counts, is_table
+from clickshift.errors import DataError, SpecError
+from clickshift.fitting import fit
+from clickshift.learners.base import learner_for
+from clickshift.statistics import By
+from tests.engines.engine_logs import (
     BROKEN_RESULTS,
     Rows,
     broken_results,
@@ -18,12 +24,6 @@ from engine_logs import (
     make_rows,
     spelled_out,
 )
-
-from clickshift.engines import counts_for, ibis_counts, is_table
-from clickshift.errors import DataError, SpecError
-from clickshift.fitting import fit
-from clickshift.learners.base import learner_for
-from clickshift.statistics import By
 
 pytest.importorskip(
     "ibis.backends.duckdb", reason="Ibis is tested where it is installed: pip install 'clickshift[ibis]'"

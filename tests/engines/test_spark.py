@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_logs import (
+
+from clickshift.cascade import Cascade
+from clickshift.engines import is_table, spark, sql
+from clickshift.errors import DataError
+from clickshift.fitting import fit
+from clickshift.learners.base import learner_for
+from clickshift.learners.em import EM
+from clickshift.models.base import ClickModel
+from clickshift.spec import label
+from clickshift.statistics import By, Cells
+from clickshift.tail_steps import Turns, Walk
+from tests.engines.engine_logs import (
     BROKEN,
     BROKEN_RESULTS,
     Rows,
@@ -27,17 +38,6 @@ from engine_logs import (
     make_rows,
     spelled_out,
 )
-
-from clickshift.cascade import Cascade
-from clickshift.engines import is_table, spark, sql
-from clickshift.errors import DataError
-from clickshift.fitting import fit
-from clickshift.learners.base import learner_for
-from clickshift.learners.em import EM
-from clickshift.models.base import ClickModel
-from clickshift.spec import label
-from clickshift.statistics import By, Cells
-from clickshift.tail_steps import Turns, Walk
 
 pytest.importorskip("pyspark", reason="Spark is tested where it is installed: pip install 'clickshift[spark]'")
 pytestmark = [

@@ -1,6 +1,5 @@
 """The gradient learner: what is trained is what predicts, and nothing is computed twice."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import importlib.util
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gradient_cases import ready, small, world  # noqa: F401
 
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
@@ -23,6 +21,7 @@ from clickshift.policies.scored import Scores
 from clickshift.sessions import Rankings, Sessions
 from clickshift.testing import check_click_model
 from clickshift.vocabulary import Vocabulary
+from tests.learners.gradient_cases import ready, small
 
 NAMES = ("PBM", "UBM", "DBN", "ARM", "CACM_minus", "NCM", "ARM_NC")
 

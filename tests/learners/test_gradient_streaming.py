@@ -1,7 +1,6 @@
 """Logs larger than memory by gradient: what is learned from a file is what is learned from memory, and nothing is lost
 on the way."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 import tracemalloc
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gradient_cases import arrays, small, world  # noqa: F401
 
 import clickshift as cs
 from clickshift import scratch
@@ -25,6 +23,7 @@ from clickshift.readers import opening
 from clickshift.readers.opening import open_log
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary
+from tests.learners.gradient_cases import arrays, small
 
 SESSIONS = 6000
 

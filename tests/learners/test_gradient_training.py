@@ -1,6 +1,5 @@
 """Training by gradient: it finds what EM finds, seeds do not touch each other, nothing that was learned is lost."""
 
-# ruff: noqa: F811 (fixtures are imported, and named again by the tests that use them)
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gradient_cases import arrays, ready, small, world  # noqa: F401
 
 from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, DataError
@@ -20,6 +18,7 @@ from clickshift.learners.gradient.views import View
 from clickshift.metrics.clicks import perplexity
 from clickshift.sessions import Sessions
 from clickshift.testing import check_click_model
+from tests.learners.gradient_cases import arrays, ready, small
 
 
 def interrupting(after: int):  # type: ignore[no-untyped-def]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import random_neural
 from scipy import stats
 
 from clickshift import builtin_corpus, models, simulate, users
@@ -17,6 +16,7 @@ from clickshift.models.base import pair_table
 from clickshift.policies.scored import Uniform
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import UNSEEN, Vocabulary
+from tests.models.random_models import random_neural
 
 
 def covered(rows: list[dict[str, Any]]) -> list[bool]:

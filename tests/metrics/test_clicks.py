@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import random_neural
 from sklearn.metrics import roc_auc_score
 
 from clickshift import models, users
@@ -23,6 +22,7 @@ from clickshift.metrics.clicks import (
 from clickshift.models.base import ClickModel
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import UNSEEN, Vocabulary
+from tests.models.random_models import random_neural
 
 WORDS = Vocabulary.of([1, 1, 2], [1, 2, 3])[0]
 LOG = Sessions(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import lightgbm
 import numpy as np
 import pytest
@@ -17,8 +14,9 @@ from clickshift.errors import DataError, SpecError
 from clickshift.metrics.debiasedness import CMIP
 from clickshift.metrics.mimic import Classifier, Logistic, Trees, mimic, nearest
 from clickshift.metrics.scored_pairs import ScoredPairs
+from tests.golden import golden
 
-GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "cmip.toml").read_text())
+GOLDEN = golden("cmip")
 TRUTH = GOLDEN["truth"]
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from conftest import random_neural
 from typing_extensions import override
 
 from clickshift import models
@@ -20,6 +19,7 @@ from clickshift.sessions import Sessions
 from clickshift.spec import parse
 from clickshift.testing import check_click_model
 from clickshift.users import USERS
+from tests.models.random_models import random_neural
 
 
 @pytest.mark.parametrize(

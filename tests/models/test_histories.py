@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import random_neural
 
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.models import histories
 from clickshift.models.histories import Histories
 from clickshift.sessions import Rankings
 from clickshift.vocabulary import Vocabulary
+from tests.models.random_models import random_neural
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 7])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import random_neural
 
 from clickshift import models
 from clickshift.corpus import Corpus
@@ -22,6 +21,7 @@ from clickshift.sessions import Rankings, Sessions
 from clickshift.spec import parse, resolve
 from clickshift.users import USERS
 from clickshift.vocabulary import Vocabulary
+from tests.models.random_models import random_neural
 
 
 def with_text_ids(log: Sessions) -> Sessions:

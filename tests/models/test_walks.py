@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import integrate
-from walks import Pattern, independent, mix, walk_patterns
 
 from clickshift import users
 from clickshift.corpus import Corpus
@@ -13,6 +12,7 @@ from clickshift.models.base import ClickModel
 from clickshift.sessions import Rankings, Sessions
 from clickshift.users import _clipped_normal
 from clickshift.vocabulary import Vocabulary
+from tests.models.walks import Pattern, independent, mix, walk_patterns
 
 LABELS = [4, 1, 3, 0, 2]
 GAIN = [(2**y - 1) / 15 for y in LABELS]

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_worlds import LISTS, World, by_place, pbm, whole_list
-from test_estimate import GOOD
 
 from clickshift.ope import Bootstrap, Evaluation, Logged, evaluate
 from clickshift.ope.choosing import Choice, best_clip, choose, slope
 from clickshift.ope.days import Drift
+from tests.ope.small_worlds import LISTS, World, by_place, pbm, whole_list
+from tests.ope.test_estimate import GOOD
 
 CLIP = (1.0, 3.0, 10.0, 30.0, math.inf)
 RARE = tuple(2 if a == (1, 3) else 18 for a in LISTS)  # the best list, one session in a hundred

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_worlds import LISTS, RANKS, World, pbm
 
 from clickshift.ope import Bootstrap, Logged, Reward, WeightedLists
 from clickshift.ope.cross_fitting import best_policy, in_halves, optimised
+from tests.ope.small_worlds import LISTS, RANKS, World, pbm
 
 PI = (1, 2, 3, 4, 5, 6, 7, 8, 9, 5, 6, 4)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_worlds import DOCS, by_definition, list_frequencies, records_of
 
 from clickshift.errors import DataError
 from clickshift.ope import Estimator, Logged
@@ -12,6 +11,7 @@ from clickshift.ope.days import DayResidual, Drift, day_residuals, days_of
 from clickshift.sessions import Sessions
 from clickshift.testing import random_rankings
 from clickshift.vocabulary import Vocabulary
+from tests.ope.small_worlds import DOCS, by_definition, list_frequencies, records_of
 
 
 @pytest.mark.parametrize("name", ["List", "IP", "PBM"])

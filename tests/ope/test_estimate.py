@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_worlds import LISTS, World, pbm
 
 from clickshift.models import PBM
 from clickshift.models.base import pair_table
 from clickshift.ope import PAPER, Bootstrap, Estimate, Estimator, Logged, evaluate
+from tests.ope.small_worlds import LISTS, World, pbm
 
 GOOD = Estimate(
     "IP",

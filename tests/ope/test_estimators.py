@@ -8,7 +8,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_worlds import (
+
+from clickshift.errors import CapabilityError, DataError, SpecError
+from clickshift.models import CM
+from clickshift.models import PBM as PBMModel
+from clickshift.models.base import Evidence, pair_table
+from clickshift.ope import Bootstrap, Estimator, Logged, Reward, WeightedLists, evaluate
+from clickshift.ope.click_ratio import CIPS
+from clickshift.ope.estimators import WEIGHTS, checked_clip
+from clickshift.ope.fixed import Terms
+from clickshift.ope.logged import tallied
+from clickshift.ope.prepared import Prepared
+from clickshift.ope.sums import Path
+from clickshift.ope.targets import Aim, Target
+from clickshift.ope.weights import IP, PBM, List, Logging
+from clickshift.sessions import Rankings, Sessions
+from clickshift.testing import random_rankings
+from clickshift.vocabulary import Vocabulary
+from tests.ope.small_worlds import (
     ATTRACTIVENESS,
     DOCS,
     LISTS,
@@ -29,23 +46,6 @@ from small_worlds import (
     records_of,
     whole_list,
 )
-
-from clickshift.errors import CapabilityError, DataError, SpecError
-from clickshift.models import CM
-from clickshift.models import PBM as PBMModel
-from clickshift.models.base import Evidence, pair_table
-from clickshift.ope import Bootstrap, Estimator, Logged, Reward, WeightedLists, evaluate
-from clickshift.ope.click_ratio import CIPS
-from clickshift.ope.estimators import WEIGHTS, checked_clip
-from clickshift.ope.fixed import Terms
-from clickshift.ope.logged import tallied
-from clickshift.ope.prepared import Prepared
-from clickshift.ope.sums import Path
-from clickshift.ope.targets import Aim, Target
-from clickshift.ope.weights import IP, PBM, List, Logging
-from clickshift.sessions import Rankings, Sessions
-from clickshift.testing import random_rankings
-from clickshift.vocabulary import Vocabulary
 
 INF = math.inf
 NAMES = [name for name in WEIGHTS if name not in {"PI", "CIPS"}]

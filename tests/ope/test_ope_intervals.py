@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from small_worlds import LISTS, RANKS, WORDS, World, by_place, pbm, whole_list
 
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models import PBM
@@ -16,6 +15,7 @@ from clickshift.ope import intervals as module
 from clickshift.ope.intervals import Interval
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary
+from tests.ope.small_worlds import LISTS, RANKS, WORDS, World, by_place, pbm, whole_list
 
 INF = math.inf
 PI = (1, 2, 3, 4, 5, 6, 7, 8, 9, 5, 6, 4)

@@ -6,7 +6,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from small_worlds import LISTS, WORDS, all_lists
 
 from clickshift.corpus import Corpus
 from clickshift.errors import DataError
@@ -18,6 +17,7 @@ from clickshift.policies.plackett_luce import PlackettLuceRankings
 from clickshift.policies.scored import Scores
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary
+from tests.ope.small_worlds import LISTS, WORDS, all_lists
 
 
 def log_of(words: Vocabulary, *lists: tuple[int, tuple[int, ...]]) -> Sessions:

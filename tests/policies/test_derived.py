@@ -8,8 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conftest import random_neural
-from small import all_lists, small_corpus
 
 from clickshift import models, users
 from clickshift.corpus import Corpus
@@ -23,6 +21,8 @@ from clickshift.policies.max_reward import some_orders
 from clickshift.sessions import Rankings
 from clickshift.testing import random_rankings
 from clickshift.vocabulary import UNSEEN, Vocabulary
+from tests.models.random_models import random_neural
+from tests.policies.small import all_lists, small_corpus
 
 Words = Vocabulary
 RNG = np.random.Generator

@@ -6,13 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from small import small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.policies.scored import Feature, Uniform
 from clickshift.vocabulary import Vocabulary
+from tests.policies.small import small_corpus
 
 SMALL = LambdaMART(trees=15, leaves=8)
 

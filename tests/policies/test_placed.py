@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import numpy as np
 import pytest
-from small import small_corpus
 
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.placed import Placed
 from clickshift.policies.plackett_luce import PlackettLuce
 from clickshift.policies.scored import Feature, Oracle
 from clickshift.sessions import Rankings
+from tests.golden import golden
+from tests.policies.small import small_corpus
 
-GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "placed.toml").read_text())
+GOLDEN = golden("placed")
 EXPOSURE = {
     "mixture": tuple(0.7 * 0.7**k + 0.3 * 0.7 ** (9 - k) for k in range(10)),
     "carousel": tuple((1 / row) ** 0.5 * 0.75**column for row in (1, 2) for column in range(5)),

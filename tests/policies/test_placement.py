@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import small_corpus
 
 from clickshift.policies.placement import place_queries
 from clickshift.policies.plackett_luce import PlackettLuceRankings
+from tests.policies.small import small_corpus
 
 
 def placement(score: np.ndarray, ranks: int, *, step: float = 1.0, temperature: float = 1.0) -> np.ndarray:

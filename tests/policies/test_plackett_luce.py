@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import all_lists, small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.errors import CapabilityError, DataError, SpecError
@@ -16,6 +15,7 @@ from clickshift.policies.plackett_luce import PlackettLuce, PlackettLuceRankings
 from clickshift.policies.scored import Oracle, Reversed, Scored, Uniform
 from clickshift.seeds import generator, stream_key
 from clickshift.sessions import Rankings
+from tests.policies.small import all_lists, small_corpus
 
 
 def exact_log_prob(log_weight: np.ndarray, order: np.ndarray, ranks: int) -> float:

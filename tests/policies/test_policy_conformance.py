@@ -7,7 +7,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from small import small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.policies import POLICIES
@@ -17,6 +16,7 @@ from clickshift.policies.placed import Placed
 from clickshift.policies.plackett_luce import PlackettLuce
 from clickshift.policies.scored import BM25, Feature, NoisyOracle, Oracle, Reversed, Uniform
 from clickshift.testing import check_policy
+from tests.policies.small import small_corpus
 
 CASES = [
     Uniform(),

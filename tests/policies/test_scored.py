@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small import small_corpus
 
 from clickshift.corpus import Corpus
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.policies.plackett_luce import PlackettLuce
 from clickshift.policies.scored import BM25, Feature, NoisyOracle, Oracle, Reversed, Scores, Uniform, noise
 from clickshift.vocabulary import Vocabulary
+from tests.policies.small import small_corpus
 
 
 def test_a_feature_is_rescaled_within_each_query() -> None:

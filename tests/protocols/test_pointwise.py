@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,8 +38,9 @@ from clickshift.runs import RunFolder, processes, run_tasks
 from clickshift.ultr import Run, fit_runs
 from clickshift.users import PBM
 from clickshift.vocabulary import Vocabulary
+from tests.golden import golden
 
-GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "pointwise.toml").read_text())
+GOLDEN = golden("pointwise")
 SMALL = PointwiseData(documents=1000)
 
 
@@ -251,7 +251,7 @@ def _small_networks(rate: float) -> Named:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_rankers_of_real_features_beat_the_one_that_showed(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MQ2008, a small network. Naive is as good as the others there: docs/decisions/0010."""
     monkeypatch.setenv("CLICKSHIFT_THREADS", "1")
@@ -265,7 +265,7 @@ def test_rankers_of_real_features_beat_the_one_that_showed(shared_data: Path, mo
         assert mean[name] > mean[PRODUCTION] + 0.005
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_corrections_pay_on_the_built_in_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Production < Naive < click model and IPS: docs/decisions/0010."""
     monkeypatch.setenv("CLICKSHIFT_THREADS", "1")

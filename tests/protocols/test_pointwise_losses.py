@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,8 +15,9 @@ from clickshift.protocols.pointwise_losses import (
     click_loss,
     ips_loss,
 )
+from tests.golden import golden
 
-GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "pointwise.toml").read_text())
+GOLDEN = golden("pointwise")
 
 
 def test_figure_2() -> None:

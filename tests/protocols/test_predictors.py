@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from selection_rows import Rows, rows_of_log
 from sklearn.metrics import r2_score
 from sklearn.model_selection import RepeatedKFold
 from sklearn.tree import DecisionTreeRegressor
@@ -21,6 +20,7 @@ from clickshift.protocols.predictors import (
     r2_rows,
 )
 from clickshift.protocols.regret import ALL
+from tests.protocols.selection_rows import Rows, rows_of_log
 
 
 def test_one_feature_gives_scikit_learns_tree(rng: np.random.Generator) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from selection_rows import Rows, rows_of_log
 
 from clickshift.errors import DataError
 from clickshift.protocols.outcomes import Outcomes
 from clickshift.protocols.regret import ALL, published_regret, regret_rows, regrets
 from clickshift.protocols.strategies import STRATEGIES
+from tests.protocols.selection_rows import Rows, rows_of_log
 
 THREE = {
     "x": {"val_perplexity": 1.1, "nDCG@10": 0.5, "cmip": 0.3, "ood.Uniform": 1.300},

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import clickshift as cs
+from tests.golden import golden
 
-GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "section_6_1.toml").read_text())
+GOLDEN = golden("section_6_1")
 
 
 @pytest.fixture(scope="module")

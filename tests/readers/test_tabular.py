@@ -13,12 +13,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from tabular_cases import ENDINGS, EXPECTED, LONG, WIDE, assert_same, every_format, logs, raw, save, sessions_of
 
 from clickshift.errors import DataError, FileError
 from clickshift.readers import tabular_json, tabular_write
 from clickshift.readers.tabular import read_log, write_log
 from clickshift.vocabulary import UNSEEN, Vocabulary
+from tests.readers.tabular_cases import (
+    ENDINGS,
+    EXPECTED,
+    LONG,
+    WIDE,
+    assert_same,
+    every_format,
+    logs,
+    raw,
+    save,
+    sessions_of,
+)
 
 
 @pytest.mark.parametrize("layout", ["wide", "long"])

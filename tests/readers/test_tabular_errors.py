@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tabular_cases import ENDINGS, EXPECTED, LONG, WIDE, every_format, raw, save, sessions_of
 
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.readers.tabular import check_output, read_log, write_log
 from clickshift.vocabulary import Vocabulary
+from tests.readers.tabular_cases import ENDINGS, EXPECTED, LONG, WIDE, every_format, raw, save, sessions_of
 
 BAD_WIDE = [
     ({"clicks": [[1, 0], [0], [1]]}, "row 2: docs and clicks must be equally long: got 2 and 1"),

@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
-from shift_rows import IND, TRAINING, USERS, shift_rows
 
 from clickshift.report import browser
 from clickshift.report.browser import find_browser
 from clickshift.report.export import csv_text, escape_latex, latex_text, write_exports
 from clickshift.report.measured import Measured
 from clickshift.report.shift import shift_figures, shift_tables, write_shift_report
+from tests.report.shift_rows import IND, TRAINING, USERS, shift_rows
 
 TABLE = [
     {"model": "A_1 & <b>", "ind": Measured(1.23456, 0.0006, "best", dagger=True), "share": 0.5},

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from shift_rows import GAIN, IND, shift_rows
 
 from clickshift.report.nppl import Log
 from clickshift.report.plots import shift_figure
 from clickshift.report.policies_figure import policy_figures
 from clickshift.report.shift import shift_figures
 from clickshift.report.spider import spider_figures
+from tests.report.shift_rows import GAIN, IND, shift_rows
 
 
 def line(figure: Any, name: str) -> Any:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import look_inside
-from shift_rows import IND, shift_rows
 
 from clickshift.report.html import write_report
 from clickshift.report.shift import TITLE, shift_sections
+from tests.report.browsers import look_inside
+from tests.report.shift_rows import IND, shift_rows
 
 MEASURE = """
 const all = (what, inside = document) => [...inside.querySelectorAll(what)];

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsers import look_inside
 from scipy import stats
 
 from clickshift.metrics.significance import bootstrap_interval
@@ -15,6 +14,7 @@ from clickshift.protocols.pointwise import IPS_TRUE, NAIVE, PBM_TRUE, PRODUCTION
 from clickshift.report.measured import Measured
 from clickshift.report.pointwise import order_table, quality_table, values_table, write_pointwise_report
 from clickshift.report.pointwise_figures import curve_by
+from tests.report.browsers import look_inside
 
 LEVEL = {PRODUCTION: 0.4, NAIVE: 0.6, PBM_TRUE: 0.9, IPS_TRUE: 0.901}
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from shift_rows import IND, ORACLE, PEEKING, SHIFT, shift_rows
 
 from clickshift.report.measured import Measured, measured
 from clickshift.report.nppl import Log, Place, levels, shifts
@@ -20,6 +19,7 @@ from clickshift.report.shift_tables import (
     ranking_tables,
     robustness_table,
 )
+from tests.report.shift_rows import IND, ORACLE, PEEKING, SHIFT, shift_rows
 
 LOG = Log("CoCM", "PL-BM25")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shift_rows import IND, SHIFT, shift_rows
 
 from clickshift.report.words import shift_summary, shift_verdicts
+from tests.report.shift_rows import IND, SHIFT, shift_rows
 
 
 def verdict(rows: list[dict[str, Any]], model: str) -> dict[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
 from clickshift.errors import DataError
 from clickshift.ultr.collisions import column_of, ips_limit, one_hot_parts, pbm_limit
+from tests.golden import golden
 
-GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "pointwise.toml").read_text())
+GOLDEN = golden("pointwise")
 
 
 def test_every_document_is_once_in_every_part() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from propensity_worlds import PLANTED, RANKS, clicks, expected, world
 from scipy.optimize import minimize
 
 import clickshift as cs
@@ -18,6 +17,7 @@ from clickshift.ultr.placement import left_open, placements
 from clickshift.ultr.propensities import propensities
 from clickshift.ultr.trees import FOLDS, Trees
 from clickshift.vocabulary import Vocabulary
+from tests.ultr.propensity_worlds import PLANTED, RANKS, clicks, expected, world
 
 TRUTH = np.array(PLANTED)
 

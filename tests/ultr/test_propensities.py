@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from propensity_worlds import PLANTED, RANKS, clicks, expected, swapped_clicks, users, world
 
 import clickshift as cs
 from clickshift.errors import ClickshiftError, ClickshiftWarning, DataError, FileError, SpecError
@@ -18,6 +17,7 @@ from clickshift.sessions import Sessions
 from clickshift.simulation import simulate
 from clickshift.statistics import Cells
 from clickshift.ultr.propensities import METHODS, Propensities, propensities, read_propensities, write_propensities
+from tests.ultr.propensity_worlds import PLANTED, RANKS, clicks, expected, swapped_clicks, users, world
 
 
 def covers(found: Propensities) -> np.ndarray:

@@ -7,7 +7,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from propensity_worlds import PLANTED, RANKS, clicks, swapped_clicks, users, world
 from scipy.optimize import minimize
 
 from clickshift.sessions import Rankings, Sessions
@@ -21,6 +20,7 @@ from clickshift.ultr.propensities import propensities
 from clickshift.ultr.regression_em import _Likelihood
 from clickshift.ultr.resampling import Curve
 from clickshift.vocabulary import Vocabulary
+from tests.ultr.propensity_worlds import PLANTED, RANKS, clicks, swapped_clicks, users, world
 
 
 def sums_over_documents(cells: Cells) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,157 @@
+"""The suite's own rules, as a pytest plugin: what tests cost, studies, and comparisons with real data.
+
+- The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, which
+  do not depend on what else the machine does. `--cost-limit S` fails the run when one phase of an unmarked test takes
+  longer.
+- A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
+  (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
+  them whole and writes their numbers to benchmarks/results/studies.json.
+- A comparison with real data that cannot be made is skipped, and the run says in one line which ones were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+NO_REAL_DATA = "no real data"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "studies.json"
+UNLIMITED = ("study", "spark")
+"""Marks of tests that may take longer than the limit."""
+SHOWN = 20
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("clickshift")
+    group.addoption("--study", choices=("off", "smallest", "full"), default="off", help="what becomes of studies")
+    group.addoption("--cost-limit", type=float, metavar="S", help="most CPU seconds of a phase of an unmarked test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Compiled JAX programs are keyed by what they compute: every worker and every later run may use them.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.rootpath / ".pytest_cache" / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Costs(config), "clickshift-costs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("--study")
+    studies = [item for item in items if item.get_closest_marker("study")]
+    others = [item for item in items if not item.get_closest_marker("study")]
+    if wanted == "off" and studies:
+        config.hook.pytest_deselected(items=studies)
+        items[:] = others
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process, all its threads, and the child processes that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+_started = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[_started] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[_started] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[_started] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    report.cpu_seconds = cpu_seconds() - item.stash[_started]
+    report.unlimited = any(item.get_closest_marker(mark) for mark in UNLIMITED)
+    return report
+
+
+class _Costs:
+    """What the process that reports knows of all tests, whichever worker ran them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._limit: float | None = config.getoption("--cost-limit")
+        self._costs: list[tuple[float, str, bool]] = []
+        self._not_compared: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        phase = "" if report.when == "call" else f" ({report.when})"
+        self._costs.append((getattr(report, "cpu_seconds", 0.0), report.nodeid + phase, report.unlimited))
+        if report.skipped and isinstance(report.longrepr, tuple) and NO_REAL_DATA in report.longrepr[2]:
+            self._not_compared.append(report.nodeid)
+
+    @property
+    def _over(self) -> list[tuple[float, str, bool]]:
+        return [cost for cost in self._costs if self._limit is not None and cost[0] > self._limit and not cost[2]]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._over and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        terminalreporter.section(
+            f"{SHOWN} most expensive tests, CPU seconds ({sum(c for c, *_ in self._costs):.0f} in all)"
+        )
+        for cost, name, _ in sorted(self._costs, reverse=True)[:SHOWN]:
+            terminalreporter.write_line(f"{cost:7.1f}  {name}")
+        for cost, name, _ in self._over:
+            terminalreporter.write_line(
+                f"over the limit of {self._limit:g} CPU seconds: {name} took {cost:.1f}", red=True
+            )
+        if self._not_compared:
+            names = ", ".join(sorted({name.split("::")[-1].split("[")[0] for name in self._not_compared}))
+            terminalreporter.write_line(f"Not compared with real data, which is not here: {names}", yellow=True)
+
+
+class Study:
+    """The size at which a study runs, and where its numbers go."""
+
+    def __init__(self, *, full: bool) -> None:
+        self.full = full
+
+    def choose(self, *, smallest: T, full: T) -> T:
+        """One of two sizes. Assert rates only where `full` holds: the smallest run shows that the study still works."""
+        return full if self.full else smallest
+
+    def record(self, name: str, **numbers: Any) -> None:
+        """Keep the numbers of a whole run with the benchmarks' results."""
+        if not self.full:
+            return
+        kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+        kept[name] = numbers
+        RESULTS.write_text(json.dumps(dict(sorted(kept.items())), indent=2) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def study(request: pytest.FixtureRequest) -> Study:
+    return Study(full=request.config.getoption("--study") == "full")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data samples, which are not part of the project: $CLICKSHIFT_TEST_DATA or ../shared/data."""
+    folder = Path(os.environ.get("CLICKSHIFT_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"{NO_REAL_DATA} at {folder}: set CLICKSHIFT_TEST_DATA to the folder of the samples")
+    return folder
