@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,12 @@ def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
     assert {row["way"] for row in found["r2"]} == {"published", "leave one model out", "leave one log out"}
 
 
-def test_status(shell: Shell, done: Path) -> None:
+def test_status(shell: Shell, done: Path, tmp_path: Path) -> None:
     found = shell.json("selection", "status", "-o", done)
     assert (found["done"], found["of"]) == (12, 12)
+    part = shutil.copytree(done, tmp_path / "part")
+    next(iter((part / "cells").glob("*.parquet"))).unlink()
+    assert shell.json("selection", "status", "-o", part)["done"] == 11
     told = shell.text("selection", "status", "-o", done)
     assert "12 of 12" in " ".join(told.split())  # a long path may break the line there
 
