@@ -24,7 +24,7 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 def quick_runs() -> Iterator[None]:
     """Cells run in this process and no browser is started.
 
-    `tests/test_runs.py` and the test of a candidate run cells in processes, `tests/report` draws with a browser.
+    `tests/test_runs.py` and a page of `tests/test_docs.py` run cells in processes, `tests/report` draws with a browser.
     """
     with pytest.MonkeyPatch.context() as patch:
         cells_here(patch)
