@@ -20,7 +20,7 @@ from clickshift.ultr.rounds import _Course
 from clickshift.vocabulary import Vocabulary
 
 pytest.importorskip("jax")
-FREE = ClickRanker(tower="one-hot", rounds=250, patience=250)
+FREE = ClickRanker(tower="one-hot", rounds=150, patience=150)
 """One logit for each document, trained to the end."""
 
 
@@ -187,7 +187,7 @@ def test_examination_is_learned_where_documents_change_places(rng) -> None:
     y, o = rng.uniform(0.1, 0.9, n), np.array([0.9, 0.6, 0.4, 0.25, 0.1])
     pair, rank = np.repeat(np.arange(n), 5), np.tile(np.arange(5), n)
     cells = Cells(corpus.vocabulary, 5, "rank", pair, rank, np.full(5 * n, 200.0), 200 * o[rank] * y[pair])
-    learner = replace(FREE, loss="pbm", bias="estimated", rounds=150)
+    learner = replace(FREE, loss="pbm", bias="estimated")
     ranker = learner.fit(corpus, cells, held_out=(corpus, cells))
     assert ranker.examination is not None
     np.testing.assert_allclose(ranker.examination / ranker.examination[0], o / o[0], atol=0.02)
