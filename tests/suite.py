@@ -155,3 +155,11 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"{NO_REAL_DATA} at {folder}: set CLICKSHIFT_TEST_DATA to the folder of the samples")
     return folder
+
+
+@pytest.fixture(scope="session")
+def standins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like that of the real samples, with small files in the same formats: see tests/standins.py."""
+    from tests.standins import write_standins
+
+    return write_standins(tmp_path_factory.mktemp("standins"))
