@@ -1,8 +1,8 @@
 """Small files in the published formats of the real data samples, made by the project: they stand in for the samples.
 
 `write_standins(folder)` writes them under the names that the samples have below the folder of real data, so that a test
-can be given either folder. Nothing is copied from a sample: ids, lists, clicks, labels and features are drawn with fixed
-seeds, and the functions that draw them are public, so that a test knows exactly what a file holds.
+can be given either folder. Nothing is copied from a sample: ids, lists, clicks, labels and features are drawn with
+fixed seeds, and the functions that draw them are public, so that a test knows exactly what a file holds.
 
 | file | format | what it holds |
 |---|---|---|
@@ -11,7 +11,7 @@ seeds, and the functions that draw them are public, so that a test knows exactly
 | open_bandit/{random,bts}/men/ | CSV, and item_context beside it | `bandit_rows(policy)` |
 | mslr_sample/web10k_fold1_{train,test}_5k.txt.gz | LETOR text, 136 features | `mslr_documents(part)` |
 | mq2008/S1.txt.gz to S5.txt.gz | LETOR text with comments, 46 features | `mq2008_documents(part)` |
-| lightgbm_rank/rank.{train,test}{.gz,.query} | LETOR text without qid, sparse, and sizes of queries | `lightgbm_documents(part)` |
+| lightgbm_rank/rank.{train,test}{.gz,.query} | sparse, no qid; sizes of queries beside | `lightgbm_documents(part)` |
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def bandit_rows(policy: str) -> tuple[Shown, ...]:
     rate, rows = bandit_click_rate(), []
     start = datetime(2019, 11, 24)
     for day in range(BANDIT_DAYS):
-        liking = np.exp((5 + 2 * day) * rate) if policy == "bts" else np.ones(BANDIT_ITEMS)
+        liking = np.exp((2 + 4 * day) * rate) if policy == "bts" else np.ones(BANDIT_ITEMS)
         propensity = liking / liking.sum()
         n = BANDIT_ROWS // BANDIT_DAYS
         item, position = rng.choice(BANDIT_ITEMS, n, p=propensity), rng.integers(1, 4, n)
@@ -184,8 +184,8 @@ class Documents(NamedTuple):
 
 @cache
 def mslr_documents(part: str) -> Documents:
-    """Twelve queries of 10 to 20 documents with labels 0 to 4; counts, ratios and scores among the features. Feature 110
-    rises with the label; the qids of the two parts differ. Lines end as the published ones do: blank, CR, LF."""
+    """Twelve queries of 10 to 20 documents with labels 0 to 4; counts and scores among the features. Feature 110 rises
+    with the label; the qids of the two parts differ. Lines end as the published ones do: blank, CR, LF."""
     rng = np.random.default_rng([10, *part.encode()])
     query = np.repeat((1 if part == "train" else 13) + 15 * np.arange(MSLR_QUERIES), rng.integers(10, 21, MSLR_QUERIES))
     label = rng.choice(5, len(query), p=[0.45, 0.3, 0.15, 0.05, 0.05])
