@@ -1,5 +1,5 @@
-"""LETOR files: whole ones with their exact contents; every kind of bad line; any bytes at all; real ones as a slow, plain
-reader gives them."""
+"""LETOR files: whole ones with their exact contents; every kind of bad line; any bytes at all; real ones as a slow,
+plain reader gives them."""
 
 from __future__ import annotations
 
