@@ -133,7 +133,8 @@ def test_rows_of_a_cell(table_2: list[dict[str, object]]) -> None:
     trained = [row for row in table_2 if row["kind"] == "trained"]
     assert {row["model"] for row in trained} == set(names)
     assert len(trained) == 10
-    assert {row["model"] for row in table_2 if row["kind"] == "limit"} == {NAIVE, PBM_TRUE, IPS_TRUE}
+    limits = {(row["model"], row["seed"]) for row in table_2 if row["kind"] == "limit"}
+    assert limits == {(name, seed) for name in (NAIVE, PBM_TRUE, IPS_TRUE) for seed in (0, 1)}
     assert all(row["rounds"] >= 1 for row in trained if row["model"] != PRODUCTION)  # type: ignore[operator]
 
 
