@@ -104,10 +104,10 @@ def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
 
 @pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
 def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Generator) -> None:
-    """Nelder-Mead would take forever: L-BFGS on numerical gradients of the penalised likelihood, from EM's answer and
-    afar."""
-    corpus = small_corpus(queries=2, docs=4)
-    log = draw(planted(name, corpus.vocabulary, rng, 4), corpus, 2000, ranks=4)
+    """L-BFGS on the penalised likelihood, from afar. Slopes are numerical ones, or those of the cascade, which the next
+    test holds against numerical ones."""
+    corpus = small_corpus(queries=2, docs=3)
+    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 2000, ranks=3).merged()
     found = EM(name, tolerance=1e-7, prior=(0.1, 1.0)).fit(log)
     assert found.evidence is not None
     start = arrays(found)
@@ -133,7 +133,14 @@ def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Gene
         [np.log(np.clip(v, 1e-9, 1 - 1e-9) / (1 - np.clip(v, 1e-9, 1 - 1e-9))).ravel() for v in start.values()]
     )
     assert -loss(here) == pytest.approx(found.evidence.log_likelihood, abs=1e-3)
-    afar = minimize(loss, rng.normal(0, 0.3, len(here)), method="L-BFGS-B", options={"maxiter": 400, "maxfun": 40_000})
+    family = None if name in {"PBM", "UBM"} else EM(name, prior=(0.1, 1.0))._family(Cascade.of(log))
+
+    def slope(logits: np.ndarray) -> np.ndarray:
+        return -family.join(*family._look(1 / (1 + np.exp(-logits)))._slopes)
+
+    limits = {"maxiter": 400, "maxfun": 40_000}
+    start_at = rng.normal(0, 0.3, len(here))
+    afar = minimize(loss, start_at, jac=None if family is None else slope, method="L-BFGS-B", options=limits)
     assert -afar.fun < found.evidence.log_likelihood + 0.01
     assert -afar.fun == pytest.approx(found.evidence.log_likelihood, abs=0.1)
 
@@ -142,9 +149,9 @@ def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Gene
 def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.random.Generator) -> None:
     """Against differences of the model's own likelihood, wherever the parameters are; only what two pairs have in
     common is left out."""
-    corpus, ranks = small_corpus(queries=2, docs=5), 4
+    corpus, ranks = small_corpus(queries=2, docs=4), 3
     learner = EM(name, prior=(0.3, 1.5))
-    log = draw(planted(name, corpus.vocabulary, rng, ranks), corpus, 400, ranks=ranks)
+    log = draw(planted(name, corpus.vocabulary, rng, ranks), corpus, 200, ranks=ranks)
     log = Sessions(log.rankings, log.click, rng.integers(1, 4, len(log)))
     cascade = Cascade.of(log)
     family = learner._family(cascade)
@@ -174,18 +181,16 @@ def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.ran
             own = np.concatenate([found.attractiveness, found.satisfaction])[k]
             numeric = (2 * value(logits) - value(logits + d) - value(logits - d)) / 1e-6
             prior = 1.5 / (1 + np.exp(-logits[k])) / (1 + np.exp(logits[k]))
-            assert max(numeric - prior, 0) + prior == pytest.approx(
-                own, abs=2e-3, rel=1e-4
-            )  # never less than the prior's
+            assert max(numeric, 0.1 * prior) == pytest.approx(own, abs=2e-3, rel=1e-4)  # it is kept above 0
 
 
 @pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
 def test_the_objective_never_falls(name: str, rng: np.random.Generator) -> None:
     corpus = small_corpus()
-    log = draw(planted("DBN", corpus.vocabulary, rng), corpus, 3000)  # misspecified for all but one
+    log = draw(planted("DBN", corpus.vocabulary, rng), corpus, 1000)  # misspecified for all but one
     learner = EM(name)
     values = []
-    for steps in range(1, 40, 3):
+    for steps in (1, 2, 3, 4, 6, 9, 14):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClickshiftWarning)
             model = dataclasses.replace(learner, iterations=steps).fit(log)
@@ -240,15 +245,14 @@ def hardly_changing_lists(words: Vocabulary, sessions: int, rng: np.random.Gener
     return Rankings(words, query.astype(np.int32), (query[:, None] * docs + order).astype(np.int32))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", ["DBN", "SDBN", "DCM", "CCM"])
-def test_pairs_that_always_meet_neither_stop_the_climb_nor_slow_it_down(name: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_pairs_that_always_meet_neither_stop_the_climb_nor_slow_it_down(name: str) -> None:
+    rng = np.random.default_rng(0)
     words = small_corpus(queries=6, docs=10).vocabulary
     lists = hardly_changing_lists(words, 20_000, rng)
     a, s = rng.uniform(0.1, 0.6, words.n_pairs + 1), rng.uniform(0.0, 0.2, words.n_pairs + 1)
-    log = models.DBN(words, a, s, 0.8).sample(lists, rng=seed)
-    one, several = EM(name).fit(log).evidence, EM(name, starts=4, tolerance=0.001).fit(log).evidence
+    log = models.DBN(words, a, s, 0.8).sample(lists, rng=0)
+    one, several = EM(name).fit(log).evidence, EM(name, starts=2, tolerance=0.001).fit(log).evidence
     assert one.converged
     assert one.iterations < 30
     assert one.log_likelihood == pytest.approx(several.log_likelihood, abs=1.0)
@@ -394,8 +398,8 @@ def test_users_who_look_at_the_bottom_most() -> None:
 @pytest.mark.parametrize("name", ["PBM", "UBM"])
 def test_errors_are_those_of_the_whole_information_matrix(name: str, rng: np.random.Generator) -> None:
     """Second differences of the penalised likelihood by all logits at once, inverted."""
-    corpus = small_corpus(queries=2, docs=4)
-    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 3000, ranks=3)
+    corpus = small_corpus(queries=2, docs=3)
+    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 3000, ranks=3).merged()
     found = EM(name, tolerance=1e-8, prior=(0.5, 2.0)).fit(log)
     assert found.evidence is not None
     a, e = found.attractiveness, found.examination
@@ -415,9 +419,9 @@ def test_errors_are_those_of_the_whole_information_matrix(name: str, rng: np.ran
     moves = step * np.eye(size)
     information = np.empty((size, size))
     for i in range(size):
-        for j in range(size):
+        for j in range(i + 1):
             ends = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
-            information[i, j] = (
+            information[i, j] = information[j, i] = (
                 -sum(x * y * value(start + x * moves[i] + y * moves[j]) for x, y in ends) / (2 * step) ** 2
             )
     errors = np.sqrt(np.diag(np.linalg.inv(information)))
