@@ -10,6 +10,7 @@ from clickshift.learners.gradient import Gradient
 from clickshift.learners.gradient.batches import Batch
 from clickshift.learners.gradient.preparation import Prepared, prepared
 from clickshift.models.base import ClickModel
+from clickshift.models.differentiable import ByHistory, Differentiable, Recurrent
 from clickshift.models.histories import Histories
 from clickshift.sessions import Rankings, Sessions
 
@@ -62,6 +63,30 @@ def contents(batches: Batch, histories: Histories) -> Counter[tuple[int, ...]]:
             pair, click = np.where(shown, batch["pair"], -1), batch["click"] & shown
             times = batch["weight"].max(axis=1)
             _count(found, np.column_stack([pair, click]), times, times * click.any(axis=1))
+    return found
+
+
+def counted(log: Sessions, model: type[Differentiable], ranks: int) -> Counter[tuple[int, ...]]:
+    """What `contents` should find in batches of lists of so many ranks, session by session."""
+    found: Counter[tuple[int, ...]] = Counter()
+    unseen = log.vocabulary.n_pairs
+    for pairs, shown, clicks, count in zip(
+        log.rankings.pair.tolist(), log.rankings.shown.tolist(), log.click.tolist(), log.count.tolist(), strict=True
+    ):
+        pair = [p if p >= 0 else unseen for p, seen in zip(pairs, shown, strict=True) if seen]
+        click = [int(c) for c in clicks[: len(pair)]]
+        rest = ranks - len(pair)
+        if issubclass(model, ByHistory) and not issubclass(model, Recurrent):
+            found[*pair, *[-1] * rest, *click, *[0] * rest, 0] += count
+            found[*pair, *[-1] * rest, *click, *[0] * rest, 1] += count * any(click)
+            continue
+        for r in range(len(pair)):
+            if issubclass(model, Recurrent):
+                key = [number for k in range(r + 1) for number in (pair[k], click[k - 1] if k else 0)]
+            else:
+                key = [pair[r], *click[:r], *[0] * (ranks - r), r]
+            found[*key, 0] += count
+            found[*key, 1] += count * click[r]
     return found
 
 
