@@ -97,8 +97,7 @@ def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() 
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize(("name", "rounds"), [("UBM", 12), ("NCM", 1)])
 def test_seeds_together_follow_seeds_alone(name: str, rounds: int, short_lists: Sessions) -> None:
-    """After a round, numbers differ by 1e-6 or so, and those of different seeds by much more; after twelve, in which
-    rates are halved at different times, losses still agree."""
+    """Numbers agree after one round, those of different seeds do not; after twelve rounds, losses agree."""
     log = first_ranks(short_lists, 2)
     for learner in {small(name, rounds=1), small(name, rounds=rounds)}:
         together = learner.fit_seeds(log, 2, held_out=log)

@@ -23,7 +23,7 @@ from tests.models.random_models import random_neural
 
 
 def check(model: ClickModel) -> None:
-    """On lists of four: a click pattern that is sampled .05 too often is six standard errors off."""
+    """On lists of four: a pattern of probability .5 that is sampled .06 too often is 6.5 standard errors off."""
     check_click_model(model, ranks=4, lists=8, draws=3000)
 
 
