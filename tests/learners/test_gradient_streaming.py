@@ -109,6 +109,7 @@ def test_every_session_is_in_one_batch(
 ) -> None:
     """For each kind of batch, written out session by session; some lists are shorter, some repeat."""
     monkeypatch.setattr(batches, "RESIDENT", 1000)
+    monkeypatch.setattr(shuffling, "BUCKET", 2000)  # several runs, several buckets
     train, held_out = on_disk(short_lists, tmp_path / "log").split(0.7, rng=0)
     learner = small(name, tower="free")
     work = ready(learner, train, held_out)
@@ -172,7 +173,7 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(
     no_memory: None, stored: EncodedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
-    learner, said, file = small("PBM", rounds=3), list[str](), tmp_path / "checkpoint.npz"
+    learner, said, file = small("PBM", rounds=3, learning_rate=0.001), list[str](), tmp_path / "checkpoint.npz"
     whole = learner.fit(stored, progress=said.append)
     assert f"{SESSIONS:,} sessions shuffled" not in said
     assert any(text.endswith("sessions shuffled") for text in said)

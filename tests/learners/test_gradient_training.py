@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -112,17 +113,35 @@ def test_seeds_together_follow_seeds_alone(name: str, rounds: int, short_lists: 
 
 
 @pytest.mark.usefixtures("quick_compiler")
+def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
+    """Equal seeds take equal steps; with rate 0, nothing moves."""
+    work = ready(small("PBM"), short_lists)
+    start = work.program.start([0, 0, 0])
+    before = work.program.found(start, {})
+    order = np.zeros((3, 2), int)
+    states, _ = work.program.steps(start, {}, work.batches, order, np.array([0.01, 0.0, 0.01], np.float32))
+    for old, new in zip(
+        *(map(np.asarray, jax.tree.leaves(t)) for t in (before, work.program.found(states, {}))), strict=True
+    ):
+        assert (new[1] == old[1]).all()
+        assert (new[0] == new[2]).all()
+        assert (new[0] != old[0]).any()
+
+
+@pytest.mark.usefixtures("quick_compiler")
 def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is learned in one round depends on the pieces; the loss of the model does not."""
     learner = small("NCM")
     usual = ready(learner, short_lists).batches
     for module in (batches, training):
-        monkeypatch.setattr(module, "RESIDENT", 8000)
+        monkeypatch.setattr(module, "RESIDENT", 4000)
     streamed = ready(learner, short_lists).batches
     assert all(isinstance(array, np.memmap) for array in streamed.values())
     assert all((streamed[name] == array).all() for name, array in usual.items())
     assert training._Source.of(streamed).chunk < len(next(iter(streamed.values())))
-    model = small("PBM", rounds=1).fit(short_lists, held_out=short_lists)
+    learner = small("PBM", rounds=1, batch=75)
+    assert len(list(training._Source.of(ready(learner, short_lists).held_out).parts())) > 1
+    model = learner.fit(short_lists, held_out=short_lists)
     assert model.evidence is not None
     nats = -np.average(model.log_likelihood(short_lists), weights=short_lists.count)
     assert model.evidence.held_out_loss == pytest.approx(nats, rel=1e-5)
