@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell, call, cells_here, pictures_without_a_browser
-
-# LightGBM's threads wait by spinning otherwise: ten times the CPU time on a machine that does other things, too.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture
@@ -20,7 +16,7 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return Shell(capsys)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def quick_runs() -> Iterator[None]:
     """Cells run in this process and no browser is started.
 
