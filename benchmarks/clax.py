@@ -44,7 +44,7 @@ from clax_peer import CLIP, Peak
 from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
-from clickshift.learners.em import EM
+from clickshift.learners.likelihood import EM
 
 HERE = Path(__file__).resolve().parent
 QUERIES, CANDIDATES, LABELS = 1000, 20, np.array([0.52, 0.32, 0.13, 0.018, 0.007])

@@ -37,11 +37,11 @@ from typing import Any
 import numpy as np
 from machine import Machine, alone, peer_python, ratio
 
-from clickshift.metrics.debiasedness import CMIP, Estimator, MeanDependence
-from clickshift.metrics.mimic import Classifier, Logistic, Trees
-from clickshift.metrics.neighbours import KSG
-from clickshift.metrics.scored_pairs import ScoredPairs
-from clickshift.seeds import generator
+from clickshift.core.rng import generator
+from clickshift.debiasedness.classifier_cmi import Classifier, Logistic, Trees
+from clickshift.debiasedness.ksg import KSG
+from clickshift.debiasedness.metrics import CMIP, Estimator, MeanDependence
+from clickshift.debiasedness.scored_pairs import ScoredPairs
 
 HERE = Path(__file__).resolve().parent
 DOCUMENTS, GRADES = 25, 5

@@ -41,9 +41,9 @@ from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
 from clickshift.ope import PAPER, Bootstrap, Estimator, Logged, evaluate
+from clickshift.ope.bound_estimator import Prepared
 from clickshift.ope.estimators import checked_clip
-from clickshift.ope.prepared import Prepared
-from clickshift.ope.targets import Aim
+from clickshift.ope.target_policy import Aim
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
 HERE = Path(__file__).resolve().parent

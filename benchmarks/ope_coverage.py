@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 import clickshift as cs
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.ope import Bernstein, Bootstrap, Estimate, Estimator, Hoeffding, Logged, WeightedLists, evaluate
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 RESULTS = Path(__file__).parent / "results" / "ope_coverage.json"
 LISTS = np.array(list(permutations(range(4), 2)), np.int32)

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.protocols.pointwise import Pointwise, rows_of, values_by_seed
-from clickshift.protocols.pointwise_data import PointwiseData
-from clickshift.runs import Finished, RunFolder, processes, run_tasks
+from clickshift.experiments.click_vs_ips.data import PointwiseData
+from clickshift.experiments.click_vs_ips.protocol import Pointwise, rows_of, values_by_seed
+from clickshift.experiments.runner import Finished, RunFolder, processes, run_tasks
 
 HERE = Path(__file__).resolve().parent
 GOAL = 600

@@ -45,16 +45,16 @@ from machine import Machine, alone, peer_python, ratio
 from neural import peak_mb
 
 import clickshift as cs
+from clickshift.counts.cells import Cells
+from clickshift.experiments.click_vs_ips.one_hot import Parts
 from clickshift.policies.lambdamart import LambdaMART
-from clickshift.statistics import Cells
-from clickshift.ultr import ClickRanker, Run, fit_runs
-from clickshift.ultr.collisions import Parts
-from clickshift.ultr.examples import shuffled
-from clickshift.ultr.labels import sessions_by_query
-from clickshift.ultr.preparation import start_weights
-from clickshift.ultr.rankers import log_scaled
-from clickshift.ultr.simulation import Engine, truncated
-from clickshift.users import PBM
+from clickshift.ranking import ClickRanker, Run, fit_runs
+from clickshift.ranking.examples import shuffled
+from clickshift.ranking.labels import sessions_by_query
+from clickshift.ranking.prepare import start_weights
+from clickshift.ranking.ranker import log_scaled
+from clickshift.simulation.fixed_ranking import Engine, truncated
+from clickshift.simulation.users import PBM
 
 HERE = Path(__file__).resolve().parent
 SEEDS, THREADS, SESSIONS, GOAL = 10, 2, 10_000_000, 5.0
@@ -118,7 +118,7 @@ def here(cache: Path) -> None:
     os.environ |= {"CLICKSHIFT_CACHE": str(cache), "JAX_PLATFORMS": "cpu"}
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would go before ours
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-    import clickshift.ultr.program  # noqa: F401  imports JAX, which is not timed
+    import clickshift.ranking.step  # noqa: F401  imports JAX, which is not timed
 
 
 def train(name: str, data: Path, cache: Path, loss: str, seeds: int, rounds: int) -> Row:

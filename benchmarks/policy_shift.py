@@ -19,11 +19,11 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from clickshift.protocols.exhibits import SCALES, section_6_1
-from clickshift.protocols.policy_shift import rows_of
-from clickshift.protocols.reference import FILE, write_reference
-from clickshift.protocols.running import start_run
-from clickshift.runs import processes, run_tasks
+from clickshift.experiments.papers import SCALES, section_6_1
+from clickshift.experiments.policy_shift.protocol import rows_of
+from clickshift.experiments.reference_results import FILE, write_reference
+from clickshift.experiments.run_metadata import start_run
+from clickshift.experiments.runner import processes, run_tasks
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parent / "src" / "clickshift" / "protocols" / "reference_rows" / FILE

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import clickshift as cs
-from clickshift.corpus import Corpus
-from clickshift.simulation import QueryLaw, Uniform
+from clickshift.data.corpus import Corpus
+from clickshift.simulation.simulate import QueryLaw, Uniform
 
 PUBLISHED = {"DBN": (1.2856, 1.3002), "CoCM": (1.2670, 1.2611)}
 

@@ -12,11 +12,11 @@ from itertools import permutations
 import numpy as np
 from jaxtyping import Bool
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.models.base import ClickModel
 from clickshift.policies.base import Policy, RankingDistribution
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import UNSEEN, Vocabulary
 
 _Z = 5.5  # standard errors: a false alarm in thirty million comparisons
 

@@ -46,13 +46,13 @@ def audit(
     Shows mean dependence and CMIP with intervals and chance levels, beside perplexity and nDCG, says what they mean,
     and recommends one of several models.
     """
-    from clickshift.metrics.debiasedness import CMIP, MeanDependence
-    from clickshift.protocols.audit import Audit, chosen_by
-    from clickshift.protocols.audit_files import labels_of, logging_of
-    from clickshift.protocols.strategies import STRATEGIES
-    from clickshift.protocols.strategies import strategy as strategy_of
-    from clickshift.readers.tabular import read_log
-    from clickshift.report.audit import audit_table, choice_words, verdict, write_audit_report
+    from clickshift.debiasedness.metrics import CMIP, MeanDependence
+    from clickshift.experiments._audit_report import audit_table, choice_words, verdict, write_audit_report
+    from clickshift.experiments.audit import Audit, chosen_by
+    from clickshift.experiments.audit_files import labels_of, logging_of
+    from clickshift.experiments.model_selection.strategies import STRATEGIES
+    from clickshift.experiments.model_selection.strategies import strategy as strategy_of
+    from clickshift.io.read_log import read_log
 
     if strategy == "?":
         show_table([{"strategy": name, "chooses by": " then ".join(s.metrics)} for name, s in STRATEGIES.items()])

@@ -41,14 +41,14 @@ def backtest(
 
     Shows the errors of all estimators along the clipping constant, and recommends one for each reward.
     """
-    from clickshift.encoded import Log
+    from clickshift.counts.open_log import open_log
+    from clickshift.data.encoded_log import Log
     from clickshift.errors import SpecError
-    from clickshift.ope.evaluation import PAPER
-    from clickshift.protocols.backtest import TASKS, Backtest
-    from clickshift.protocols.drifting_log import DriftingLog
-    from clickshift.protocols.log_files import TABLE, LogFile
-    from clickshift.readers.opening import open_log
-    from clickshift.report.backtest import backtest_words, error_table, gain_table, write_backtest_report
+    from clickshift.experiments._backtest_report import backtest_words, error_table, gain_table, write_backtest_report
+    from clickshift.experiments.backtest import TASKS, Backtest
+    from clickshift.experiments.log_files import TABLE, LogFile
+    from clickshift.ope.evaluate import PAPER
+    from clickshift.simulation.drifting_log import DriftingLog
 
     if simulated == (log is not None):
         raise SpecError("a backtest needs a log or --simulated, one of them. Name a log, or leave it out.")

@@ -16,8 +16,8 @@ from clickshift.cli.console import printable, progress, show_table
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from clickshift.report.shift import Written
-    from clickshift.runs import Finished, RunFolder
+    from clickshift.experiments.policy_shift._report import Written
+    from clickshift.experiments.runner import Finished, RunFolder
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Pool:
             )
 
     def open(self, folder: RunFolder) -> AbstractContextManager[Executor]:
-        from clickshift.clusters import cluster
-        from clickshift.runs import processes
+        from clickshift.experiments.dask import cluster
+        from clickshift.experiments.runner import processes
 
         return processes(self.workers) if self.cluster is None else cluster(self.cluster, folder.path)
 
@@ -66,7 +66,7 @@ def run_with_progress(
     name: Callable[[Any], str],
 ) -> Failures:
     """Run the cells that are missing, each in one process; one line per finished cell on standard error."""
-    from clickshift.runs import run_tasks
+    from clickshift.experiments.runner import run_tasks
 
     failures, missing = Failures(), [cell for cell in cells if not folder.has(cell)]
     if not missing:

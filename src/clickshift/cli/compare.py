@@ -25,14 +25,14 @@ def compare(
     from dataclasses import asdict
 
     from clickshift._version import __version__
-    from clickshift.metrics.clicks import CLIP
-    from clickshift.protocols.comparison import Comparison
-    from clickshift.readers.opening import open_log
-    from clickshift.report.html import Section, write_report
-    from clickshift.report.plots import comparison_figure
-    from clickshift.report.tables import comparison_table
-    from clickshift.report.words import comparison_verdict
-    from clickshift.runs import write_rows
+    from clickshift.counts.open_log import open_log
+    from clickshift.display.document import Section, write_report
+    from clickshift.display.figures import comparison_figure
+    from clickshift.display.tables import comparison_table
+    from clickshift.experiments.comparison import Comparison
+    from clickshift.experiments.policy_shift._report_verdicts import comparison_verdict
+    from clickshift.experiments.runner import write_rows
+    from clickshift.metrics.click_prediction import CLIP
 
     protocol = Comparison(tuple(model), split, fraction, seed)
     rows = []

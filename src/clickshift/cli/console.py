@@ -63,7 +63,7 @@ def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: s
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        from clickshift.report.measured import decimal
+        from clickshift.display.values import decimal
 
         return f"{value:,.1f}" if abs(value) >= 1000 else decimal(value)
     if isinstance(value, bool):

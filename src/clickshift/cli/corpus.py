@@ -9,7 +9,7 @@ import typer
 from clickshift.cli.console import Json, show, warnings_shown
 
 if TYPE_CHECKING:
-    from clickshift.corpus import Corpus
+    from clickshift.data.corpus import Corpus
 
 app = typer.Typer(help="Look at learning-to-rank data.", no_args_is_help=True)
 
@@ -52,9 +52,9 @@ def info(
 
 def open_corpus(name: str, queries: int | None, seed: int) -> Corpus:
     """The built-in corpus or a file's, cut to so many queries."""
-    from clickshift.readers.letor import read_corpus
-    from clickshift.seeds import generator
-    from clickshift.synthetic import builtin_corpus
+    from clickshift.core.rng import generator
+    from clickshift.data.builtin_corpus import builtin_corpus
+    from clickshift.io.datasets.letor import read_corpus
 
     if name == "builtin":
         return builtin_corpus(queries or 1000, seed=seed)

@@ -17,10 +17,10 @@ def evaluate(
     json: bool = Json,
 ) -> None:
     """Perplexity and log-likelihood of a fitted model on a log; of several seeds, their mean and its 95 % interval."""
-    from clickshift.metrics.clicks import evaluation_of_seeds
+    from clickshift.counts.open_log import open_log
+    from clickshift.metrics.click_prediction import evaluation_of_seeds
     from clickshift.models import model_name
     from clickshift.models.storage import load_seeds
-    from clickshift.readers.opening import open_log
 
     with warnings_shown(), progress("evaluating") as hear:
         fitted = load_seeds(model)

@@ -15,11 +15,11 @@ def examine(
     json: bool = Json,
 ) -> None:
     """The examination or continuation curve of a fitted model, with intervals: a table and a plot."""
+    from clickshift.display.document import Section, check_page, write_report
+    from clickshift.display.figures import curve_figure
+    from clickshift.display.tables import curve_table
     from clickshift.models import model_name
     from clickshift.models.storage import load_model, read_header
-    from clickshift.report.html import Section, check_page, write_report
-    from clickshift.report.plots import curve_figure
-    from clickshift.report.tables import curve_table
 
     if output is not None:
         check_page(output)

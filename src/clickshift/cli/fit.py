@@ -32,13 +32,13 @@ def fit(
     Models by gradient show how they come along, and can be interrupted: what is best so far is kept, and the same
     command goes on from there.
     """
-    from clickshift.counts import DayCounts
-    from clickshift.fitting import data_for, opened_all
+    from clickshift.counts.daily import DayCounts
+    from clickshift.counts.open_log import open_log
+    from clickshift.io.datasets.letor import read_corpus
     from clickshift.learners import fit_seeds, learner_for
+    from clickshift.learners.fit import data_for, opened_all
     from clickshift.models import model_name
     from clickshift.models.storage import save_seeds
-    from clickshift.readers.letor import read_corpus
-    from clickshift.readers.opening import open_log
 
     learner = learner_for(model)
     with warnings_shown(), progress(f"fitting {model}") as hear:

@@ -24,9 +24,9 @@ def info(
     json: bool = Json,
 ) -> None:
     """Sessions, queries, pairs, click-through rates, how much the lists vary, and whether that can tell ranks apart."""
-    from clickshift.metrics.logs import log_summary
-    from clickshift.readers.opening import open_log
-    from clickshift.report.tables import log_table
+    from clickshift.counts.open_log import open_log
+    from clickshift.display.tables import log_table
+    from clickshift.metrics.log_summary import log_summary
 
     with warnings_shown(), progress("reading") as hear:
         sessions = open_log(
@@ -57,9 +57,9 @@ def encode(
 
     Other commands do this by themselves for logs of 256 MB and more. They also take the folder that is named here.
     """
-    from clickshift.encoded import EncodedLog
-    from clickshift.readers.opening import open_log
-    from clickshift.readers.warehouse import Spill
+    from clickshift.counts.open_log import open_log
+    from clickshift.data.encoded_log import EncodedLog
+    from clickshift.io.encode.duckdb import Spill
 
     with warnings_shown(), progress("encoding") as hear:
         found = open_log(
@@ -92,9 +92,9 @@ def convert(
     json: bool = Json,
 ) -> None:
     """Turn a public log into our layout; the options are the policy-shift paper's preprocessing."""
-    from clickshift.readers.preparation import drop_without_clicks
-    from clickshift.readers.raw import read_raw, read_raw_judgments
-    from clickshift.readers.tabular import check_output, write_log
+    from clickshift.io.datasets.filters import drop_without_clicks
+    from clickshift.io.datasets.registry import read_raw, read_raw_judgments
+    from clickshift.io.read_log import check_output, write_log
 
     check_output(output, layout)
     with warnings_shown(), progress("converting"):
@@ -120,8 +120,8 @@ def split(
     json: bool = Json,
 ) -> None:
     """Part a log in two: one to learn from, one to be predicted."""
-    from clickshift.protocols.comparison import SPLITS, Comparison
-    from clickshift.readers.tabular import check_output, read_log, write_log
+    from clickshift.experiments.comparison import SPLITS, Comparison
+    from clickshift.io.read_log import check_output, read_log, write_log
 
     Comparison(("gCTR",), how, fraction, seed)  # tells what is wrong with the options
     for output in (train, test):

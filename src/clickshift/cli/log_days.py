@@ -11,7 +11,7 @@ import typer
 from clickshift.cli.console import Json, printable, progress, show, show_json, show_table, warnings_shown
 
 if TYPE_CHECKING:
-    from clickshift.counts import DayCounts
+    from clickshift.counts.daily import DayCounts
 
 
 def count(
@@ -25,8 +25,8 @@ def count(
 ) -> None:
     """Count a log once: all that models by counting and EM need of it, to be added, fitted and compared later."""
     from clickshift.cli.log import columns
-    from clickshift.counts import DayCounts
-    from clickshift.readers.opening import open_log
+    from clickshift.counts.daily import DayCounts
+    from clickshift.counts.open_log import open_log
 
     with warnings_shown(), progress("counting"):
         counts = DayCounts.of(open_log(log, columns=columns(column), on_bad_line="skip" if skip_bad else "error"))
@@ -46,7 +46,7 @@ def merge(
 
     Yesterday's sum and today's counts give today's sum, with the same half-life.
     """
-    from clickshift.counts import DayCounts, decay
+    from clickshift.counts.daily import DayCounts, decay
     from clickshift.errors import DataError
 
     if twice := [day for k, day in enumerate(days) if day.resolve() in {other.resolve() for other in days[:k]}]:
@@ -80,9 +80,9 @@ def drift(
 
     Everything is beside what chance alone would give for two days of one ranker, also one that varies its lists.
     """
-    from clickshift.metrics.drift import drift as compared
-    from clickshift.report.drift import ctr_table, drift_facts, drift_table, drift_words, write_drift_report
-    from clickshift.report.html import check_page
+    from clickshift.display.document import check_page
+    from clickshift.drift._report import ctr_table, drift_facts, drift_table, drift_words, write_drift_report
+    from clickshift.drift.compare import drift as compared
 
     if output is not None:
         check_page(output)
@@ -111,11 +111,11 @@ def _read(days: Sequence[str]) -> tuple[list[DayCounts], list[str]]:
     """The counts of each day with its name; a log that stands alone is parted by its days."""
     import numpy as np
 
-    from clickshift.counts import DayCounts, is_counts
+    from clickshift.counts.daily import DayCounts, is_counts
+    from clickshift.counts.open_log import open_log
     from clickshift.errors import DataError
-    from clickshift.ope.days import days_of
-    from clickshift.readers.opening import open_log
-    from clickshift.readers.tabular import read_log
+    from clickshift.io.read_log import read_log
+    from clickshift.ope.daily_residuals import days_of
 
     if len(days) == 1 and not is_counts(days[0]):
         sessions = read_log(days[0])

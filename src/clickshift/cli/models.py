@@ -7,7 +7,7 @@ from clickshift.cli.console import Json, show_json, show_table
 
 def models(json: bool = Json) -> None:
     """Every click model, what it can do, and how it is learned."""
-    from clickshift.report.tables import models_table
+    from clickshift.display.tables import models_table
 
     rows = models_table()
     if json:

@@ -25,12 +25,12 @@ from clickshift.cli.console import (
 from clickshift.cli.optimise import Replicates, RewardText, SkipBad, optimise
 
 if TYPE_CHECKING:
-    from clickshift.encoded import Log
+    from clickshift.data.encoded_log import Log
+    from clickshift.data.sessions import Sessions
     from clickshift.models.base import ClickModel
     from clickshift.ope import Estimator, Evaluation, Logged, Reward
-    from clickshift.ope.days import DayResidual
-    from clickshift.ope.targets import Target
-    from clickshift.sessions import Sessions
+    from clickshift.ope.daily_residuals import DayResidual
+    from clickshift.ope.target_policy import Target
 
 
 class Evaluating(TyperGroup):
@@ -90,12 +90,10 @@ def evaluate(
 
     The verdict says whether this log can tell. With --compare, the difference of two targets on the same sessions.
     """
+    from clickshift.counts.open_log import open_log
     from clickshift.ope import Bootstrap, Estimator, Logged, Reward
     from clickshift.ope import evaluate as evaluated
-    from clickshift.ope.choosing import choose
-    from clickshift.ope.days import Drift
-    from clickshift.readers.opening import open_log
-    from clickshift.report.ope import (
+    from clickshift.ope._report import (
         choice_facts,
         choice_words,
         drift_words,
@@ -104,6 +102,8 @@ def evaluate(
         notes_of,
         verdicts_of,
     )
+    from clickshift.ope.daily_residuals import Drift
+    from clickshift.ope.slope import choose
 
     earned, limits, interval = Reward.named(reward), _clip(clip), Bootstrap(replicates, seed=seed)
     with warnings_shown(), progress("evaluating") as hear:
@@ -134,7 +134,7 @@ def evaluate(
         notes[name].append("If the model learned from this log, its ranking looks better here than it is.")
     written = None
     if output is not None:
-        from clickshift.report.ope import write_ope_report
+        from clickshift.ope._report import write_ope_report
 
         settings = {
             "log": log,
@@ -229,9 +229,9 @@ def _of_targets(log: Log, targets: list[Path]) -> Sessions:
     """In memory. Of a log that may not fit there, the sessions of queries that a target ranks: others say nothing."""
     import numpy as np
 
-    from clickshift.readers.targets import read_target
-    from clickshift.sessions import Sessions
-    from clickshift.vocabulary import UNSEEN, Vocabulary
+    from clickshift.data.sessions import Sessions
+    from clickshift.data.vocabulary import UNSEEN, Vocabulary
+    from clickshift.io.target_files import read_target
 
     if isinstance(log, Sessions) or not targets:
         return log if isinstance(log, Sessions) else log.sessions()
@@ -244,10 +244,10 @@ def _of_targets(log: Log, targets: list[Path]) -> Sessions:
 
 
 def _read(path: Path) -> Target:
+    from clickshift.data.sessions import Rankings
     from clickshift.errors import DataError, FileError
+    from clickshift.io.target_files import read_target
     from clickshift.ope import WeightedLists, by_score
-    from clickshift.readers.targets import read_target
-    from clickshift.sessions import Rankings
 
     what, numbers = read_target(path)
     try:
@@ -263,9 +263,9 @@ def _derived(model: ClickModel | None, how: str, sessions: Sessions, seed: int) 
     """The model ranks the documents that the log shows for each query."""
     import numpy as np
 
-    from clickshift.corpus import Corpus
+    from clickshift.data.corpus import Corpus
     from clickshift.errors import SpecError
-    from clickshift.ope.targets import as_target
+    from clickshift.ope.target_policy import as_target
     from clickshift.policies.derived import max_reward, top_down
 
     assert model is not None
@@ -281,7 +281,7 @@ def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tu
     """The sessions of queries that all of several targets rank, and how many others there are."""
     from clickshift.errors import DataError
     from clickshift.ope import Logged
-    from clickshift.ope.targets import Aim
+    from clickshift.ope.target_policy import Aim
 
     if len(targets) < 2:
         return sessions, 0
@@ -298,7 +298,7 @@ def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tu
 def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimator], clip: float) -> list[DayResidual]:
     """None where the log has no days: times that are no days, or one day only."""
     from clickshift.errors import DataError
-    from clickshift.ope.days import day_residuals, days_of
+    from clickshift.ope.daily_residuals import day_residuals, days_of
 
     if sessions.time is None:
         return []
@@ -312,8 +312,8 @@ def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimato
 def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict[str, Any]]:
     """At the larger of the two clipping constants that suit each estimator. RCTR sees no target, and is left out."""
     from clickshift.ope import difference
-    from clickshift.ope.choosing import best_clip
-    from clickshift.report.ope import difference_facts
+    from clickshift.ope._report import difference_facts
+    from clickshift.ope.slope import best_clip
 
     (one, first), (other, second) = found.items()
     out = []

@@ -39,13 +39,13 @@ def optimise(
     What it was chosen by makes it look too good. So it is also learned from each half of the log and judged on the
     other one: earlier and later days where the log has times, random halves where not.
     """
+    from clickshift.counts.open_log import open_log
+    from clickshift.data.sessions import Sessions
+    from clickshift.io.table_writer import table_ending
+    from clickshift.io.target_files import write_target
     from clickshift.ope import Bootstrap, Reward
+    from clickshift.ope._report import with_interval
     from clickshift.ope.cross_fitting import optimised
-    from clickshift.readers.opening import open_log
-    from clickshift.readers.targets import write_target
-    from clickshift.report.ope import with_interval
-    from clickshift.sessions import Sessions
-    from clickshift.tables import table_ending
 
     table_ending(output)
     earned = Reward.named(reward)

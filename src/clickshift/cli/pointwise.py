@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clickshift.cli.cells import Pool
-    from clickshift.protocols.exhibits import Analytic, Trained
-    from clickshift.report.shift import Written
+    from clickshift.experiments.papers import Analytic, Trained
+    from clickshift.experiments.policy_shift._report import Written
 
 
 def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -> None:
     """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
     from clickshift.cli.cells import run_with_progress
-    from clickshift.protocols import pointwise, pointwise_checks, pointwise_tuning
-    from clickshift.report.pointwise import write_checks_report, write_pointwise_report, write_tuning_report
-    from clickshift.runs import RunFolder
-    from clickshift.spec import key
+    from clickshift.core.spec import key
+    from clickshift.experiments.click_vs_ips import checks, tuning
+    from clickshift.experiments.click_vs_ips import protocol as pointwise
+    from clickshift.experiments.click_vs_ips._report import (
+        write_checks_report,
+        write_pointwise_report,
+        write_tuning_report,
+    )
+    from clickshift.experiments.runner import RunFolder
 
     folder, settings = RunFolder(output), {"protocol": key(protocol), "data": protocol.data.corpus}
     folder.write_settings(settings)
     works: dict[type, tuple[Any, Any]] = {
         pointwise.Pointwise: (pointwise.rows_of, write_pointwise_report),
-        pointwise_tuning.Tuning: (pointwise_tuning.rows_of, write_tuning_report),
-        pointwise_checks.PointwiseChecks: (pointwise_checks.rows_of, write_checks_report),
+        tuning.Tuning: (tuning.rows_of, write_tuning_report),
+        checks.PointwiseChecks: (checks.rows_of, write_checks_report),
     }
     work, write = works[type(protocol)]
     cells = protocol.cells()
@@ -37,9 +42,9 @@ def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -
 
 def show_analytic(protocol: Analytic, output: Path, *, json: bool) -> None:
     """Figures that need no training: nothing of them is worth keeping but the report."""
-    from clickshift.protocols.pointwise_losses import GradientByRank
-    from clickshift.report.pointwise import write_gradient_report, write_losses_report
-    from clickshift.spec import key
+    from clickshift.core.spec import key
+    from clickshift.experiments.click_vs_ips._report import write_gradient_report, write_losses_report
+    from clickshift.experiments.click_vs_ips.losses import GradientByRank
 
     rows = protocol.rows()
     write = write_gradient_report if isinstance(protocol, GradientByRank) else write_losses_report

@@ -12,7 +12,7 @@ from clickshift.cli.console import Json, progress, show_json, show_table, warnin
 if TYPE_CHECKING:
     import numpy as np
 
-    from clickshift.sessions import Sessions
+    from clickshift.data.sessions import Sessions
 
 
 def propensities(
@@ -45,14 +45,14 @@ def propensities(
     Documents that were seen at several ranks tell a good place from a good document: several rankers will do
     (harvesting), or swaps at random. Without them, only features are left (regression-em, dual-learning).
     """
+    from clickshift.display.document import check_page
+    from clickshift.io.datasets.letor import read_corpus
+    from clickshift.io.read_log import read_log
     from clickshift.models.storage import load_model
-    from clickshift.readers.letor import read_corpus
-    from clickshift.readers.tabular import read_log
-    from clickshift.report.html import check_page
-    from clickshift.report.propensities import propensities_table, propensities_title, write_propensities_report
-    from clickshift.ultr.propensities import propensities as estimated
-    from clickshift.ultr.propensities import write_propensities
-    from clickshift.ultr.propensity_files import check_propensities_file
+    from clickshift.propensity._report import propensities_table, propensities_title, write_propensities_report
+    from clickshift.propensity.estimate import propensities as estimated
+    from clickshift.propensity.estimate import write_propensities
+    from clickshift.propensity.files import check_propensities_file
 
     if output is not None:
         check_propensities_file(output)
@@ -108,7 +108,7 @@ def _with_swaps(log: str, column: str) -> tuple[np.ndarray, Sessions]:
     import numpy as np
 
     from clickshift.errors import ClickshiftError, DataError
-    from clickshift.readers.tabular import read_log
+    from clickshift.io.read_log import read_log
 
     wrong = DataError(f"--swapped: column {column} must hold ranks, whole numbers, and 0 where none was swapped.")
     try:

@@ -10,9 +10,9 @@ import typer
 from clickshift.cli.console import Json, progress, show, show_json, show_table, warnings_shown
 
 if TYPE_CHECKING:
-    from clickshift.corpus import Corpus
-    from clickshift.sessions import Sessions
-    from clickshift.ultr import BoostedRanker, ClickRanker
+    from clickshift.data.corpus import Corpus
+    from clickshift.data.sessions import Sessions
+    from clickshift.ranking import BoostedRanker, ClickRanker
 
 app = typer.Typer(no_args_is_help=True, help="Rankers learned from clicks: train, evaluate, score, export.")
 
@@ -60,10 +60,10 @@ def train(
     json: bool = Json,
 ) -> None:
     """Learn to rank from clicks, corrected for where documents were shown."""
+    from clickshift.core.spec import label
     from clickshift.errors import SpecError
-    from clickshift.readers.tabular import read_log
-    from clickshift.spec import label
-    from clickshift.ultr import BoostedRanker, Ranker, save_ranker
+    from clickshift.io.read_log import read_log
+    from clickshift.ranking import BoostedRanker, Ranker, save_ranker
 
     learner = _learner(loss, bias, clip, seed)
     if held_out is not None and held_out_clicks is None:
@@ -107,7 +107,7 @@ def evaluate(
     """
     from clickshift.metrics.ranking import JudgedPairs, ranking_quality
     from clickshift.metrics.significance import bootstrap_interval
-    from clickshift.ultr import load_ranker
+    from clickshift.ranking import load_ranker
 
     with warnings_shown(), progress("evaluating"):
         found, documents = load_ranker(ranker), _read(corpus, queries, max_label)
@@ -146,9 +146,9 @@ def score(
     import numpy as np
     import pyarrow as pa
 
-    from clickshift.readers.letor import read_corpus
-    from clickshift.tables import table_ending, write_table
-    from clickshift.ultr import load_ranker
+    from clickshift.io.datasets.letor import read_corpus
+    from clickshift.io.table_writer import table_ending, write_table
+    from clickshift.ranking import load_ranker
 
     table_ending(output)
     with warnings_shown(), progress("scoring"):
@@ -172,8 +172,8 @@ def export(
     json: bool = Json,
 ) -> None:
     """Hand a ranker on to other programs: features in, scores out."""
-    from clickshift.ultr import load_ranker
-    from clickshift.ultr.export import export_ranker
+    from clickshift.ranking import load_ranker
+    from clickshift.ranking.export import export_ranker
 
     with warnings_shown():
         found = load_ranker(ranker)
@@ -204,11 +204,11 @@ def labels(
     LightGBM's rankers take `grade`, with the `label_gain` that is told; XGBoost's take `relevance`, with
     ndcg_exp_gain=False. Beside a .txt file stand .query, .weight, .position, which LightGBM finds, and .conf.
     """
-    from clickshift.readers.tabular import read_log
-    from clickshift.ultr.boosting import BoostedRanker, boosting_data
-    from clickshift.ultr.boosting_files import boosting_ending, write_boosting_data
-    from clickshift.ultr.counts import counted
-    from clickshift.ultr.labels import check_known
+    from clickshift.io.read_log import read_log
+    from clickshift.ranking.counts import counted
+    from clickshift.ranking.labels import check_known
+    from clickshift.ranking.lambdamart import BoostedRanker, boosting_data
+    from clickshift.ranking.lightgbm_files import boosting_ending, write_boosting_data
 
     boosting_ending(output)
     learner = BoostedRanker(loss, "naive" if naive else "given", clip=clip)
@@ -235,9 +235,9 @@ def labels(
 
 def _learner(loss: str, bias: str | None, clip: float | None, seed: int | None) -> ClickRanker | BoostedRanker:
     """A loss by name with its options, or the text of a learner, which has its own."""
+    from clickshift.core.spec import parse
     from clickshift.errors import SpecError
-    from clickshift.spec import parse
-    from clickshift.ultr import RANKERS, BoostedRanker, ClickRanker
+    from clickshift.ranking import RANKERS, BoostedRanker, ClickRanker
 
     chosen: dict[str, Any] = {"bias": bias, "clip": clip, "seed": seed}
     given = {name: value for name, value in chosen.items() if value is not None}
@@ -250,8 +250,8 @@ def _learner(loss: str, bias: str | None, clip: float | None, seed: int | None) 
 
 
 def _read(name: str, queries: int | None, max_label: int | None) -> Corpus:
-    from clickshift.readers.letor import read_corpus
-    from clickshift.synthetic import builtin_corpus
+    from clickshift.data.builtin_corpus import builtin_corpus
+    from clickshift.io.datasets.letor import read_corpus
 
     return builtin_corpus(queries or 1000) if name == "builtin" else read_corpus(name, max_label=max_label)
 
@@ -262,10 +262,10 @@ def _known(
     """What is known of users, from the one option that tells it."""
     from clickshift.errors import SpecError
     from clickshift.models.storage import load_model
-    from clickshift.policies.beliefs import examination as examination_of
-    from clickshift.ultr.examination import parse_examination
-    from clickshift.ultr.propensity_files import read_propensities
-    from clickshift.ultr.trust_files import read_trust
+    from clickshift.policies.derived.model_scores import examination as examination_of
+    from clickshift.propensity.files import read_propensities
+    from clickshift.propensity.parse import parse_examination
+    from clickshift.propensity.trust_files import read_trust
 
     if sum(option is not None for option in (propensities, examination, model, trust)) > 1:
         raise SpecError("give one of --propensities, --examination, --model and --trust, not several.")

@@ -76,7 +76,7 @@ def named(name: str) -> Callable[..., None]:
 
 
 def _list(*, json: bool) -> None:
-    from clickshift.protocols.exhibits import EXHIBITS
+    from clickshift.experiments.papers import EXHIBITS
 
     lines = [
         {"name": name, "paper": e.paper, "shows": e.shows, "state": e.state, "command": e.command or None}
@@ -100,11 +100,11 @@ def _make(
     pool: Pool,
     json: bool,
 ) -> None:
+    from clickshift.cli.presets import chosen_selection, on_corpus
     from clickshift.errors import SpecError
-    from clickshift.protocols.choosing import chosen_selection, on_corpus
-    from clickshift.protocols.exhibits import Analytic, Trained, changed, exhibit
-    from clickshift.protocols.model_selection import ModelSelection
-    from clickshift.protocols.world import BUILTIN
+    from clickshift.experiments.model_selection.protocol import ModelSelection
+    from clickshift.experiments.papers import Analytic, Trained, changed, exhibit
+    from clickshift.simulation.search_engine import BUILTIN
 
     wanted = exhibit(name)
     if wanted.make is None:
@@ -134,7 +134,7 @@ def _make(
 
 def _rows_of_tuning(folder: Path) -> list[dict[str, Any]]:
     from clickshift.errors import FileError
-    from clickshift.runs import read_rows
+    from clickshift.experiments.runner import read_rows
 
     rows = folder / "rows.parquet"
     if not rows.exists():

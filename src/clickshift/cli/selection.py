@@ -12,7 +12,7 @@ from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
 from clickshift.cli.shift import Corpus
 
 if TYPE_CHECKING:
-    from clickshift.protocols.model_selection import ModelSelection
+    from clickshift.experiments.model_selection.protocol import ModelSelection
 
 app = typer.Typer(help="Which click model to choose before a new ranker goes live?", no_args_is_help=True)
 Output = typer.Option(Path("out/selection"), "--output", "-o", help="The folder for the rows and the report.")
@@ -44,7 +44,7 @@ def run(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.protocols.choosing import chosen_selection
+    from clickshift.cli.presets import chosen_selection
 
     pool = Pool(workers, cluster)
     protocol = chosen_selection(scale, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, models=model)
@@ -78,8 +78,8 @@ def run_and_report(
     protocol: ModelSelection, output: Path, *, corpus: str, pool: Pool, repeats: int, json: bool
 ) -> None:
     from clickshift.cli.cells import run_with_progress
-    from clickshift.protocols.model_selection import rows_of
-    from clickshift.protocols.running import start_run
+    from clickshift.experiments.model_selection.protocol import rows_of
+    from clickshift.experiments.run_metadata import start_run
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()
@@ -91,8 +91,8 @@ def run_and_report(
 
 def _opened(output: Path) -> tuple[ModelSelection, Any, dict[str, Any]]:
     from clickshift.errors import RunError
-    from clickshift.protocols.model_selection import ModelSelection
-    from clickshift.protocols.running import open_run
+    from clickshift.experiments.model_selection.protocol import ModelSelection
+    from clickshift.experiments.run_metadata import open_run
 
     protocol, folder, settings = open_run(output)
     if not isinstance(protocol, ModelSelection):
@@ -102,9 +102,9 @@ def _opened(output: Path) -> tuple[ModelSelection, Any, dict[str, Any]]:
 
 def _show(rows: list[dict[str, Any]], output: Path, settings: dict[str, Any], *, repeats: int, json: bool) -> None:
     from clickshift.cli.cells import show_written
-    from clickshift.protocols.predictors import r2_rows
-    from clickshift.protocols.regret import regret_rows
-    from clickshift.report.selection import write_selection_report
+    from clickshift.experiments.model_selection._report import write_selection_report
+    from clickshift.experiments.model_selection.r2 import r2_rows
+    from clickshift.experiments.model_selection.regret import regret_rows
 
     written = write_selection_report(output, rows, settings, repeats=repeats)
     if json:

@@ -12,9 +12,9 @@ from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
 from clickshift.cli.shift_logs import logs, show_logs
 
 if TYPE_CHECKING:
-    from clickshift.protocols.policy_shift import PolicyShift
-    from clickshift.protocols.real_logs import RealLogs
-    from clickshift.runs import RunFolder
+    from clickshift.experiments.policy_shift.protocol import PolicyShift
+    from clickshift.experiments.real_logs import RealLogs
+    from clickshift.experiments.runner import RunFolder
 
 app = typer.Typer(help="Will a click model hold when the ranker changes?", no_args_is_help=True)
 Output = typer.Option(Path("out/shift"), "--output", "-o", help="The folder for the rows and the report.")
@@ -61,7 +61,7 @@ def run(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.protocols.choosing import chosen
+    from clickshift.cli.presets import chosen
 
     pool = Pool(workers, cluster)
     protocol = chosen(
@@ -106,7 +106,7 @@ def status(output: Path = Output, json: bool = Json) -> None:
 def report(output: Path = Output, json: bool = Json) -> None:
     """Write the tables, charts and verdicts of a run again, from the cells that are done."""
     from clickshift.errors import RunError
-    from clickshift.protocols.real_logs import RealLogs
+    from clickshift.experiments.real_logs import RealLogs
 
     protocol, folder, settings = _opened(output)
     rows = folder.rows(protocol.cells())
@@ -123,8 +123,8 @@ app.command()(logs)
 
 def _opened(output: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, object]]:
     from clickshift.errors import RunError
-    from clickshift.protocols.model_selection import ModelSelection
-    from clickshift.protocols.running import open_run
+    from clickshift.experiments.model_selection.protocol import ModelSelection
+    from clickshift.experiments.run_metadata import open_run
 
     protocol, folder, settings = open_run(output)
     if isinstance(protocol, ModelSelection):
@@ -137,9 +137,9 @@ def run_and_report(
 ) -> None:
     """What `run` and every table and figure by name have in common."""
     from clickshift.cli.cells import run_with_progress
-    from clickshift.protocols.policy_shift import rows_of
-    from clickshift.protocols.reference import copy_reference
-    from clickshift.protocols.running import start_run
+    from clickshift.experiments.policy_shift.protocol import rows_of
+    from clickshift.experiments.reference_results import copy_reference
+    from clickshift.experiments.run_metadata import start_run
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()
@@ -154,7 +154,7 @@ def run_and_report(
 
 
 def _show(rows: list[dict[str, object]], output: Path, settings: dict[str, object], *, json: bool) -> None:
-    from clickshift.report.shift import write_shift_report
+    from clickshift.experiments.policy_shift._report import write_shift_report
 
     written = write_shift_report(output, rows, settings)
     if json:

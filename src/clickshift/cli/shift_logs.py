@@ -12,8 +12,8 @@ from clickshift.cli.cells import Pool, show_written
 from clickshift.cli.console import Cluster, Json, Workers, printable, progress, show_json
 
 if TYPE_CHECKING:
-    from clickshift.protocols.real_logs import LogFacts
-    from clickshift.runs import RunFolder
+    from clickshift.experiments.real_logs import LogFacts
+    from clickshift.experiments.runner import RunFolder
 
 Rows = list[dict[str, Any]]
 
@@ -56,12 +56,12 @@ def logs(
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
     from clickshift.cli.cells import run_with_progress
-    from clickshift.protocols.contenders import candidate as own_model
-    from clickshift.protocols.contenders import contender
-    from clickshift.protocols.log_files import JudgmentFile, named_logs
-    from clickshift.protocols.real_logs import CONTENDERS, Preparation, RealLogs, cautions, rows_of
-    from clickshift.protocols.running import start_run
-    from clickshift.readers.raw import JUDGMENTS
+    from clickshift.experiments.log_files import JudgmentFile, named_logs
+    from clickshift.experiments.models import candidate as own_model
+    from clickshift.experiments.models import contender
+    from clickshift.experiments.real_logs import CONTENDERS, Preparation, RealLogs, cautions, rows_of
+    from clickshift.experiments.run_metadata import start_run
+    from clickshift.io.datasets.registry import JUDGMENTS
 
     pool = Pool(workers, cluster)
     usual = format if format in JUDGMENTS else "qrels"
@@ -90,8 +90,8 @@ def logs(
 
 def _look_at_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
     """Before the long work: a log that cannot be read stops it here, and what is doubtful about logs is said."""
-    from clickshift.protocols.real_logs import cautions, forget_logs
-    from clickshift.runs import write_rows
+    from clickshift.experiments.real_logs import cautions, forget_logs
+    from clickshift.experiments.runner import write_rows
 
     with progress("reading", len(facts)) as advance:
         for log in facts:
@@ -110,8 +110,8 @@ def _warn(texts: Sequence[str]) -> None:
 
 
 def show_logs(rows: Rows, output: Path, settings: Mapping[str, Any], *, json: bool) -> None:
-    from clickshift.protocols.real_logs import cautions
-    from clickshift.report.logs import write_logs_report
+    from clickshift.experiments._real_logs_report import write_logs_report
+    from clickshift.experiments.real_logs import cautions
 
     written = write_logs_report(output, rows, settings)
     facts = [row for row in rows if row["kind"] == "log"]

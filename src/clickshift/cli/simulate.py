@@ -10,7 +10,7 @@ import typer
 from clickshift.cli.console import Json, progress, show, warnings_shown
 
 if TYPE_CHECKING:
-    from clickshift.corpus import Corpus
+    from clickshift.data.corpus import Corpus
     from clickshift.policies.base import Policy
 
 
@@ -35,15 +35,15 @@ def simulate(
 ) -> None:
     """Draw a log: queries arrive, a policy ranks, a user clicks."""
     from clickshift.cli.corpus import open_corpus
+    from clickshift.core.rng import generator
+    from clickshift.core.spec import parse
     from clickshift.errors import SpecError
+    from clickshift.io.read_log import check_output, write_log
+    from clickshift.io.table_writer import table_ending
     from clickshift.policies import POLICIES
-    from clickshift.readers.tabular import check_output, write_log
-    from clickshift.seeds import generator
-    from clickshift.simulation import PowerLaw, Uniform
-    from clickshift.simulation import simulate as draw
-    from clickshift.spec import parse
-    from clickshift.tables import table_ending
-    from clickshift.users import USERS
+    from clickshift.simulation.simulate import PowerLaw, Uniform
+    from clickshift.simulation.simulate import simulate as draw
+    from clickshift.simulation.users import USERS
 
     laws: dict[str, PowerLaw | Uniform] = {"power-law": PowerLaw(), "uniform": Uniform()}
     if query_law not in laws:
@@ -78,8 +78,8 @@ def simulate(
 def _write_truth(corpus: Corpus, policy: Policy, path: Path) -> None:
     import pyarrow as pa
 
+    from clickshift.io.table_writer import write_table
     from clickshift.policies.base import ScoredPolicy
-    from clickshift.tables import write_table
 
     words = corpus.vocabulary
     ids = {"query": words.query_ids[words.pair_query], "doc": words.doc_ids[words.pair_doc]}

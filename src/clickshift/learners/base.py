@@ -6,21 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from clickshift.cascade import Cascade
-from clickshift.corpus import Corpus
-from clickshift.encoded import Log
+from clickshift.core.spec import label, parse, resolve
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import Cells
+from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.models import MODELS
+from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel
-from clickshift.models.differentiable import Differentiable
-from clickshift.spec import label, parse, resolve
-from clickshift.statistics import Cells
 
 LEARNERS = {
     "Counting": "clickshift.learners.counting:Counting",
-    "EM": "clickshift.learners.em:EM",
+    "EM": "clickshift.learners.likelihood:EM",
     "Gradient": "clickshift.learners.gradient:Gradient",
-    "MixtureEM": "clickshift.learners.mixed:MixtureEM",
+    "MixtureEM": "clickshift.learners.mixture:MixtureEM",
 }
 """Learners by name, for texts such as "Counting('dCTR', strength=2)"."""
 

@@ -8,18 +8,18 @@ from typing import final
 
 import numpy as np
 
-from clickshift.encoded import Log
+from clickshift.core.spec import label
+from clickshift.counts.cells import By, Cells
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
-from clickshift.learners.borrowing import usual_rank
-from clickshift.learners.prior import fit_beta
+from clickshift.learners.priors import fit_beta
+from clickshift.learners.rank_shrinkage import usual_rank
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.dctr import DCTR
 from clickshift.models.drctr import DRCTR
 from clickshift.models.gctr import GCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
 from clickshift.models.rctr import RCTR
-from clickshift.spec import label
-from clickshift.statistics import By, Cells
 
 Counts = np.ndarray
 

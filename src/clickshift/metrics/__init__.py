@@ -1,18 +1,19 @@
 """Metrics: how well a model predicts clicks and ranks documents."""
 
+from clickshift.debiasedness.metrics import CMIP as CMIP
+from clickshift.debiasedness.metrics import Dependence as Dependence
+from clickshift.debiasedness.metrics import MeanDependence as MeanDependence
+from clickshift.debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from clickshift.metrics.calibration import calibration as calibration
 from clickshift.metrics.calibration import calibration_of as calibration_of
-from clickshift.metrics.clicks import AUROC as AUROC
-from clickshift.metrics.clicks import Perplexity as Perplexity
-from clickshift.metrics.clicks import auroc as auroc
-from clickshift.metrics.clicks import auroc_of as auroc_of
-from clickshift.metrics.clicks import click_bits as click_bits
-from clickshift.metrics.clicks import log_likelihood_per_session as log_likelihood_per_session
-from clickshift.metrics.clicks import perplexity as perplexity
-from clickshift.metrics.clicks import perplexity_of as perplexity_of
-from clickshift.metrics.debiasedness import CMIP as CMIP
-from clickshift.metrics.debiasedness import Dependence as Dependence
-from clickshift.metrics.debiasedness import MeanDependence as MeanDependence
+from clickshift.metrics.click_prediction import AUROC as AUROC
+from clickshift.metrics.click_prediction import Perplexity as Perplexity
+from clickshift.metrics.click_prediction import auroc as auroc
+from clickshift.metrics.click_prediction import auroc_of as auroc_of
+from clickshift.metrics.click_prediction import click_bits as click_bits
+from clickshift.metrics.click_prediction import log_likelihood_per_session as log_likelihood_per_session
+from clickshift.metrics.click_prediction import perplexity as perplexity
+from clickshift.metrics.click_prediction import perplexity_of as perplexity_of
 from clickshift.metrics.predictions import Predictions as Predictions
 from clickshift.metrics.ranking import CUTOFFS as CUTOFFS
 from clickshift.metrics.ranking import JudgedPairs as JudgedPairs
@@ -20,7 +21,6 @@ from clickshift.metrics.ranking import RankingQuality as RankingQuality
 from clickshift.metrics.ranking import head_queries as head_queries
 from clickshift.metrics.ranking import ranking_quality as ranking_quality
 from clickshift.metrics.robustness import normalised_perplexity as normalised_perplexity
-from clickshift.metrics.scored_pairs import ScoredPairs as ScoredPairs
 from clickshift.metrics.significance import corrected as corrected
 from clickshift.metrics.significance import not_worse_than as not_worse_than
 from clickshift.metrics.significance import not_worse_than_best as not_worse_than_best

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.data.sessions import Sessions
 from clickshift.errors import CapabilityError, DataError
 from clickshift.metrics.predictions import Kind, Predictions
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Sessions
 
 DECILES = 10
 

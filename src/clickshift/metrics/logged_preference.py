@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.sessions import Sessions
-from clickshift.statistics import Cells
+from clickshift.counts.cells import Cells
+from clickshift.data.sessions import Sessions
 
 
 def logged_rank(sessions: Sessions) -> Float[np.ndarray, " pair"]:

@@ -9,8 +9,8 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.data.sessions import Sessions
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Sessions
 
 Kind = Literal["conditional", "marginal"]
 """Conditional probabilities know the clicks above a result, marginal ones do not."""

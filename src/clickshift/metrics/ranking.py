@@ -14,9 +14,9 @@ from typing import final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.core.rng import as_generator
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
-from clickshift.seeds import as_generator
-from clickshift.vocabulary import Vocabulary
 
 CUTOFFS = (1, 3, 5, 10)
 

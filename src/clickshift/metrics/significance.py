@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.rng import generator
 from clickshift.errors import DataError
-from clickshift.seeds import generator
 
 Values = Sequence[float] | Float[np.ndarray, " _"]
 Alternative = Literal["two-sided", "less", "greater"]

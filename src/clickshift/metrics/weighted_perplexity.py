@@ -14,9 +14,9 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError
-from clickshift.metrics.clicks import Perplexity
-from clickshift.sessions import Sessions
+from clickshift.metrics.click_prediction import Perplexity
 
 Placement = Float[np.ndarray, "pair rank"]
 """The probability that each pair of the log's vocabulary stands at each rank."""

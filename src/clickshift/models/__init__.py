@@ -10,7 +10,7 @@ from clickshift.models.cacm_minus import CACM_minus as CACM_minus
 from clickshift.models.carousel import Carousel as Carousel
 from clickshift.models.ccm import CCM as CCM
 from clickshift.models.cm import CM as CM
-from clickshift.models.cocm import ComplexBrowsing as ComplexBrowsing
+from clickshift.models.complex_browsing import ComplexBrowsing as ComplexBrowsing
 from clickshift.models.dbn import DBN as DBN
 from clickshift.models.dcm import DCM as DCM
 from clickshift.models.dctr import DCTR as DCTR
@@ -26,7 +26,7 @@ from clickshift.models.popularity import TopPopObs as TopPopObs
 from clickshift.models.rctr import RCTR as RCTR
 from clickshift.models.sdbn import SDBN as SDBN
 from clickshift.models.soft_dbn import SoftDBN as SoftDBN
-from clickshift.models.trust import TrustPBM as TrustPBM
+from clickshift.models.trust_pbm import TrustPBM as TrustPBM
 from clickshift.models.ubm import UBM as UBM
 
 MODELS = {
@@ -49,8 +49,8 @@ MODELS = {
     "ARM": "clickshift.models.arm:ARM",
     "ARM_NC": "clickshift.models.arm:ARM_NC",
     "Mixture": "clickshift.models.mixture:Mixture",
-    "TrustPBM": "clickshift.models.trust:TrustPBM",
-    "ComplexBrowsing": "clickshift.models.cocm:ComplexBrowsing",
+    "TrustPBM": "clickshift.models.trust_pbm:TrustPBM",
+    "ComplexBrowsing": "clickshift.models.complex_browsing:ComplexBrowsing",
     "Carousel": "clickshift.models.carousel:Carousel",
     "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
 }

@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import CapabilityError
-from clickshift.models.differentiable import Arrays
-from clickshift.models.formulas import Array, sigmoid
-from clickshift.models.histories import Histories
-from clickshift.models.prefix import PrefixModel
-from clickshift.sessions import Rankings, Sessions
+from clickshift.models._differentiable import Arrays
+from clickshift.models._formulas import Array, sigmoid
+from clickshift.models._histories import Histories
+from clickshift.models._prefix import PrefixModel
 
 
 @dataclass(frozen=True, eq=False)

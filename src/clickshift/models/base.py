@@ -13,12 +13,12 @@ from typing import Any, ClassVar, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.core.parallel import for_ranges
+from clickshift.core.random_streams import uniforms
+from clickshift.core.rng import as_generator, stream_key
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, DataError
-from clickshift.seeds import as_generator, stream_key
-from clickshift.sessions import Rankings, Sessions
-from clickshift.streams import uniforms
-from clickshift.threads import for_ranges
-from clickshift.vocabulary import Vocabulary
 
 PairTable = Float[np.ndarray, " pair_or_unseen"]
 """One value per pair of the vocabulary, and in the last row the value of a pair that it does not hold."""

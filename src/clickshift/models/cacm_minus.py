@@ -8,10 +8,10 @@ from typing import ClassVar, final
 import numpy as np
 from typing_extensions import override
 
-from clickshift.models.differentiable import Arrays, uniform
-from clickshift.models.formulas import Array, Gru, gru_step
-from clickshift.models.histories import Histories
-from clickshift.models.prefix import PrefixModel
+from clickshift.models._differentiable import Arrays, uniform
+from clickshift.models._formulas import Array, Gru, gru_step
+from clickshift.models._histories import Histories
+from clickshift.models._prefix import PrefixModel
 
 EMBEDDING = 4
 """Numbers that stand for a rank, and for the click above it."""

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._chain import ChainModel
+from clickshift.models._formulas import Chain
 from clickshift.models.base import PairTable, at_rank
-from clickshift.models.chain import ChainModel
-from clickshift.models.formulas import Chain
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
 
 
 @final

@@ -8,12 +8,12 @@ from typing import Any, final
 import numpy as np
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._chain import ChainModel
+from clickshift.models._differentiable import Arrays, ByHistory
+from clickshift.models._formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
 from clickshift.models.base import ClickModel, Evidence, PairTable
-from clickshift.models.chain import ChainModel
-from clickshift.models.differentiable import Arrays, ByHistory
-from clickshift.models.formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
 
 
 @final

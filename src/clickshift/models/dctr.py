@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.models.base import ClickModel, PairTable
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
 
 
 @final

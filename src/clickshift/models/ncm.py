@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.models.differentiable import Arrays, Recurrent, uniform
-from clickshift.models.formulas import Array, Gru, Prob, gru, gru_step, sigmoid
+from clickshift.data.sessions import Rankings
+from clickshift.models._differentiable import Arrays, Recurrent, uniform
+from clickshift.models._formulas import Array, Gru, Prob, gru, gru_step, sigmoid
+from clickshift.models._histories import MAX_ENUMERATED, sum_over_histories
 from clickshift.models.gru_clicks import expected_clicks
-from clickshift.models.histories import MAX_ENUMERATED, sum_over_histories
 from clickshift.models.neural import NeuralModel
-from clickshift.sessions import Rankings
 
 _LONGEST = 1e-4  # ten thousand histories of a list are the most that are kept
 

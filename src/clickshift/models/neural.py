@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._differentiable import Arrays, ByHistory
+from clickshift.models._formulas import sigmoid
+from clickshift.models._histories import MAX_ENUMERATED, average_over_draws, sum_over_histories
 from clickshift.models.base import ClickModel, Evidence, PairTable
-from clickshift.models.differentiable import Arrays, ByHistory
-from clickshift.models.formulas import sigmoid
-from clickshift.models.histories import MAX_ENUMERATED, average_over_draws, sum_over_histories
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 _CELLS = 1 << 21  # numbers per table: few enough lists are enumerated at a time to stay below
 

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.counts.cells import By
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._differentiable import ByExaminationTable
 from clickshift.models.base import ClickModel, PairTable, at_rank
-from clickshift.models.differentiable import ByExaminationTable
-from clickshift.sessions import Rankings
-from clickshift.statistics import By
-from clickshift.vocabulary import Vocabulary
 
 
 @final

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.array_folders import ArrayFolder
+from clickshift.core.artifacts import ArrayFolder
+from clickshift.core.spec import resolve
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.data.vocabulary_arrays import get_vocabulary, put_vocabulary
 from clickshift.errors import FileError
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
-from clickshift.spec import resolve
-from clickshift.vocabulary import Vocabulary
-from clickshift.vocabulary_arrays import get_vocabulary, put_vocabulary
 
 FORMAT = 1
 """Raised when a reader of the old format could no longer read the new one."""

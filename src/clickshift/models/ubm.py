@@ -10,11 +10,11 @@ from jaxtyping import Float
 from numba import njit
 from typing_extensions import override
 
+from clickshift.counts.cells import By
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._differentiable import ByExaminationTable
 from clickshift.models.base import ClickModel, PairTable
-from clickshift.models.differentiable import ByExaminationTable
-from clickshift.sessions import Rankings, Sessions
-from clickshift.statistics import By
-from clickshift.vocabulary import Vocabulary
 
 
 @final

@@ -12,12 +12,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError
 from clickshift.models.base import ClickModel
-from clickshift.ope.logged import Logged, added
-from clickshift.ope.targets import Aim, Target, cut_to, lists_of
+from clickshift.ope.grouped_log import Logged, added
+from clickshift.ope.target_policy import Aim, Target, cut_to, lists_of
 from clickshift.ope.weights import Logging, Strata
-from clickshift.vocabulary import UNSEEN
 
 
 @final

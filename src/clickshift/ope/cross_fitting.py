@@ -12,19 +12,19 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.ope.birkhoff import Lottery
-from clickshift.ope.estimate import Estimate
+from clickshift.ope.bound_estimator import Prepared
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.evaluation import Difference, difference, evaluate
+from clickshift.ope.evaluate import Difference, difference, evaluate
+from clickshift.ope.grouped_log import Logged, added
 from clickshift.ope.intervals import Bernstein, Bootstrap
-from clickshift.ope.logged import Logged, added
 from clickshift.ope.optimise import best_exposure, best_lists, best_placement
-from clickshift.ope.prepared import Prepared
+from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
-from clickshift.ope.targets import Aim, WeightedLists
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import UNSEEN
+from clickshift.ope.target_policy import Aim, WeightedLists
+from clickshift.policies.birkhoff import Lottery
 
 _FEW = Bootstrap(20)
 """Where the value alone is wanted."""

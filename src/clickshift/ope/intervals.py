@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Float
 from numba import njit
 
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.random_streams import next_uniform, open_stream
+from clickshift.core.rng import as_generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.ope.logged import Logged
-from clickshift.ope.prepared import Prepared
-from clickshift.seeds import as_generator, stream_key
-from clickshift.streams import next_uniform, open_stream
-from clickshift.threads import for_each, n_threads
+from clickshift.ope.bound_estimator import Prepared
+from clickshift.ope.grouped_log import Logged
 
 _Answer = TypeVar("_Answer")
 _MEMORY = 1 << 28  # bytes of counts that a thread may hold: several replicates make a pass over the log worth it

@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.models.nearby import STEP, nearby
+from clickshift.core.rng import generator
+from clickshift.models.perturb import STEP, nearby
+from clickshift.ope.accumulators import Path
+from clickshift.ope.bound_estimator import Prepared
 from clickshift.ope.click_ratio import CIPS
-from clickshift.ope.prepared import Prepared
-from clickshift.ope.sums import Path
-from clickshift.ope.targets import Aim, Target
-from clickshift.seeds import generator
+from clickshift.ope.target_policy import Aim, Target
 
 DRAWN = ("value", "floor", "ceiling")
 """What is followed through resampled logs."""

@@ -29,10 +29,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.core.parallel import for_each, for_ranges
 from clickshift.errors import DataError
-from clickshift.ope.birkhoff import Lottery, lottery_of
-from clickshift.ope.exposures import place_best
-from clickshift.threads import for_each, for_ranges
+from clickshift.ope.optimal_exposure import place_best
+from clickshift.policies.birkhoff import Lottery, lottery_of
 
 Counts = Int[np.ndarray, "pair rank"]
 

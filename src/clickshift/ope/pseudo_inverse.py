@@ -15,8 +15,8 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.errors import CapabilityError
-from clickshift.ope.logged import Logged, added
-from clickshift.ope.targets import Aim, Target
+from clickshift.ope.grouped_log import Logged, added
+from clickshift.ope.target_policy import Aim, Target
 from clickshift.ope.weights import Logging, Strata
 
 _ENOUGH = 1e-22

@@ -9,9 +9,9 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Bool, Float
 
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Rankings, Sessions
 
 REWARDS = ("clicks", "dcg", "any-click")
 _TEXT = re.compile(r"(clicks|dcg|any-click)(?:@([1-9]\d*))?")

@@ -19,11 +19,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.core.unique_rows import distinct_rows
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, DataError, SpecError
-from clickshift.grouping import distinct_rows
-from clickshift.ope.logged import Logged, Tally
-from clickshift.ope.targets import Aim, Target
-from clickshift.vocabulary import UNSEEN
+from clickshift.ope.grouped_log import Logged, Tally
+from clickshift.ope.target_policy import Aim, Target
 
 Logging = Aim | Literal["frequencies", "propensities"]
 """A policy that is known, list frequencies of the log itself, or the propensities that the log carries."""

@@ -8,12 +8,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.corpus import Corpus
+from clickshift.core.parallel import for_ranges
+from clickshift.core.rng import as_generator, stream_key
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
-from clickshift.seeds import as_generator, stream_key
-from clickshift.sessions import Rankings
-from clickshift.threads import for_ranges
-from clickshift.vocabulary import Vocabulary
 
 Number = int | float
 """Where a person or a specification may write 0 for 0.0."""

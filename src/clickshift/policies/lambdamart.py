@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.corpus import Corpus
+from clickshift.core.parallel import n_threads
+from clickshift.core.rng import generator
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.base import Number
-from clickshift.policies.scored import Scored, rescaled
-from clickshift.seeds import generator
-from clickshift.threads import n_threads
-from clickshift.vocabulary import UNSEEN
+from clickshift.policies.basic import Scored, rescaled
 
 _MOST_DOCS = 10_000  # LightGBM refuses longer lists
 

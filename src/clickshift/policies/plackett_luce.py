@@ -11,14 +11,14 @@ import numpy as np
 from jaxtyping import Float, Int
 from typing_extensions import override
 
-from clickshift.corpus import Corpus
+from clickshift.core.parallel import for_ranges
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.policies.base import Number, RankingDistribution, ScoredPolicy, checked_queries
-from clickshift.policies.placement import place_queries
-from clickshift.policies.race import Order, draw_lists, log_prob_of_lists
-from clickshift.sessions import Rankings
-from clickshift.threads import for_ranges
-from clickshift.vocabulary import UNSEEN, Vocabulary
+from clickshift.policies.plackett_luce_marginals import place_queries
+from clickshift.policies.plackett_luce_sampling import Order, draw_lists, log_prob_of_lists
 
 _FLOOR = 0.01
 _WIDEST = 1e9

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from clickshift.corpus import Corpus
-from clickshift.encoded import Log
+from clickshift.core.spec import key, label, resolve
+from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.models import MODELS
+from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel, Evidence
-from clickshift.models.differentiable import Differentiable
-from clickshift.spec import key, label, resolve
 
 if TYPE_CHECKING:
     from clickshift.learners.gradient.batches import Progress
@@ -83,9 +83,9 @@ class Gradient:
         """
         if importlib.util.find_spec("jax") is None or importlib.util.find_spec("optax") is None:
             raise SpecError("Gradient needs JAX and optax. Install them: pip install 'clickshift[neural]'.")
-        from clickshift.learners.gradient.preparation import prepared
-        from clickshift.learners.gradient.program import keep_compiled
-        from clickshift.learners.gradient.training import train
+        from clickshift.learners.gradient.prepare import prepared
+        from clickshift.learners.gradient.step import keep_compiled
+        from clickshift.learners.gradient.trainer import train
 
         keep_compiled()
         numbers = list(range(self.seed, self.seed + seeds)) if isinstance(seeds, int) else list(seeds)

@@ -12,11 +12,11 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Int
 
-from clickshift import encoded
-from clickshift.encoded import EncodedLog
-from clickshift.grouping import distinct_rows
-from clickshift.learners.gradient.views import Log
-from clickshift.scratch import ANYWHERE, Scratch, Spool
+from clickshift.core.tempfiles import ANYWHERE, Scratch, Spool
+from clickshift.core.unique_rows import distinct_rows
+from clickshift.data import encoded_log
+from clickshift.data.encoded_log import EncodedLog
+from clickshift.learners.gradient.encoding import Log
 
 ENOUGH, LEAST = 64, 32
 """A small log gets smaller batches, so that an epoch has 64 of them; but not smaller than 32 sessions."""
@@ -32,7 +32,7 @@ Rows = slice | np.ndarray
 Progress = Callable[[str], None]
 
 
-def at_hand(log: encoded.Log) -> encoded.Log:
+def at_hand(log: encoded_log.Log) -> encoded_log.Log:
     """A log on disk that is small enough as sessions in memory, any other as it is."""
     small = len(log) * log.n_ranks * RESULT <= RESIDENT
     return log.sessions() if small and isinstance(log, EncodedLog) else log

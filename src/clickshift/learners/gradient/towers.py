@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import SpecError
-from clickshift.models.differentiable import uniform
-from clickshift.vocabulary import Vocabulary
+from clickshift.models._differentiable import uniform
 
 Arrays = dict[str, Any]
 

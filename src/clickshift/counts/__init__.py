@@ -1,0 +1,1 @@
+"""Sufficient statistics of logs, and how any log is opened and counted."""

@@ -1,0 +1,206 @@
+"""Cascade: sufficient counts of models whose users walk down the list and stop.
+
+Up to the last click everything was examined, so that counts per pair say it all. What happened after the last click is
+hidden: see `tails`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import no_type_check
+
+import numpy as np
+from jaxtyping import Float
+from numba import njit
+
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.tempfiles import Scratch, Spool
+from clickshift.counts.tails import HiddenTails, Lists, TailsByShape, TailsInParts, n_neighbourhoods, neighbourhood
+from clickshift.data.encoded_log import EncodedLog, Log, weighted
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class Cascade:
+    """Tables by pair have an extra last row for `UNSEEN` pairs. "Open" is a last click with a result below it."""
+
+    vocabulary: Vocabulary
+    n_ranks: int
+    sort_tails: Callable[[], HiddenTails]
+
+    impressions: Float[np.ndarray, " pair_or_unseen"]
+    examined: Float[np.ndarray, " pair_or_unseen"]
+    """How often the pair was shown at or above the last click: there it was certainly examined."""
+    clicks: Float[np.ndarray, " pair_or_unseen"]
+    followed: Float[np.ndarray, " pair_or_unseen"]
+    """Clicks that another click followed: the user certainly went on."""
+    open_last: Float[np.ndarray, " pair_or_unseen"]
+    followed_at_rank: Float[np.ndarray, " rank"]
+    open_last_at_rank: Float[np.ndarray, " rank"]
+    first_examined: Float[np.ndarray, " pair_or_unseen"]
+    """How often the pair was shown at or above the first click, or without any click: what the cascade model looks
+    at."""
+    first_clicks: Float[np.ndarray, " pair_or_unseen"]
+    passed: float
+    """Skips above the last click: the user certainly went on."""
+
+    @classmethod
+    def of(cls, log: Log, *, weight: np.ndarray | None = None) -> Cascade:
+        """Count a log; `weight` replaces the counts of its rows."""
+        threads = n_threads()
+        tables = np.zeros((threads, log.vocabulary.n_pairs + 1, 8))
+        ranks, passed = np.zeros((threads, log.n_ranks, 2)), np.zeros(threads)
+        for part, count in weighted(log, weight):
+            lists = _counted(part, count, tables, ranks, passed)
+        without, to_first, to_last, below, first, clicks, followed, open_last = tables.sum(axis=0).T.copy()
+        followed_at_rank, open_last_at_rank = ranks.sum(axis=0).T
+        return cls(
+            vocabulary=log.vocabulary,
+            n_ranks=log.n_ranks,
+            sort_tails=partial(TailsByShape.of, lists)  # of the one part that a log in memory has
+            if isinstance(log, Sessions)
+            else partial(_tails_on_disk, log, weight),
+            impressions=without + to_first + to_last + below,
+            examined=to_first + to_last,
+            clicks=clicks,
+            followed=followed,
+            open_last=open_last,
+            followed_at_rank=followed_at_rank,
+            open_last_at_rank=open_last_at_rank,
+            first_examined=without + to_first,
+            first_clicks=first,
+            passed=float(passed.sum()),
+        )
+
+    @cached_property
+    def tails(self) -> HiddenTails:
+        """Sorted when first asked for: the cascade model and the shortcuts do without."""
+        return self.sort_tails()
+
+    def alike(self) -> Cascade:
+        """The same clicks, as if all documents were one; its tails are `tails.alike()`."""
+        return replace(
+            self,
+            impressions=_in_first_row(self.impressions),
+            examined=_in_first_row(self.examined),
+            clicks=_in_first_row(self.clicks),
+            followed=_in_first_row(self.followed),
+            open_last=_in_first_row(self.open_last),
+            first_examined=_in_first_row(self.first_examined),
+            first_clicks=_in_first_row(self.first_clicks),
+        )
+
+
+def _counted(
+    part: Sessions,
+    count: Float[np.ndarray, " session"],
+    tables: Float[np.ndarray, "thread pair_or_unseen column"],
+    ranks: Float[np.ndarray, "thread rank 2"],
+    passed: Float[np.ndarray, " thread"],
+) -> Lists:
+    """Add what some sessions show to the tables; each thread has its own."""
+    rankings, width, threads = part.rankings, part.n_ranks, len(tables)
+    length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
+    cuts = np.linspace(0, len(count), threads + 1).astype(int)
+    pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
+    unseen = len(tables[0]) - 1
+    shapes = np.zeros((threads, n_neighbourhoods(unseen), width, width + 1), np.int64)
+
+    def tally(k: int) -> None:
+        rows = pieces[k]
+        lists = rankings.pair[rows], rankings.shown[rows], part.click[rows], count[rows]
+        passed[k] += _count(*lists, length[rows], last[rows], tables[k], ranks[k], shapes[k])
+
+    for_each(tally, threads)
+    return Lists(rankings.pair, length, last, count, pieces, shapes, unseen)
+
+
+def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
+    """The tails of a log that need not fit into memory: sorted chunk by chunk, in files that go when nobody needs them
+    any more."""
+    scratch, empty = Scratch.beside(log), list[TailsByShape]()
+    with (
+        scratch.room_for("what was shown below last clicks, some 40 bytes per session"),
+        Spool(scratch) as pairs,
+        Spool(scratch) as counts,
+    ):
+        for part, count in weighted(log, weight):
+            tails = TailsByShape.of(_lists_of(part, count))
+            pairs.append(tails.pair)
+            counts.append(tails.count)
+            empty.append(replace(tails, pair=tails.pair[:0].copy(), count=tails.count[:0].copy()))
+        return TailsInParts(
+            [replace(tails, pair=np.asarray(pairs[k]), count=np.asarray(counts[k])) for k, tails in enumerate(empty)]
+        )
+
+
+def _lists_of(part: Sessions, count: Float[np.ndarray, " session"]) -> Lists:
+    length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
+    pair, unseen = part.rankings.pair, part.vocabulary.n_pairs
+    shapes = np.zeros((1, n_neighbourhoods(unseen), part.n_ranks, part.n_ranks + 1), np.int64)
+    _find_ends(pair, part.rankings.shown, part.click, length, last, unseen, shapes[0])
+    return Lists(pair, length, last, count, [slice(0, len(count))], shapes, unseen)
+
+
+def _in_first_row(table: Float[np.ndarray, " pair_or_unseen"]) -> Float[np.ndarray, " 2"]:
+    return np.array([table.sum(), 0.0])
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _count(pair, shown, click, count, length, last, table, ranks, shapes):
+    """Columns: shown without any click, up to the first, up to the last, below it; first clicks, clicks, followed ones,
+    open last ones. UNSEEN is -1, which is the last row."""
+    passed, width = 0.0, pair.shape[1]
+    for i in range(len(pair)):
+        weight, n, first_click, last_click = count[i], 0, width, -1
+        while n < width and shown[i, n]:
+            if click[i, n]:
+                first_click = min(first_click, n)
+                last_click = n
+            n += 1
+        length[i], last[i] = n, last_click
+        if last_click + 1 < n:
+            shapes[neighbourhood(pair[i, 0], len(table) - 1, len(shapes)), last_click + 1, n] += 1
+        if last_click < 0:
+            for r in range(n):
+                table[pair[i, r], 0] += weight
+            continue
+        for r in range(first_click + 1):
+            table[pair[i, r], 1] += weight
+        for r in range(first_click + 1, last_click + 1):
+            table[pair[i, r], 2] += weight
+        for r in range(last_click + 1, n):
+            table[pair[i, r], 3] += weight
+        table[pair[i, first_click], 4] += weight
+        passed += weight * first_click
+        for r in range(first_click, last_click + 1):
+            if not click[i, r]:
+                passed += weight
+                continue
+            table[pair[i, r], 5] += weight
+            if r < last_click:
+                table[pair[i, r], 6] += weight
+                ranks[r, 0] += weight
+            elif r + 1 < n:
+                table[pair[i, r], 7] += weight
+                ranks[r, 1] += weight
+    return passed
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _find_ends(pair, shown, click, length, last, unseen, shapes):
+    width = shown.shape[1]
+    for i in range(len(shown)):
+        n, last_click = 0, -1
+        while n < width and shown[i, n]:
+            if click[i, n]:
+                last_click = n
+            n += 1
+        length[i], last[i] = n, last_click
+        if last_click + 1 < n:
+            shapes[neighbourhood(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1

@@ -1,0 +1,79 @@
+"""Count where the logs live: in DuckDB, on Spark, or in a warehouse that Ibis knows. Learners take it from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clickshift.core.spec import label
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import By, Cells
+from clickshift.errors import DataError, SpecError
+from clickshift.learners.counting import Counting
+from clickshift.learners.likelihood import EM
+
+_ENGINES = {"duckdb": "DuckDB", "_duckdb": "DuckDB", "pyspark": "Spark", "ibis": "Ibis"}
+
+
+def is_table(log: Any) -> bool:
+    """Whether this is a DuckDB relation, a Spark data frame or an Ibis table."""
+    return _engine(log) is not None
+
+
+def count_cells(table: Any, *, by: By = "rank") -> Cells:
+    """Count a DuckDB relation, a Spark data frame or an Ibis table by pair and situation."""
+    engine = _engine(table)
+    if engine == "DuckDB":
+        from clickshift.counts.warehouse import duckdb
+
+        return duckdb.count_cells(table, by=by)
+    if engine == "Spark":
+        from clickshift.counts.warehouse import spark
+
+        return spark.count_cells(table, by=by)
+    if engine == "Ibis":
+        from clickshift.counts.warehouse import ibis
+
+        return ibis.count_cells(table, by=by)
+    raise _no_table(table)
+
+
+def count_cascade(table: Any) -> Cascade:
+    """The counts of cascade models, of a DuckDB relation or a Spark data frame."""
+    engine = _engine(table)
+    if engine == "DuckDB":
+        from clickshift.counts.warehouse import duckdb
+
+        return duckdb.cascade(table)
+    if engine == "Spark":
+        from clickshift.counts.warehouse import spark
+
+        return spark.cascade(table)
+    if engine == "Ibis":
+        raise SpecError(
+            "cascade models need whole lists, which an Ibis table of any warehouse cannot give. "
+            "Fit PBM, UBM or a model by counting, or write the table to Parquet."
+        )
+    raise _no_table(table)
+
+
+def counts_for(learner: object, table: Any) -> Cells | Cascade:
+    """What a learner needs of a table: `learner.fit(counts_for(learner, table))`."""
+    if isinstance(learner, Counting | EM):
+        return count_cascade(table) if learner.by is None else count_cells(table, by=learner.by)
+    raise SpecError(
+        f"{label(learner)} needs the sessions of a log, not their counts: write the table to Parquet and read_log it, "
+        "or choose a model that EM or Counting fits."
+    )
+
+
+def _engine(log: Any) -> str | None:
+    """By name, for none of them should be imported only to be asked."""
+    return next(
+        (_ENGINES[root] for cls in type(log).__mro__ if (root := cls.__module__.split(".")[0]) in _ENGINES), None
+    )
+
+
+def _no_table(table: Any) -> DataError:
+    return DataError(
+        f"a log must be a DuckDB relation, a Spark data frame or an Ibis table: got {type(table).__name__}."
+    )

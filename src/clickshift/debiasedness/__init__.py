@@ -1,0 +1,1 @@
+"""Debiasedness of click models: CMIP, mean dependence, and sources of relevance labels."""

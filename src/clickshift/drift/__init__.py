@@ -1,0 +1,1 @@
+"""Changes between days of a log."""

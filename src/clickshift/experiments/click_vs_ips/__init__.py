@@ -1,0 +1,1 @@
+"""Neural click models and pointwise IPS rankers (Hager et al. 2022)."""

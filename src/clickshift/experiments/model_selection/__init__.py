@@ -1,0 +1,1 @@
+"""Model selection by debiasedness (Deffayet et al. 2023)."""

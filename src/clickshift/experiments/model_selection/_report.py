@@ -1,0 +1,258 @@
+"""The report of the model-selection protocol: what choosing by each strategy costs, and which metrics tell ood
+perplexity."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickshift.display.document import Section, write_report
+from clickshift.display.export import write_exports
+from clickshift.display.figures import COLOURS
+from clickshift.display.tables import Row
+from clickshift.display.values import Measured, measured
+from clickshift.experiments.model_selection.outcomes import COLUMNS, Outcomes
+from clickshift.experiments.model_selection.r2 import METRICS, r2_rows
+from clickshift.experiments.model_selection.regret import ALL, regret_rows
+from clickshift.experiments.policy_shift._report import Written
+from clickshift.experiments.runner import write_rows
+
+TITLE = "Which click model to choose before a new ranker goes live?"
+_HOW_REGRET = """Models learned from one policy's log; a strategy chooses one of them by what is known then, and
+another policy goes live. Regret: perplexity on the new policy's lists, above that of the best model, times 1000;
+the mean over users, new policies and all choices of five, six or seven models, with 95 % intervals over seeds. PPL
+is that of held-out sessions, "among top" keeps the best four by another metric. Published: Deffayet et al. 2023,
+table 2, on MSLR-WEB10K. "Best fixed model" is known in hindsight only; "weighted PPL" needs to know the new
+policy."""
+_HOW_R2 = """R2 of predicting a model's perplexity under the new policy from metrics of the training log. Published:
+trees, two folds, adjusted; other seeds of the same model are always there to learn from. Leave one out: models, or
+logs, that were not seen; below 0, the mean would be the better guess. Least: the worst of the configurations."""
+_HOW_MODELS = """Means over seeds. ood: perplexity on the lists of the two other policies. Dependence on the logging
+policy given the label: mean dependence (share of variance) and CMIP (nats; by nearest neighbours, and the published
+estimator)."""
+_HOW_METRICS = """Each point is one model on one log and new policy, mean over seeds. Up: worse than the best model
+there. A metric by which one could choose has its best points at the bottom."""
+
+
+def write_selection_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], *, repeats: int) -> Written:
+    """Write report.html, rows.parquet, and every table and chart as a file in the folder exports."""
+    write_rows(rows, folder / "rows.parquet")
+    outcomes = Outcomes.of(rows)
+    regret, published = regret_rows(rows), regret_rows(rows, cmip="published CMIP")
+    tables = {
+        "regret": regret_table(regret),
+        "regret with the published CMIP": regret_table(published, only="CMIP"),
+        "regret by users": regret_by_user(regret),
+        "r2": r2_table(r2_rows(rows, repeats=repeats)),
+        "models": model_table(rows),
+    }
+    figures = {"regret": regret_figure(regret)} | metric_figures(outcomes)
+    words = summary(regret)
+    sections = [
+        Section("Regret", f"{words}\n\n{_HOW_REGRET}", tables["regret"], figures["regret"]),
+        Section("Regret by users", table=tables["regret by users"]),
+        Section("Regret with the published CMIP estimator", table=tables["regret with the published CMIP"]),
+        Section("Which metrics tell ood perplexity?", _HOW_R2, tables["r2"]),
+        Section("Metrics against ood perplexity", _HOW_METRICS, parts=_parts(figures)),
+        Section("Models", _HOW_MODELS, tables["models"]),
+    ]
+    write_report(folder / "report.html", title=TITLE, sections=sections, settings=settings)
+    exports = write_exports(folder / "exports", tables, figures)
+    shown = {"Regret x 1000": tables["regret"], "R2 of ood perplexity": tables["r2"]}
+    notes = [text for text in (words, exports.note) if text]
+    return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], shown, notes)
+
+
+def regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
+    """By training policy and over all, the published number beside ours; the least regret first."""
+    policies = [*dict.fromkeys(row["training"] for row in regret if row["training"] != ALL), ALL]
+    found = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
+    names = [name for name in _by_regret(regret) if only in name]
+    return [
+        {"strategy": name}
+        | {
+            column: value
+            for policy in policies
+            for column, value in (
+                (f"{policy} log" if policy != ALL else "all logs", _measured(found[name, policy])),
+                (f"published, {policy}", _published(found[name, policy])),
+            )
+        }
+        for name in names
+    ]
+
+
+def regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
+    users = [user for user in dict.fromkeys(row["user"] for row in regret) if user != ALL]
+    found = {(row["strategy"], row["user"]): row for row in regret if row["training"] == ALL}
+    return [
+        {"strategy": name} | {f"{user} users": _measured(found[name, user]) for user in users}
+        for name in _by_regret(regret)
+    ]
+
+
+def r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
+    everywhere = [row for row in r2 if row["user"] == ALL]
+    sets = dict.fromkeys(row["metrics"] for row in everywhere)
+    table = []
+    for metrics in sets:
+        line: dict[str, Any] = {"metrics": metrics}
+        for row in (row for row in everywhere if row["metrics"] == metrics):
+            name = row["way"] if row["way"] == "published" else f"{row['way']}, {row['regressor']}"
+            line |= {name: float(row["r2"]), f"{name}: least": float(row["least"])}
+        table.append(line)
+    return table
+
+
+def model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    logs = dict.fromkeys((row["user"], row["training"], row["model"]) for row in rows)
+    table = []
+    for user, training, model in logs:
+        here = [row for row in rows if (row["user"], row["training"], row["model"]) == (user, training, model)]
+        known = [row for row in here if row["kind"] == "metrics"]
+        ood = {row["testing"]: 0 for row in here if row["kind"] == "clicks" and row["shift"] == "ood"}
+        line: dict[str, Any] = {"users": user, "log": training, "model": model}
+        for name in ("PPL", "nDCG", "mean dependence", "CMIP", "published CMIP"):
+            line[name] = measured([row[COLUMNS[name]] for row in known])
+        for number, policy in enumerate(ood):
+            values = [r["perplexity"] for r in here if r["kind"] == "clicks" and r["testing"] == policy]
+            line[f"ood {number + 1}"] = measured(values)
+        table.append(line)
+    return table
+
+
+def summary(regret: Sequence[Row]) -> str:
+    """In a sentence or two: what is best, and whether knowing the dependence on the logging policy helped."""
+    total = {row["strategy"]: row for row in regret if row["user"] == ALL and row["training"] == ALL}
+    best = next(name for name in _by_regret(regret) if name not in {"best fixed model"})
+    without = min(
+        (name for name in total if name in {"PPL", "nDCG", "PPL among top nDCG", "nDCG among top PPL"}),
+        key=lambda name: total[name]["regret"],
+    )
+    return (
+        f"Least regret: “{best}” ({_said(total[best])}). Without any metric of debiasedness: “{without}” "
+        f"({_said(total[without])}). A random model: {_said(total['random model'])}; the best fixed one, known in "
+        f"hindsight: {_said(total['best fixed model'])}."
+    )
+
+
+def regret_figure(regret: Sequence[Row]) -> Any:
+    """Bars with intervals over seeds; diamonds where there is a published number."""
+    import plotly.graph_objects as go
+
+    names = _by_regret(regret)[::-1]
+    figure = go.Figure()
+    policies = [policy for policy in dict.fromkeys(row["training"] for row in regret) if policy != ALL]
+    found = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
+    for i, policy in enumerate(policies):
+        here = [found[name, policy] for name in names]
+        place = {"y": names, "orientation": "h", "offsetgroup": policy}
+        figure.add_bar(
+            name=f"{html.escape(policy)} log",
+            x=[row["regret"] for row in here],
+            error_x={"type": "data", "array": [_half(row) for row in here], "thickness": 1.5, "width": 3},
+            marker={"color": COLOURS[i % len(COLOURS)], "opacity": 0.85},
+            text=[str(_measured(row)) for row in here],
+            textposition="none",
+            hovertemplate="%{y}: %{text}<extra>%{fullData.name}</extra>",
+            **place,
+        )
+        figure.add_scatter(
+            name="published",
+            legendgroup="published",
+            showlegend=i == 0,
+            x=[row.get("published_regret") for row in here],
+            mode="markers",
+            marker={"symbol": "diamond-open", "size": 8, "color": COLOURS[i % len(COLOURS)], "line": {"width": 2}},
+            hovertemplate="%{y}: published %{x:.3f}<extra></extra>",
+            **place,
+        )
+    figure.update_layout(
+        template="plotly_white",
+        barmode="group",
+        scattermode="group",
+        width=900,
+        height=640,
+        xaxis={"title": "regret x 1000", "rangemode": "tozero"},
+        yaxis={"automargin": True},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 1.06},
+        margin={"l": 20, "r": 30, "t": 40, "b": 55},
+    )
+    return figure
+
+
+def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
+    """One chart per metric: each model's metric on a log against its ood perplexity above the best model's."""
+    import plotly.graph_objects as go
+
+    configuration = [case[:3] for case in outcomes.cases]
+    excess = outcomes.ood - outcomes.ood.min(axis=1, keepdims=True)
+    figures = {}
+    for metric in METRICS:
+        figure = go.Figure()
+        for i, model in enumerate(outcomes.models):
+            points = []
+            for one in dict.fromkeys(configuration):
+                here = np.array([name == one for name in configuration])
+                points.append((outcomes.metrics[metric][here, i].mean(), excess[here, i].mean(), one))
+            figure.add_scatter(
+                name=html.escape(model),
+                x=[point[0] for point in points],
+                y=[point[1] for point in points],
+                text=[
+                    html.escape(f"{user} users, {training} to {testing}") for *_, (user, training, testing) in points
+                ],
+                mode="markers",
+                marker={"color": COLOURS[i % len(COLOURS)], "size": 8, "opacity": 0.8},
+                hovertemplate="%{fullData.name}, %{text}: %{y:.4f}<extra></extra>",
+            )
+        figure.update_layout(
+            title={"text": metric, "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+            template="plotly_white",
+            width=480,
+            height=430,
+            xaxis={"title": metric},
+            yaxis={"title": "ood perplexity above the best", "rangemode": "tozero"},
+            legend={
+                "orientation": "h",
+                "x": 0.5,
+                "xanchor": "center",
+                "yref": "container",
+                "y": 0.0,
+                "yanchor": "bottom",
+            },
+            margin={"l": 55, "r": 32, "t": 58, "b": 105},
+        )
+        figures[metric] = figure
+    return figures
+
+
+def _parts(figures: Mapping[str, Any]) -> list[Section]:
+    return [Section(name, figure=figure) for name, figure in figures.items() if name in METRICS]
+
+
+def _by_regret(regret: Sequence[Row]) -> list[str]:
+    total = {row["strategy"]: row["regret"] for row in regret if row["user"] == ALL and row["training"] == ALL}
+    return sorted(total, key=total.__getitem__)
+
+
+def _measured(row: Row) -> Measured:
+    return Measured(row["regret"], _half(row), digits=3)
+
+
+def _published(row: Row) -> Measured | None:
+    if "published_regret" not in row:
+        return None
+    return Measured(row["published_regret"], row.get("published_error", float("nan")), digits=3)
+
+
+def _half(row: Row) -> float:
+    return float(row["high"] - row["low"]) / 2
+
+
+def _said(row: Row) -> str:
+    return f"{row['regret']:.2f}"

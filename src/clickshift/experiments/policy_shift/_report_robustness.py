@@ -1,0 +1,229 @@
+"""Tidy rows -> normalised perplexity of each model where it was trained and elsewhere: what spider charts, tables and
+verdicts share."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from clickshift.display.tables import Row
+from clickshift.display.values import Measured, measured
+from clickshift.metrics.robustness import BEST, normalised_perplexity
+from clickshift.metrics.significance import mean_interval
+
+PEERS = ("candidate", "click model")
+"""Roles that are compared with each other: eq. 16 ranges from the best to the worst of these."""
+IND = "ind"
+WORST = BEST + math.log(2)
+"""Where eq. 16 ends."""
+
+Seeds = Mapping[int, float]
+Names = TypeVar("Names", bound="tuple[str, ...]")
+
+
+class Log(NamedTuple):
+    """Who clicked, and who ranked the log that was learned from."""
+
+    user: str
+    training: str
+
+    def __str__(self) -> str:
+        """As a heading says it, also where rows do not name both."""
+        users = f"{self.user} users" if self.user else ""
+        learned = f"trained on {self.training}" if self.training else ""
+        return ", ".join(filter(None, (users, learned))) or "One log"
+
+    def as_chart_title(self) -> str:
+        """In two lines, as Plotly reads them."""
+        first, _, second = html.escape(str(self)).partition(", ")
+        return f"<b>{first}</b>" + (f"<br><span style='font-size:12px'>{second}</span>" if second else "")
+
+
+class Place(NamedTuple):
+    """Who clicked, who ranked the training log, and who ranked the test log (`IND`: the same)."""
+
+    user: str
+    training: str
+    testing: str
+
+    def __str__(self) -> str:
+        users = f"{self.user} users" if self.user else ""
+        return ", ".join(filter(None, (users, " → ".join(filter(None, self[1:])))))
+
+
+@dataclass(frozen=True)
+class Level:
+    """A model at a place."""
+
+    perplexity: Measured
+    value: float
+    """Normalised (eq. 16); NaN where there are no peers to compare with."""
+    low: float
+    high: float
+    """What the 95 % interval of the perplexity becomes; NaN from one seed."""
+    seeds: Seeds
+    """Normalised, by seed."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A model that learned from one policy's log and predicts clicks on another's lists."""
+
+    model: str
+    place: Place
+    ind: Level
+    ood: Level
+    oracle: tuple[float, float] | None
+    """The perplexity of the user's own model, ind and ood."""
+
+    @property
+    def difference(self) -> float:
+        """Below 0: more robust than its peers (section 5.1.1)."""
+        return self.ood.value - self.ind.value
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether the seeds agree on the sign of the difference (95 %, paired); None from fewer than two seeds.
+
+        The same model predicts both logs, so seeds are paired. What one corpus and one log leave open is not in it.
+        """
+        both = [seed for seed in self.ood.seeds if seed in self.ind.seeds]
+        if len(both) < 2:
+            return None
+        _, low, high = mean_interval([self.ood.seeds[seed] - self.ind.seeds[seed] for seed in both])
+        return not low <= 0 <= high
+
+    @property
+    def stays_best(self) -> bool:
+        """The best of its peers on both logs: it cannot do better than that, and eq. 16 gives no difference."""
+        return max(self.ind.value, self.ood.value) <= BEST + 1e-9
+
+    @property
+    def stays_worst(self) -> bool:
+        return min(self.ind.value, self.ood.value) >= WORST - 1e-9
+
+
+def of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
+    """Rows that do not say what they are about are about clicks."""
+    return [row for row in rows if row.get("kind", "clicks") == kind]
+
+
+def name_of(row: Row, key: str) -> str:
+    return str(row.get(key, ""))
+
+
+def role_of(row: Row) -> str:
+    return str(row.get("role", "click model"))
+
+
+def by_seed(rows: Sequence[Row], metric: str) -> dict[str, dict[int, float]]:
+    """What each model's seeds gave, in order of appearance; numbers that are missing are left out."""
+    values: dict[str, dict[int, float]] = {}
+    for row in rows:
+        value = row.get(metric)
+        if value is not None and not math.isnan(value):
+            values.setdefault(name_of(row, "model"), {})[int(row.get("seed", 0))] = float(value)
+    return values
+
+
+def by_log(rows: Sequence[Row]) -> dict[Log, list[Row]]:
+    """In order of appearance of users, then of training policies."""
+    found: dict[Log, list[Row]] = {}
+    for row in rows:
+        found.setdefault(Log(name_of(row, "user"), name_of(row, "training")), []).append(row)
+    return {log: found[log] for log in _in_order(found)}
+
+
+def places(rows: Sequence[Row]) -> dict[Place, list[Row]]:
+    """Rows about clicks, by place: users, then training policies, then test logs in order of appearance, ind first."""
+    found: dict[Place, list[Row]] = {}
+    for row in of_kind(rows, "clicks"):
+        testing = IND if row.get("shift") == IND else name_of(row, "testing")
+        found.setdefault(Place(name_of(row, "user"), name_of(row, "training"), testing), []).append(row)
+    return {place: found[place] for place in _in_order(found)}
+
+
+def _in_order(keys: Iterable[Names]) -> list[Names]:
+    """Names of the first kind in order of appearance, then those of the second, then of the third; ind before all."""
+    keys = list(keys)
+    orders = [
+        {IND: -1} | {name: i for i, name in enumerate(names) if name != IND}
+        for names in map(list, map(dict.fromkeys, zip(*keys, strict=True)))
+    ]
+    return sorted(keys, key=lambda key: [order[name] for order, name in zip(orders, key, strict=True)])
+
+
+def is_own(place: Place) -> bool:
+    """Whether the test log is the training policy's without its randomness, as BM25 is of PL-BM25: hardly a shift."""
+    return place.testing in {IND, place.training, place.training.removeprefix("PL-")}
+
+
+def levels(rows: Sequence[Row]) -> dict[Place, dict[str, Level]]:
+    """Every peer at every place, with its normalised perplexity."""
+    return {place: _levels(there) for place, there in places(rows).items()}
+
+
+def shifts(rows: Sequence[Row]) -> list[Shift]:
+    """Every peer under every change of policy, one model after the other."""
+    known = levels(rows)
+    truth = {place: _mean_of_role(there, "oracle") for place, there in places(rows).items()}
+    found = []
+    for place, models in known.items():
+        origin = place._replace(testing=IND)
+        if is_own(place) or origin not in known:
+            continue
+        ind, ood = truth[origin], truth[place]
+        oracle = None if ind is None or ood is None else (ind, ood)
+        found += [
+            Shift(model, place, known[origin][model], level, oracle)
+            for model, level in models.items()
+            if model in known[origin]
+        ]
+    order = {model: i for i, model in enumerate(peers(rows))}
+    return sorted(found, key=lambda shift: order[shift.model])
+
+
+def mean_difference(found: Sequence[Shift]) -> Measured:
+    """Ood nPPL minus ind nPPL over all shifts; the interval is over seeds that all of them have."""
+    seeds = set.intersection(*(set(shift.ood.seeds) & set(shift.ind.seeds) for shift in found))
+    by_each = [
+        sum(shift.ood.seeds[seed] - shift.ind.seeds[seed] for shift in found) / len(found) for seed in sorted(seeds)
+    ]
+    mean = sum(shift.difference for shift in found) / len(found)
+    return Measured(mean, measured(by_each).half, digits=3, signed=True)
+
+
+def peers(rows: Sequence[Row]) -> list[str]:
+    """The models that are compared, candidates first."""
+    found = {name_of(row, "model"): role_of(row) for row in rows if role_of(row) in PEERS}
+    return sorted(found, key=lambda model: PEERS.index(found[model]))
+
+
+def _levels(rows: Sequence[Row]) -> dict[str, Level]:
+    values = by_seed([row for row in rows if role_of(row) in PEERS], "perplexity")
+    among = [measured(list(seeds.values())).mean for seeds in values.values()]
+    found = {}
+    for model, seeds in values.items():
+        perplexity = measured(list(seeds.values()))
+        low, high = perplexity.mean - perplexity.half, perplexity.mean + perplexity.half
+        found[model] = Level(
+            perplexity,
+            _normalised(perplexity.mean, among),
+            _normalised(low, among),
+            _normalised(high, among),
+            {seed: _normalised(value, among) for seed, value in seeds.items()},
+        )
+    return found
+
+
+def _normalised(value: float, among: Sequence[float]) -> float:
+    """Eq. 16; one model alone has nobody to be compared with."""
+    return normalised_perplexity(value, among) if len(among) > 1 else math.nan
+
+
+def _mean_of_role(rows: Sequence[Row], role: str) -> float | None:
+    values = [row["perplexity"] for row in rows if role_of(row) == role and row.get("perplexity") is not None]
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,62 @@
+"""How fitted models become tidy rows: what each predicts on several logs, and how well it ranks judged documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from clickshift.core.rng import generator
+from clickshift.data.sessions import Sessions
+from clickshift.metrics.click_prediction import conditional_evaluation
+from clickshift.metrics.ranking import JudgedPairs, head_queries, ranking_quality
+from clickshift.models.base import ClickModel
+
+IND = "ind"
+"""The name of the test log that the training policy ranked; all others are out of its distribution."""
+Row = dict[str, Any]
+
+
+def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> Iterator[Row]:
+    """One row per seed and log, with everything that is conditional on the clicks above; none from a model that only
+    ranks."""
+    for seed, model in enumerate(models):
+        if not model.predicts_clicks:
+            continue
+        for name, log in logs.items():
+            shift = "ind" if name == IND else "ood"
+            yield {
+                "kind": "clicks",
+                "testing": name,
+                "shift": shift,
+                "seed": seed,
+                **conditional_evaluation(model, log),
+            }
+
+
+def ranking_rows(
+    models: Sequence[ClickModel], judged: JudgedPairs, impressions: Float[np.ndarray, " query"]
+) -> Iterator[Row]:
+    """One row per seed; none from a model that gives all documents the same relevance."""
+    head = head_queries(impressions)
+    for seed, model in enumerate(models):
+        if model.ranks_documents:
+            relevance = model.relevance(model.vocabulary.pairs_of(judged.vocabulary))
+            yield {"seed": seed, **ranking_row(relevance, judged, head, seed)}
+
+
+def ranking_row(
+    score: Float[np.ndarray, " pair"], judged: JudgedPairs, head: Bool[np.ndarray, " query"], seed: int
+) -> Row:
+    quality = ranking_quality(score, judged, rng=generator(seed, "ties"))
+    apart = {"head": quality.means(head), "tail": quality.means(~head)}
+    return {
+        "kind": "ranking",
+        **quality.means(),
+        **{f"{part} {name}": means[name] for part, means in apart.items() for name in means if name.startswith("nDCG")},
+        "judged_queries": judged.queries,
+        "never_shown": judged.never_shown,
+        "equal_queries": judged.equal_queries,
+    }

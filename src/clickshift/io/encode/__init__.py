@@ -1,0 +1,1 @@
+"""Encoding of logs larger than memory."""

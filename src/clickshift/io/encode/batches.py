@@ -1,0 +1,100 @@
+"""A log some rows at a time: the row groups of Parquet files, whole files of text, or what DuckDB answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clickshift.errors import FileError
+from clickshift.io.tables.formats import Part, ending, parquet_faults, read_part
+from clickshift.io.tables.json_lines import Choose
+
+ROWS = 1 << 16
+"""Read at once: few enough that their memory is used again instead of being asked for anew."""
+Read = Callable[[], list[Part]]
+_DAY = re.compile(r"(day|date|dt|ds)=(.+)")
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file that cannot be read, and why."""
+
+    path: Path
+    problem: str
+
+
+def batches_of(files: Sequence[Path], choose: Callable[[Path], Choose]) -> Iterator[Read | Damaged]:
+    """What reads the rows of all files, in their order, some rows at a time; the files that cannot be read are told.
+
+    `choose(file)` says which columns are wanted. Looking at a file's end is all that is done before it is asked for.
+    """
+    for file in files:
+        try:
+            if ending(file) == ".parquet":
+                yield from _of_parquet(file, choose(file))
+            else:
+                yield partial(_of_text, file, choose(file))
+        except FileError as error:
+            yield Damaged(file, error.problem)
+
+
+def day_of(path: Path) -> Any:
+    """The day that a partitioned folder names, `day=2026-01-31` or `date=...`, as a date or a number; or None."""
+    for name in reversed(path.parent.parts):
+        if found := _DAY.fullmatch(name):
+            text = found[2]
+            try:
+                return int(text) if text.isdigit() and len(text) != 8 else date.fromisoformat(text)
+            except ValueError:
+                return None
+    return None
+
+
+def _of_parquet(path: Path, choose: Choose) -> Iterator[Read]:
+    import pyarrow.parquet as pq
+
+    with parquet_faults(path), pq.ParquetFile(path) as parquet:
+        metadata = parquet.metadata
+        chosen = dict(choose(parquet.schema_arrow.names))
+    first = 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        if rows:
+            yield partial(_read_group, path, metadata, group, chosen, first)
+        first += rows
+
+
+def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], first: int) -> list[Part]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parts = []
+    with parquet_faults(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as parquet:
+        for batch in parquet.iter_batches(ROWS, [group], list(chosen.values()), use_threads=False):
+            table = pa.table(batch).select(list(chosen.values())).rename_columns(list(chosen))
+            parts.append(with_day(Part(path, table, first_row=first)))
+            first += len(table)
+    return parts
+
+
+def _of_text(path: Path, choose: Choose) -> list[Part]:
+    part = with_day(read_part(path, choose))
+    return [
+        Part(path, part.table[start : start + ROWS], part.unreadable if start == 0 else [], start)
+        for start in range(0, max(len(part.table), 1), ROWS)
+    ]
+
+
+def with_day(part: Part) -> Part:
+    """A file without times has the day that its folder tells."""
+    import pyarrow as pa
+
+    day = day_of(part.path)
+    if day is None or {"time", "day"} & set(part.table.column_names):
+        return part
+    return replace(part, table=part.table.append_column("day", pa.repeat(pa.scalar(day), len(part.table))))

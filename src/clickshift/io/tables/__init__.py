@@ -1,0 +1,1 @@
+"""Logs as tables: Parquet, CSV, JSON lines."""

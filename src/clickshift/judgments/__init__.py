@@ -1,0 +1,1 @@
+"""Graded relevance judgments from fitted models, and their export."""

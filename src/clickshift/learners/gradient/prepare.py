@@ -1,0 +1,145 @@
+"""From sessions to what the compiled program reads: the pairs that are learned, batches, and held-out batches."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int
+
+from clickshift.core.rng import generator
+from clickshift.core.tempfiles import Scratch
+from clickshift.counts.cells import Cells
+from clickshift.data import encoded_log
+from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import EncodedLog
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.learners.gradient.batches import Batch, Progress, at_hand, dealt, held_out_batches, training_batches
+from clickshift.learners.gradient.encoding import Log, View
+from clickshift.learners.gradient.shuffle import shuffled
+from clickshift.learners.gradient.step import Program
+from clickshift.learners.gradient.towers import tower_for
+from clickshift.models._differentiable import Differentiable
+from clickshift.models.base import PairTable, pair_table
+
+if TYPE_CHECKING:
+    from clickshift.learners.gradient import Gradient
+
+SEEN_OFTEN = 20.0
+"""A pair seen n times counts n / (n + 20) for what is believed of unseen ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    program: Program
+    vocabulary: Vocabulary
+    """Of the pairs that are learned: those of the log, or with features those of the corpus."""
+    impressions: PairTable
+    clicks: PairTable
+    batches: Batch
+    held_out: Batch
+    held_out_total: float
+    fingerprint: str
+
+
+def prepared(
+    learner: Gradient,
+    model: type[Differentiable],
+    data: encoded_log.Log,
+    held_out: encoded_log.Log | None,
+    corpus: Corpus | None,
+    progress: Progress = lambda said: None,
+) -> Prepared:
+    """Without a log to hold out, a part of the sessions is. A log that does not fit into memory is read some sessions
+    at a time, and put in random order in a file."""
+    data = at_hand(data)
+    if held_out is None:
+        data, held_out = data.split(1 - learner.held_out, rng=generator(0, "Gradient", "held out"))
+    known = _shown(data)
+    if not len(known):
+        raise DataError("the log shows no pair of its vocabulary: there is nothing to learn.")
+    words = corpus.vocabulary if learner.tower == "features" and corpus else data.vocabulary.with_pairs(known)
+    data, held_out = (_merged(part.in_vocabulary(words)) for part in (data, at_hand(held_out)))
+    features = None if corpus is None else corpus.features
+    tower = tower_for(learner.tower, words, features, size=learner.embedding, hidden=learner.hidden)
+    impressions, clicks = Cells.of(data).by_pair()
+    often = impressions / (impressions + SEEN_OFTEN)
+    view, scratch = View.of(model, [data, held_out]), Scratch.beside(data, held_out)
+    rng, dealing = generator(0, "Gradient", "held out batches"), generator(0, "Gradient", "batches")
+    with scratch.room_for("the batches of the log, some 50 bytes for each result that it shows"):
+        learnable = (_known(part, words.n_pairs) for part in view.chunks(data))
+        train = _whole(learnable, data, scratch, dealing, progress)
+        _tell_left_out(data.total, train)
+        heaps = dealt(train, learner.batch, rng=dealing if isinstance(data, Sessions) else None)
+        batches = training_batches(train, heaps, tower.tables, scratch, progress)
+        judge = _whole(view.chunks(held_out), held_out, scratch, rng, progress)
+        held_out_there = held_out_batches(judge, learner.batch, scratch, progress)
+    outputs, per_batch = model.outputs(learner.state), train.total / len(heaps)
+    return Prepared(
+        Program(model, tower, outputs, view.histories, learner.state, often / often.sum(), per_batch),
+        words,
+        pair_table(impressions, unseen=0.0),
+        pair_table(clicks, unseen=0.0),
+        batches,
+        held_out_there,
+        judge.total,
+        _fingerprint(data, held_out),
+    )
+
+
+def _shown(log: encoded_log.Log) -> Int[np.ndarray, " known"]:
+    """The pairs of the vocabulary that a log shows."""
+    shown = np.zeros(log.vocabulary.n_pairs + 1, bool)
+    for part in log.chunks():
+        shown[part.rankings.pair] = True  # the last one is what UNSEEN (-1) points at
+    return np.flatnonzero(shown[:-1])
+
+
+def _merged(log: encoded_log.Log) -> encoded_log.Log:
+    """Equal sessions meet in memory only."""
+    return log.merged() if isinstance(log, Sessions) else log
+
+
+def _whole(
+    parts: Iterator[Log], log: encoded_log.Log, scratch: Scratch, rng: np.random.Generator, progress: Progress
+) -> Log:
+    """The one part that a log in memory has, or all parts of another, in random order in a file."""
+    return next(parts) if isinstance(log, Sessions) else shuffled(parts, len(log), scratch, rng=rng, progress=progress)
+
+
+def _known(log: Log, n_pairs: int) -> Log:
+    """Sessions that show something which is not learned cannot be learned from."""
+    return log[np.flatnonzero((log.pair < n_pairs).all(axis=1, where=log.shown))]
+
+
+def _tell_left_out(total: int, train: Log) -> None:
+    if not len(train):
+        raise DataError("every session shows a pair that is not in the vocabulary: there is nothing to learn.")
+    left_out = total - round(train.total)
+    if left_out:
+        warnings.warn(
+            f"left out {left_out:,} of {total:,} sessions: they show documents that are not in the vocabulary "
+            "of the log or, for tower='features', of the corpus.",
+            ClickshiftWarning,
+            stacklevel=4,
+        )
+
+
+def _fingerprint(*logs: encoded_log.Log) -> str:
+    """What an encoded log was made of is known without reading it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for log in logs:
+        if isinstance(log, EncodedLog):
+            arrays = [array for array in (log.kept, log.translation) if array is not None]
+            digest.update(repr((log.facts["key"], len(log), len(arrays))).encode())
+        else:
+            arrays = [log.rankings.pair, log.click, log.count]
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,331 @@
+"""The report of an off-policy evaluation: what targets would earn, and whether the log can tell."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from clickshift.display.document import Section, write_report
+from clickshift.display.export import write_exports
+from clickshift.display.figures import COLOURS
+from clickshift.experiments.policy_shift._report import Written
+from clickshift.experiments.runner import write_rows
+from clickshift.ope.daily_residuals import DayResidual, Drift
+from clickshift.ope.evaluate import Difference, Evaluation
+from clickshift.ope.result import Estimate
+from clickshift.ope.slope import Choice, best_clip
+
+_TITLE = "Off-policy evaluation: what would the new ranker earn?"
+_HOW = """Every estimator weighs what was logged by how much likelier the target shows it. What must match is a whole
+list (List), a document at its rank (IP), a document by its exposure (PBM, Item) or nothing (RCTR): the less must match,
+the more of the log is used, and the more is assumed of clicks. A value is the reward per session, with an interval for
+what the estimator estimates. It counts what was never logged, or clipped away, as earning nothing: the range says what
+the value may be if that earns anything it could."""
+_HOW_TABLE = """M: the largest weight that is allowed. Logged: the share of what the target shows that the log has; the
+rest was never logged. Clipped: the share that clipping takes away. Effective: how many sessions the weights leave.
+Range: from nothing earned by what is lost to all of it clicked, widened by sampling error."""
+_HOW_CHARTS = """Points are values with their intervals. The shaded band is the range without sampling error, which
+shrinks as clipping takes less away. The dotted line is what the log itself earned."""
+_HOW_DAYS = """Each day in turn is taken for the target, and all other days for the log: a point is what an estimator
+made of the day, less what the day earned. The grey band is what chance alone would do to a day (two standard errors of
+its mean). Residuals that leave it, or that drift, say that more has changed than the lists: estimates of a target may
+be off by as much."""
+_HOW_DIFFERENCES = """Both targets are evaluated on the same sessions of queries that both rank, and in the same
+resampled logs, so that chance which moves both does not count."""
+
+
+def facts_of(estimate: Estimate) -> dict[str, Any]:
+    """Everything that an estimate says, flat."""
+    facts = asdict(estimate)
+    facts["notes"] = " ".join(estimate.notes)
+    return facts | {"verdict": estimate.verdict, "explanation": estimate.explanation}
+
+
+def estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
+    """Without clipping constants that change nothing: one of them, the largest, is enough."""
+    return [
+        {
+            "estimator": e.estimator,
+            "M": constant(e.clip),
+            "value": with_interval(e.value, e.low, e.high),
+            "logged": f"{e.coverage:.1%}",
+            "never logged": f"{e.never_logged:.1%}",
+            "clipped": f"{e.clipped:.1%}",
+            "effective": f"{e.effective:,.0f}",
+            "largest weight": f"{e.largest_weight:.4g}",
+            "range": "–" if math.isnan(e.floor_low) else f"{e.floor_low:.4f} to {e.ceiling_high:.4f}",
+            "verdict": e.verdict,
+        }
+        for evaluation in evaluations
+        for e in evaluation.estimates
+        if e is evaluation.estimates[-1] or (e.clip < e.largest_weight and e.value != evaluation.estimates[-1].value)
+    ]
+
+
+def verdicts_of(evaluations: Sequence[Evaluation]) -> list[dict[str, str]]:
+    """A sentence for each estimator, at the clipping constant that suits it."""
+    best = [best_clip(evaluation) for evaluation in evaluations]
+    return [
+        {
+            "estimator": e.estimator + (f" (M = {constant(e.clip)})" if e.clip < e.largest_weight else ""),
+            "verdict": e.verdict,
+            "text": e.explanation,
+        }
+        for e in best
+    ]
+
+
+def notes_of(evaluations: Sequence[Evaluation]) -> list[str]:
+    """What was left out, and what could not be matched: each once."""
+    notes = []
+    for evaluation in evaluations:
+        e = evaluation.estimates[-1]
+        if e.sessions_skipped:
+            notes.append(
+                f"{e.sessions_skipped:,} sessions of {e.queries_skipped:,} queries are left out: the target does not "
+                "rank them."
+            )
+        if e.queries_without_overlap:
+            notes.append(
+                f"{e.estimator}: of {e.queries:,} queries, {e.queries_without_overlap:,} have nothing logged that the "
+                "target shows; they count as earning nothing."
+            )
+        notes += e.notes
+    return list(dict.fromkeys(notes))
+
+
+def choice_facts(choice: Choice) -> dict[str, Any]:
+    e = choice.estimate
+    return {
+        "estimator": e and e.estimator,
+        "clip": e and e.clip,
+        "value": e and e.value,
+        "low": e and e.low,
+        "high": e and e.high,
+        "reason": choice.reason,
+    }
+
+
+def choice_words(choice: Choice) -> str:
+    e = choice.estimate
+    return choice.reason if e is None else f"{choice.reason} {with_interval(e.value, e.low, e.high)} per session."
+
+
+def difference_facts(first: Estimate, second: Estimate, found: Difference, names: tuple[str, str]) -> dict[str, Any]:
+    """What the second target earns more than the first, in numbers and in words."""
+    both = first, second
+    lacking = [n for n, e in zip(names, both, strict=True) if e.verdict == "not identified"]
+    interval = f"[{found.low:+.4f}, {found.high:+.4f}]"
+    if lacking:
+        words = f"the log does not tell what {' and '.join(lacking)} would earn."
+    elif found.low <= 0 <= found.high:
+        words = f"no difference can be told: {names[1]} earns {found.value:+.4f} per session {interval}."
+    else:
+        size = f"{abs(found.value):.4f} {'more' if found.value > 0 else 'less'}"
+        words = f"{names[1]} earns {size} per session than {names[0]} {interval}."
+        if not _decided(*(both if found.value > 0 else both[::-1])):
+            words += " What is lost could turn that: take it as a hint."
+    return {
+        "estimator": second.estimator,
+        "clip": second.clip,
+        "first": first.value,
+        "second": second.value,
+        "difference": found.value,
+        "error": found.error,
+        "low": found.low,
+        "high": found.high,
+        "words": words,
+    }
+
+
+def _decided(worse: Estimate, better: Estimate) -> bool:
+    """Whether one target is better whatever lost mass earns. The direct method loses none."""
+    return math.isnan(worse.ceiling) or math.isnan(better.floor) or worse.ceiling <= better.floor
+
+
+def difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "estimator": d["estimator"],
+            "M": constant(d["clip"]),
+            "first": d["first"],
+            "second": d["second"],
+            "difference": with_interval(d["difference"], d["low"], d["high"], signed=True),
+        }
+        for d in differences
+    ]
+
+
+def write_ope_report(
+    folder: Path,
+    evaluations: Mapping[str, Sequence[Evaluation]],
+    notes: Mapping[str, Sequence[str]],
+    choice: Choice | None,
+    differences: Sequence[Mapping[str, Any]],
+    residuals: Sequence[DayResidual],
+    settings: Mapping[str, Any],
+) -> Written:
+    """Write report.html, rows.parquet, and tables and charts as files in the folder exports.
+
+    `evaluations` and `notes` are those of one or two targets, by name; the first one is the target, the other is
+    compared with it. `residuals` are of a log with days.
+    """
+    rows = [
+        {"target": name, **facts_of(e)} for name, found in evaluations.items() for one in found for e in one.estimates
+    ]
+    write_rows(rows, folder / "rows.parquet")
+    target, *others = evaluations
+    figures = {one.estimates[0].estimator: along_clip(one, evaluations[target]) for one in evaluations[target]}
+    verdicts = verdicts_of(evaluations[target])
+    cards = [Section(f"{v['estimator']}: {v['verdict']}", v["text"]) for v in verdicts]
+    answer = "\n\n".join(["" if choice is None else choice_words(choice), *notes[target], _HOW])
+    tables = {name: estimate_table(found) for name, found in evaluations.items()}
+    compared = difference_table(differences)
+    sections = [
+        Section(f"What {target} would earn", answer, parts=cards),
+        Section("In numbers", _HOW_TABLE, tables[target]),
+        Section("Along the clipping constant", _HOW_CHARTS, parts=[Section(n, figure=f) for n, f in figures.items()]),
+    ]
+    if residuals:
+        figures["by day"] = by_day(residuals)
+        days = "\n\n".join([*drift_words(residuals), _HOW_DAYS])
+        sections.append(Section("Day by day", days, parts=[Section("", figure=figures["by day"])]))
+    for name in others:
+        words = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in differences)
+        sections += [
+            Section(f"{name} against {target}", f"{words}\n\n{_HOW_DIFFERENCES}", compared),
+            Section(f"{name} in numbers", "\n\n".join(notes[name]), tables[name]),
+        ]
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
+    named = dict(zip(("estimates", "estimates compared"), tables.values(), strict=False))
+    exports = write_exports(folder / "exports", named | ({"differences": compared} if compared else {}), figures)
+    missing = [exports.note] if exports.note else []
+    return Written(folder / "report.html", folder / "rows.parquet", exports.files, verdicts, tables, missing)
+
+
+def along_clip(evaluation: Evaluation, beside: Sequence[Evaluation]) -> Any:
+    """Value, interval and range of one estimator for each clipping constant, on a scale that all of them share."""
+    import plotly.graph_objects as go
+
+    estimates, figure = evaluation.estimates, go.Figure()
+    name, colour = estimates[0].estimator, COLOURS[0]
+    x = [constant(e.clip) for e in estimates]
+    if not math.isnan(estimates[0].floor):
+        for edge, fill in (([e.floor for e in estimates], None), ([e.ceiling for e in estimates], "tonexty")):
+            figure.add_scatter(
+                x=x,
+                y=edge,
+                mode="lines",
+                fill=fill,
+                line={"width": 0.5, "color": "#c9d3dd"},
+                fillcolor="rgba(92, 103, 125, 0.15)",
+                hoverinfo="skip",
+                showlegend=False,
+            )
+    figure.add_scatter(
+        x=x,
+        y=[e.value for e in estimates],
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [e.high - e.value for e in estimates],
+            "arrayminus": [e.value - e.low for e in estimates],
+            "thickness": 1.4,
+            "width": 4,
+        },
+        mode="lines+markers",
+        line={"color": colour, "width": 1.5},
+        marker={"size": 8},
+        text=[with_interval(e.value, e.low, e.high) for e in estimates],
+        hovertemplate="M = %{x}: %{text}<extra></extra>",
+        showlegend=False,
+    )
+    logged = [e for one in beside for e in one.estimates if e.estimator == "RCTR"]
+    if logged:
+        figure.add_hline(y=logged[-1].value, line={"color": "#5c677d", "width": 1, "dash": "dot"})
+    figure.update_layout(
+        title={"text": html.escape(name), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        template="plotly_white",
+        width=400,
+        height=340,
+        xaxis={"title": "clipping constant M", "type": "category"},
+        yaxis={"title": f"{html.escape(estimates[0].reward)} per session", "range": _scale(beside)},
+        margin={"l": 60, "r": 32, "t": 48, "b": 55},
+    )
+    return figure
+
+
+def drift_words(residuals: Sequence[DayResidual]) -> list[str]:
+    """A sentence for each estimator: how far it was off on the log's own days."""
+    return [
+        f"By day, {d.estimator} is off by {d.mean:+.4f} per session on average and by {d.rms:.4f} at root mean square; "
+        f"chance alone explains {d.chance:.4f}."
+        for d in Drift.of(residuals)
+    ]
+
+
+def by_day(residuals: Sequence[DayResidual]) -> Any:
+    """What each estimator made of each day, less what the day earned."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    names = list(dict.fromkeys(r.estimator for r in residuals))
+    first = [r for r in residuals if r.estimator == names[0]]
+    for sign, fill in ((-2, None), (2, "tonexty")):
+        figure.add_scatter(
+            x=[html.escape(r.day) for r in first],
+            y=[sign * r.error for r in first],
+            mode="lines",
+            fill=fill,
+            line={"width": 0.5, "color": "#c9d3dd"},
+            fillcolor="rgba(92, 103, 125, 0.15)",
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    for name, colour in zip(names, COLOURS, strict=False):
+        mine = [r for r in residuals if r.estimator == name]
+        figure.add_scatter(
+            x=[html.escape(r.day) for r in mine],
+            y=[r.residual for r in mine],
+            mode="lines+markers",
+            name=html.escape(name),
+            line={"color": colour, "width": 1.2},
+            text=[f"{r.estimated:.4f} for {r.earned:.4f}, {r.sessions:,} sessions" for r in mine],
+            hovertemplate="%{x}: %{text}<extra></extra>",
+        )
+    figure.update_layout(
+        template="plotly_white",
+        height=380,
+        xaxis={"title": "day", "type": "category"},
+        yaxis={"title": "estimated less earned"},
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        margin={"l": 60, "r": 32, "t": 24, "b": 90},
+    )
+    return figure
+
+
+def _scale(evaluations: Sequence[Evaluation]) -> list[float]:
+    """All intervals, and of the ranges as much as leaves those readable."""
+    ends = [x for one in evaluations for e in one.estimates for x in (e.low, e.high) if math.isfinite(x)]
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    margin = 0.15 * (high - low) or 0.05
+    return [low - margin, high + margin]
+
+
+def constant(clip: float) -> str:
+    return "∞" if math.isinf(clip) else f"{clip:g}"
+
+
+def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+    """
+    >>> with_interval(0.5, 0.4, 0.6), with_interval(0.5, 0.4, 0.6, signed=True), with_interval(0.5, math.nan, math.nan)
+    ('0.5000 [0.4000, 0.6000]', '+0.5000 [+0.4000, +0.6000]', '0.5000')
+    """
+    sign = "+" if signed else ""
+    if math.isnan(value):
+        return "–"
+    return f"{value:{sign}.4f}" + ("" if math.isnan(low) else f" [{low:{sign}.4f}, {high:{sign}.4f}]")

@@ -1,0 +1,1 @@
+"""Estimation of position bias: how likely each rank is examined."""

@@ -1,0 +1,86 @@
+"""Documents that were seen at two ranks: what their clicks say of the two ranks, whatever the documents are worth.
+
+For a (query, document) pair that was shown n_k times at rank k and n_l times at rank l, a click at rank k counts
+n_l / (n_k + n_l) and one at rank l counts n_k / (n_k + n_l). So the pair has the same weight, n_k n_l / (n_k + n_l), at
+both ranks, and the sums over all such pairs have the expectations
+
+    E[clicks_kl] = examination_k x sum of weight x attractiveness,   E[clicks_lk] = examination_l x the same sum
+
+exactly, given where documents were shown. Agarwal et al. (2019) divide clicks by how often the rankers
+together show the document at the rank, for which rankers must be known; weights of Mantel and Haenszel need counts
+alone, and no document that was seen once at a rank weighs like one that was seen a thousand times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.counts.cells import Cells
+from clickshift.propensity.bootstrap import effective, query_weights
+
+_NUMBERS = 1 << 22
+"""Pairs x ranks x ranks that are worked on at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interventions:
+    """Sums over the pairs that were seen at both ranks, for the log (first) and resampled logs."""
+
+    clicks: Float[np.ndarray, "replicate rank rank"]
+    """[k, l]: weighted clicks at rank k of documents that were also seen at rank l."""
+    weight: Float[np.ndarray, "replicate rank rank"]
+    """[k, l]: the weight of those documents, the effective number of swaps."""
+    n_queries: float
+    """Effective number of queries that have any."""
+
+
+def interventions(cells: Cells, *, replicates: int, rng: np.random.Generator) -> Interventions:
+    """From counts by pair and rank."""
+    cells = cells if cells.by == "rank" else cells.rolled_up("rank")
+    n_ranks = cells.n_ranks
+    clicks = np.zeros((replicates + 1, n_ranks * n_ranks))
+    weight = np.zeros((replicates + 1, n_ranks * n_ranks))
+    by_query = []
+    for first_of_query, shown, clicked in _blocks(cells):
+        total = shown[:, :, None] + shown[:, None, :]
+        share = np.where(shown[:, :, None] > 0, shown[:, None, :], 0.0) / np.where(total > 0, total, 1.0)
+        share[:, np.arange(n_ranks), np.arange(n_ranks)] = 0.0
+        sums = [
+            np.add.reduceat(share * counts[:, :, None], first_of_query, axis=0).reshape(len(first_of_query), -1)
+            for counts in (clicked, shown)
+        ]
+        drawn = query_weights(len(first_of_query), replicates, rng)
+        clicks += drawn @ sums[0]
+        weight += drawn @ sums[1]
+        by_query.append(sums[1].sum(axis=1))
+    shape = (replicates + 1, n_ranks, n_ranks)
+    n_queries = effective(np.concatenate(by_query)) if by_query else 0.0
+    return Interventions(clicks.reshape(shape), weight.reshape(shape), n_queries)
+
+
+def _blocks(cells: Cells) -> Iterator[tuple[Int[np.ndarray, " query"], np.ndarray, np.ndarray]]:
+    """Impressions and clicks, pairs x ranks, of pairs that were seen at several ranks, whole queries at a time.
+
+    The first value says in which row the pairs of each query begin.
+    """
+    some = np.flatnonzero(cells.impressions > 0)
+    n_seen = np.bincount(cells.pair[some], minlength=cells.vocabulary.n_pairs)
+    cell = some[n_seen[cells.pair[some]] > 1]
+    pairs, row = np.unique(cells.pair[cell], return_inverse=True)
+    if not len(pairs):
+        return
+    query = cells.vocabulary.pair_query[pairs]
+    first = np.flatnonzero(np.r_[True, query[1:] != query[:-1]])
+    size = max(1, _NUMBERS // cells.n_ranks**2)
+    cuts = np.unique(np.searchsorted(first, np.arange(0, len(pairs), size), side="right") - 1)
+    for start, stop in zip(cuts, np.append(cuts[1:], len(first)), strict=True):
+        rows = slice(first[start], first[stop] if stop < len(first) else len(pairs))
+        here = cell[slice(*np.searchsorted(row, [rows.start, rows.stop]))]
+        at = row[slice(*np.searchsorted(row, [rows.start, rows.stop]))] - rows.start, cells.situation[here]
+        shown, clicked = (np.zeros((rows.stop - rows.start, cells.n_ranks)) for _ in range(2))
+        shown[at], clicked[at] = cells.impressions[here], cells.clicks[here]
+        yield first[start:stop] - rows.start, shown, clicked

@@ -1,0 +1,1 @@
+"""Simulated users, search engines and logs."""
