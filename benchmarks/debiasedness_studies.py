@@ -37,6 +37,7 @@ import numpy as np
 from scipy.special import expit
 
 import clickshift as cs
+from clickshift.core.intervals import mean_interval
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings
@@ -46,7 +47,6 @@ from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.relevance_from_preferences import relevance_from_orderings
 from clickshift.debiasedness.relevance_from_random_traffic import relevance_from_random_log
 from clickshift.debiasedness.scored_pairs import ScoredPairs
-from clickshift.metrics.significance import mean_interval
 from clickshift.policies.base import ScoredPolicy
 
 RESULTS = Path(__file__).parent / "results" / "debiasedness.json"

@@ -46,7 +46,7 @@ from neural import peak_mb
 
 import clickshift as cs
 from clickshift.counts.cells import Cells
-from clickshift.experiments.click_vs_ips.one_hot import Parts
+from clickshift.data.corpus import Parts
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.ranking import ClickRanker, Run, fit_runs
 from clickshift.ranking.examples import shuffled

@@ -16,7 +16,7 @@ from clickshift.cli.console import printable, progress, show_table
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from clickshift.experiments.policy_shift._report import Written
+    from clickshift.display.export import Written
     from clickshift.experiments.runner import Finished, RunFolder
 
 

@@ -25,8 +25,7 @@ def info(
 ) -> None:
     """Sessions, queries, pairs, click-through rates, how much the lists vary, and whether that can tell ranks apart."""
     from clickshift.counts.open_log import open_log
-    from clickshift.display.tables import log_table
-    from clickshift.metrics.log_summary import log_summary
+    from clickshift.metrics.log_summary import log_summary, log_table
 
     with warnings_shown(), progress("reading") as hear:
         sessions = open_log(

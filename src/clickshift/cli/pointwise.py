@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clickshift.cli.cells import Pool
+    from clickshift.display.export import Written
     from clickshift.experiments.papers import Analytic, Trained
-    from clickshift.experiments.policy_shift._report import Written
 
 
 def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -> None:

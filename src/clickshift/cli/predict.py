@@ -26,11 +26,10 @@ def predict(
 
     Intervals (95 %) are the delta method's, from the errors of the model's parameters, taken as independent.
     """
-    from clickshift.display.tables import forecast_facts, forecast_table
     from clickshift.io.rankings import read_rankings
     from clickshift.io.table_writer import table_ending, write_table
     from clickshift.models import model_name
-    from clickshift.models.forecast import forecast
+    from clickshift.models.forecast import forecast, forecast_facts, forecast_table
     from clickshift.models.storage import load_model
 
     if output is not None:

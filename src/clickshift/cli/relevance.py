@@ -22,9 +22,8 @@ def relevance(
     json: bool = Json,
 ) -> None:
     """Graded judgments with uncertainty: a table, TREC qrels, or labels and weights for LightGBM."""
-    from clickshift.display.tables import grading_facts
     from clickshift.judgments.export import judgments_format, write_judgments
-    from clickshift.judgments.grading import graded, parse_grades
+    from clickshift.judgments.grading import graded, grading_facts, parse_grades
     from clickshift.models import model_name
     from clickshift.models.storage import load_model
 

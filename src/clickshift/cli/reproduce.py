@@ -134,7 +134,7 @@ def _make(
 
 def _rows_of_tuning(folder: Path) -> list[dict[str, Any]]:
     from clickshift.errors import FileError
-    from clickshift.experiments.runner import read_rows
+    from clickshift.io.table_writer import read_rows
 
     rows = folder / "rows.parquet"
     if not rows.exists():

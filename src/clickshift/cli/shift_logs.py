@@ -10,12 +10,11 @@ import typer
 
 from clickshift.cli.cells import Pool, show_written
 from clickshift.cli.console import Cluster, Json, Workers, printable, progress, show_json
+from clickshift.display.tables import Rows
 
 if TYPE_CHECKING:
     from clickshift.experiments.real_logs import LogFacts
     from clickshift.experiments.runner import RunFolder
-
-Rows = list[dict[str, Any]]
 
 
 def logs(
@@ -91,7 +90,7 @@ def logs(
 def _look_at_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
     """Before the long work: a log that cannot be read stops it here, and what is doubtful about logs is said."""
     from clickshift.experiments.real_logs import cautions, forget_logs
-    from clickshift.experiments.runner import write_rows
+    from clickshift.io.table_writer import write_rows
 
     with progress("reading", len(facts)) as advance:
         for log in facts:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from clickshift.core.newton import FAR, covariance, solved
 
-Table = Float[np.ndarray, " pair_or_unseen"]
+PairTable = Float[np.ndarray, " pair_or_unseen"]
 Shared = Float[np.ndarray, " shared"]
 Cross = Float[np.ndarray, "shared pair_or_unseen"]
 _FAR_TOGETHER = 1.5
@@ -24,16 +24,16 @@ class Parameters(NamedTuple):
     """The parameters of a cascade, or slopes or standard errors of their logits. Satisfaction is 0 where a family has
     none."""
 
-    attractiveness: Table
-    satisfaction: Table
+    attractiveness: PairTable
+    satisfaction: PairTable
     shared: Shared
 
 
 class Information(NamedTuple):
     """Minus the second derivatives of the objective by logits: an arrow, since none between two pairs are kept."""
 
-    attractiveness: Table
-    satisfaction: Table
+    attractiveness: PairTable
+    satisfaction: PairTable
     cross_attractiveness: Cross
     cross_satisfaction: Cross
     shared: Float[np.ndarray, "shared shared"]
@@ -111,7 +111,7 @@ def products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pai
     return products
 
 
-def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> Table:
+def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> PairTable:
     """The diagonal of rows' middle rows: what the shared parameters' uncertainty adds to each pair's."""
     added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
     positive: np.ndarray = np.maximum(added, 0)

@@ -13,8 +13,6 @@ from typing import IO
 
 import numpy as np
 
-from clickshift.data import encoded_log
-from clickshift.data.encoded_log import EncodedLog
 from clickshift.errors import FileError
 
 
@@ -27,9 +25,9 @@ class Scratch:
     """That of an encoded log; None is the system's, also where nothing can be written beside the log."""
 
     @classmethod
-    def beside(cls, *logs: encoded_log.Log) -> Scratch:
-        folders = (log.folder for log in logs if isinstance(log, EncodedLog))
-        return cls(next((folder for folder in folders if os.access(folder, os.W_OK)), None))
+    def beside(cls, *folders: Path | None) -> Scratch:
+        """In the first of these folders that can be written to; None is a log in memory."""
+        return cls(next((folder for folder in folders if folder is not None and os.access(folder, os.W_OK)), None))
 
     def file(self) -> IO[bytes]:
         return TemporaryFile(dir=self.folder)

@@ -121,7 +121,7 @@ def _counted(
 def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
     """The tails of a log that need not fit into memory: sorted chunk by chunk, in files that go when nobody needs them
     any more."""
-    scratch, empty = Scratch.beside(log), list[TailsByShape]()
+    scratch, empty = Scratch.beside(log.folder), list[TailsByShape]()
     with (
         scratch.room_for("what was shown below last clicks, some 40 bytes per session"),
         Spool(scratch) as pairs,

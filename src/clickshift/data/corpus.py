@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -151,3 +151,11 @@ class Corpus:
     def __repr__(self) -> str:
         features = "no" if self.features is None else self.features.shape[1]
         return f"Corpus({self.n_queries:,} queries, {self.n_pairs:,} candidates, {features} features)"
+
+
+class Parts(NamedTuple):
+    """A learning-to-rank set. No two parts share a query."""
+
+    train: Corpus
+    held_out: Corpus
+    test: Corpus

@@ -202,6 +202,11 @@ Log = Sessions | EncodedLog
 """What can be counted, fitted on and evaluated: both come in `chunks`."""
 
 
+def folder_of(log: Log) -> Path | None:
+    """Return the folder of an encoded log; None for sessions in memory."""
+    return log.folder if isinstance(log, EncodedLog) else None
+
+
 def weighted(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessions, Float[np.ndarray, " session"]]]:
     """The chunks of a log, and how much each of their rows counts."""
     row = 0

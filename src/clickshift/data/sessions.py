@@ -21,7 +21,7 @@ from clickshift.data.validation import bits, check_lists, integers, refuse, same
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
-Rows = slice | np.ndarray
+RowIndex = slice | np.ndarray
 _Container = TypeVar("_Container", "Rankings", "Sessions")
 
 
@@ -81,7 +81,7 @@ class Rankings:
     def __len__(self) -> int:
         return len(self.query)
 
-    def __getitem__(self, rows: Rows) -> Rankings:
+    def __getitem__(self, rows: RowIndex) -> Rankings:
         return _replace(
             self,
             query=self.query[rows],
@@ -171,7 +171,7 @@ class Sessions:
         """The number of rows; see `total` for the number of sessions."""
         return len(self.count)
 
-    def __getitem__(self, rows: Rows) -> Sessions:
+    def __getitem__(self, rows: RowIndex) -> Sessions:
         return _replace(
             self,
             rankings=self.rankings[rows],

@@ -12,7 +12,7 @@ from typing import Any
 
 from clickshift.core.files import write_atomically
 from clickshift.display.chrome import NoPictures, draw
-from clickshift.display.tables import Row
+from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, decimal
 
 _LATEX = {
@@ -154,3 +154,15 @@ def _write(path: Path, content: bytes) -> Path:
     with write_atomically(path) as temporary:
         temporary.write_bytes(content)
     return path
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a report is, and what of it a terminal shows."""
+
+    page: Path
+    rows: Path
+    files: tuple[Path, ...]
+    verdicts: list[dict[str, str]]
+    tables: dict[str, Rows]
+    notes: list[str]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from clickshift.metrics.significance import mean_interval
+from clickshift.core.intervals import mean_interval
 
 Standing = Literal["best", "=", ""]
 """The best of its column, not significantly worse than that, or neither."""

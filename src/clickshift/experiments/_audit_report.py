@@ -12,11 +12,10 @@ import numpy as np
 
 from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
+from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.experiments.audit import Audited
-from clickshift.experiments.policy_shift._report import Written
-from clickshift.experiments.runner import write_rows
+from clickshift.io.table_writer import write_rows
 
 _TITLE = "Debiasedness: do click models still know who ranked their log?"
 SURE = 0.05

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
+from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.experiments.backtest import DAYS, IN_ORDER, RANDOM, Backtested
-from clickshift.experiments.policy_shift._report import Written
-from clickshift.experiments.runner import write_rows
+from clickshift.io.table_writer import write_rows
 
 _TITLE = "Backtest: would off-policy evaluation have been right about past days?"
 STRUCTURED = ("IP", "PBM", "Item")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
-from clickshift.experiments.policy_shift._report import Written, shift_sections, write_shift_report
+from clickshift.display.export import Written, write_exports
+from clickshift.display.tables import Rows
+from clickshift.experiments.policy_shift._report import shift_sections, write_shift_report
 from clickshift.experiments.policy_shift._report_tables import perplexity_tables, ranking_tables
 from clickshift.experiments.real_logs import cautions
 
-Rows = list[dict[str, Any]]
 _RANKS = (1, 2, 5, 10)
 """Those of the paper's tables."""
 _TITLE = "Click models on real logs"

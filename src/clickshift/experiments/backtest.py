@@ -20,6 +20,7 @@ from clickshift.core.rng import generator
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
+from clickshift.display.tables import Rows
 from clickshift.errors import DataError, SpecError
 from clickshift.ope.bound_estimator import Prepared
 from clickshift.ope.daily_residuals import days_of, leave_one_out
@@ -32,8 +33,6 @@ TASKS = ("clicks@2", "clicks@3", "dcg", "clicks")
 CLIP = (1.0, 2.0, 3.0, 5.0, 9.0, 10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 200.0, 500.0, 1000.0, math.inf)
 """All values that the paper quotes, and some between them."""
 DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
-
-Rows = list[dict[str, Any]]
 
 
 @final

@@ -29,14 +29,13 @@ from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.experiments.comparison import SPLITS
 from clickshift.experiments.log_files import JudgmentFile, LogFile
 from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, PEEKING, Contender
-from clickshift.experiments.rows import IND, click_rows, ranking_row, ranking_rows
+from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
 from clickshift.experiments.runner import warnings_of
 from clickshift.io.datasets.filters import compact, drop_without_clicks
 from clickshift.io.qrels import Judgments
 from clickshift.metrics.log_comparison import Placed, difference
 from clickshift.metrics.ranking import JudgedPairs, head_queries
-
-Row = dict[str, Any]
+from clickshift.simulation.search_engine import IND
 
 CONTENDERS = (*CLICK_MODELS, *BASELINES, PEEKING)
 """Those of the paper's tables."""
@@ -120,12 +119,12 @@ class LogFacts:
     def name(self) -> str:
         return f"{self.training.name} log"
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[dict[str, Any]]:
         logs = _logs(self.training, self.testing, self.preparation)
         about = {"user": REAL, "training": self.training.name, "model": LOGGING, "role": "baseline"}
         return [about | row for row in self._found(logs)]
 
-    def _found(self, logs: Logs) -> Iterator[Row]:
+    def _found(self, logs: Logs) -> Iterator[dict[str, Any]]:
         for name, test in logs.test.items():
             shift = "ind" if name == IND else "ood"
             yield {"kind": "log", "testing": name, "shift": shift, **difference(logs.train, test)}
@@ -157,7 +156,7 @@ class LogCell:
     def name(self) -> str:
         return f"{self.contender.name}, {self.log}"
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[dict[str, Any]]:
         logs = _logs(self.training, self.testing, self.preparation)
         about = {"user": REAL, "training": self.training.name}
         about |= {"model": self.contender.name, "role": self.contender.role}
@@ -167,7 +166,7 @@ class LogCell:
         found += [{"kind": "note", "text": f"{self.name}: {text}"} for text in warnings_of(caught)]
         return [about | row for row in found]
 
-    def _judged(self, logs: Logs) -> Iterator[Row]:
+    def _judged(self, logs: Logs) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
         models = self.contender.fit(logs.train, logs.held_out, self.seeds)
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
@@ -177,7 +176,7 @@ class LogCell:
             yield from ranking_rows(models, logs.judged, logs.impressions)
 
 
-def rows_of(cell: LogFacts | LogCell) -> list[Row]:
+def rows_of(cell: LogFacts | LogCell) -> list[dict[str, Any]]:
     """`rows` as a function, for processes."""
     return cell.rows()
 

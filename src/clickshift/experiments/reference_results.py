@@ -13,7 +13,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from clickshift.experiments.runner import RunFolder, digest, read_rows, write_rows
+from clickshift.experiments.runner import RunFolder, digest
+from clickshift.io.table_writer import read_rows, write_rows
 
 FILE = "policy_shift.parquet"
 _DIGEST = "cell"

@@ -13,13 +13,10 @@ from clickshift.data.sessions import Sessions
 from clickshift.metrics.click_prediction import conditional_evaluation
 from clickshift.metrics.ranking import JudgedPairs, head_queries, ranking_quality
 from clickshift.models.base import ClickModel
-
-IND = "ind"
-"""The name of the test log that the training policy ranked; all others are out of its distribution."""
-Row = dict[str, Any]
+from clickshift.simulation.search_engine import IND
 
 
-def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> Iterator[Row]:
+def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> Iterator[dict[str, Any]]:
     """One row per seed and log, with everything that is conditional on the clicks above; none from a model that only
     ranks."""
     for seed, model in enumerate(models):
@@ -38,7 +35,7 @@ def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> It
 
 def ranking_rows(
     models: Sequence[ClickModel], judged: JudgedPairs, impressions: Float[np.ndarray, " query"]
-) -> Iterator[Row]:
+) -> Iterator[dict[str, Any]]:
     """One row per seed; none from a model that gives all documents the same relevance."""
     head = head_queries(impressions)
     for seed, model in enumerate(models):
@@ -49,7 +46,7 @@ def ranking_rows(
 
 def ranking_row(
     score: Float[np.ndarray, " pair"], judged: JudgedPairs, head: Bool[np.ndarray, " query"], seed: int
-) -> Row:
+) -> dict[str, Any]:
     quality = ranking_quality(score, judged, rng=generator(seed, "ties"))
     apart = {"head": quality.means(head), "tail": quality.means(~head)}
     return {

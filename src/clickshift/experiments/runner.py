@@ -32,37 +32,15 @@ from typing import Any, Generic, TypeVar
 
 from clickshift.core.files import write_atomically
 from clickshift.core.spec import key
+from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
+from clickshift.io.table_writer import read_rows, write_rows
 
-Row = Mapping[str, Any]
-Rows = list[dict[str, Any]]
 Task = TypeVar("Task")
 _POLL = 0.5
 """Seconds between two looks at a task that another run works on."""
 _PATIENCE = 90.0
 """Seconds until another machine's file is surely seen: NFS remembers for up to a minute what a folder did not have."""
-
-
-def write_rows(rows: Sequence[Row], path: str | Path) -> None:
-    """Rows may lack keys that others have: missing is null."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with write_atomically(path) as temporary:
-        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), temporary)
-
-
-def read_rows(path: str | Path) -> Rows:
-    """What `write_rows` wrote, without the nulls."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise FileError(path, f"is not a file of rows ({error}). Delete it and run again.") from None
-    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
 
 
 def digest(task: Any) -> str:

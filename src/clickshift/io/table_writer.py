@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
+from clickshift.display.tables import Row, Rows
 from clickshift.errors import FileError
 
-Table = Any  # pyarrow.Table: pyarrow is imported where it is used
+ArrowTable = Any  # pyarrow.Table: pyarrow is imported where it is used
 ENDINGS = (".parquet", ".csv", ".jsonl")
 
 
@@ -25,7 +26,7 @@ def table_ending(path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
     return kind
 
 
-def write_table(table: Table, path: str | Path, *, notes: Mapping[str, Any] | None = None) -> None:
+def write_table(table: ArrowTable, path: str | Path, *, notes: Mapping[str, Any] | None = None) -> None:
     """Write a pyarrow table. NaN is written as nothing; lists are JSON in CSV.
 
     `notes` say what the table is: Parquet keeps them as its metadata "clickshift"; other formats have no room for them.
@@ -47,7 +48,7 @@ def write_table(table: Table, path: str | Path, *, notes: Mapping[str, Any] | No
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _without_nan(table: Table) -> Table:
+def _without_nan(table: ArrowTable) -> ArrowTable:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -57,7 +58,7 @@ def _without_nan(table: Table) -> Table:
     return table
 
 
-def _with_text_lists(table: Table) -> Table:
+def _with_text_lists(table: ArrowTable) -> ArrowTable:
     import pyarrow as pa
 
     for i, column in enumerate(table.columns):
@@ -65,3 +66,25 @@ def _with_text_lists(table: Table) -> Table:
             texts = [json.dumps(items, ensure_ascii=False) for items in column.to_pylist()]
             table = table.set_column(i, table.column_names[i], pa.array(texts, pa.string()))
     return table
+
+
+def write_rows(rows: Sequence[Row], path: str | Path) -> None:
+    """Rows may lack keys that others have: missing is null."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with write_atomically(path) as temporary:
+        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), temporary)
+
+
+def read_rows(path: str | Path) -> Rows:
+    """What `write_rows` wrote, without the nulls."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise FileError(path, f"is not a file of rows ({error}). Delete it and run again.") from None
+    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]

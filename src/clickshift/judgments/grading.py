@@ -167,3 +167,15 @@ def _shown_often(model: ClickModel, impressions: np.ndarray, least: int) -> Bool
 
 def _list(cuts: tuple[float, ...]) -> str:
     return ", ".join(f"{cut:.4g}" for cut in cuts) or "none"
+
+
+def grading_facts(grading: Grading) -> dict[str, Any]:
+    """What was judged, where the cuts are, and how sure the grades are."""
+    return {
+        "queries": len(grading.group_sizes),
+        "pairs": grading.table.num_rows,
+        "pairs_left_out": grading.left_out,
+        "cut_points": list(grading.cuts),
+        "pairs_by_grade": {str(grade): int(count) for grade, count in enumerate(grading.counts)},
+        "pairs_whose_interval_has_one_grade": grading.certain_share,
+    }

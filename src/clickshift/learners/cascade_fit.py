@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.core.arrowhead_newton import Care, Cross, Information, NewtonStep, Parameters, Shared, Table
+from clickshift.core.arrowhead_newton import Care, Cross, Information, NewtonStep, PairTable, Parameters, Shared
 from clickshift.core.newton import Ascent, climb, moved
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import Bends, Tails, Turns, Walk
@@ -40,9 +40,9 @@ class Expected(NamedTuple):
 
     went_on: Shared
     could: Shared
-    yes: Table | float = 0.0
+    yes: PairTable | float = 0.0
     """Further successes of attractiveness, beyond clicks among examinations."""
-    trials: Table | float = 0.0
+    trials: PairTable | float = 0.0
 
 
 class Curved(NamedTuple):
@@ -51,7 +51,7 @@ class Curved(NamedTuple):
 
     shared: Float[np.ndarray, "shared shared"]
     cross_satisfaction: Cross | float = 0.0
-    attractiveness: Table | float = 0.0
+    attractiveness: PairTable | float = 0.0
     cross_attractiveness: Cross | float = 0.0
 
 
@@ -85,7 +85,7 @@ class Family(ABC):
         """How the shared ones change that."""
 
     @abstractmethod
-    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+    def follow_slopes(self, now: Parameters) -> tuple[PairTable | float, PairTable | float]:
         """Of ln h, by the logits of the clicked pair's attractiveness and satisfaction."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Family(ABC):
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
         return Parameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
 
-    def join(self, a: Table, s: Table, shared: Shared) -> np.ndarray:
+    def join(self, a: PairTable, s: PairTable, shared: Shared) -> np.ndarray:
         return np.concatenate([a, s, shared] if self.has_satisfaction else [a, shared])
 
     def maximised(self, now: Parameters, tails: Tails) -> np.ndarray:
@@ -255,7 +255,7 @@ class _View:
         return Parameters(of_a, of_s, np.sqrt(np.maximum(np.diag(shared), 0)))
 
 
-def _with_prior(prior: Beta, p: Table, information: Table) -> Table:
+def _with_prior(prior: Beta, p: PairTable, information: PairTable) -> PairTable:
     """At a maximum the sum is above 0; elsewhere it need not be, and is kept there."""
     believed = np.maximum(prior.information(p), 1e-12)
     total: np.ndarray = np.maximum(information + believed, 0.1 * believed)

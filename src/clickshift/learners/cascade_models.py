@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.core.arrowhead_newton import Parameters, Shared, Table, products
+from clickshift.core.arrowhead_newton import PairTable, Parameters, Shared, products
 from clickshift.core.newton import solved
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import Bends, Tails, Turns, Walk
@@ -41,7 +41,7 @@ class DBNFamily(Family):
             first[: len(alike.attractiveness)] = self._alone(alike, tails)
         return first
 
-    def _alone(self, alike: Parameters, tails: Tails) -> Table:
+    def _alone(self, alike: Parameters, tails: Tails) -> PairTable:
         """The attractiveness that suits each pair best, if all others were alike and its examinations in tails equally
         likely. With w = 1 - a, and w0 where all are alike, a tail then has the likelihood 1 - e + e w / w0, and the
         slope of the whole is 0 where a quadratic in w is."""
@@ -70,7 +70,7 @@ class DBNFamily(Family):
         return Turns(np.ones(learned), np.ones((1, len(now.satisfaction))), np.ones((learned, self.data.n_ranks)))
 
     @override
-    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+    def follow_slopes(self, now: Parameters) -> tuple[PairTable | float, PairTable | float]:
         return 0.0, -now.satisfaction
 
     @override
@@ -114,7 +114,7 @@ class DCMFamily(Family):
         return Turns(np.zeros(ranks), np.ones((1, len(now.attractiveness))), np.eye(ranks))
 
     @override
-    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+    def follow_slopes(self, now: Parameters) -> tuple[PairTable | float, PairTable | float]:
         return 0.0, 0.0
 
     @override
@@ -172,11 +172,11 @@ class CCMFamily(Family):
         return Turns(np.array([1.0, 0, 0]), np.vstack([0 * shares[:1], shares]), np.vstack([0 * ones[:1], ones]))
 
     @override
-    def follow_slopes(self, now: Parameters) -> tuple[Table | float, Table | float]:
+    def follow_slopes(self, now: Parameters) -> tuple[PairTable | float, PairTable | float]:
         a, (_, t2, t3) = now.attractiveness, now.shared
         return a * (1 - a) * (t3 - t2) / self._follow(now), 0.0
 
-    def _follow(self, now: Parameters) -> Table:
+    def _follow(self, now: Parameters) -> PairTable:
         follow: np.ndarray = now.shared[1] * (1 - now.attractiveness) + now.shared[2] * now.attractiveness
         return follow
 

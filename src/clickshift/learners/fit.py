@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.spec import label
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts, is_counts
 from clickshift.counts.open_log import open_log
-from clickshift.counts.warehouse import counts_for, is_table
+from clickshift.counts.warehouse import count_cascade, count_cells, is_table
 from clickshift.errors import SpecError
 from clickshift.learners.base import Learner, learner_for
 from clickshift.learners.counting import Counting
@@ -53,3 +55,13 @@ def data_for(learner: Learner, log: Any) -> Any:
             raise SpecError(f"{label(learner)} needs sessions, not counts of days. Give it the log itself.")
         return log.cascade if learner.by is None else log.cells
     return counts_for(learner, log) if is_table(log) else log
+
+
+def counts_for(learner: object, table: Any) -> Cells | Cascade:
+    """What a learner needs of a table: `learner.fit(counts_for(learner, table))`."""
+    if isinstance(learner, Counting | EM):
+        return count_cascade(table) if learner.by is None else count_cells(table, by=learner.by)
+    raise SpecError(
+        f"{label(learner)} needs the sessions of a log, not their counts: write the table to Parquet and read_log it, "
+        "or choose a model that EM or Counting fits."
+    )

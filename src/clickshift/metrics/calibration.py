@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
+from clickshift.core.intervals import wilson_interval
 from clickshift.data.sessions import Sessions
-from clickshift.errors import CapabilityError, DataError
+from clickshift.errors import CapabilityError
 from clickshift.metrics.predictions import Kind, Predictions
 from clickshift.models.base import ClickModel
 
@@ -45,25 +45,6 @@ def calibration_of(predictions: Predictions, *, level: float = 0.95) -> list[dic
     weight = sessions.count[row].astype(np.float64)
     by_rank = _rows("rank", rank, prob, click, weight, level)
     return by_rank + _rows("decile", _deciles(prob, weight), prob, click, weight, level)
-
-
-def wilson_interval(
-    successes: Float[np.ndarray, " n"], trials: Float[np.ndarray, " n"], level: float = 0.95
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Wilson's interval of a rate: the rates p with |k/n - p| <= z sqrt(p (1 - p) / n).
-
-    >>> low, high = wilson_interval(np.array([0.0]), np.array([10.0]))
-    >>> round(float(low[0]), 4), round(float(high[0]), 4)
-    (0.0, 0.2775)
-    """
-    from scipy.special import ndtri
-
-    if not 0 < level < 1:
-        raise DataError(f"the level of an interval must be between 0 and 1: got {level}.")
-    z = float(ndtri((1 + level) / 2))
-    middle = (successes + z**2 / 2) / (trials + z**2)
-    half = z / (trials + z**2) * np.sqrt(successes * (trials - successes) / trials + z**2 / 4)
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
 def _deciles(prob: np.ndarray, weight: np.ndarray) -> np.ndarray:

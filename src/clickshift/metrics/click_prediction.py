@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
+from clickshift.core.intervals import mean_interval
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.metrics.calibration import calibration_of
 from clickshift.metrics.predictions import Kind, Predictions
-from clickshift.metrics.significance import mean_interval
 from clickshift.models.base import ClickModel
 
 CLIP = 1e-10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
+from clickshift.display.tables import Row
 
 
 def log_summary(log: Log) -> dict[str, Any]:
@@ -73,3 +75,21 @@ def _seen(part: Sessions) -> _Seen:
         None if part.time is None else part.time.max(),
         None if part.user is None else np.unique(part.user),
     )
+
+
+def log_table(facts: Row) -> dict[str, Any]:
+    """The facts about a log, for reading: of the effective swaps, those between neighbouring ranks."""
+    swaps, groups = facts["effective_swaps"], facts["rank_groups"]
+    neighbours = [swaps[rank][rank + 1] for rank in range(len(swaps) - 1)]
+    short = {f"{rank + 1}–{rank + 2}": round(swap) for rank, swap in enumerate(neighbours)}
+    return {
+        **facts,
+        "rank_groups": "; ".join(_range(group) for group in groups),
+        "effective_swaps": short or "none: lists of one result",
+    }
+
+
+def _range(ranks: Sequence[int]) -> str:
+    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}–{ranks[-1]}"
+    return ", ".join(map(str, ranks))

@@ -160,3 +160,36 @@ def _arrow(values: np.ndarray) -> Any:
     if values.dtype.kind == "T":
         return pa.array(values.astype(object), pa.string())
     return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)
+
+
+def forecast_facts(found: Forecast) -> dict[str, Any]:
+    """A forecast on average."""
+    shown = found.rankings.shown
+    return {
+        "lists": len(found.click_prob),
+        "unseen_share": found.unseen_share,
+        "mean_expected_clicks": float(found.expected_clicks.mean()),
+        "mean_click_prob_by_rank": (found.click_prob.sum(axis=0) / shown.sum(axis=0)).tolist(),
+        "intervals": "none" if np.isnan(found.error).any() else "delta method, 95 %",
+    }
+
+
+def forecast_table(found: Forecast, *, longest: int = 20) -> tuple[list[dict[str, Any]], str]:
+    """The first lists of a forecast, for reading, and a note on what is not shown."""
+    words, rankings = found.rankings.vocabulary, found.rankings
+    low, high = found.total_intervals()
+    rows = []
+    for i in range(min(longest, len(rankings))):
+        shown = rankings.shown[i]
+        row = {
+            "list": i + 1,
+            "query": str(words.query_ids[rankings.query[i]]),
+            "expected clicks": float(found.expected_clicks[i]),
+            "low": float(low[i]),
+            "high": float(high[i]),
+            "by rank": " ".join(f"{prob:.3f}" for prob in found.click_prob[i][shown]),
+            "unseen": int(found.unseen[i].sum()),
+        }
+        rows.append(row)
+    more = len(rankings) - len(rows)
+    return rows, f"and {more:,} more lists; --output or --json has them all" if more else ""

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
+from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
-from clickshift.experiments.policy_shift._report import Written
-from clickshift.experiments.runner import write_rows
+from clickshift.io.table_writer import write_rows
 from clickshift.ope.daily_residuals import DayResidual, Drift
 from clickshift.ope.evaluate import Difference, Evaluation
 from clickshift.ope.result import Estimate

@@ -16,11 +16,10 @@ from jaxtyping import Float, Int
 
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
-from clickshift.data.corpus import Corpus
+from clickshift.data.corpus import Corpus, Parts
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError
-from clickshift.experiments.click_vs_ips.one_hot import Parts
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.simulation.users import PBM
 

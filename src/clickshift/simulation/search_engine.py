@@ -17,7 +17,6 @@ from clickshift.core.spec import key, parse
 from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
-from clickshift.experiments.rows import IND
 from clickshift.io.datasets.letor import read_corpus
 from clickshift.metrics.ranking import JudgedPairs
 from clickshift.models.base import ClickModel
@@ -32,6 +31,8 @@ Named = tuple[tuple[str, str], ...]
 """Names for the tables, each with the text that makes the thing."""
 
 BUILTIN = "builtin"
+IND = "ind"
+"""The name of the test log that the training policy ranked; all others are out of its distribution."""
 
 
 class Logs(NamedTuple):

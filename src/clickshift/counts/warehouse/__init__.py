@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from clickshift.core.spec import label
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
 from clickshift.errors import DataError, SpecError
-from clickshift.learners.counting import Counting
-from clickshift.learners.likelihood import EM
 
 _ENGINES = {"duckdb": "DuckDB", "_duckdb": "DuckDB", "pyspark": "Spark", "ibis": "Ibis"}
 
@@ -54,16 +51,6 @@ def count_cascade(table: Any) -> Cascade:
             "Fit PBM, UBM or a model by counting, or write the table to Parquet."
         )
     raise _no_table(table)
-
-
-def counts_for(learner: object, table: Any) -> Cells | Cascade:
-    """What a learner needs of a table: `learner.fit(counts_for(learner, table))`."""
-    if isinstance(learner, Counting | EM):
-        return count_cascade(table) if learner.by is None else count_cells(table, by=learner.by)
-    raise SpecError(
-        f"{label(learner)} needs the sessions of a log, not their counts: write the table to Parquet and read_log it, "
-        "or choose a model that EM or Counting fits."
-    )
 
 
 def _engine(log: Any) -> str | None:

@@ -13,10 +13,10 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.io.read_log import LONG
 
-Table = Any  # an ibis.Table
+IbisTable = Any  # an ibis.Table
 
 
-def count_cells(log: Table, *, by: By = "rank") -> Cells:
+def count_cells(log: IbisTable, *, by: By = "rank") -> Cells:
     """Count a log by pair and situation."""
     rows = _rows(log)
     (found,) = _look(rows).to_pyarrow().to_pylist()
@@ -28,7 +28,7 @@ def count_cells(log: Table, *, by: By = "rank") -> Cells:
     return cells_of(table, vocabulary, pair, n_ranks, by)
 
 
-def _rows(log: Table) -> Table:
+def _rows(log: IbisTable) -> IbisTable:
     import ibis
 
     types = dict(log.schema().items())
@@ -53,7 +53,7 @@ def _rows(log: Table) -> Table:
     )
 
 
-def _look(rows: Table) -> Table:
+def _look(rows: IbisTable) -> IbisTable:
     """One row: sessions, the longest list, how many sessions break a rule, and the first of them."""
     import ibis
 
@@ -77,7 +77,7 @@ def _look(rows: Table) -> Table:
     return bad.aggregate(lists=bad.count(), ranks=bad["size"].max(), bad=bad.bad.sum(), first=name.min())
 
 
-def _cells(rows: Table, by: By) -> Table:
+def _cells(rows: IbisTable, by: By) -> IbisTable:
     """Each result meets the clicks above it, of which the last one, or a bit for each, is kept."""
     import ibis
 

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
-from clickshift.display.tables import Row
+from clickshift.display.export import Written, write_exports
+from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.click_vs_ips._report_figures import curve_by, gradient_figure, loss_figures
 from clickshift.experiments.click_vs_ips.protocol import IPS_TRUE, METRICS, NAIVE, PBM_TRUE, PRODUCTION, values_by_seed
 from clickshift.experiments.click_vs_ips.published import published_name, published_row
-from clickshift.experiments.policy_shift._report import Written
-from clickshift.experiments.runner import write_rows
+from clickshift.io.table_writer import write_rows
 from clickshift.metrics.significance import corrected, paired, welch
 
-Table = list[dict[str, Any]]
 ALPHA = 1e-4
 """The paper's level of significance, for all comparisons of a metric together."""
 _ORDER = ((PRODUCTION, NAIVE), (NAIVE, PBM_TRUE), (NAIVE, IPS_TRUE), (PBM_TRUE, IPS_TRUE))
@@ -67,7 +65,7 @@ def write_pointwise_report(folder: Path, rows: Sequence[Row], settings: Mapping[
         figures[f"nDCG@10 by {axis}"] = curve_by(rows, axis)
         sections.append(Section(f"nDCG@10 by {axis}", how[axis], figure=figures[f"nDCG@10 by {axis}"]))
     last = max(row["sessions"] for row in rows)
-    tables: dict[str, Table] = {}
+    tables: dict[str, Rows] = {}
     if set(varied) <= {"sessions"}:
         end = [row for row in rows if row["sessions"] == last]
         tables[f"after {last:,} sessions"] = quality_table(end)
@@ -104,7 +102,7 @@ def write_losses_report(folder: Path, rows: Sequence[Row], settings: Mapping[str
 def write_gradient_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
     """Section 4.2."""
     figure = gradient_figure(rows)
-    table: Table = []
+    table: Rows = []
     for rank in sorted({row["rank"] for row in rows}):
         line: dict[str, Any] = {"rank": rank}
         for row in (row for row in rows if row["rank"] == rank):
@@ -149,8 +147,8 @@ def write_checks_report(folder: Path, rows: Sequence[Row], settings: Mapping[str
     return _write(folder, "Counts, sessions, and two naive rankers", rows, settings, sections, {"checks": table}, {})
 
 
-def quality_table(rows: Sequence[Row]) -> Table:
-    """Table 2: one line per model, with what was published of the set."""
+def quality_table(rows: Sequence[Row]) -> Rows:
+    """Rows 2: one line per model, with what was published of the set."""
     known = [row for row in rows if row["kind"] == "trained"]
     models = list(dict.fromkeys(row["model"] for row in known))
     data, table = rows[0]["data"], []
@@ -182,7 +180,7 @@ def _marks(rows: Sequence[Row], models: Sequence[str], metric: str) -> dict[str,
     return marks
 
 
-def order_table(rows: Sequence[Row]) -> Table:
+def order_table(rows: Sequence[Row]) -> Rows:
     """Who is better than whom, size by size, on the same clicks."""
     known, table = [row for row in rows if row["kind"] == "trained"], []
     for sessions in sorted({row["sessions"] for row in known}):
@@ -205,9 +203,9 @@ def order_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def values_table(rows: Sequence[Row], axis: str) -> Table:
+def values_table(rows: Sequence[Row], axis: str) -> Rows:
     """nDCG@10 by collisions or eta, with what unlimited clicks give where that is known."""
-    table: Table = []
+    table: Rows = []
     for point in sorted({row[axis] for row in rows}):
         line: dict[str, Any] = {axis: point}
         for model in dict.fromkeys(row["model"] for row in rows):
@@ -226,7 +224,7 @@ def _write(
     rows: Sequence[Row],
     settings: Mapping[str, Any],
     sections: Sequence[Section],
-    tables: Mapping[str, Table],
+    tables: Mapping[str, Rows],
     figures: Mapping[str, Any],
 ) -> Written:
     write_rows(rows, folder / "rows.parquet")

@@ -12,9 +12,9 @@ import numpy as np
 from clickshift.core.files import content_key, unpacked_name
 from clickshift.core.rng import generator
 from clickshift.data.builtin_corpus import builtin_corpus
-from clickshift.data.corpus import Corpus
+from clickshift.data.corpus import Corpus, Parts
 from clickshift.errors import SpecError
-from clickshift.experiments.click_vs_ips.one_hot import Parts, one_hot_parts
+from clickshift.experiments.click_vs_ips.one_hot import one_hot_parts
 from clickshift.io.datasets.letor import corpus_files, read_corpus
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.simulation.fixed_ranking import Engine, truncated

@@ -11,26 +11,16 @@ weighted by w_i o_i: a click model believes the documents that users look at. IP
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.core.rng import generator
-from clickshift.data.corpus import Corpus
+from clickshift.data.corpus import Corpus, Parts
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 
 _HALVINGS = 50
 """Of the interval from 0 to 1: 1e-15 is left, and no middle is rounded up to 1."""
-
-
-class Parts(NamedTuple):
-    """A learning-to-rank set. No two parts share a query."""
-
-    train: Corpus
-    held_out: Corpus
-    test: Corpus
 
 
 def one_hot_parts(

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
+from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.model_selection.outcomes import COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import METRICS, r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
-from clickshift.experiments.policy_shift._report import Written
-from clickshift.experiments.runner import write_rows
+from clickshift.io.table_writer import write_rows
 
 TITLE = "Which click model to choose before a new ranker goes live?"
 _HOW_REGRET = """Models learned from one policy's log; a strategy chooses one of them by what is known then, and

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.display.tables import Row
 from clickshift.errors import DataError
-
-Row = Mapping[str, Any]
 
 COLUMNS = {
     "PPL": "val_perplexity",

@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.rng import generator
-from clickshift.experiments.model_selection.outcomes import Outcomes, Row
+from clickshift.display.tables import Row
+from clickshift.experiments.model_selection.outcomes import Outcomes
 from clickshift.experiments.model_selection.regression_tree import predict, two_fold_r2
 from clickshift.experiments.model_selection.regret import ALL
 

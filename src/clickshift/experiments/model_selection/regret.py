@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from clickshift.experiments.model_selection.outcomes import Outcomes, Row
+from clickshift.core.intervals import mean_interval
+from clickshift.display.tables import Row
+from clickshift.experiments.model_selection.outcomes import Outcomes
 from clickshift.experiments.model_selection.strategies import HINDSIGHT, STRATEGIES, Strategy, chances, top
-from clickshift.metrics.significance import mean_interval
 
 ALL = "all"
 """In place of a user or a policy: the mean over all of them."""

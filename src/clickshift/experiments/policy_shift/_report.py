@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clickshift.display.document import Section, write_report
-from clickshift.display.export import write_exports
-from clickshift.display.figures import shift_figure
-from clickshift.display.tables import Row
+from clickshift.display.export import Written, write_exports
+from clickshift.display.tables import Row, Rows
 from clickshift.experiments.policy_shift._report_policies_figure import policy_figures
-from clickshift.experiments.policy_shift._report_robustness import Log, by_log, of_kind
+from clickshift.experiments.policy_shift._report_robustness import Log, by_log, of_kind, shift_figure
 from clickshift.experiments.policy_shift._report_spider import spider_figures
 from clickshift.experiments.policy_shift._report_tables import (
-    Table,
     nppl_table,
     perplexity_tables,
     policy_tables,
@@ -24,7 +21,7 @@ from clickshift.experiments.policy_shift._report_tables import (
     robustness_table,
 )
 from clickshift.experiments.policy_shift._report_verdicts import shift_summary, shift_verdicts
-from clickshift.experiments.runner import write_rows
+from clickshift.io.table_writer import write_rows
 
 TITLE = "Policy shift: do click models hold when the ranker changes?"
 _FEW = 3
@@ -56,18 +53,6 @@ _HOW_NPPL = """From .2, the best click model on a log, to .893, the worst. Bold:
 training policy."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """Where a report is, and what of it a terminal shows."""
-
-    page: Path
-    rows: Path
-    files: tuple[Path, ...]
-    verdicts: list[dict[str, str]]
-    tables: dict[str, Table]
-    notes: list[str]
-
-
 def write_shift_report(folder: str | Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
     """Write report.html, rows.parquet, and every table and chart as a file in the folder exports."""
     folder = Path(folder)
@@ -85,7 +70,7 @@ def write_shift_report(folder: str | Path, rows: Sequence[Row], settings: Mappin
     )
 
 
-def shift_tables(rows: Sequence[Row]) -> dict[str, Table]:
+def shift_tables(rows: Sequence[Row]) -> dict[str, Rows]:
     """All tables, by names for files."""
     tables = {"robustness": robustness_table(rows), "nppl": nppl_table(rows)}
     for metric in ("perplexity", "marginal_perplexity", "auroc"):
@@ -126,7 +111,7 @@ def _figures(figures: Mapping[Any, Any]) -> list[Section]:
     return [Section(str(name), figure=figure) for name, figure in figures.items()]
 
 
-def _tables(tables: Mapping[Log, Table], notes: Mapping[Log, str] | None = None) -> list[Section]:
+def _tables(tables: Mapping[Log, Rows], notes: Mapping[Log, str] | None = None) -> list[Section]:
     return [Section(str(log), (notes or {}).get(log, ""), table) for log, table in tables.items() if table]
 
 
@@ -139,7 +124,7 @@ def _named(kind: str, found: Mapping[Log, Any]) -> dict[str, Any]:
     return {" ".join(filter(None, (kind, *log))): thing for log, thing in found.items()}
 
 
-def _for_terminals(rows: Sequence[Row]) -> tuple[dict[str, Table], str]:
+def _for_terminals(rows: Sequence[Row]) -> tuple[dict[str, Rows], str]:
     perplexity, policies = perplexity_tables(rows), policy_tables(rows)
     tables = {f"Perplexity: {log}": table for log, table in list(perplexity.items())[:_FEW]}
     tables |= {f"Clicks of derived policies: {log}": table for log, table in list(policies.items())[:_FEW]}

@@ -7,12 +7,13 @@ import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from clickshift.core.intervals import mean_interval
+from clickshift.display.figures import COLOURS, SYMBOLS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.metrics.robustness import BEST, normalised_perplexity
-from clickshift.metrics.significance import mean_interval
 
 PEERS = ("candidate", "click model")
 """Roles that are compared with each other: eq. 16 ranges from the best to the worst of these."""
@@ -227,3 +228,54 @@ def _normalised(value: float, among: Sequence[float]) -> float:
 def _mean_of_role(rows: Sequence[Row], role: str) -> float | None:
     values = [row["perplexity"] for row in rows if role_of(row) == role and row.get("perplexity") is not None]
     return sum(values) / len(values) if values else None
+
+
+def shift_figure(rows: Sequence[Row]) -> Any:
+    """Perplexity above the oracle's on each test log of one training log: what each model loses beyond what nobody can
+    know. None where there is no oracle."""
+    import plotly.graph_objects as go
+
+    logs = places(rows)
+    found = {place: by_seed(there, "perplexity") for place, there in logs.items()}
+    roles = {name_of(row, "model"): role_of(row) for row in rows}
+    oracles = [model for model, role in roles.items() if role == "oracle"]
+    truth = {place: found[place][name] for place in logs for name in oracles if name in found[place]}
+    logs = {place: there for place, there in logs.items() if place in truth}
+    if not logs:
+        return None
+    names = [IND if place.testing == IND else f"ood<br>{html.escape(place.testing)}" for place in logs]
+    figure = go.Figure()
+    models = [model for model in peers(rows) if any(model in found[place] for place in logs)]
+    step = 0.6 / max(len(models), 1)
+    for i, model in enumerate(models):
+        excess = [
+            measured([value - next(iter(truth[place].values())) for value in found[place].get(model, {}).values()])
+            for place in logs
+        ]
+        figure.add_scatter(
+            name=html.escape(model),
+            x=[n + step * (i - (len(models) - 1) / 2) for n in range(len(logs))],
+            y=[None if math.isnan(value.mean) else value.mean for value in excess],
+            error_y={"type": "data", "array": [0 if math.isnan(value.half) else value.half for value in excess]},
+            mode="markers",
+            marker={"color": COLOURS[i % len(COLOURS)], "size": 8, "symbol": SYMBOLS[i % len(SYMBOLS)]},
+            text=[str(value) for value in excess],
+            hovertemplate="%{fullData.name}: %{text}<extra></extra>",
+        )
+    log = next(iter(logs))
+    figure.update_layout(
+        title={"text": Log(*log[:2]).as_chart_title(), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        template="plotly_white",
+        width=480,
+        height=430,
+        yaxis={"title": "perplexity above the oracle's", "rangemode": "tozero"},
+        xaxis={
+            "tickvals": list(range(len(logs))),
+            "ticktext": names,
+            "range": [-0.5, len(logs) - 0.5],
+            "tickfont": {"size": 10},
+        },
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
+        margin={"l": 62, "r": 32, "t": 58, "b": 105},
+    )
+    return figure

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from clickshift.display.tables import Row
+from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, Standing, measured
 from clickshift.experiments.models import LOGGING
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, Earned, earnings, policies
@@ -30,8 +30,6 @@ from clickshift.experiments.policy_shift._report_robustness import (
 )
 from clickshift.metrics.significance import not_worse_than, not_worse_than_best
 
-Table = list[dict[str, Any]]
-
 _ROLES = (*PEERS, "baseline", "peeking", "oracle")
 """In the order of a table: what is compared, then what it is compared with."""
 _HIGHER_IS_BETTER = ("auroc", "log_likelihood")
@@ -39,7 +37,7 @@ _LOWER_IS_BETTER_RANKING = ("ARP",)
 _COUNTS = ("judged_queries", "never_shown", "equal_queries")
 
 
-def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[Log, Table]:
+def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[Log, Rows]:
     """Models x test logs. The best is starred, "=" is not significantly worse (Welch, 95 %); neither the oracle nor a
     model that peeks at the click is compared, and what the latter has is in brackets."""
     logs: dict[Log, dict[str, dict[str, Measured]]] = {}
@@ -54,7 +52,7 @@ def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[L
     return {log: _crossed(order[log], columns) for log, columns in logs.items()}
 
 
-def nppl_table(rows: Sequence[Row]) -> Table:
+def nppl_table(rows: Sequence[Row]) -> Rows:
     """Test logs x models: normalised perplexity, from .2 (best) to .893 (worst). Starred where a model is more robust
     than its peers: ood below ind."""
     known, models = levels(rows), peers(rows)
@@ -75,7 +73,7 @@ def nppl_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def robustness_table(rows: Sequence[Row]) -> Table:
+def robustness_table(rows: Sequence[Row]) -> Rows:
     """Per model: under how many changes of policy it is more robust than its peers, by how much, and where least."""
     table = []
     for model, of_model in groupby(shifts(rows), key=lambda shift: shift.model):
@@ -102,7 +100,7 @@ def robustness_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def ranking_tables(rows: Sequence[Row]) -> dict[Log, Table]:
+def ranking_tables(rows: Sequence[Row]) -> dict[Log, Rows]:
     """Models x measures of ranking. Marks as for perplexity; a dagger: not significantly worse than the model that
     peeks. The oracle and the logging policy are not compared."""
     tables = {}
@@ -127,7 +125,7 @@ def ranking_notes(rows: Sequence[Row]) -> dict[Log, str]:
     return notes
 
 
-def policy_tables(rows: Sequence[Row]) -> dict[Log, Table]:
+def policy_tables(rows: Sequence[Row]) -> dict[Log, Rows]:
     """Expected clicks per list of the policies that a model derives; what Max-Reward gains over Top-Down, and the
     optimiser's curse: what the model promised of Max-Reward and the user does not give."""
     names = policies(rows)
@@ -185,7 +183,7 @@ def _marks(values: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> d
     return cast("dict[str, Standing]", not_worse_than_best(values, lower_is_better=lower_is_better))
 
 
-def _crossed(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Measured]]) -> Table:
+def _crossed(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Measured]]) -> Rows:
     """One line per model, in the order of roles."""
     roles = {name_of(row, "model"): role_of(row) for row in rows}
     models = sorted(roles, key=lambda model: _rank(roles[model]))

@@ -14,7 +14,8 @@ from typing import Any
 
 from clickshift.core.files import open_bytes
 from clickshift.errors import FileError
-from clickshift.io.tables.json_lines import Choose, ColumnError, Table, Unreadable, read_objects
+from clickshift.io.table_writer import ArrowTable
+from clickshift.io.tables.json_lines import Choose, ColumnError, Unreadable, read_objects
 
 ID_COLUMNS = ("session", "query", "doc", "user")
 ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -29,7 +30,7 @@ class Part:
     """One file of a log."""
 
     path: Path
-    table: Table
+    table: ArrowTable
     unreadable: list[Unreadable] = field(default_factory=list)
     first_row: int = 0
     """How many rows of the file stand before it."""
@@ -115,7 +116,7 @@ def _parquet(path: Path, choose: Choose) -> Part:
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         ids = [leaf for leaf in texts for name in wanted if leaf == name or leaf.startswith(f"{name}.")]
 
-        def read(group: int) -> Table:
+        def read(group: int) -> ArrowTable:
             # one by one: pyarrow cannot join lists of dictionary-encoded items of several groups
             with pq.ParquetFile(
                 path, metadata=metadata, read_dictionary=ids, page_checksum_verification=True
@@ -148,7 +149,7 @@ def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> Part:
         unreadable.append(Unreadable(row.number or 0, f"{problem} ({row.text[:80]})"))
         return "skip"
 
-    def read(*, threads: bool) -> Table:
+    def read(*, threads: bool) -> ArrowTable:
         unreadable.clear()
         return pc.read_csv(
             pa.BufferReader(data),

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from clickshift.io.table_writer import ArrowTable
+
 Choose = Callable[[Sequence[str]], Mapping[str, str]]
 """From the names that a file has to {our name: the file's name}, for those that are wanted."""
-Table = Any  # pyarrow.Table: pyarrow is imported where it is used
 
 _HEAD = 100  # lines that tell which columns there are, and of which type
 _BLOCK = 1 << 24
@@ -31,13 +32,13 @@ class ColumnError(ValueError):
         self.problem = problem
 
 
-def read_objects(data: bytes, choose: Choose) -> tuple[Table, list[Unreadable]]:
+def read_objects(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Unreadable]]:
     """The chosen columns under our names, and the lines that are not in the table. Blank lines are no lines."""
     table = _read_alike(data, choose)
     return (table, []) if table is not None else _read_each(data, choose)
 
 
-def _read_alike(data: bytes, choose: Choose) -> Table | None:
+def _read_alike(data: bytes, choose: Choose) -> ArrowTable | None:
     """The table, by pyarrow's parser, which is ten times faster; None where it stumbles or may have misunderstood.
 
     It is told the types, for it would take text that looks like a date for a date.
@@ -63,7 +64,7 @@ def _read_alike(data: bytes, choose: Choose) -> Table | None:
     return table.select(list(chosen.values())).rename_columns(list(chosen))
 
 
-def _read_each(data: bytes, choose: Choose) -> tuple[Table, list[Unreadable]]:
+def _read_each(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Unreadable]]:
     import pyarrow as pa
 
     rows: list[tuple[int, dict[str, Any]]] = []

@@ -17,10 +17,11 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Ids
 from clickshift.errors import DataError, FileError
+from clickshift.io.table_writer import ArrowTable
 from clickshift.io.tables.formats import ENDINGS, ending
 
 Layout = Literal["wide", "long"]
-Table = Any  # pyarrow.Table: pyarrow is imported where it is used
+
 Output = io.BufferedIOBase  # a plain file or a packed one
 
 _ROW_GROUP = 1 << 23  # results; large, for every group of rows has its own dictionary of ids
@@ -76,7 +77,7 @@ def _check_known(sessions: Sessions) -> None:
         )
 
 
-def _tables(sessions: Sessions, layout: Layout, results: int) -> Iterator[Table]:
+def _tables(sessions: Sessions, layout: Layout, results: int) -> Iterator[ArrowTable]:
     """The log in pieces of about so many results, all with the same columns."""
     import pyarrow as pa
 
@@ -138,7 +139,7 @@ def _writable_user(user: np.ndarray) -> np.ndarray:
     raise DataError(f"users must be integers or text to be written: got {user.dtype}. Convert them first.")
 
 
-def _write_parquet(tables: Iterator[Table], path: Path) -> None:
+def _write_parquet(tables: Iterator[ArrowTable], path: Path) -> None:
     import pyarrow.parquet as pq
 
     with ExitStack() as stack:
@@ -156,7 +157,7 @@ def _write_parquet(tables: Iterator[Table], path: Path) -> None:
             writer.write_table(table)
 
 
-def _write_csv(tables: Iterator[Table], file: Output, path: Path, delimiter: str) -> None:
+def _write_csv(tables: Iterator[ArrowTable], file: Output, path: Path, delimiter: str) -> None:
     """Text in quotation marks and numbers without, which tells the id "7" from 7; lists as JSON."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -180,7 +181,7 @@ def _write_csv(tables: Iterator[Table], file: Output, path: Path, delimiter: str
             writer.write_table(text_table)
 
 
-def _write_json(tables: Iterator[Table], file: Output) -> None:
+def _write_json(tables: Iterator[ArrowTable], file: Output) -> None:
     import pyarrow.compute as pc
 
     for table in tables:

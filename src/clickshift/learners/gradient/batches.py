@@ -28,7 +28,7 @@ TOLD = 1000
 """Batches after which `progress` hears of them."""
 
 Batch = dict[str, np.ndarray]
-Rows = slice | np.ndarray
+RowIndex = slice | np.ndarray
 Progress = Callable[[str], None]
 
 
@@ -38,7 +38,7 @@ def at_hand(log: encoded_log.Log) -> encoded_log.Log:
     return log.sessions() if small and isinstance(log, EncodedLog) else log
 
 
-def dealt(log: Log, size: int, *, rng: np.random.Generator | None) -> list[Rows]:
+def dealt(log: Log, size: int, *, rng: np.random.Generator | None) -> list[RowIndex]:
     """The rows of each batch, about `size` of them; as they stand where a log is in random order already (rng None).
 
     A small log gets smaller batches: it must not be learned by heart before held-out sessions are looked at.
@@ -53,7 +53,7 @@ def dealt(log: Log, size: int, *, rng: np.random.Generator | None) -> list[Rows]
 
 def training_batches(
     log: Log,
-    heaps: Sequence[Rows],
+    heaps: Sequence[RowIndex],
     tables: Mapping[str, Int[np.ndarray, " pair"]],
     scratch: Scratch = ANYWHERE,
     progress: Progress = lambda said: None,

@@ -16,7 +16,7 @@ from clickshift.core.tempfiles import Scratch
 from clickshift.counts.cells import Cells
 from clickshift.data import encoded_log
 from clickshift.data.corpus import Corpus
-from clickshift.data.encoded_log import EncodedLog
+from clickshift.data.encoded_log import EncodedLog, folder_of
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
@@ -70,7 +70,7 @@ def prepared(
     tower = tower_for(learner.tower, words, features, size=learner.embedding, hidden=learner.hidden)
     impressions, clicks = Cells.of(data).by_pair()
     often = impressions / (impressions + SEEN_OFTEN)
-    view, scratch = View.of(model, [data, held_out]), Scratch.beside(data, held_out)
+    view, scratch = View.of(model, [data, held_out]), Scratch.beside(folder_of(data), folder_of(held_out))
     rng, dealing = generator(0, "Gradient", "held out batches"), generator(0, "Gradient", "batches")
     with scratch.room_for("the batches of the log, some 50 bytes for each result that it shows"):
         learnable = (_known(part, words.n_pairs) for part in view.chunks(data))
