@@ -21,9 +21,8 @@ from pathlib import Path
 
 from clickshift.experiments.papers import SCALES, section_6_1
 from clickshift.experiments.policy_shift.protocol import rows_of
-from clickshift.experiments.reference_results import FILE, write_reference
 from clickshift.experiments.run_metadata import start_run
-from clickshift.experiments.runner import processes, run_tasks
+from clickshift.experiments.runner import FILE, processes, run_tasks, write_reference
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parent / "src" / "clickshift" / "protocols" / "reference_rows" / FILE

@@ -48,8 +48,7 @@ def audit(
     """
     from clickshift.debiasedness.metrics import CMIP, MeanDependence
     from clickshift.experiments._audit_report import audit_table, choice_words, verdict, write_audit_report
-    from clickshift.experiments.audit import Audit, chosen_by
-    from clickshift.experiments.audit_files import labels_of, logging_of
+    from clickshift.experiments.audit import Audit, chosen_by, labels_of, logging_of
     from clickshift.experiments.model_selection.strategies import STRATEGIES
     from clickshift.experiments.model_selection.strategies import strategy as strategy_of
     from clickshift.io.read_log import read_log

@@ -173,7 +173,7 @@ def export(
 ) -> None:
     """Hand a ranker on to other programs: features in, scores out."""
     from clickshift.ranking import load_ranker
-    from clickshift.ranking.export import export_ranker
+    from clickshift.ranking.storage import export_ranker
 
     with warnings_shown():
         found = load_ranker(ranker)
@@ -205,8 +205,7 @@ def labels(
     ndcg_exp_gain=False. Beside a .txt file stand .query, .weight, .position, which LightGBM finds, and .conf.
     """
     from clickshift.io.read_log import read_log
-    from clickshift.ranking.counts import counted
-    from clickshift.ranking.labels import check_known
+    from clickshift.ranking.labels import check_known, counted
     from clickshift.ranking.lambdamart import BoostedRanker, boosting_data
     from clickshift.ranking.lightgbm_files import boosting_ending, write_boosting_data
 
@@ -263,9 +262,7 @@ def _known(
     from clickshift.errors import SpecError
     from clickshift.models.storage import load_model
     from clickshift.policies.derived.model_scores import examination as examination_of
-    from clickshift.propensity.files import read_propensities
-    from clickshift.propensity.parse import parse_examination
-    from clickshift.propensity.trust_files import read_trust
+    from clickshift.propensity.files import parse_examination, read_propensities, read_trust
 
     if sum(option is not None for option in (propensities, examination, model, trust)) > 1:
         raise SpecError("give one of --propensities, --examination, --model and --trust, not several.")

@@ -9,10 +9,10 @@ from typing import Any
 
 import typer
 
-import clickshift.cli.pointwise as pointwise
+import clickshift.cli.click_vs_ips as click_vs_ips
 import clickshift.cli.selection as selection
-from clickshift.cli.cells import Pool
 from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli.experiment_runner import Pool
 from clickshift.cli.shift import Fresh, run_and_report
 
 SHIFT = {
@@ -114,12 +114,12 @@ def _make(
     if tuned is not None and not isinstance(protocol, Trained):
         raise SpecError(f"--tuned is for trained rankers of the IPS paper: {name} has none.")
     if isinstance(protocol, Analytic):
-        pointwise.show_analytic(protocol, folder, json=json)
+        click_vs_ips.show_analytic(protocol, folder, json=json)
         return
     if isinstance(protocol, Trained):
         tuning = None if tuned is None else _rows_of_tuning(tuned)
         protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
-        pointwise.run_and_report(protocol, folder, pool=pool, json=json)
+        click_vs_ips.run_and_report(protocol, folder, pool=pool, json=json)
         return
     corpus = corpus or BUILTIN
     if isinstance(protocol, ModelSelection):

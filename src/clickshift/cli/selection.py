@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.cells import Pool
 from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli.experiment_runner import Pool
 from clickshift.cli.shift import Corpus
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def report(output: Path = Output, repeats: int = Repeats, json: bool = Json) -> 
 def run_and_report(
     protocol: ModelSelection, output: Path, *, corpus: str, pool: Pool, repeats: int, json: bool
 ) -> None:
-    from clickshift.cli.cells import run_with_progress
+    from clickshift.cli.experiment_runner import run_with_progress
     from clickshift.experiments.model_selection.protocol import rows_of
     from clickshift.experiments.run_metadata import start_run
 
@@ -101,7 +101,7 @@ def _opened(output: Path) -> tuple[ModelSelection, Any, dict[str, Any]]:
 
 
 def _show(rows: list[dict[str, Any]], output: Path, settings: dict[str, Any], *, repeats: int, json: bool) -> None:
-    from clickshift.cli.cells import show_written
+    from clickshift.cli.experiment_runner import show_written
     from clickshift.experiments.model_selection._report import write_selection_report
     from clickshift.experiments.model_selection.r2 import r2_rows
     from clickshift.experiments.model_selection.regret import regret_rows

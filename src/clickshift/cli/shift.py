@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.cells import Pool, show_written
 from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli.experiment_runner import Pool, show_written
 from clickshift.cli.shift_logs import logs, show_logs
 
 if TYPE_CHECKING:
@@ -136,10 +136,10 @@ def run_and_report(
     protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, pool: Pool, json: bool
 ) -> None:
     """What `run` and every table and figure by name have in common."""
-    from clickshift.cli.cells import run_with_progress
+    from clickshift.cli.experiment_runner import run_with_progress
     from clickshift.experiments.policy_shift.protocol import rows_of
-    from clickshift.experiments.reference_results import copy_reference
     from clickshift.experiments.run_metadata import start_run
+    from clickshift.experiments.runner import copy_reference
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()

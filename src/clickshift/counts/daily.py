@@ -22,8 +22,7 @@ from clickshift.counts.tail_e_step import SIDE_BY_SIDE
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
-from clickshift.data.vocabulary import Vocabulary
-from clickshift.data.vocabulary_arrays import get_vocabulary, put_vocabulary
+from clickshift.data.vocabulary import Vocabulary, get_vocabulary, put_vocabulary
 from clickshift.errors import ClickshiftError, DataError
 
 Time = np.datetime64 | float

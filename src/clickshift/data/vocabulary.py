@@ -7,6 +7,7 @@ fingerprint whatever order the log is read in, and the pairs of a query are neig
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -231,3 +232,29 @@ def _match_texts(ids: Ids, wanted: Ids) -> np.ndarray:
     those, these = (pa.array(texts.astype(object), pa.large_string()) for texts in (ids, wanted))
     found: np.ndarray = pc.index_in(these, value_set=those).fill_null(UNSEEN).to_numpy().astype(np.int64)
     return found
+
+
+def put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """Put its arrays among others; what comes back belongs into the header."""
+    kinds = {"fingerprint": vocabulary.fingerprint}
+    for name, ids in (("query_ids", vocabulary.query_ids), ("doc_ids", vocabulary.doc_ids)):
+        if ids.dtype.kind == "i":
+            kinds[name], arrays[f"vocabulary.{name}"] = "integers", ids
+        else:
+            kinds[name] = "strings"
+            arrays[f"vocabulary.{name}.length"], arrays[f"vocabulary.{name}"] = text_bytes(ids)
+    arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"] = vocabulary.pair_query, vocabulary.pair_doc
+    return kinds
+
+
+def get_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Vocabulary:
+    """What `put_vocabulary` put there."""
+
+    def ids(name: str) -> Ids:
+        raw = arrays[f"vocabulary.{name}"]
+        if header[name] == "integers":
+            return raw
+        return texts_of(arrays[f"vocabulary.{name}.length"], raw)
+
+    pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
+    return Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)

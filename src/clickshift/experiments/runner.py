@@ -27,6 +27,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -250,3 +252,32 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+FILE = "policy_shift.parquet"
+
+
+_DIGEST = "cell"
+
+
+@cache
+def _by_digest() -> dict[str, list[dict[str, Any]]]:
+    cells: dict[str, list[dict[str, Any]]] = {}
+    with as_file(files("clickshift.experiments") / "reference_rows" / FILE) as path:
+        for row in read_rows(path) if path.exists() else []:
+            cells.setdefault(row.pop(_DIGEST), []).append(row)
+    return cells
+
+
+def copy_reference(tasks: Iterable[Any], folder: RunFolder) -> int:
+    """Put the shipped rows of these tasks into a run, where it does not have its own. Returns for how many."""
+    known = [task for task in tasks if not folder.has(task) and digest(task) in _by_digest()]
+    for task in known:
+        write_rows(_by_digest()[digest(task)], folder.file(task))
+    return len(known)
+
+
+def write_reference(tasks: Iterable[Any], folder: RunFolder, path: Path) -> None:
+    """Make the file to be shipped from a finished run."""
+    rows = [{_DIGEST: digest(task), **row} for task in tasks for row in read_rows(folder.file(task))]
+    write_rows(rows, path)

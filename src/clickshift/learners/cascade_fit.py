@@ -22,8 +22,18 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.core.arrowhead_newton import Care, Cross, Information, NewtonStep, PairTable, Parameters, Shared
-from clickshift.core.newton import Ascent, climb, moved
+from clickshift.core.newton import (
+    Ascent,
+    Care,
+    Cross,
+    Information,
+    NewtonStep,
+    PairTable,
+    Parameters,
+    Shared,
+    climb,
+    moved,
+)
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import Bends, Tails, Turns, Walk
 from clickshift.learners.cascade_covariance import inverted, meetings, repeats

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.core.arrowhead_newton import PairTable, Parameters, Shared, products
-from clickshift.core.newton import solved
+from clickshift.core.newton import PairTable, Parameters, Shared, products, solved
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import Bends, Tails, Turns, Walk
 from clickshift.learners.cascade_fit import EDGE, Curved, Expected, Family

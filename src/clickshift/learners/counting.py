@@ -12,14 +12,11 @@ from clickshift.core.spec import label
 from clickshift.counts.cells import By, Cells
 from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
+from clickshift.learners.position_kernels import usual_rank
 from clickshift.learners.priors import fit_beta
-from clickshift.learners.rank_shrinkage import usual_rank
 from clickshift.models.base import ClickModel, Evidence, pair_table
-from clickshift.models.dctr import DCTR
-from clickshift.models.drctr import DRCTR
-from clickshift.models.gctr import GCTR
+from clickshift.models.ctr import DCTR, DRCTR, GCTR, RCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
-from clickshift.models.rctr import RCTR
 
 Counts = np.ndarray
 

@@ -9,8 +9,7 @@ from typing import final
 
 import numpy as np
 
-from clickshift.core.arrowhead_newton import Parameters
-from clickshift.core.newton import Ascent
+from clickshift.core.newton import Ascent, Parameters
 from clickshift.core.rng import generator
 from clickshift.core.spec import label
 from clickshift.counts.cascade import Cascade
@@ -23,12 +22,9 @@ from clickshift.learners.cascade_models import CCMFamily, DBNFamily, DCMFamily
 from clickshift.learners.position_models import Fitted, fit_examination
 from clickshift.learners.priors import SHARED, Beta, beta_by_likelihood
 from clickshift.models.base import ClickModel, Evidence, pair_table
-from clickshift.models.ccm import CCM
-from clickshift.models.cm import CM
-from clickshift.models.dbn import DBN
-from clickshift.models.dcm import DCM
+from clickshift.models.cascade_models import CCM, CM, DCM
+from clickshift.models.dbn import DBN, SDBN
 from clickshift.models.pbm import PBM
-from clickshift.models.sdbn import SDBN
 from clickshift.models.ubm import UBM
 
 _SITUATION: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}

@@ -21,9 +21,8 @@ from jaxtyping import Float, Int
 from clickshift.core.newton import FAR, Ascent, climb, covariance, moved, solved
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
-from clickshift.learners.position_kernels import solve_pairs, variance_of_pairs
+from clickshift.learners.position_kernels import borrow, solve_pairs, variance_of_pairs
 from clickshift.learners.priors import Beta, beta_by_likelihood
-from clickshift.learners.rank_shrinkage import borrow
 
 _AT_LIMIT = 0.999
 _EDGE = 1e-7

@@ -8,14 +8,16 @@ from clickshift.models.arm import ARM_NC as ARM_NC
 from clickshift.models.base import ClickModel as ClickModel
 from clickshift.models.cacm_minus import CACM_minus as CACM_minus
 from clickshift.models.carousel import Carousel as Carousel
-from clickshift.models.ccm import CCM as CCM
-from clickshift.models.cm import CM as CM
+from clickshift.models.cascade_models import CCM as CCM
+from clickshift.models.cascade_models import CM as CM
+from clickshift.models.cascade_models import DCM as DCM
 from clickshift.models.complex_browsing import ComplexBrowsing as ComplexBrowsing
+from clickshift.models.ctr import DCTR as DCTR
+from clickshift.models.ctr import DRCTR as DRCTR
+from clickshift.models.ctr import GCTR as GCTR
+from clickshift.models.ctr import RCTR as RCTR
 from clickshift.models.dbn import DBN as DBN
-from clickshift.models.dcm import DCM as DCM
-from clickshift.models.dctr import DCTR as DCTR
-from clickshift.models.drctr import DRCTR as DRCTR
-from clickshift.models.gctr import GCTR as GCTR
+from clickshift.models.dbn import SDBN as SDBN
 from clickshift.models.mixture import Mixture as Mixture
 from clickshift.models.ncm import NCM as NCM
 from clickshift.models.neural import NeuralModel as NeuralModel
@@ -23,26 +25,24 @@ from clickshift.models.pbm import PBM as PBM
 from clickshift.models.popularity import RankTopObs as RankTopObs
 from clickshift.models.popularity import TopPop as TopPop
 from clickshift.models.popularity import TopPopObs as TopPopObs
-from clickshift.models.rctr import RCTR as RCTR
-from clickshift.models.sdbn import SDBN as SDBN
 from clickshift.models.soft_dbn import SoftDBN as SoftDBN
 from clickshift.models.trust_pbm import TrustPBM as TrustPBM
 from clickshift.models.ubm import UBM as UBM
 
 MODELS = {
-    "gCTR": "clickshift.models.gctr:GCTR",
-    "rCTR": "clickshift.models.rctr:RCTR",
-    "dCTR": "clickshift.models.dctr:DCTR",
-    "drCTR": "clickshift.models.drctr:DRCTR",
+    "gCTR": "clickshift.models.ctr:GCTR",
+    "rCTR": "clickshift.models.ctr:RCTR",
+    "dCTR": "clickshift.models.ctr:DCTR",
+    "drCTR": "clickshift.models.ctr:DRCTR",
     "TopPop": "clickshift.models.popularity:TopPop",
     "TopPopObs": "clickshift.models.popularity:TopPopObs",
     "RankTopObs": "clickshift.models.popularity:RankTopObs",
     "PBM": "clickshift.models.pbm:PBM",
     "UBM": "clickshift.models.ubm:UBM",
-    "CM": "clickshift.models.cm:CM",
-    "DCM": "clickshift.models.dcm:DCM",
-    "CCM": "clickshift.models.ccm:CCM",
-    "SDBN": "clickshift.models.sdbn:SDBN",
+    "CM": "clickshift.models.cascade_models:CM",
+    "DCM": "clickshift.models.cascade_models:DCM",
+    "CCM": "clickshift.models.cascade_models:CCM",
+    "SDBN": "clickshift.models.dbn:SDBN",
     "DBN": "clickshift.models.dbn:DBN",
     "NCM": "clickshift.models.ncm:NCM",
     "CACM_minus": "clickshift.models.cacm_minus:CACM_minus",

@@ -87,3 +87,29 @@ class DBN(ChainModel, ByHistory):
     @override
     def _curve(self) -> tuple[str, list[dict[str, Any]]]:
         return "continuation", [{"after": "a skip or a click that did not satisfy"}]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SDBN(ChainModel):
+    """DBN with continuation 1: P(E_{r+1} = 1 | E_r = 1, C_r) = 1 - C_r satisfaction."""
+
+    vocabulary: Vocabulary
+    attractiveness: PairTable
+    satisfaction: PairTable
+
+    @override
+    def _chain(self, rankings: Rankings) -> Chain:
+        click = self.attractiveness[rankings.pair]
+        return Chain(
+            click=click,
+            click_after_click=click,
+            follow_click=1 - self.satisfaction[rankings.pair],
+            follow_skip=np.float64(1),
+            follow_unseen=np.float64(0),
+        )
+
+    @override
+    def _relevance(self) -> PairTable:
+        relevance: np.ndarray = self.attractiveness * self.satisfaction
+        return relevance

@@ -12,8 +12,7 @@ import numpy as np
 
 from clickshift.core.artifacts import ArrayFolder
 from clickshift.core.spec import resolve
-from clickshift.data.vocabulary import Vocabulary
-from clickshift.data.vocabulary_arrays import get_vocabulary, put_vocabulary
+from clickshift.data.vocabulary import Vocabulary, get_vocabulary, put_vocabulary
 from clickshift.errors import FileError
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence

@@ -11,9 +11,8 @@ from jaxtyping import Float
 
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.click_ratio import CIPS
 from clickshift.ope.pseudo_inverse import PI
-from clickshift.ope.weights import IP, PBM, RCTR, RIPS, Item, List, Weights
+from clickshift.ope.weights import CIPS, IP, PBM, RCTR, RIPS, Item, List, Weights
 
 WEIGHTS: dict[str, type[Weights]] = {kind.__name__: kind for kind in (List, IP, PBM, Item, RCTR, RIPS, PI, CIPS)}
 _ALSO = {"Cascade-DR": "DR-RIPS", "CDR": "DR-CIPS"}

@@ -13,16 +13,23 @@ from jaxtyping import Float
 from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError
 from clickshift.ope.accumulators import Path
-from clickshift.ope.bound_estimator import Prepared
-from clickshift.ope.click_ratio import CIPS
+from clickshift.ope.bound_estimator import Prepared, Terms
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.fixed_weights import Terms
 from clickshift.ope.grouped_log import Logged, tallied
-from clickshift.ope.intervals import Bernstein, Bootstrap, Hoeffding, Interval, require_bounds, session_moments
-from clickshift.ope.model_error import DRAWN, has_model_error, with_model_error
+from clickshift.ope.intervals import (
+    DRAWN,
+    Bernstein,
+    Bootstrap,
+    Hoeffding,
+    Interval,
+    has_model_error,
+    require_bounds,
+    session_moments,
+    with_model_error,
+)
 from clickshift.ope.result import Estimate
 from clickshift.ope.target_policy import Aim, Target, as_target
-from clickshift.ope.weights import Logging
+from clickshift.ope.weights import CIPS, Logging
 
 PAPER = ("List", "IP", "PBM", "Item", "RCTR")
 """The estimators of Li et al. (2018)."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar, final, no_type_check
 
 import numpy as np
@@ -13,10 +13,14 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.random_streams import next_uniform, open_stream
-from clickshift.core.rng import as_generator, stream_key
+from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
+from clickshift.models.perturb import STEP, nearby
+from clickshift.ope.accumulators import Path
 from clickshift.ope.bound_estimator import Prepared
 from clickshift.ope.grouped_log import Logged
+from clickshift.ope.target_policy import Aim, Target
+from clickshift.ope.weights import CIPS
 
 _Answer = TypeVar("_Answer")
 _MEMORY = 1 << 28  # bytes of counts that a thread may hold: several replicates make a pass over the log worth it
@@ -222,3 +226,38 @@ def _moments(entry, click, count, unit, theta, earned, weight, limits, out):
                         value += theta[r] * min(weight[unit[entry[i], r]], limits[m])
             out[m, 0] += count[i] * value
             out[m, 1] += count[i] * value * value
+
+
+DRAWN = ("value", "floor", "ceiling")
+"""What is followed through resampled logs."""
+
+
+def with_model_error(
+    drawn: Sequence[np.ndarray], prepared: Prepared, path: Path, aim: Aim, target: Target, clip: np.ndarray, seed: int
+) -> list[np.ndarray]:
+    """Replicates of what is drawn, spread by the errors of the model that the weights ask."""
+    spread = [np.array(values) for values in drawn]
+    for number, slopes in enumerate(_slopes(prepared, path, aim, target, clip)):
+        normal = generator(seed, "model error", number).standard_normal(spread[0].shape[1])
+        for values, slope in zip(spread, slopes, strict=True):
+            values += slope[:, None] * normal
+    return spread
+
+
+def has_model_error(prepared: Prepared) -> bool:
+    """Whether the weights ask a model that knows the errors of its parameters."""
+    weights = prepared.estimator.weights
+    return isinstance(weights, CIPS) and next(nearby(weights.model), None) is not None
+
+
+def _slopes(
+    prepared: Prepared, path: Path, aim: Aim, target: Target, clip: np.ndarray
+) -> Iterator[list[Float[np.ndarray, " clip"]]]:
+    """By how much one error of one number moves what is drawn."""
+    weights, logged = prepared.estimator.weights, prepared.logged
+    if not isinstance(weights, CIPS):
+        return
+    for model in nearby(weights.model):
+        strata = CIPS(model).strata(logged, aim, "frequencies", target)
+        there = replace(prepared, strata=strata).path(logged.total, clip)
+        yield [(getattr(there, name) - getattr(path, name))[:, 0] / STEP for name in DRAWN]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from jaxtyping import Float
 
 from clickshift._version import __version__
 from clickshift.core.files import open_text, write_atomically
-from clickshift.errors import DataError, FileError
+from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.io.tables.columns import number_column
 from clickshift.io.tables.formats import read_part
 from clickshift.io.tables.json_lines import ColumnError
+from clickshift.ranking.labels import Trust
 
 _KIND = "propensities"
 _NEEDED, _MORE = ("rank", "examination"), ("low", "high", "error", "impressions", "swaps")
@@ -198,3 +200,56 @@ def _nan(value: Any) -> bool:
 
 def _shown(rank: np.ndarray) -> str:
     return ", ".join("nothing" if np.isnan(r) else f"{r:g}" for r in rank[:8]) + (", ..." if len(rank) > 8 else "")
+
+
+_POWER = re.compile(r"1\s*/\s*rank\s*(?:(?:\^|\*\*)\s*([0-9]*\.?[0-9]+))?")
+
+
+def parse_examination(text: str, ranks: int) -> Float[np.ndarray, " rank"]:
+    """A curve by its law, for so many ranks, or as it is written.
+
+    >>> parse_examination("1/rank^0.5", 4).round(3).tolist()
+    [1.0, 0.707, 0.577, 0.5]
+    >>> parse_examination("1, 0.6", 4).tolist()
+    [1.0, 0.6]
+    """
+    if law := _POWER.fullmatch(text.strip()):
+        curve: np.ndarray = np.arange(1.0, ranks + 1) ** -float(law[1] or 1)
+        return curve
+    try:
+        return np.array([float(part) for part in text.split(",")])
+    except ValueError:
+        raise SpecError(
+            f"examination must be 1/rank, 1/rank^0.5 or the like, or numbers such as 1,0.6,0.4: got {text!r}."
+        ) from None
+
+
+_COLUMNS = ("rank", "alpha", "beta")
+
+
+def read_trust(path: str | Path) -> Trust:
+    """Parquet, CSV or JSON lines; there must be a row for every rank from 1 on."""
+    path = Path(path)
+    table_ending(path)
+
+    def choose(names: Sequence[str]) -> dict[str, str]:
+        missing = [name for name in _COLUMNS if name not in names]
+        if missing:
+            raise FileError(path, f"must have the columns rank, alpha and beta: there is no {missing[0]}.")
+        return {name: name for name in _COLUMNS}
+
+    part = read_part(path, choose)
+    if part.unreadable:
+        line, problem = part.unreadable[0]
+        raise FileError(path, f"{problem}. Mend or remove the line.", line=line)
+    try:
+        columns = [number_column(name, [part.table[name]]) for name in _COLUMNS]
+    except ColumnError as error:
+        raise FileError(path, f"{error}.") from None
+    rank, alpha, beta = (np.where(column.bad, np.nan, column.values.astype(np.float64)) for column in columns)
+    order = np.argsort(rank)
+    if not np.array_equal(rank[order], np.arange(1, len(rank) + 1)) or not len(rank):
+        raise FileError(path, f"must have one row for every rank from 1 on: got the ranks {rank.tolist()[:20]}.")
+    if not np.isfinite(alpha + beta).all():
+        raise FileError(path, "alpha and beta must be numbers at every rank. Fill what is missing.")
+    return Trust(alpha[order], beta[order])

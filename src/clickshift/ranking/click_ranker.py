@@ -14,8 +14,7 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
-from clickshift.ranking.counts import counted
-from clickshift.ranking.labels import Trust, check_known
+from clickshift.ranking.labels import Trust, check_known, counted
 from clickshift.ranking.prepare import There, Work, prepared, with_held_out
 from clickshift.ranking.ranker import Ranker, warn_of_constants
 from clickshift.ranking.trainer import Progress, train

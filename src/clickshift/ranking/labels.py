@@ -22,6 +22,7 @@ loss has no lower bound: it falls for ever as the score grows. Early stopping an
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
@@ -29,7 +30,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from clickshift.counts.cells import Cells
-from clickshift.errors import DataError, SpecError
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
+from clickshift.errors import ClickshiftWarning, DataError, SpecError, VocabularyError
 
 Correction = Literal["by-rank", "policy-aware", "doubly-robust"]
 
@@ -201,3 +204,33 @@ def at_shown(
             "needed. Give more ranks, or cut the lists of the log."
         )
     return np.where(shown, table, 0.0)
+
+
+def counted(corpus: Corpus, clicks: Cells | Sessions) -> Cells:
+    """Counts by rank in the vocabulary of the corpus. What it does not hold is left out, with a warning."""
+    if isinstance(clicks, Cells):
+        if not clicks.vocabulary.same_as(corpus.vocabulary):
+            raise VocabularyError("counts must be in the vocabulary of the corpus. Give the log, which is translated.")
+        return clicks if clicks.by == "rank" else clicks.rolled_up("rank")
+    known = clicks.in_vocabulary(corpus.vocabulary)
+    unknown = known.rankings.shown & (known.rankings.pair < 0)
+    if unknown.any():
+        row, rank = np.argwhere(unknown)[0]
+        words, pair = clicks.vocabulary, clicks.rankings.pair[row, rank]
+        name = "one that its own vocabulary does not hold"
+        if pair >= 0:
+            query, doc = words.query_ids[words.pair_query[pair]], words.doc_ids[words.pair_doc[pair]]
+            name = f"document {doc} of query {query}"
+        lost, total = (float(known.count @ which.sum(axis=1)) for which in (unknown, known.rankings.shown))
+        if (unknown == known.rankings.shown).all():
+            raise DataError(
+                f"the log must show documents of the corpus: it shows none, but e.g. {name}. "
+                "Do the log and the corpus use the same ids of queries and documents?"
+            )
+        warnings.warn(
+            f"{lost / total:.1%} of the results in the log ({lost:,.0f}) are of documents that the corpus does not "
+            f"hold, e.g. {name}: they are left out.",
+            ClickshiftWarning,
+            stacklevel=3,
+        )
+    return Cells.of(known)

@@ -23,8 +23,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.basic import Scored
-from clickshift.ranking.counts import counted
-from clickshift.ranking.labels import Trust, check_known, labels_for, sessions_by_query
+from clickshift.ranking.labels import Trust, check_known, counted, labels_for, sessions_by_query
 from clickshift.ranking.ranker import check_width, network_features
 
 LOSSES = ("ips", "policy-aware", "affine")

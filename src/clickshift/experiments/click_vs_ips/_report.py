@@ -14,8 +14,8 @@ from clickshift.display.export import Written, write_exports
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.click_vs_ips._report_figures import curve_by, gradient_figure, loss_figures
+from clickshift.experiments.click_vs_ips.data import published_name, published_row
 from clickshift.experiments.click_vs_ips.protocol import IPS_TRUE, METRICS, NAIVE, PBM_TRUE, PRODUCTION, values_by_seed
-from clickshift.experiments.click_vs_ips.published import published_name, published_row
 from clickshift.io.table_writer import write_rows
 from clickshift.metrics.significance import corrected, paired, welch
 

@@ -9,7 +9,7 @@ from typing import Any
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.tables import Row, Rows
-from clickshift.experiments.policy_shift._report_policies_figure import policy_figures
+from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_robustness import Log, by_log, of_kind, shift_figure
 from clickshift.experiments.policy_shift._report_spider import spider_figures
 from clickshift.experiments.policy_shift._report_tables import (

@@ -11,7 +11,7 @@ from numba import njit
 
 from clickshift.errors import FileError
 from clickshift.io.encode.id_table import hashes_of, pair_hashes
-from clickshift.io.tables.faults import Faults
+from clickshift.io.read_report import Faults
 from clickshift.io.tables.formats import Part
 from clickshift.io.tables.layouts import Rows, check_about, read_wide
 

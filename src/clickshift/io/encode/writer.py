@@ -24,8 +24,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, in_order
 from clickshift.data.encoded_log import CLICKS, FOLDER, PAIRS, Block, EncodedLog, header_of
-from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.data.vocabulary_arrays import get_vocabulary, put_vocabulary
+from clickshift.data.vocabulary import UNSEEN, Vocabulary, get_vocabulary, put_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode.batches import Damaged, Read
 from clickshift.io.encode.hash_batch import Hashed, TextFound, hashed

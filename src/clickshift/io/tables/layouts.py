@@ -14,8 +14,8 @@ from numba import njit
 
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.errors import FileError
+from clickshift.io.read_report import Faults
 from clickshift.io.tables.columns import Column, Lists, id_column, list_column, number_column, time_column
-from clickshift.io.tables.faults import Faults
 from clickshift.io.tables.formats import Part
 from clickshift.io.tables.json_lines import ColumnError
 

@@ -1,5 +1,4 @@
-"""How a command runs many cells and shows what they gave: a bar with the time that is left, one line per finished cell,
-failures told at the end; then tables, verdicts and where the report is."""
+"""Run the tasks of an experiment with progress on a terminal."""
 
 from __future__ import annotations
 

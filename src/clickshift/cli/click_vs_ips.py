@@ -1,4 +1,4 @@
-"""How the experiments of the IPS paper are run and shown; `clickshift reproduce` has them by name."""
+"""The part of `clickshift reproduce` that compares neural click models with pointwise IPS rankers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clickshift.cli.cells import Pool
+    from clickshift.cli.experiment_runner import Pool
     from clickshift.display.export import Written
     from clickshift.experiments.papers import Analytic, Trained
 
 
 def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -> None:
     """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
-    from clickshift.cli.cells import run_with_progress
+    from clickshift.cli.experiment_runner import run_with_progress
     from clickshift.core.spec import key
     from clickshift.experiments.click_vs_ips import checks, tuning
     from clickshift.experiments.click_vs_ips import protocol as pointwise
@@ -52,8 +52,8 @@ def show_analytic(protocol: Analytic, output: Path, *, json: bool) -> None:
 
 
 def _show(rows: list[dict[str, Any]], written: Written, *, json: bool) -> None:
-    from clickshift.cli.cells import show_written
     from clickshift.cli.console import show_json
+    from clickshift.cli.experiment_runner import show_written
 
     if json:
         show_json({"rows": rows, "report": str(written.page)})
