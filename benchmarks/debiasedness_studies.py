@@ -270,8 +270,8 @@ class World:
         return {
             "true examination": clicks / np.where(examined > 0, examined, 1),
             "naive CTR": clicks / np.maximum(impressions, 1),
-            "PBM": cs.EM("PBM").fit(cells).relevance(),
-            "PBM, weak prior": cs.EM("PBM", prior=(0.1, 1.0)).fit(cells).relevance(),
+            "PBM": cs.MaximumLikelihood("PBM").fit(cells).relevance(),
+            "PBM, weak prior": cs.MaximumLikelihood("PBM", prior=(0.1, 1.0)).fit(cells).relevance(),
         }
 
     def some_estimates(self) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ import numpy as np
 
 import clickshift as cs
 from clickshift.data.corpus import Corpus
-from clickshift.simulation.simulate import QueryLaw, Uniform
+from clickshift.simulation.simulate import QueryLaw, UniformQueries
 
 PUBLISHED = {"DBN": (1.2856, 1.3002), "CoCM": (1.2670, 1.2611)}
 
@@ -57,7 +57,7 @@ def main() -> None:
                         user,
                         temperature=temperature,
                         scores=scores,
-                        law=Uniform() if law_name == "uniform" else cs.PowerLaw(seed=seed),
+                        law=UniformQueries() if law_name == "uniform" else cs.PowerLaw(seed=seed),
                         sessions=options.sessions,
                         seed=seed,
                     )

@@ -10,16 +10,11 @@ import typer
 import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
-import clickshift.cli.evaluate as evaluate
-import clickshift.cli.examine as examine
-import clickshift.cli.fit as fit
 import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
-import clickshift.cli.predict as predict
 import clickshift.cli.propensities as propensities
 import clickshift.cli.rank as rank
-import clickshift.cli.relevance as relevance
 import clickshift.cli.reproduce as reproduce
 import clickshift.cli.selection as selection
 import clickshift.cli.shift as shift
@@ -36,13 +31,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(simulate.simulate)
-app.command()(fit.fit)
-app.command()(evaluate.evaluate)
+app.command()(models.fit)
+app.command()(models.evaluate)
 app.command()(compare.compare)
 app.command()(audit.audit)
-app.command()(examine.examine)
-app.command()(relevance.relevance)
-app.command()(predict.predict)
+app.command()(models.examine)
+app.command()(models.relevance)
+app.command()(models.predict)
 app.command()(propensities.propensities)
 app.command()(models.models)
 app.command()(reproduce.reproduce)

@@ -47,7 +47,7 @@ def audit(
     and recommends one of several models.
     """
     from clickshift.debiasedness.metrics import CMIP, MeanDependence
-    from clickshift.experiments._audit_report import audit_table, choice_words, verdict, write_audit_report
+    from clickshift.experiments._audit_report import audit_table, choice_note, verdict, write_audit_report
     from clickshift.experiments.audit import Audit, chosen_by, labels_of, logging_of
     from clickshift.experiments.model_selection.strategies import STRATEGIES
     from clickshift.experiments.model_selection.strategies import strategy as strategy_of
@@ -94,7 +94,7 @@ def audit(
         typer.echo(f"{printable(said['model'])}: {said['verdict']}. {said['text']}\n")
     typer.echo("Random scores would be debiased too: read this beside perplexity and nDCG.")
     if chosen:
-        typer.echo(printable(choice_words(chosen)))
+        typer.echo(printable(choice_note(chosen)))
     for text in cautions:
         typer.echo(f"clickshift: warning: {printable(text)}", err=True)
     if written is not None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clickshift.cli.experiment_runner import Pool
     from clickshift.display.export import Written
-    from clickshift.experiments.papers import Analytic, Trained
+    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol
 
 
-def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -> None:
+def run_and_report(protocol: TrainedProtocol, output: Path, *, pool: Pool, json: bool) -> None:
     """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
     from clickshift.cli.experiment_runner import run_with_progress
     from clickshift.core.spec import key
@@ -40,7 +40,7 @@ def run_and_report(protocol: Trained, output: Path, *, pool: Pool, json: bool) -
     failed.complain()
 
 
-def show_analytic(protocol: Analytic, output: Path, *, json: bool) -> None:
+def show_analytic(protocol: AnalyticProtocol, output: Path, *, json: bool) -> None:
     """Figures that need no training: nothing of them is worth keeping but the report."""
     from clickshift.core.spec import key
     from clickshift.experiments.click_vs_ips._report import write_gradient_report, write_losses_report

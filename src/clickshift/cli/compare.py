@@ -31,7 +31,7 @@ def compare(
     from clickshift.experiments.comparison import Comparison
     from clickshift.experiments.policy_shift._report_verdicts import comparison_verdict
     from clickshift.io.table_writer import write_rows
-    from clickshift.metrics.click_prediction import CLIP
+    from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
     protocol = Comparison(tuple(model), split, fraction, seed)
     rows = []
@@ -52,7 +52,7 @@ def compare(
                 "log": log,
                 "test": test,
                 **asdict(protocol),
-                "probability clip": CLIP,
+                "probability clip": PROBABILITY_FLOOR,
                 "clickshift": __version__,
             },
         )
@@ -61,13 +61,17 @@ def compare(
             {
                 "rows": rows,
                 "split": split,
-                "clip": CLIP,
+                "clip": PROBABILITY_FLOOR,
                 "report": None if output is None else str(output / "report.html"),
             }
         )
         return
     sizes = f"{rows[0]['train_sessions']:,} sessions to learn from, {rows[0]['test_sessions']:,} to predict"
-    show_table(table, title=f"Click models on {log}: {sizes}", caption=f"lower perplexity is better; clip {CLIP:g}")
+    show_table(
+        table,
+        title=f"Click models on {log}: {sizes}",
+        caption=f"lower perplexity is better; clip {PROBABILITY_FLOOR:g}",
+    )
     typer.echo(words)
     if output is not None:
         typer.echo(f"Report: {output / 'report.html'}   Rows: {output / 'rows.parquet'}")

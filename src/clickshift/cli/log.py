@@ -72,7 +72,7 @@ def encode(
     """
     from clickshift.counts.open_log import open_log
     from clickshift.data.encoded_log import EncodedLog
-    from clickshift.io.encode.duckdb import Spill
+    from clickshift.io.encode.duckdb import DuckdbLimits
 
     with warnings_shown(), progress("encoding") as hear:
         found = open_log(
@@ -81,7 +81,7 @@ def encode(
             on_bad_line="skip" if skip_bad else "error",
             in_memory=False,
             output=output,
-            spill=Spill(memory, spill),
+            spill=DuckdbLimits(memory, spill),
             progress=sessions_encoded(hear),
         )
     assert isinstance(found, EncodedLog)
@@ -228,7 +228,7 @@ def drift(
     Everything is beside what chance alone would give for two days of one ranker, also one that varies its lists.
     """
     from clickshift.display.document import check_page
-    from clickshift.drift._report import ctr_table, drift_facts, drift_table, drift_words, write_drift_report
+    from clickshift.drift._report import ctr_table, drift_facts, drift_table, drift_verdict, write_drift_report
     from clickshift.drift.compare import drift as compared
 
     if output is not None:
@@ -248,7 +248,7 @@ def drift(
         return
     show_table(drift_table(found), title="Days, and what changed since the day before (beyond chance)")
     show_table(ctr_table(found, ranks), title="Click-through rate by rank, with 95 % intervals")
-    for paragraph in drift_words(found):
+    for paragraph in drift_verdict(found):
         typer.echo(printable(paragraph))
     if output is not None:
         typer.echo(f"Report: {output}")

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from clickshift.data.encoded_log import Log
     from clickshift.data.sessions import Sessions
     from clickshift.models.base import ClickModel
-    from clickshift.ope import Estimator, Evaluation, Logged, Reward
+    from clickshift.ope import Estimator, Evaluation, GroupedLog, Reward
     from clickshift.ope.daily_residuals import DayResidual
     from clickshift.ope.target_policy import Target
 
 
 class Evaluating(TyperGroup):
-    """A first word that is no command is the log of `evaluate`."""
+    """A first word that is no command is the log of `evaluate_target`."""
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -91,19 +91,19 @@ def evaluate(
     The verdict says whether this log can tell. With --compare, the difference of two targets on the same sessions.
     """
     from clickshift.counts.open_log import open_log
-    from clickshift.ope import Bootstrap, Estimator, Logged, Reward
-    from clickshift.ope import evaluate as evaluated
+    from clickshift.ope import Bootstrap, Estimator, GroupedLog, Reward
+    from clickshift.ope import evaluate_target as evaluated
     from clickshift.ope._report import (
         choice_facts,
-        choice_words,
-        drift_words,
+        choice_note,
         estimate_table,
         facts_of,
         notes_of,
+        residual_drift_note,
         verdicts_of,
     )
-    from clickshift.ope.daily_residuals import Drift
-    from clickshift.ope.slope import choose
+    from clickshift.ope.daily_residuals import ResidualDrift
+    from clickshift.ope.slope import choose_by_slope
 
     earned, limits, interval = Reward.named(reward), _clip(clip), Bootstrap(replicates, seed=seed)
     with warnings_shown(), progress("evaluating") as hear:
@@ -115,7 +115,7 @@ def evaluate(
         sessions = _of_targets(found_log, [path for path in (target, compare) if path is not None])
         targets = _targets(target, compare, fitted, derive, sessions, seed)
         shared, left_out = _shared(sessions, earned, list(targets.values()))
-        logged = Logged.of(shared, earned, cluster=_cluster(cluster))
+        logged = GroupedLog.of(shared, earned, cluster=_cluster(cluster))
         found = {
             name: evaluated(logged, given, asked, clip=limits, logging=logging, interval=interval)
             for name, given in targets.items()
@@ -123,7 +123,7 @@ def evaluate(
         residuals = _day_residuals(logged, shared, asked, limits[-1])
     name, *others = found
     first = found[name]
-    choice = choose(first, Drift.of(residuals)) if "auto" in estimator else None
+    choice = choose_by_slope(first, ResidualDrift.of(residuals)) if "auto" in estimator else None
     differences = _differences(found, interval) if others else []
     notes = {title: notes_of(many) for title, many in found.items()}
     if unread := found_log.total - sessions.total:
@@ -164,10 +164,10 @@ def evaluate(
         for text in notes[title]:
             typer.echo(f"Note: {printable(text)}")
     if choice is not None:
-        typer.echo(f"auto: {choice_words(choice)}")
+        typer.echo(f"auto: {choice_note(choice)}")
     for d in differences:
         typer.echo(f"{d['estimator']}: {printable(d['words'])}")
-    for words in drift_words(residuals):
+    for words in residual_drift_note(residuals):
         typer.echo(words)
     if written is not None:
         typer.echo(f"Report: {written.page}   Rows: {written.rows}")
@@ -280,13 +280,13 @@ def _derived(model: ClickModel | None, how: str, sessions: Sessions, seed: int) 
 def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tuple[Sessions, int]:
     """The sessions of queries that all of several targets rank, and how many others there are."""
     from clickshift.errors import DataError
-    from clickshift.ope import Logged
-    from clickshift.ope.target_policy import Aim
+    from clickshift.ope import GroupedLog
+    from clickshift.ope.target_policy import TargetProbabilities
 
     if len(targets) < 2:
         return sessions, 0
-    logged = Logged.of(sessions, reward)
-    first, *others = [Aim.at(logged, target).ranked for target in targets]
+    logged = GroupedLog.of(sessions, reward)
+    first, *others = [TargetProbabilities.at(logged, target).ranked for target in targets]
     for ranked in others:
         first = first & ranked
     kept = first[sessions.rankings.query]
@@ -295,7 +295,9 @@ def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tu
     return sessions[kept], sessions.total - sessions[kept].total
 
 
-def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimator], clip: float) -> list[DayResidual]:
+def _day_residuals(
+    logged: GroupedLog, sessions: Sessions, estimators: list[Estimator], clip: float
+) -> list[DayResidual]:
     """None where the log has no days: times that are no days, or one day only."""
     from clickshift.errors import DataError
     from clickshift.ope.daily_residuals import day_residuals, days_of
@@ -311,7 +313,7 @@ def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimato
 
 def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict[str, Any]]:
     """At the larger of the two clipping constants that suit each estimator. RCTR sees no target, and is left out."""
-    from clickshift.ope import difference
+    from clickshift.ope import paired_difference
     from clickshift.ope._report import difference_facts
     from clickshift.ope.slope import best_clip
 
@@ -322,6 +324,6 @@ def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict
             continue
         constants = [e.clip for e in a.estimates]
         at = constants.index(max(best_clip(a).clip, best_clip(b).clip))
-        found_ = difference(a, b, interval, clip=at)
+        found_ = paired_difference(a, b, interval, clip=at)
         out.append(difference_facts(a.estimates[at], b.estimates[at], found_, (one, other)))
     return out

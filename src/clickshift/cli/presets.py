@@ -17,7 +17,7 @@ from clickshift.simulation.search_engine import BUILTIN, Named, World
 from clickshift.simulation.selection_search_engine import SelectionWorld
 
 
-def chosen(
+def policy_shift_protocol(
     scale: str,
     *,
     candidates: Sequence[str] = (),
@@ -63,7 +63,7 @@ def chosen(
     )
 
 
-def chosen_selection(
+def selection_protocol(
     scale: str,
     *,
     corpus: str = BUILTIN,

@@ -100,10 +100,10 @@ def _make(
     pool: Pool,
     json: bool,
 ) -> None:
-    from clickshift.cli.presets import chosen_selection, on_corpus
+    from clickshift.cli.presets import on_corpus, selection_protocol
     from clickshift.errors import SpecError
     from clickshift.experiments.model_selection.protocol import ModelSelection
-    from clickshift.experiments.papers import Analytic, Trained, changed, exhibit
+    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, changed, exhibit
     from clickshift.simulation.search_engine import BUILTIN
 
     wanted = exhibit(name)
@@ -111,19 +111,19 @@ def _make(
         how = f"Run it on your own: {wanted.command}" if wanted.command else "It is not there yet."
         raise SpecError(f"{name} cannot be made by itself: {wanted.state}. {how}")
     protocol, folder = wanted.make(), output or Path("out") / name
-    if tuned is not None and not isinstance(protocol, Trained):
+    if tuned is not None and not isinstance(protocol, TrainedProtocol):
         raise SpecError(f"--tuned is for trained rankers of the IPS paper: {name} has none.")
-    if isinstance(protocol, Analytic):
+    if isinstance(protocol, AnalyticProtocol):
         click_vs_ips.show_analytic(protocol, folder, json=json)
         return
-    if isinstance(protocol, Trained):
+    if isinstance(protocol, TrainedProtocol):
         tuning = None if tuned is None else _rows_of_tuning(tuned)
         protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
         click_vs_ips.run_and_report(protocol, folder, pool=pool, json=json)
         return
     corpus = corpus or BUILTIN
     if isinstance(protocol, ModelSelection):
-        smaller = chosen_selection("paper", corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
+        smaller = selection_protocol("paper", corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
         selection.run_and_report(smaller, folder, corpus=corpus, pool=pool, repeats=1000, json=json)
         return
     world = protocol.world

@@ -44,10 +44,10 @@ def run(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.cli.presets import chosen_selection
+    from clickshift.cli.presets import selection_protocol
 
     pool = Pool(workers, cluster)
-    protocol = chosen_selection(scale, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, models=model)
+    protocol = selection_protocol(scale, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, models=model)
     run_and_report(protocol, output, corpus=corpus, pool=pool, repeats=repeats, json=json)
 
 

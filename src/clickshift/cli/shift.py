@@ -61,10 +61,10 @@ def run(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.cli.presets import chosen
+    from clickshift.cli.presets import policy_shift_protocol
 
     pool = Pool(workers, cluster)
-    protocol = chosen(
+    protocol = policy_shift_protocol(
         scale,
         candidates=candidate,
         corpus=corpus,

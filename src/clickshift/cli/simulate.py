@@ -41,11 +41,11 @@ def simulate(
     from clickshift.io.read_log import check_output, write_log
     from clickshift.io.table_writer import table_ending
     from clickshift.policies import POLICIES
-    from clickshift.simulation.simulate import PowerLaw, Uniform
+    from clickshift.simulation.simulate import PowerLaw, UniformQueries
     from clickshift.simulation.simulate import simulate as draw
     from clickshift.simulation.users import USERS
 
-    laws: dict[str, PowerLaw | Uniform] = {"power-law": PowerLaw(), "uniform": Uniform()}
+    laws: dict[str, PowerLaw | UniformQueries] = {"power-law": PowerLaw(), "uniform": UniformQueries()}
     if query_law not in laws:
         raise SpecError(f"--query-law must be one of {', '.join(laws)}: got {query_law!r}.")
     who_ranks, who_clicks = parse(policy, POLICIES), parse(user, USERS)

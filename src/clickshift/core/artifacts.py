@@ -17,7 +17,7 @@ from clickshift.errors import FileError
 
 @final
 @dataclass(frozen=True)
-class ArrayFolder:
+class ArtifactFormat:
     """How folders of one kind of thing are written and read. What is no such folder, damaged or newer is refused."""
 
     kind: str

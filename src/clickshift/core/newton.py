@@ -17,7 +17,7 @@ _ROUNDING = 1e-12
 
 
 @runtime_checkable
-class View(Protocol):
+class LocalModel(Protocol):
     """The objective as it looks from one point."""
 
     @property
@@ -30,11 +30,11 @@ class View(Protocol):
         """Where to go, and where else if that is lower."""
 
 
-Seen = TypeVar("Seen", bound=View)
+Seen = TypeVar("Seen", bound=LocalModel)
 
 
 @dataclass(frozen=True, eq=False)
-class Ascent:
+class NewtonResult:
     """How a climb went: `trace` holds the objective of every accepted point."""
 
     objective: float
@@ -43,7 +43,9 @@ class Ascent:
     converged: bool
 
 
-def climb(look: Callable[[Vector], Seen], start: Vector, *, tolerance: float, max_steps: int) -> tuple[Seen, Ascent]:
+def maximise(
+    look: Callable[[Vector], Seen], start: Vector, *, tolerance: float, max_steps: int
+) -> tuple[Seen, NewtonResult]:
     """Go on until a step promised less than `tolerance` and was taken, or until there is nowhere higher to go.
 
     `max_steps` are looks.
@@ -61,10 +63,10 @@ def climb(look: Callable[[Vector], Seen], start: Vector, *, tolerance: float, ma
                 break
         else:
             converged = True
-    return here, Ascent(here.objective, trace, steps, converged)
+    return here, NewtonResult(here.objective, trace, steps, converged)
 
 
-def solved(
+def damped_newton_step(
     information: Float[np.ndarray, "free free"], slope: Float[np.ndarray, " free"]
 ) -> Float[np.ndarray, " free"]:
     """The step to where the slope would be 0, made shorter where the objective is not curved down."""
@@ -91,13 +93,13 @@ def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray,
     return inverse
 
 
-def moved(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"], edge: float) -> Float[np.ndarray, " n"]:
+def shift_logits(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"], edge: float) -> Float[np.ndarray, " n"]:
     """Probabilities whose logits have moved, kept off 0 and 1."""
     there: np.ndarray = np.clip(1 / (1 + (1 - p) / p * np.exp(-step)), edge, 1 - edge)
     return there
 
 
-PairTable = Float[np.ndarray, " pair_or_unseen"]
+PairValues = Float[np.ndarray, " pair_or_unseen"]
 
 
 Shared = Float[np.ndarray, " shared"]
@@ -110,26 +112,26 @@ _FAR_TOGETHER = 1.5
 """The largest move of what all sessions share, and of all pairs with it."""
 
 
-class Parameters(NamedTuple):
+class CascadeParameters(NamedTuple):
     """The parameters of a cascade, or slopes or standard errors of their logits. Satisfaction is 0 where a family has
     none."""
 
-    attractiveness: PairTable
-    satisfaction: PairTable
+    attractiveness: PairValues
+    satisfaction: PairValues
     shared: Shared
 
 
-class Information(NamedTuple):
+class ArrowheadInformation(NamedTuple):
     """Minus the second derivatives of the objective by logits: an arrow, since none between two pairs are kept."""
 
-    attractiveness: PairTable
-    satisfaction: PairTable
+    attractiveness: PairValues
+    satisfaction: PairValues
     cross_attractiveness: Cross
     cross_satisfaction: Cross
     shared: Float[np.ndarray, "shared shared"]
 
-    def blended(self, other: Information, share: float) -> Information:
-        return Information(*((1 - share) * mine + share * its for mine, its in zip(self, other, strict=True)))
+    def blended(self, other: ArrowheadInformation, share: float) -> ArrowheadInformation:
+        return ArrowheadInformation(*((1 - share) * mine + share * its for mine, its in zip(self, other, strict=True)))
 
     def inverted(self) -> tuple[Float[np.ndarray, "2 pair_or_unseen"], Float[np.ndarray, "shared shared"]]:
         """The diagonal of its inverse by attractiveness and satisfaction, and its part of what is shared."""
@@ -141,8 +143,10 @@ class Information(NamedTuple):
     @property
     def profile(self) -> Float[np.ndarray, "shared shared"]:
         """What is left of the shared parameters' when all others follow them."""
-        left = self.shared - products(self.cross_attractiveness, self.cross_attractiveness / self.attractiveness)
-        left = left - products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
+        left = self.shared - single_threaded_products(
+            self.cross_attractiveness, self.cross_attractiveness / self.attractiveness
+        )
+        left = left - single_threaded_products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
         symmetric: np.ndarray = (left + left.T) / 2
         return symmetric
 
@@ -151,25 +155,25 @@ class Information(NamedTuple):
 class NewtonStep:
     """Newton's step by some information, and what it would gain if the objective were as curved as that."""
 
-    def __init__(self, slopes: Parameters, of: Information) -> None:
+    def __init__(self, slopes: CascadeParameters, of: ArrowheadInformation) -> None:
         self._slopes, self._of, (a, s, shared) = slopes, of, slopes
         by_a, by_s = a / of.attractiveness, s / of.satisfaction
-        rest = shared - products(of.cross_attractiveness, by_a[None])[:, 0]
-        rest = rest - products(of.cross_satisfaction, by_s[None])[:, 0]
-        self._shared = solved(of.profile, rest) if len(rest) else rest
+        rest = shared - single_threaded_products(of.cross_attractiveness, by_a[None])[:, 0]
+        rest = rest - single_threaded_products(of.cross_satisfaction, by_s[None])[:, 0]
+        self._shared = damped_newton_step(of.profile, rest) if len(rest) else rest
         self.gain = float((a * by_a).sum() + (s * by_s).sum() + (rest * self._shared).sum()) / 2
 
-    def step(self) -> Parameters:
+    def step(self) -> CascadeParameters:
         """No logit moves far at once; attractiveness and satisfaction follow what is shared."""
         (a, s, _), of = self._slopes, self._of
         shared = self._shared * min(1.0, _FAR_TOGETHER / max(float(np.abs(self._shared).max(initial=0.0)), 1e-300))
         by_a = (a - np.einsum("k,kp->p", shared, of.cross_attractiveness)) / of.attractiveness
         by_s = (s - np.einsum("k,kp->p", shared, of.cross_satisfaction)) / of.satisfaction
-        return Parameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), shared)
+        return CascadeParameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), shared)
 
 
 @final
-class Care:
+class EMDamping:
     """How much of what is hidden a step takes for known: none of it is Newton's step, all of it is EM's.
 
     Newton's goes too far where pairs often meet in the same sessions, whose curvature together is left out.
@@ -195,13 +199,15 @@ class Care:
         self._share, self._gain = min(1.0, max(0.25, 2 * self._share)), 0.0
 
 
-def products(rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]) -> Float[np.ndarray, "k l"]:
+def single_threaded_products(
+    rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]
+) -> Float[np.ndarray, "k l"]:
     """rows others', by one thread: those of a linear algebra library would spin on the cores that E-steps need."""
     products: np.ndarray = np.einsum("kp,lp->kl", rows, others)
     return products
 
 
-def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> PairTable:
+def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> PairValues:
     """The diagonal of rows' middle rows: what the shared parameters' uncertainty adds to each pair's."""
     added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
     positive: np.ndarray = np.maximum(added, 0)

@@ -60,7 +60,7 @@ def for_ranges(work: Callable[[slice], None], rows: int, *, chunk: int = CHUNK) 
     for_each(lambda k: work(slice(k * chunk, min((k + 1) * chunk, rows))), -(-rows // chunk))
 
 
-def in_order(work: Callable[[Given], Made], items: Iterable[Given]) -> Iterator[Made]:
+def map_in_order(work: Callable[[Given], Made], items: Iterable[Given]) -> Iterator[Made]:
     """What `work` makes of each item, in their order, a few items ahead of who asks: what is made need not all fit."""
     threads = n_threads()
     if threads <= 1:

@@ -17,7 +17,7 @@ from clickshift.errors import FileError
 
 
 @dataclass(frozen=True)
-class Scratch:
+class TemporaryStorage:
     """Everything is written, nothing is mapped that is not there yet: a full disk is an error, not the end of the
     process."""
 
@@ -25,7 +25,7 @@ class Scratch:
     """That of an encoded log; None is the system's, also where nothing can be written beside the log."""
 
     @classmethod
-    def beside(cls, *folders: Path | None) -> Scratch:
+    def beside(cls, *folders: Path | None) -> TemporaryStorage:
         """In the first of these folders that can be written to; None is a log in memory."""
         return cls(next((folder for folder in folders if folder is not None and os.access(folder, os.W_OK)), None))
 
@@ -48,13 +48,13 @@ class Scratch:
             ) from None
 
 
-ANYWHERE = Scratch()
+ANYWHERE = TemporaryStorage()
 
 
-class Spool:
+class ArraySpool:
     """Arrays that differ in length only, one after the other in a file: a list that takes no memory."""
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, scratch: TemporaryStorage) -> None:
         self._file, self._ends = scratch.file(), [0]
         self._like = np.empty(0)
 
@@ -80,7 +80,7 @@ class Spool:
         # writable, though nobody writes: kernels would be compiled once more for what is not
         return np.memmap(self._file, self._like.dtype, "r+", shape=shape)
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> ArraySpool:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -89,10 +89,10 @@ def row_hashes(rows: Int[np.ndarray, "row column"]) -> UInt64[np.ndarray, " row"
     return hashes
 
 
-def ordered(number: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
+def stable_order(number: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
     """Like `numpy.argsort(number, kind="stable")`, for numbers from 0 to size - 1: by counting.
 
-    >>> ordered(np.array([2, 0, 2, 1]), 3).tolist()
+    >>> stable_order(np.array([2, 0, 2, 1]), 3).tolist()
     [1, 3, 0, 2]
     """
     order = np.empty(len(number), np.int64)

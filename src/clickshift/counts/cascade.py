@@ -16,9 +16,9 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.core.tempfiles import Scratch, Spool
-from clickshift.counts.tails import HiddenTails, Lists, TailsByShape, TailsInParts, n_neighbourhoods, neighbourhood
-from clickshift.data.encoded_log import EncodedLog, Log, weighted
+from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
+from clickshift.counts.tails import HiddenTails, ListsToLastClick, TailsByShape, TailsInParts, n_pair_blocks, pair_block
+from clickshift.data.encoded_log import EncodedLog, Log, weighted_chunks
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 
@@ -53,7 +53,7 @@ class Cascade:
         threads = n_threads()
         tables = np.zeros((threads, log.vocabulary.n_pairs + 1, 8))
         ranks, passed = np.zeros((threads, log.n_ranks, 2)), np.zeros(threads)
-        for part, count in weighted(log, weight):
+        for part, count in weighted_chunks(log, weight):
             lists = _counted(part, count, tables, ranks, passed)
         without, to_first, to_last, below, first, clicks, followed, open_last = tables.sum(axis=0).T.copy()
         followed_at_rank, open_last_at_rank = ranks.sum(axis=0).T
@@ -100,14 +100,14 @@ def _counted(
     tables: Float[np.ndarray, "thread pair_or_unseen column"],
     ranks: Float[np.ndarray, "thread rank 2"],
     passed: Float[np.ndarray, " thread"],
-) -> Lists:
+) -> ListsToLastClick:
     """Add what some sessions show to the tables; each thread has its own."""
     rankings, width, threads = part.rankings, part.n_ranks, len(tables)
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
     cuts = np.linspace(0, len(count), threads + 1).astype(int)
     pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
     unseen = len(tables[0]) - 1
-    shapes = np.zeros((threads, n_neighbourhoods(unseen), width, width + 1), np.int64)
+    shapes = np.zeros((threads, n_pair_blocks(unseen), width, width + 1), np.int64)
 
     def tally(k: int) -> None:
         rows = pieces[k]
@@ -115,19 +115,19 @@ def _counted(
         passed[k] += _count(*lists, length[rows], last[rows], tables[k], ranks[k], shapes[k])
 
     for_each(tally, threads)
-    return Lists(rankings.pair, length, last, count, pieces, shapes, unseen)
+    return ListsToLastClick(rankings.pair, length, last, count, pieces, shapes, unseen)
 
 
 def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
     """The tails of a log that need not fit into memory: sorted chunk by chunk, in files that go when nobody needs them
     any more."""
-    scratch, empty = Scratch.beside(log.folder), list[TailsByShape]()
+    scratch, empty = TemporaryStorage.beside(log.folder), list[TailsByShape]()
     with (
         scratch.room_for("what was shown below last clicks, some 40 bytes per session"),
-        Spool(scratch) as pairs,
-        Spool(scratch) as counts,
+        ArraySpool(scratch) as pairs,
+        ArraySpool(scratch) as counts,
     ):
-        for part, count in weighted(log, weight):
+        for part, count in weighted_chunks(log, weight):
             tails = TailsByShape.of(_lists_of(part, count))
             pairs.append(tails.pair)
             counts.append(tails.count)
@@ -137,12 +137,12 @@ def _tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
         )
 
 
-def _lists_of(part: Sessions, count: Float[np.ndarray, " session"]) -> Lists:
+def _lists_of(part: Sessions, count: Float[np.ndarray, " session"]) -> ListsToLastClick:
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
     pair, unseen = part.rankings.pair, part.vocabulary.n_pairs
-    shapes = np.zeros((1, n_neighbourhoods(unseen), part.n_ranks, part.n_ranks + 1), np.int64)
+    shapes = np.zeros((1, n_pair_blocks(unseen), part.n_ranks, part.n_ranks + 1), np.int64)
     _find_ends(pair, part.rankings.shown, part.click, length, last, unseen, shapes[0])
-    return Lists(pair, length, last, count, [slice(0, len(count))], shapes, unseen)
+    return ListsToLastClick(pair, length, last, count, [slice(0, len(count))], shapes, unseen)
 
 
 def _in_first_row(table: Float[np.ndarray, " pair_or_unseen"]) -> Float[np.ndarray, " 2"]:
@@ -164,7 +164,7 @@ def _count(pair, shown, click, count, length, last, table, ranks, shapes):
             n += 1
         length[i], last[i] = n, last_click
         if last_click + 1 < n:
-            shapes[neighbourhood(pair[i, 0], len(table) - 1, len(shapes)), last_click + 1, n] += 1
+            shapes[pair_block(pair[i, 0], len(table) - 1, len(shapes)), last_click + 1, n] += 1
         if last_click < 0:
             for r in range(n):
                 table[pair[i, r], 0] += weight
@@ -203,4 +203,4 @@ def _find_ends(pair, shown, click, length, last, unseen, shapes):
             n += 1
         length[i], last[i] = n, last_click
         if last_click + 1 < n:
-            shapes[neighbourhood(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1
+            shapes[pair_block(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1

@@ -17,7 +17,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.data.encoded_log import Log, counted, query_starts, weighted
+from clickshift.data.encoded_log import Log, split_at_queries, weighted_arrays, weighted_chunks
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
@@ -186,7 +186,7 @@ def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int)
 
         for_each(work, threads)
 
-    for part, count in weighted(log, weight):
+    for part, count in weighted_chunks(log, weight):
         add(part, count)
     cuts = np.linspace(0, pairs, threads + 1).astype(int).tolist()
     return _taken([(tables, cuts[k], cuts[k + 1], 0) for k in range(threads)], n_situations)
@@ -197,7 +197,7 @@ def _count_shares(log: Log, weight: np.ndarray | None, by: By, n_situations: int
     threads, words, kind = n_threads(), log.vocabulary, _kind(log, weight)
     room = 2 * _SHARE if kind is np.uint32 else _SHARE
     shares = -(-words.n_pairs * n_situations // room)
-    bounds = query_starts(words, max(shares, threads))
+    bounds = split_at_queries(words, max(shares, threads))
     spans = list(pairwise(bounds.tolist()))
     # for all passes, since new memory costs more than zeros
     places = np.empty((threads, 2 * n_situations * max(end - start for start, end in spans)), kind)
@@ -224,7 +224,7 @@ def _count_pass(
             lambda k: _count_share(pair, click, count, *spans[k], _BY.index(by), n_situations, tables[k]), len(spans)
         )
 
-    for lists in counted(log, weight):
+    for lists in weighted_arrays(log, weight):
         add(*lists)
     return [(table[None], start, end, start) for table, (start, end) in zip(tables, spans, strict=True)]
 
@@ -341,7 +341,7 @@ def _count_share(pair, click, count, start, stop, by, n_situations, table):
 def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _Counted:
     """Rank by rank, which bounds the memory: a cell belongs to one rank."""
     keys, counts = [], []
-    for part, count in weighted(log, weight):
+    for part, count in weighted_chunks(log, weight):
         situation = situation_of(by, part)
         for rank in range(part.n_ranks):
             pair = part.rankings.pair[:, rank]

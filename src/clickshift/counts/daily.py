@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, UInt32
 
-from clickshift.core.artifacts import ArrayFolder
+from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.unique_rows import distinct_rows, distinct_sorted
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells, situations
@@ -22,13 +22,13 @@ from clickshift.counts.tail_e_step import SIDE_BY_SIDE
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
-from clickshift.data.vocabulary import Vocabulary, get_vocabulary, put_vocabulary
+from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftError, DataError
 
 Time = np.datetime64 | float
 """A date or time, or the number that a log calls a day."""
 
-FOLDER = ArrayFolder("count", 1, "count the log again", "clickshift log count")
+FOLDER = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
 _SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
@@ -116,7 +116,7 @@ class DayCounts:
         for name in _SHAPE_TABLES:
             arrays[f"tails.{name}"] = getattr(tails, name)
         facts = {
-            "vocabulary": put_vocabulary(self.vocabulary, arrays),
+            "vocabulary": pack_vocabulary(self.vocabulary, arrays),
             "ranks": self.n_ranks,
             "sessions": self.sessions,
             "first": _put_time(self.first),
@@ -131,7 +131,7 @@ class DayCounts:
         """Read what `save` wrote. A folder of another kind, damaged or from a newer version is refused."""
         header, arrays = FOLDER.read(folder)
         try:
-            words, ranks = get_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
+            words, ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
             tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
             tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
@@ -182,7 +182,7 @@ def decay(last: Sequence[Time | None], half_life: float) -> list[float]:
     return weights
 
 
-def in_order(last: Sequence[Time | None]) -> list[int]:
+def sort_by_time(last: Sequence[Time | None]) -> list[int]:
     """The numbers of several days in order of time; as they are given where times are not known of all."""
     known = [time for time in last if time is not None]
     if len(known) < len(last):

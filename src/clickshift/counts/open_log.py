@@ -17,8 +17,14 @@ from clickshift.core.files import cache_folder
 from clickshift.data.encoded_log import FOLDER, Log
 from clickshift.errors import ClickshiftError, DataError, FileError
 from clickshift.io.encode.batches import batches_of
-from clickshift.io.encode.duckdb import Spill, database_batches, is_table, long_batches, table_of
-from clickshift.io.encode.writer import encode, open_encoded
+from clickshift.io.encode.duckdb import (
+    DuckdbLimits,
+    database_batches,
+    is_duckdb_table,
+    long_batches,
+    parse_duckdb_table,
+)
+from clickshift.io.encode.writer import open_encoded, write_encoded_log
 from clickshift.io.read_log import check_same, checked_columns, choose_columns, log_files, read_log
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables.formats import column_names
@@ -39,7 +45,7 @@ def open_log(
     on_bad_line: OnBadLine = "error",
     in_memory: bool | None = None,
     output: str | Path | None = None,
-    spill: Spill | None = None,
+    spill: DuckdbLimits | None = None,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> Log:
     """The log of a file, a folder (also one partitioned by day), a pattern, a list, or a table of a DuckDB database
@@ -53,8 +59,8 @@ def open_log(
     """
     if isinstance(path, str | Path) and (Path(path) / FOLDER.header).exists():
         return open_encoded(Path(path))
-    if is_table(path):
-        database, table = table_of(str(path))
+    if is_duckdb_table(path):
+        database, table = parse_duckdb_table(str(path))
         files = [database]
     else:
         files, table = log_files(path), None
@@ -74,14 +80,14 @@ def open_log(
             pass
     choosing = _Choosing(columns)
     if table is not None:
-        batches = partial(database_batches, files[0], table, choosing, spill or Spill())
+        batches = partial(database_batches, files[0], table, choosing, spill or DuckdbLimits())
     elif _is_long(files, columns):
-        batches = partial(long_batches, files, choosing, spill or Spill())
+        batches = partial(long_batches, files, choosing, spill or DuckdbLimits())
     else:
         batches = partial(batches_of, files, choosing)
     told = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     facts = {"files": len(files), "first_file": str(files[0]), "key": key}
-    return encode(batches, place, skip_bad=on_bad_line == "skip", told=told, facts=facts, progress=progress)
+    return write_encoded_log(batches, place, skip_bad=on_bad_line == "skip", told=told, facts=facts, progress=progress)
 
 
 class _Choosing:

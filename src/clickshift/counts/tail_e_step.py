@@ -31,7 +31,7 @@ _FACTORS = 16
 """Sessions that share a logarithm: more of them, each less likely than 1e-18, would be less than any number."""
 
 
-class Bends(NamedTuple):
+class TailCurvature(NamedTuple):
     """How the log-likelihood of the tails curves: what `Information` is made of."""
 
     examined: Float[np.ndarray, " pair_or_unseen"]
@@ -49,7 +49,7 @@ class Bends(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Tails:
+class ExpectedTails:
     """Expected counts of the hidden part."""
 
     examined: Float[np.ndarray, " pair_or_unseen"]
@@ -65,11 +65,11 @@ class Tails:
     """Skips in tails after which the user went on..."""
     skip_could: float
     """...among those with a result below."""
-    bends: Bends | None = None
+    bends: TailCurvature | None = None
     """Where they were asked for."""
 
 
-class Sums(NamedTuple):
+class EStepSums(NamedTuple):
     """What an E-step adds up, of any part of a log: a column of each table for each thing."""
 
     below: Float[np.ndarray, "pair_or_unseen column"]
@@ -81,23 +81,23 @@ class Sums(NamedTuple):
     totals: Float[np.ndarray, " 4"]
 
     @classmethod
-    def zeros(cls, walk: Walk, turns: Turns | None) -> Sums:
+    def zeros(cls, walk: TailTransitions, turns: TransitionDerivatives | None) -> EStepSums:
         pairs, ranks = len(walk.skip), len(walk.h_rank)
         below, clicked = (1, 2) if turns is None else (2 + len(turns.g), 4)
         return cls(np.zeros((pairs, below)), np.zeros((pairs, clicked)), np.zeros((ranks, 3)), np.zeros(4))
 
-    def tails(self) -> Tails:
+    def tails(self) -> ExpectedTails:
         below, clicked = (np.ascontiguousarray(table.T) for table in (self.below, self.clicked))
         log_likelihood, skip_went_on, skip_could, g = self.totals.tolist()
         bends = None
         if len(below) > 1:
-            bends = Bends(below[1], clicked[2], clicked[3], below[2:], self.ranks.T[1:], g)
-        return Tails(
+            bends = TailCurvature(below[1], clicked[2], clicked[3], below[2:], self.ranks.T[1:], g)
+        return ExpectedTails(
             below[0], clicked[0], clicked[1], self.ranks[:, 0].copy(), log_likelihood, skip_went_on, skip_could, bends
         )
 
 
-class Walk(NamedTuple):
+class TailTransitions(NamedTuple):
     """How users walk down the tails: all that DBN, SDBN, DCM and CCM differ in."""
 
     skip: Float[np.ndarray, " pair_or_unseen"]
@@ -108,7 +108,7 @@ class Walk(NamedTuple):
     """h = h_pair[last clicked pair] x h_rank[its rank]."""
 
 
-class Turns(NamedTuple):
+class TransitionDerivatives(NamedTuple):
     """How parameters that all sessions share turn the walk: derivatives by the logarithm of each."""
 
     g: Float[np.ndarray, " shared"]

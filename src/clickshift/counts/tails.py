@@ -12,7 +12,14 @@ from jaxtyping import Float, Int, UInt32
 from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.counts.tail_e_step import SIDE_BY_SIDE, Sums, Tails, Turns, Walk, e_step
+from clickshift.counts.tail_e_step import (
+    SIDE_BY_SIDE,
+    EStepSums,
+    ExpectedTails,
+    TailTransitions,
+    TransitionDerivatives,
+    e_step,
+)
 
 _WORTH_A_THREAD = 2048
 _NEIGHBOURS, _MOST_NEIGHBOURHOODS = 512, 64
@@ -23,7 +30,7 @@ _NEIGHBOURS, _MOST_NEIGHBOURHOODS = 512, 64
 class HiddenTails(Protocol):
     """The tails of a log, wherever they are."""
 
-    def expect(self, walk: Walk, turns: Turns | None = None) -> Tails:
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
         """The E-step; with `turns`, also how the likelihood curves."""
 
     def alike(self) -> HiddenTails:
@@ -35,7 +42,7 @@ class HiddenTails(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class ListsToLastClick:
     """The lists of a log, where their last clicks are, and how many tails of each shape each of some pieces has."""
 
     pair: Int[np.ndarray, "session rank"]
@@ -86,7 +93,7 @@ class TailsByShape:
         return np.append(0, np.cumsum(self.sessions))
 
     @classmethod
-    def of(cls, lists: Lists) -> TailsByShape:
+    def of(cls, lists: ListsToLastClick) -> TailsByShape:
         """Sort the sessions of a log."""
         by_hood = lists.shapes.swapaxes(0, 1)
         counts = by_hood.reshape(-1, *by_hood.shape[2:])
@@ -122,15 +129,15 @@ class TailsByShape:
     def parts(self) -> Sequence[TailsByShape]:
         return [self]
 
-    def expect(self, walk: Walk, turns: Turns | None = None) -> Tails:
-        return summed([self], walk, turns).tails()
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        return run_e_step([self], walk, turns).tails()
 
 
-def summed(parts: Sequence[TailsByShape], walk: Walk, turns: Turns | None) -> Sums:
+def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: TransitionDerivatives | None) -> EStepSums:
     """The E-step of several parts of a log: each thread has a share of every shape of each of them."""
     threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _WORTH_A_THREAD)
-    found = [Sums.zeros(walk, turns) for _ in range(threads)]
-    none = Turns(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))
+    found = [EStepSums.zeros(walk, turns) for _ in range(threads)]
+    none = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))
 
     def work(k: int) -> None:
         for tails in parts:
@@ -152,8 +159,8 @@ class TailsInParts:
 
     parts: Sequence[TailsByShape]
 
-    def expect(self, walk: Walk, turns: Turns | None = None) -> Tails:
-        return summed(self.parts, walk, turns).tails()
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        return run_e_step(self.parts, walk, turns).tails()
 
     def alike(self) -> TailsByShape:
         ones = [tails.alike() for tails in self.parts]
@@ -165,13 +172,13 @@ class TailsInParts:
         return replace(TailsByShape.empty(start, length, np.ones_like(start)), count=count[start, length])
 
 
-def n_neighbourhoods(n_pairs: int) -> int:
+def n_pair_blocks(n_pairs: int) -> int:
     return min(_MOST_NEIGHBOURHOODS, 1 + n_pairs // _NEIGHBOURS)
 
 
 @njit(inline="always")
 @no_type_check
-def neighbourhood(pair, n_pairs, n):
+def pair_block(pair, n_pairs, n):
     """Which of n a pair is in, and with it its session: the pairs of a query have numbers that follow each other."""
     return max(pair, 0) * n // max(n_pairs, 1)
 
@@ -184,7 +191,7 @@ def _by_shape(pair, length, last, count, number, first_tail, first_place, unseen
         start, n = last[i] + 1, length[i]
         if start >= n:
             continue
-        hood = neighbourhood(pair[i, 0], unseen, len(number))
+        hood = pair_block(pair[i, 0], unseen, len(number))
         top, k = max(start - 1, 0), number[hood, start, n]
         number[hood, start, n] += 1
         tail_count[first_tail[start, n] + k] = count[i]

@@ -21,7 +21,7 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 
 N_FEATURES = 136
-CHUNK = 1 << 13
+QUERIES_AT_ONCE = 1 << 13
 """Documents that are made at once, so that their tables of terms stay small; it changes no number."""
 
 # Candidates of a query: the log of their number is logistic around its median, wider below it than above.
@@ -83,8 +83,8 @@ def builtin_corpus(queries: int = 1000, *, seed: int = 0) -> Corpus:
     query = np.repeat(np.arange(queries), drawn.length)
     label = np.empty(len(query), np.float32)
     features = np.empty((len(query), N_FEATURES), np.float32)
-    for start in range(0, len(query), CHUNK):
-        rows = slice(start, start + CHUNK)
+    for start in range(0, len(query), QUERIES_AT_ONCE):
+        rows = slice(start, start + QUERIES_AT_ONCE)
         label[rows], features[rows] = _documents(drawn.of(query[rows]), chance)
     vocabulary = Vocabulary(np.arange(1, queries + 1), np.arange(1, len(query) + 1), query, np.arange(len(query)))
     return Corpus(vocabulary, label, features)

@@ -153,7 +153,7 @@ class Corpus:
         return f"Corpus({self.n_queries:,} queries, {self.n_pairs:,} candidates, {features} features)"
 
 
-class Parts(NamedTuple):
+class CorpusSplit(NamedTuple):
     """A learning-to-rank set. No two parts share a query."""
 
     train: Corpus

@@ -16,16 +16,16 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from clickshift.core.artifacts import ArrayFolder
-from clickshift.core.parallel import in_order
+from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.parallel import map_in_order
 from clickshift.core.rng import as_generator
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
-FOLDER = ArrayFolder("log", 1, "encode the log again", "clickshift log encode")
+FOLDER = ArtifactFormat("log", 1, "encode the log again", "clickshift log encode")
 PAIRS, CLICKS = "pair.bin", "click.bin"
-ABOUT = ("count", "time", "user", "log_prob")
+SESSION_COLUMNS = ("count", "time", "user", "log_prob")
 """What a log may know of every session, each in a file of its own."""
 
 
@@ -50,7 +50,7 @@ class EncodedLog:
     vocabulary: Vocabulary
     blocks: tuple[Block, ...]
     kinds: Mapping[str, str]
-    """Those of `ABOUT` that there are, and numpy's name for what each holds."""
+    """Those of `SESSION_COLUMNS` that there are, and numpy's name for what each holds."""
     facts: Mapping[str, Any]
     """What was noted when it was made: which files, how many sessions were left out."""
     kept: Bool[np.ndarray, " row"] | None = None
@@ -99,7 +99,7 @@ class EncodedLog:
     def lists(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The pairs and clicks of all sessions, kept or not, some at a time and a few ahead of who asks: a third of the
         work of `chunks`."""
-        for pair, click in in_order(self._reader(), self.blocks):
+        for pair, click in map_in_order(self._reader(), self.blocks):
             yield pair if self.translation is None else self.translation[pair], click
 
     def _reader(self) -> Callable[[Block], tuple[np.ndarray, np.ndarray]]:
@@ -207,7 +207,7 @@ def folder_of(log: Log) -> Path | None:
     return log.folder if isinstance(log, EncodedLog) else None
 
 
-def weighted(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessions, Float[np.ndarray, " session"]]]:
+def weighted_chunks(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessions, Float[np.ndarray, " session"]]]:
     """The chunks of a log, and how much each of their rows counts."""
     row = 0
     for part in log.chunks():
@@ -216,16 +216,16 @@ def weighted(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessions, Fl
         yield part, count.astype(np.float64)
 
 
-def counted(log: Log, weight: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def weighted_arrays(log: Log, weight: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """The same as pairs, clicks and weights, which is all that counting looks at."""
     if isinstance(log, EncodedLog) and weight is None and log.kept is None and not log.has_counts:
         ones = np.ones(max((block.rows for block in log.blocks), default=0))
         yield from ((pair, click, ones[: len(pair)]) for pair, click in log.lists())
     else:
-        yield from ((part.rankings.pair, part.click, count) for part, count in weighted(log, weight))
+        yield from ((part.rankings.pair, part.click, count) for part, count in weighted_chunks(log, weight))
 
 
-def query_starts(vocabulary: Vocabulary, parts: int) -> Int[np.ndarray, " bound"]:
+def split_at_queries(vocabulary: Vocabulary, parts: int) -> Int[np.ndarray, " bound"]:
     """Pair numbers that part the vocabulary in about equal shares, none of them in the middle of a query."""
     bounds = np.linspace(0, vocabulary.n_pairs, parts + 1)
     offsets = vocabulary.query_offsets

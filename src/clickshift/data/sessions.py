@@ -17,11 +17,11 @@ from jaxtyping import Float, Int
 
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import distinct_rows
-from clickshift.data.validation import bits, check_lists, integers, refuse, same_shape
+from clickshift.data.validation import check_bits, check_integers, check_lists, check_shape, raise_for_rows
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
-RowIndex = slice | np.ndarray
+RowSelection = slice | np.ndarray
 _Container = TypeVar("_Container", "Rankings", "Sessions")
 
 
@@ -42,10 +42,10 @@ class Rankings:
     """Float[session]: log-probability of the list under the policy that drew it, where it is known."""
 
     def __post_init__(self) -> None:
-        query, pair = integers("query", self.query, 1), integers("pair", self.pair, 2)
-        shown = pair != UNSEEN if self.shown is None else bits("shown", self.shown, 2)
-        same_shape("query", query.shape, "pair", pair.shape[:1])
-        same_shape("shown", shown.shape, "pair", pair.shape)
+        query, pair = check_integers("query", self.query, 1), check_integers("pair", self.pair, 2)
+        shown = pair != UNSEEN if self.shown is None else check_bits("shown", self.shown, 2)
+        check_shape("query", query.shape, "pair", pair.shape[:1])
+        check_shape("shown", shown.shape, "pair", pair.shape)
         if not pair.size:
             raise DataError("the log is empty: there must be at least one session with one result.")
         if self.shown is not None:
@@ -56,8 +56,8 @@ class Rankings:
         object.__setattr__(self, "shown", shown)
         if self.log_prob is not None:
             log_prob = np.asarray(self.log_prob, np.float64)
-            same_shape("log_prob", log_prob.shape, "query", query.shape)
-            refuse(
+            check_shape("log_prob", log_prob.shape, "query", query.shape)
+            raise_for_rows(
                 ~((log_prob > -np.inf) & (log_prob <= 1e-9)),
                 "a propensity must be a probability above 0 and at most 1",
                 lambda row: np.exp(min(log_prob[row], 700.0)),
@@ -81,7 +81,7 @@ class Rankings:
     def __len__(self) -> int:
         return len(self.query)
 
-    def __getitem__(self, rows: RowIndex) -> Rankings:
+    def __getitem__(self, rows: RowSelection) -> Rankings:
         return _replace(
             self,
             query=self.query[rows],
@@ -130,28 +130,28 @@ class Sessions:
 
     def __post_init__(self) -> None:
         shape = self.rankings.pair.shape
-        click = bits("click", self.click, 2)
-        same_shape("click", click.shape, "pair", shape)
+        click = check_bits("click", self.click, 2)
+        check_shape("click", click.shape, "pair", shape)
         astray = click & ~self.rankings.shown
-        refuse(
+        raise_for_rows(
             astray,
             "a click must be on a document that is shown",
             lambda row: f"one at rank {astray[row].argmax() + 1}",
             "Drop the click, or show the document.",
         )
-        count = np.ones(shape[0], np.int64) if self.count is None else integers("count", self.count, 1, np.int64)
-        same_shape("count", count.shape, "query", shape[:1])
-        refuse(count < 1, "a count must be 1 or more", lambda row: count[row], "Drop the row.")
+        count = np.ones(shape[0], np.int64) if self.count is None else check_integers("count", self.count, 1, np.int64)
+        check_shape("count", count.shape, "query", shape[:1])
+        raise_for_rows(count < 1, "a count must be 1 or more", lambda row: count[row], "Drop the row.")
         object.__setattr__(self, "click", click)
         object.__setattr__(self, "count", count)
         for name in ("time", "user"):
             values = getattr(self, name)
             if values is not None:
                 values = np.asarray(values)
-                same_shape(name, values.shape, "query", shape[:1])
+                check_shape(name, values.shape, "query", shape[:1])
                 if values.dtype.kind in "fMm":
                     advice = f"Fill it or leave {name} out."
-                    refuse(np.isnan(values), f"{name} must not be missing", lambda row: "none", advice)
+                    raise_for_rows(np.isnan(values), f"{name} must not be missing", lambda row: "none", advice)
                 object.__setattr__(self, name, values)
 
     @classmethod
@@ -171,7 +171,7 @@ class Sessions:
         """The number of rows; see `total` for the number of sessions."""
         return len(self.count)
 
-    def __getitem__(self, rows: RowIndex) -> Sessions:
+    def __getitem__(self, rows: RowSelection) -> Sessions:
         return _replace(
             self,
             rankings=self.rankings[rows],

@@ -13,20 +13,20 @@ from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
 
-def integers(name: str, values: Any, ndim: int, dtype: type = np.int32) -> np.ndarray:
+def check_integers(name: str, values: Any, ndim: int, dtype: type = np.int32) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or array.ndim != ndim:
         raise DataError(f"{name} must be integers in {ndim} dimension(s): got {array.dtype} of shape {array.shape}.")
     return np.ascontiguousarray(array, dtype)
 
 
-def bits(name: str, values: Any, ndim: int) -> np.ndarray:
+def check_bits(name: str, values: Any, ndim: int) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != ndim or array.dtype.kind not in "biuf":
         raise DataError(f"{name} must be 0 or 1 in {ndim} dimensions: got {array.dtype} of shape {array.shape}.")
     if array.dtype.kind != "b":
         bad = ~((array == 0) | (array == 1))
-        refuse(
+        raise_for_rows(
             bad,
             f"a {name} must be 0 or 1",
             lambda row: array[row, bad[row].argmax()],
@@ -35,12 +35,12 @@ def bits(name: str, values: Any, ndim: int) -> np.ndarray:
     return np.ascontiguousarray(array, bool)
 
 
-def same_shape(name: str, shape: tuple[int, ...], other: str, expected: tuple[int, ...]) -> None:
+def check_shape(name: str, shape: tuple[int, ...], other: str, expected: tuple[int, ...]) -> None:
     if shape != expected:
         raise DataError(f"{name} must have the shape of {other}, {expected}: got {shape}.")
 
 
-def refuse(bad: np.ndarray, rule: str, value: Callable[[int], Any], advice: str) -> None:
+def raise_for_rows(bad: np.ndarray, rule: str, value: Callable[[int], Any], advice: str) -> None:
     """Raise for the first row with anything bad, with the value that it has, and say how many rows there are."""
     if bad.any():
         rows = np.flatnonzero(bad if bad.ndim == 1 else bad.any(axis=1))

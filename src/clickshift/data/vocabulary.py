@@ -46,8 +46,8 @@ class Vocabulary:
     @classmethod
     def of(cls, query: Raw, doc: Raw) -> tuple[Vocabulary, Int[np.ndarray, " row"], Int[np.ndarray, " row"]]:
         """The vocabulary of aligned columns of raw ids, with the query number and the pair number of every row."""
-        query_ids, query_row = encode(query, "query")
-        doc_ids, doc_row = encode(doc, "document")
+        query_ids, query_row = encode_ids(query, "query")
+        doc_ids, doc_row = encode_ids(doc, "document")
         if len(query_row) != len(doc_row):
             raise DataError(f"queries and documents must be aligned: got {len(query_row)} and {len(doc_row)} rows.")
         key, pair = distinct_sorted(query_row * max(len(doc_ids), 1) + doc_row)
@@ -135,7 +135,7 @@ class Vocabulary:
         return f"Vocabulary({self.n_queries:,} queries, {self.n_docs:,} documents, {self.n_pairs:,} pairs)"
 
 
-def encode(raw: Raw, what: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
+def encode_ids(raw: Raw, what: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
     """Distinct raw ids in ascending order, and the place of every row's id among them."""
     array = _as_arrow(raw, what)
     import pyarrow as pa
@@ -207,7 +207,7 @@ def _as_arrow(raw: Raw, what: str) -> Any:
 
 def _look_up(ids: Ids, raw: Raw, what: str) -> np.ndarray:
     """The place of each raw id among sorted ids, `UNSEEN` where it is not there. Integers match their decimal text."""
-    wanted, code = encode(raw, what)
+    wanted, code = encode_ids(raw, what)
     if ids.dtype.kind == wanted.dtype.kind == "i":
         found = _match(ids, wanted)
     else:
@@ -234,7 +234,7 @@ def _match_texts(ids: Ids, wanted: Ids) -> np.ndarray:
     return found
 
 
-def put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
+def pack_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
     """Put its arrays among others; what comes back belongs into the header."""
     kinds = {"fingerprint": vocabulary.fingerprint}
     for name, ids in (("query_ids", vocabulary.query_ids), ("doc_ids", vocabulary.doc_ids)):
@@ -247,8 +247,8 @@ def put_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dic
     return kinds
 
 
-def get_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Vocabulary:
-    """What `put_vocabulary` put there."""
+def unpack_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Vocabulary:
+    """What `pack_vocabulary` put there."""
 
     def ids(name: str) -> Ids:
         raw = arrays[f"vocabulary.{name}"]

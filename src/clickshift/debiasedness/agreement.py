@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from clickshift.core.rng import as_generator
-from clickshift.debiasedness.classifier_cmi import Trees, check_size, features, mimic
+from clickshift.debiasedness.classifier_cmi import BoostedTrees, check_size, features, sample_conditionally
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError
 
@@ -65,10 +65,10 @@ def conditional_independence_test(rows: ScoredPairs, *, rng: int | np.random.Gen
     check_size(rows)
     rng = as_generator(rng)
     real, rest, others = (rows[third] for third in np.array_split(rng.permutation(len(rows)), 3))
-    pooled = np.concatenate((features(real), features(mimic(rest, others, rng=rng))))
+    pooled = np.concatenate((features(real), features(sample_conditionally(rest, others, rng=rng))))
     is_real = np.arange(len(pooled)) < len(real)
     train, test = np.array_split(rng.permutation(len(pooled)), 2)
-    taken_for_real = Trees().prob(pooled[train], is_real[train], pooled[test]) > 0.5
+    taken_for_real = BoostedTrees().prob(pooled[train], is_real[train], pooled[test]) > 0.5
     loss = float((taken_for_real != is_real[test]).mean())
     return IndependenceTest(loss, 0.5 - 1 / len(test) ** 0.5, len(test))
 

@@ -35,7 +35,7 @@ _CLOSE = 1e-6
 
 @final
 @dataclass(frozen=True)
-class Trees:
+class BoostedTrees:
     """Boosted trees with LightGBM's defaults for classification, as in the published code."""
 
     trees: int = 100
@@ -133,7 +133,7 @@ class Classifier:
     clip: float = 0.01
     """Probabilities are kept this far from 0 and 1."""
     neighbours: int | None = None
-    by: Trees | Logistic = Trees()
+    by: BoostedTrees | Logistic = BoostedTrees()
     same_split: bool = False
     """Split rows the same way every time: the spread between splits is then not averaged out."""
     keep_unmatched: bool = False
@@ -170,7 +170,7 @@ class Classifier:
         """P and Q."""
         order = generator(key, "split", 0 if self.same_split else split).permutation(len(rows))
         real, others = (rows[half] for half in np.array_split(order, 2))
-        mimicked = mimic(
+        mimicked = sample_conditionally(
             real,
             others,
             rng=generator(key, "mimic", split),
@@ -204,7 +204,7 @@ def features(rows: ScoredPairs) -> Float[np.ndarray, "row feature"]:
     return np.column_stack((rows.estimate, rows.logging, rows.label))
 
 
-def mimic(
+def sample_conditionally(
     rows: ScoredPairs,
     others: ScoredPairs,
     *,

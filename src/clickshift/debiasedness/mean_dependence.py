@@ -25,7 +25,7 @@ _ROUNDING = 1e-24
 """The share of the sum of squares that computing means to 16 digits may leave."""
 
 
-class Regression(NamedTuple):
+class DependenceRegression(NamedTuple):
     """What the regressions within labels say together."""
 
     share: float
@@ -38,7 +38,7 @@ class Regression(NamedTuple):
     labels, the estimate changes by so much."""
 
 
-def regression(rows: ScoredPairs) -> Regression:
+def regression(rows: ScoredPairs) -> DependenceRegression:
     """Labels of fewer than four rows say nothing about a parabola and are left out."""
     kept = [label for label in rows.by_label if len(label) > _TERMS + 1]
     if not kept:
@@ -58,9 +58,9 @@ def regression(rows: ScoredPairs) -> Regression:
     left = len(row) - len(kept) - used
     if variance <= _ROUNDING * float((rows.estimate[row] ** 2).sum()) or used == 0 or left <= 0:
         # all estimates or all logging scores of a label are equal
-        return Regression(0.0, 0.0, 0.0)
+        return DependenceRegression(0.0, 0.0, 0.0)
     share = 1 - (1 - explained / variance) * (len(row) - len(kept)) / left
-    return Regression(share, _wald(rows.query[row], label, residual * terms), score[0].sum() / size[0].sum())
+    return DependenceRegression(share, _wald(rows.query[row], label, residual * terms), score[0].sum() / size[0].sum())
 
 
 def _wald(query: np.ndarray, label: np.ndarray, product: Float[np.ndarray, "term row"]) -> float:

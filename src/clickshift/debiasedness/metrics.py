@@ -55,7 +55,7 @@ class Dependence:
 
 
 @runtime_checkable
-class Estimator(Protocol):
+class DependenceEstimator(Protocol):
     """A number from rows; `rng` breaks ties or splits the rows."""
 
     def __call__(self, rows: ScoredPairs, rng: np.random.Generator) -> float: ...
@@ -71,7 +71,7 @@ class CMIP:
     permutation and every subsample takes seconds.
     """
 
-    estimator: str | Estimator = "ksg"
+    estimator: str | DependenceEstimator = "ksg"
     permutations: int = 100
     subsamples: int = 100
     level: float = 0.95
@@ -89,7 +89,7 @@ class CMIP:
         low, high = _interval(value, halves, self.level)
         return Dependence(value, low, high, *_of_null(null), _p_value(value, null), len(rows), skipped)
 
-    def _estimate(self) -> Estimator:
+    def _estimate(self) -> DependenceEstimator:
         if not isinstance(self.estimator, str):
             return self.estimator
         if self.estimator == "ksg":

@@ -42,9 +42,9 @@ def relevance_from_random_log(sessions: Sessions) -> Float[np.ndarray, " pair"]:
     between queries where attention does not depend on the other results, as in PBM. Of users who stop at what satisfies
     them, documents beside good ones get fewer clicks.
 
-    Warns where the lists do not look random: see `how_random`.
+    Warns where the lists do not look random: see `randomisation_test`.
     """
-    if said := how_random(sessions.rankings, weight=sessions.count).warning():
+    if said := randomisation_test(sessions.rankings, weight=sessions.count).warning():
         warnings.warn(said, ClickshiftWarning, stacklevel=2)
     cells = Cells.of(sessions)
     attention = _attention(cells)
@@ -57,7 +57,7 @@ def relevance_from_random_log(sessions: Sessions) -> Float[np.ndarray, " pair"]:
 
 @final
 @dataclass(frozen=True)
-class HowRandom:
+class RandomisationTest:
     """Whether documents stand where chance would put them."""
 
     share: float
@@ -76,7 +76,7 @@ class HowRandom:
         )
 
 
-def how_random(rankings: Rankings, *, weight: np.ndarray | None = None) -> HowRandom:
+def randomisation_test(rankings: Rankings, *, weight: np.ndarray | None = None) -> RandomisationTest:
     """Compares the mean rank of every pair with the middle of the lists that show it (Friedman's test).
 
     In a random list of L results the rank from 0 has mean (L - 1) / 2 and variance (L^2 - 1) / 12. Of each pair, z is
@@ -101,11 +101,11 @@ def how_random(rankings: Rankings, *, weight: np.ndarray | None = None) -> HowRa
     seen = impressions > 0
     pairs, more = int(seen.sum()), float((impressions[seen] - 1).sum())
     if not more:
-        return HowRandom(0.0, 1.0)
+        return RandomisationTest(0.0, 1.0)
     squares = float((deviation[seen] ** 2 / variance[seen]).sum())
     typical = np.sqrt(12 * variance[seen] / impressions[seen] + 1)  # of the length of the lists that show it
     scale = float((typical / (typical - 1)).mean())
-    return HowRandom((squares - pairs) / more, float(chdtrc(pairs / scale, squares / scale)))
+    return RandomisationTest((squares - pairs) / more, float(chdtrc(pairs / scale, squares / scale)))
 
 
 def _attention(cells: Cells) -> Float[np.ndarray, " rank"]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from clickshift.display.document import Section, write_report
 from clickshift.display.figures import COLOURS
-from clickshift.drift.results import CLICKS, NEW, PLACES, BeyondChance, Change, Day, Drift
+from clickshift.drift.results import CLICKS, NEW, PLACES, BeyondChance, Change, Day, DriftResult
 
 _HOW = f"""Places: how far the documents at each rank of a query are others than the day before (total variation
 distance, 0 to 1), less what chance alone gives for one and the same ranker. New documents: results that the day before
@@ -21,7 +21,7 @@ _SHOWN = {"changed": "changed", "some": "a little", "same": "no", "unclear": "ca
 _CTR_RANKS = (1, 2, 3, 5, 10)
 
 
-def drift_words(found: Drift) -> list[str]:
+def drift_verdict(found: DriftResult) -> list[str]:
     """The verdict: which models should not be trusted any more and why; then when that came."""
     last = found.days[-1].name
     old = [change for change in found.until_last if change.verdict == "changed"]
@@ -48,7 +48,7 @@ def drift_words(found: Drift) -> list[str]:
     return said
 
 
-def drift_table(found: Drift) -> list[dict[str, Any]]:
+def drift_table(found: DriftResult) -> list[dict[str, Any]]:
     """A row per day, and what changed since the day before."""
     timed, table = all(day.last is not None for day in found.days), []
     for day, step in zip(found.days, (None, *found.steps), strict=True):
@@ -67,13 +67,13 @@ def drift_table(found: Drift) -> list[dict[str, Any]]:
     return table
 
 
-def ctr_table(found: Drift, ranks: int) -> list[dict[str, Any]]:
+def ctr_table(found: DriftResult, ranks: int) -> list[dict[str, Any]]:
     """A row per day: click-through rates by rank with half the width of their 95 % intervals."""
     width = min(max(len(day.ctr) for day in found.days), ranks)
     return [{"day": day.name} | {f"rank {r + 1}": _rate(day, r) for r in range(width)} for day in found.days]
 
 
-def drift_facts(found: Drift) -> dict[str, Any]:
+def drift_facts(found: DriftResult) -> dict[str, Any]:
     """Everything, as plain values."""
     return {
         "days": [
@@ -93,14 +93,14 @@ def drift_facts(found: Drift) -> dict[str, Any]:
         "since_the_day_before": [_change_facts(change) for change in found.steps],
         "until_the_last_day": [_change_facts(change) for change in found.until_last],
         "trusted": all(change.verdict != "changed" for change in found.until_last),
-        "words": drift_words(found),
+        "words": drift_verdict(found),
     }
 
 
-def write_drift_report(path: Path, found: Drift, settings: Mapping[str, Any], *, ranks: int) -> None:
+def write_drift_report(path: Path, found: DriftResult, settings: Mapping[str, Any], *, ranks: int) -> None:
     """One page: the verdict, what changed day by day, and click-through rates."""
     sections = [
-        Section("What was found", "\n\n".join([*drift_words(found), _HOW])),
+        Section("What was found", "\n\n".join([*drift_verdict(found), _HOW])),
         Section("Since the day before", table=drift_table(found), figure=change_figure(found.steps)),
         Section("Clicks by rank", table=ctr_table(found, ranks), figure=ctr_figure(found.days)),
         Section("Clicks on the same documents at the same ranks", table=_like_for_like(found.steps)),

@@ -15,17 +15,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.counts.daily import DayCounts, in_order
+from clickshift.counts.daily import DayCounts, sort_by_time
 from clickshift.data.sessions import union
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.drift.results import ALARM, BeyondChance, Change, ClickChange, Day, Drift, quantile
+from clickshift.drift.results import ALARM, BeyondChance, Change, ClickChange, Day, DriftResult, quantile
 from clickshift.errors import DataError
 
 _MANY = 30
 """Queries that share the variance, from which on it can be told from them."""
 
 
-def drift(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -> Drift:
+def drift(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -> DriftResult:
     """Compare days in order of their times, or as given where these are not known; places down to `ranks`.
 
     Days that were weighted take part with their weights, as if they were fewer sessions: chance is overstated then.
@@ -34,14 +34,14 @@ def drift(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -
         raise DataError(f"there must be two or more days to compare, each with a name: got {len(days)}.")
     if ranks < 1:
         raise DataError(f"ranks must be 1 or more: got {ranks}.")
-    order = in_order([day.last for day in days])
+    order = sort_by_time([day.last for day in days])
     days, names = [days[i] for i in order], [names[i] for i in order]
     last = len(days) - 1
     named = list(zip(names, days, strict=True))
     steps = [_change(named[d], named[d + 1], ranks) for d in range(last)]
     since = [_change(named[d], named[last], ranks) for d in range(last - 1)] + steps[-1:]
     alone = tuple(_day(day, name) for name, day in named)
-    return Drift(alone, tuple(steps), tuple(since), order != list(range(len(days))))
+    return DriftResult(alone, tuple(steps), tuple(since), order != list(range(len(days))))
 
 
 def _day(day: DayCounts, name: str) -> Day:

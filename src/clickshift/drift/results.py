@@ -141,7 +141,7 @@ class Day:
 
 @final
 @dataclass(frozen=True)
-class Drift:
+class DriftResult:
     """Several days in order of time."""
 
     days: tuple[Day, ...]

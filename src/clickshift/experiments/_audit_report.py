@@ -49,7 +49,7 @@ def write_audit_report(
     facts, figures = [one.facts for one in audited], {str(a.facts["model"]): scatter(a) for a in audited}
     table, verdicts = audit_table(facts), [verdict(one) for one in facts]
     write_rows(facts, folder / "rows.parquet")
-    answer = "\n\n".join([choice_words(chosen), *cautions, _HOW])
+    answer = "\n\n".join([choice_note(chosen), *cautions, _HOW])
     sections = [
         Section("Verdicts", answer, parts=[Section(f"{v['model']}: {v['verdict']}", v["text"]) for v in verdicts]),
         Section("In numbers", _HOW_TABLE, table),
@@ -108,7 +108,7 @@ def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
     return {"model": str(facts["model"]), "verdict": short, "text": text}
 
 
-def choice_words(chosen: Mapping[str, str]) -> str:
+def choice_note(chosen: Mapping[str, str]) -> str:
     """One sentence on the model that a strategy takes; none where there was nothing to choose."""
     if not chosen:
         return ""

@@ -19,7 +19,7 @@ from clickshift.io.table_writer import write_rows
 
 _TITLE = "Backtest: would off-policy evaluation have been right about past days?"
 STRUCTURED = ("IP", "PBM", "Item")
-BASELINES = ("List", "RCTR")
+BASELINE_ESTIMATORS = ("List", "RCTR")
 _PUBLISHED = {"clicks@2": (0.1790, 0.1318), "clicks@3": (0.4624, 0.1250), "dcg": (0.8196, 0.1065)}
 """By how much the error of IP is below those of List and RCTR, at any M of 100 or more, for the 100 most frequent
 queries of the Yandex log (Li et al. 2018, section 6.3)."""
@@ -83,7 +83,7 @@ def backtest_words(found: Backtested) -> str:
     paragraphs = [f"Compared: {about}, {first['pairs']:,} pairs{dropped}."]
     if found.split != DAYS:
         paragraphs.append(_ABOUT_PARTS + (_ABOUT_RANDOM if found.split == RANDOM else ""))
-    for baseline in BASELINES:
+    for baseline in BASELINE_ESTIMATORS:
         said = [text for task in tasks if (text := _against(found, task, group, baseline))]
         if said:
             paragraphs.append(f"Structured estimators against {baseline}: {'; '.join(said)}.")
@@ -123,7 +123,7 @@ def _best_structured(found: Backtested, task: str, group: str) -> dict[str, Any]
 def gain_table(found: Backtested) -> list[dict[str, Any]]:
     """By group and task: the best structured estimator, the baselines, and how far it is below them."""
     table = []
-    baselines = [name for name in BASELINES if name in found.protocol.estimators]
+    baselines = [name for name in BASELINE_ESTIMATORS if name in found.protocol.estimators]
     for group, queries in found.groups.items():
         for task in found.protocol.tasks:
             best = _best_structured(found, task, group)
@@ -145,13 +145,13 @@ def gain_table(found: Backtested) -> list[dict[str, Any]]:
 def published_table(found: Backtested) -> list[dict[str, Any]]:
     """IP against the baselines as the paper compares them; empty where the backtest has not what that takes."""
     large = np.array(found.protocol.clip) >= _LARGE
-    if not {"IP", *BASELINES} <= set(found.protocol.estimators) or not large.any():
+    if not {"IP", *BASELINE_ESTIMATORS} <= set(found.protocol.estimators) or not large.any():
         return []
     queries, table = next(iter(found.groups.values())), []
     for task in (task for task in found.protocol.tasks if task in _PUBLISHED):
-        error = {name: found.of(task, name).rmse(queries)[large] for name in ("IP", *BASELINES)}
+        error = {name: found.of(task, name).rmse(queries)[large] for name in ("IP", *BASELINE_ESTIMATORS)}
         line: dict[str, Any] = {"reward": task}
-        for baseline, published in zip(BASELINES, _PUBLISHED[task], strict=True):
+        for baseline, published in zip(BASELINE_ESTIMATORS, _PUBLISHED[task], strict=True):
             line[f"IP below {baseline}"] = f"{100 * (1 - error['IP'] / error[baseline]).min():.1f} %"
             line[f"published, {baseline}"] = f"{100 * published:.1f} %"
         table.append(line)

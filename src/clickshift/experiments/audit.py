@@ -23,7 +23,7 @@ from clickshift.debiasedness.relevance_from_preferences import relevance_from_or
 from clickshift.debiasedness.relevance_from_random_traffic import relevance_from_random_log
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
-from clickshift.experiments.model_selection.strategies import choose
+from clickshift.experiments.model_selection.strategies import choose_model
 from clickshift.experiments.model_selection.strategies import strategy as strategy_of
 from clickshift.io.pair_values import read_pair_values
 from clickshift.io.qrels import read_qrels
@@ -145,7 +145,7 @@ def chosen_by(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
         }
         for one in facts
     }
-    return choose(strategy_of(strategy), metrics)
+    return choose_model(strategy_of(strategy), metrics)
 
 
 def _perplexity(model: ClickModel, log: Sessions) -> float:

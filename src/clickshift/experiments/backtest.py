@@ -22,15 +22,15 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.display.tables import Rows
 from clickshift.errors import DataError, SpecError
-from clickshift.ope.bound_estimator import Prepared
+from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.daily_residuals import days_of, leave_one_out
 from clickshift.ope.estimators import Estimator, checked_clip
 from clickshift.ope.evaluate import PAPER
-from clickshift.ope.grouped_log import Logged
+from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.rewards import Reward
 
 TASKS = ("clicks@2", "clicks@3", "dcg", "clicks")
-CLIP = (1.0, 2.0, 3.0, 5.0, 9.0, 10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 200.0, 500.0, 1000.0, math.inf)
+CLIPPING_CONSTANTS = (1.0, 2.0, 3.0, 5.0, 9.0, 10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 200.0, 500.0, 1000.0, math.inf)
 """All values that the paper quotes, and some between them."""
 DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
 
@@ -43,7 +43,7 @@ class Backtest:
     tasks: tuple[str, ...] = TASKS
     """Rewards. The log and the lists are cut to the ranks that a reward counts."""
     estimators: tuple[str, ...] = PAPER
-    clip: tuple[float, ...] = CLIP
+    clip: tuple[float, ...] = CLIPPING_CONSTANTS
     queries: int = 100
     """The group of the most frequent ones. The next ones, down to rank `down_to`, are a group of their own."""
     down_to: int = 1000
@@ -144,7 +144,7 @@ class Backtest:
         days: int,
         progress: Callable[[int], None] | None,
     ) -> Iterator[Residuals]:
-        logged, limits = Logged.of(log, task), checked_clip(self.clip)
+        logged, limits = GroupedLog.of(log, task), checked_clip(self.clip)
         shape = logged.n_queries, days
         actual = np.full(shape, np.nan)
         estimated = {name: np.full((*shape, len(limits)), np.nan) for name in self.estimators}
@@ -153,7 +153,7 @@ class Backtest:
             both = (here > 0) & (there > 0)
             actual[both, d] = logged.per_query(today.earned)[both, 0] / here[both]
             for name, found in estimated.items():
-                prepared = Prepared.of(Estimator.named(name), logged, aim)
+                prepared = BoundEstimator.of(Estimator.named(name), logged, aim)
                 found[both, d] = prepared.per_query(others, limits)[both]
             if progress is not None:
                 progress(1)

@@ -40,7 +40,7 @@ class Contender:
 
     def make(self) -> Learner:
         if self.module:
-            known_as(self.module)
+            import_model(self.module)
         return learner_for(self.learner)
 
     def fit(self, train: Sessions, held_out: Sessions, seeds: int) -> list[ClickModel]:
@@ -51,7 +51,7 @@ class Contender:
         return [learner.fit(train)]
 
 
-def known_as(path: str) -> str:
+def import_model(path: str) -> str:
     """Import one's own model, given as "package.module:Class", and make it known. Returns its name.
 
     Modules are also looked for in the current folder, as `python -m` does; other processes get the same path.
@@ -109,7 +109,7 @@ def candidate(text: str) -> Contender:
     """One's own model, from a class that Python can import or a learner's text."""
     if ":" not in text:
         return Contender(f"{text} (candidate)", text, "candidate")
-    name = known_as(text)
+    name = import_model(text)
     file = importlib.import_module(text.partition(":")[0]).__file__
     return Contender(name, f"Gradient({name!r})", "candidate", content_key([Path(file)]) if file else "", text)
 

@@ -69,9 +69,9 @@ def figure_2() -> PolicyShift:
 
 
 _MANY = 10**8
-Analytic = SharedFeatures | LossByRank | GradientByRank
+AnalyticProtocol = SharedFeatures | LossByRank | GradientByRank
 """What needs no training."""
-Trained = Pointwise | Tuning | PointwiseChecks
+TrainedProtocol = Pointwise | Tuning | PointwiseChecks
 
 
 def ips_figure_4() -> Pointwise:
@@ -84,14 +84,14 @@ def ips_figure_5() -> Pointwise:
 
 
 def changed(
-    protocol: Trained,
+    protocol: TrainedProtocol,
     *,
     corpus: str | None = None,
     queries: int | None = None,
     sessions: int | None = None,
     seeds: int | None = None,
     tuning: Sequence[Mapping[str, Any]] | None = None,
-) -> Trained:
+) -> TrainedProtocol:
     """On another set, or smaller: what is not given stays. Of several sizes, `sessions` is the largest. Rows of a
     `tuning` choose how rankers are trained."""
     data: PointwiseData = protocol.data if corpus is None else data_of(corpus)
@@ -114,7 +114,7 @@ class Exhibit:
 
     paper: str
     shows: str
-    make: Callable[[], PolicyShift | ModelSelection | Trained | Analytic] | None = None
+    make: Callable[[], PolicyShift | ModelSelection | TrainedProtocol | AnalyticProtocol] | None = None
     command: str = ""
 
     @property

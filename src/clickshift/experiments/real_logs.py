@@ -33,7 +33,7 @@ from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
 from clickshift.experiments.runner import warnings_of
 from clickshift.io.datasets.filters import compact, drop_without_clicks
 from clickshift.io.qrels import Judgments
-from clickshift.metrics.log_comparison import Placed, difference
+from clickshift.metrics.log_comparison import MeanRanks, log_difference
 from clickshift.metrics.ranking import JudgedPairs, head_queries
 from clickshift.simulation.search_engine import IND
 
@@ -91,7 +91,7 @@ class Preparation:
         return SPLITS[split](log, fraction, self.seed)
 
 
-class Logs(NamedTuple):
+class OpenedLogs(NamedTuple):
     """What a cell learns from and is judged by."""
 
     train: Sessions
@@ -124,12 +124,12 @@ class LogFacts:
         about = {"user": REAL, "training": self.training.name, "model": LOGGING, "role": "baseline"}
         return [about | row for row in self._found(logs)]
 
-    def _found(self, logs: Logs) -> Iterator[dict[str, Any]]:
+    def _found(self, logs: OpenedLogs) -> Iterator[dict[str, Any]]:
         for name, test in logs.test.items():
             shift = "ind" if name == IND else "ood"
-            yield {"kind": "log", "testing": name, "shift": shift, **difference(logs.train, test)}
+            yield {"kind": "log", "testing": name, "shift": shift, **log_difference(logs.train, test)}
         if logs.judged is not None:
-            mean_rank = Placed.of(logs.train.in_vocabulary(logs.judged.vocabulary)).mean
+            mean_rank = MeanRanks.of(logs.train.in_vocabulary(logs.judged.vocabulary)).mean
             head = head_queries(logs.impressions)
             yield {"seed": 0, **ranking_row(-np.nan_to_num(mean_rank), logs.judged, head, 0)}
         doubt = swap_graph(Cells.of(logs.train)).warning()
@@ -166,7 +166,7 @@ class LogCell:
         found += [{"kind": "note", "text": f"{self.name}: {text}"} for text in warnings_of(caught)]
         return [about | row for row in found]
 
-    def _judged(self, logs: Logs) -> Iterator[dict[str, Any]]:
+    def _judged(self, logs: OpenedLogs) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
         models = self.contender.fit(logs.train, logs.held_out, self.seeds)
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
@@ -266,7 +266,7 @@ def forget_logs() -> None:
 
 
 @lru_cache(maxsize=1)
-def _logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Preparation) -> Logs:
+def _logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Preparation) -> OpenedLogs:
     log, notes = _prepared(training, preparation)
     train, held_out, ind = preparation.parts(log)
     test, said = {IND: ind}, list(notes)
@@ -284,7 +284,7 @@ def _logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Preparat
                 "ranking. Are the ids of the log and of the judgments the same?"
             )
             judged = None
-    return Logs(train, held_out, test, judged, impressions, tuple(dict.fromkeys(said)))
+    return OpenedLogs(train, held_out, test, judged, impressions, tuple(dict.fromkeys(said)))
 
 
 @lru_cache(maxsize=16)  # all logs of a protocol: each is a test of the others

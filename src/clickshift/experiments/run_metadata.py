@@ -11,7 +11,7 @@ from clickshift._version import __version__
 from clickshift.core.spec import key, parse
 from clickshift.errors import FileError, SpecError
 from clickshift.experiments.model_selection.protocol import ModelSelection
-from clickshift.experiments.models import known_as
+from clickshift.experiments.models import import_model
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.real_logs import RealLogs
 from clickshift.experiments.runner import RunFolder
@@ -47,7 +47,7 @@ def open_run(path: Path) -> tuple[Protocol, RunFolder, dict[str, Any]]:
     folder = RunFolder(path)
     settings = folder.read_settings()
     for module in settings.get("modules", []):
-        known_as(module)
+        import_model(module)
     try:
         protocol: Protocol = parse(str(settings.get("protocol")), _PARTS)
     except SpecError as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from clickshift.errors import FileError
 from clickshift.io.qrels import Judgments, agreed
-from clickshift.io.read_report import Notes
+from clickshift.io.read_report import ReadReport
 from clickshift.io.tables.columns import id_column, number_column
 from clickshift.io.tables.formats import read_part
 from clickshift.io.tables.json_lines import ColumnError
@@ -39,7 +39,7 @@ def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
         if column.bad.any():
             at, n = int(column.bad.argmax()) + 1, int(column.bad.sum())
             raise FileError(path, f"every row must have a {name}: row {at} has none ({n:,} such rows). Mend them.")
-    notes = Notes(path)
+    notes = ReadReport(path)
     found = agreed(query.ids(), doc.ids(), number.values.astype(np.float64), notes)
     notes.report()
     return found

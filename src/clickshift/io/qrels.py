@@ -13,7 +13,7 @@ from typing_extensions import override
 from clickshift.core.files import open_text
 from clickshift.data.vocabulary import UNSEEN, Ids, Raw, Vocabulary
 from clickshift.errors import DataError
-from clickshift.io.read_report import Notes, OnBadLine
+from clickshift.io.read_report import OnBadLine, ReadReport
 
 
 @final
@@ -33,7 +33,7 @@ class Judgments:
     @classmethod
     def of(cls, query: Raw, doc: Raw, label: Raw) -> Judgments:
         """Judgments from aligned columns. Repeated ones count once; see `agreed` for those that differ."""
-        notes = Notes("judgments")
+        notes = ReadReport("judgments")
         judgments = agreed(query, doc, label, notes)
         notes.report()
         return judgments
@@ -65,7 +65,7 @@ def read_qrels(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgmen
 
     Ids are kept as text; a log's integers match them by their decimal text.
     """
-    notes = Notes(path, on_bad_line)
+    notes = ReadReport(path, on_bad_line)
     query, doc, label = [], [], []
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
@@ -87,7 +87,7 @@ def read_qrels(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgmen
     return judgments
 
 
-def agreed(query: Raw, doc: Raw, label: Raw, notes: Notes) -> Judgments:
+def agreed(query: Raw, doc: Raw, label: Raw, notes: ReadReport) -> Judgments:
     """The judgments of aligned columns, each pair once.
 
     A pair that was judged in several ways has no label that all its judges gave: it is left unjudged, and counted.

@@ -12,9 +12,9 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
 from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables.columns import Column, Lists
+from clickshift.io.tables.columns import Column, ListColumn
 from clickshift.io.tables.formats import read_part
-from clickshift.io.tables.layouts import Rows, read_wide
+from clickshift.io.tables.layouts import TableRows, read_wide
 
 _COLUMNS = ("query", "docs")
 
@@ -44,16 +44,16 @@ def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rank
     return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], places, shown)
 
 
-class _Unclicked(Rows):
+class _Unclicked(TableRows):
     """Rows whose lists have no click, whatever else their file says."""
 
     @override
-    def lists(self, name: str) -> Lists:
+    def lists(self, name: str) -> ListColumn:
         docs = super().lists("docs")
         if name == "docs":
             return docs
         nothing = np.zeros(len(docs.items), np.int64)
-        return Lists(docs.length, docs.bad, Column(nothing, nothing > 0))
+        return ListColumn(docs.length, docs.bad, Column(nothing, nothing > 0))
 
     @override
     def show(self, name: str, row: int) -> str:

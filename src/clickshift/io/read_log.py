@@ -22,12 +22,12 @@ import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.sessions import Rankings, Sessions
-from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode
+from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.encode.batches import with_day
 from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables.formats import ENDINGS, Part, ending, read_part
-from clickshift.io.tables.layouts import ABOUT, Log, Rows, read_long, read_wide
+from clickshift.io.tables.formats import LOG_ENDINGS, TableFile, ending, read_part
+from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 from clickshift.io.tables.writer import check_output as check_output
 from clickshift.io.tables.writer import write_log as write_log
 
@@ -65,15 +65,15 @@ def read_log(
             else "it has no rows"
         )
         raise FileError(told, f"there must be at least one session to read: {why}.")
-    log, faults = (read_wide if wide else read_long)(Rows(parts), skip=skip)
+    log, faults = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
     faults.report(told, unreadable=unreadable)
     sessions = _sessions(log)
     return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
 
 
-def _sessions(log: Log) -> Sessions:
-    query_ids, query = encode(log.query.ids(), "query")
-    doc_ids, doc = encode(log.doc.ids(), "document")
+def _sessions(log: RawSessions) -> Sessions:
+    query_ids, query = encode_ids(log.query.ids(), "query")
+    doc_ids, doc = encode_ids(log.doc.ids(), "document")
     key, pair = distinct_sorted(np.repeat(query * len(doc_ids), log.length) + doc)
     vocabulary = Vocabulary(query_ids, doc_ids, *np.divmod(key, len(doc_ids)))
     shown = np.arange(log.length.max()) < log.length[:, None]
@@ -83,7 +83,7 @@ def _sessions(log: Log) -> Sessions:
         log_prob = np.log(values["propensity"])
     user = None
     if "user" in log.about:
-        user_ids, place = encode(log.about["user"].ids(), "user")
+        user_ids, place = encode_ids(log.about["user"].ids(), "user")
         user = user_ids[place]
     return Sessions(
         Rankings(vocabulary, query, _rectangle(pair, shown, UNSEEN), shown, log_prob),
@@ -119,7 +119,7 @@ def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
         )
         if not found:
             raise FileError(
-                where, f"the folder has no log file (ending in {', '.join(ENDINGS)}). Name the one that has."
+                where, f"the folder has no log file (ending in {', '.join(LOG_ENDINGS)}). Name the one that has."
             )
         return found
     if not where.exists() and glob.has_magic(str(path)):
@@ -131,7 +131,7 @@ def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def checked_columns(columns: Mapping[str, str]) -> Mapping[str, str]:
-    known = list(dict.fromkeys((*WIDE, *LONG, *ABOUT)))
+    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS)))
     if unknown := [name for name in columns if name not in known]:
         raise DataError(
             f"columns must map our names to the file's: {unknown[0]} is not one of ours, which are {', '.join(known)}. "
@@ -142,7 +142,7 @@ def checked_columns(columns: Mapping[str, str]) -> Mapping[str, str]:
 
 def choose_columns(path: Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """{our name: the file's}, for the layout whose columns are there and everything that may be there."""
-    chosen = {name: columns.get(name, name) for name in (*WIDE, *LONG, *ABOUT)}
+    chosen = {name: columns.get(name, name) for name in (*WIDE, *LONG, *SESSION_COLUMNS)}
     has = ", ".join(names) or "none"
     for name, theirs in columns.items():
         if theirs not in names:
@@ -156,7 +156,7 @@ def choose_columns(path: Path, columns: Mapping[str, str], names: Sequence[str])
             f"(one row per result): {', '.join(missing)} not found; the file has {has}. "
             f"If it has other names for them, say so: columns={{{example}}}.",
         )
-    found = {name: chosen[name] for name in (*layout, *ABOUT) if chosen[name] in names}
+    found = {name: chosen[name] for name in (*layout, *SESSION_COLUMNS) if chosen[name] in names}
     if "time" in found:
         found.pop("day", None)
     if "log_propensity" in found:
@@ -166,7 +166,7 @@ def choose_columns(path: Path, columns: Mapping[str, str], names: Sequence[str])
     return found
 
 
-def _check_same_columns(parts: Sequence[Part]) -> None:
+def _check_same_columns(parts: Sequence[TableFile]) -> None:
     for part in parts[1:]:
         check_same(part.path, part.table.column_names, parts[0].path, parts[0].table.column_names)
 
@@ -181,7 +181,7 @@ def check_same(path: Path, names: Collection[str], first: Path, wanted: Collecti
         )
 
 
-def _unreadable(parts: Sequence[Part], *, skip: bool, wide: bool) -> list[str]:
+def _unreadable(parts: Sequence[TableFile], *, skip: bool, wide: bool) -> list[str]:
     """Lines that are no rows. Of a result that cannot be read nobody knows the session, so that it could be dropped."""
     found = [(part.path, line) for part in parts for line in part.unreadable]
     if found and not (skip and wide):

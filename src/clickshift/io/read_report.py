@@ -25,7 +25,7 @@ _LONGEST = 80
 
 
 @final
-class Notes:
+class ReadReport:
     """The tally of one file."""
 
     def __init__(self, path: str | Path, on_bad_line: OnBadLine = "error") -> None:
@@ -71,7 +71,7 @@ class Notes:
 _ADVICE = 'Mend or remove it, or read with on_bad_line="skip".'
 
 
-class Faults:
+class BadSessions:
     """Which sessions are bad, and what is wrong with the first of them."""
 
     def __init__(

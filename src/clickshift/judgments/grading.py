@@ -56,7 +56,9 @@ class Grading:
         return sizes
 
 
-def graded(model: ClickModel, *, grades: str = GRADES, min_impressions: int = 0, level: float = 0.95) -> Grading:
+def grade_documents(
+    model: ClickModel, *, grades: str = GRADES, min_impressions: int = 0, level: float = 0.95
+) -> Grading:
     """Judge every pair that a model knows and that was shown often enough.
 
     `grades` are ascending cut points ("0.05,0.1,0.2,0.4"), or "quantile:5" for cuts into five grades of equal size.

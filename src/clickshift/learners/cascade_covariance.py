@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.counts.tail_e_step import SIDE_BY_SIDE, Walk
+from clickshift.counts.tail_e_step import SIDE_BY_SIDE, TailTransitions
 from clickshift.counts.tails import TailsByShape
 from clickshift.data.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ _BLOCKS = 64
 _FLAT = 1e-9
 
 
-class Meetings(NamedTuple):
+class CoOccurrences(NamedTuple):
     """Of each query, a square table with a row and a column for each of its pairs, one query's after the other."""
 
     both: Float[np.ndarray, " place"]
@@ -51,7 +51,7 @@ class Meetings(NamedTuple):
         return information
 
 
-def repeats(parts: Sequence[TailsByShape], words: Vocabulary) -> bool:
+def lists_repeat(parts: Sequence[TailsByShape], words: Vocabulary) -> bool:
     """Whether sessions of one query often show the same results at the same ranks, by some of them."""
     query = np.append(words.pair_query, -1)
     seen = np.zeros(2)
@@ -60,7 +60,9 @@ def repeats(parts: Sequence[TailsByShape], words: Vocabulary) -> bool:
     return bool(seen[1] > _REPEATED * seen[0])
 
 
-def meetings(parts: Sequence[TailsByShape], walk: Walk, offsets: Int[np.ndarray, " query_or_end"]) -> Meetings | None:
+def co_occurrences(
+    parts: Sequence[TailsByShape], walk: TailTransitions, offsets: Int[np.ndarray, " query_or_end"]
+) -> CoOccurrences | None:
     """None where there would be too many."""
     size = np.diff(offsets)
     if (size.astype(np.float64) ** 2).sum() > _MOST:
@@ -77,7 +79,7 @@ def meetings(parts: Sequence[TailsByShape], walk: Walk, offsets: Int[np.ndarray,
             _meet(*shapes, tails.pair, tails.count, k, threads, *walk, row, np.append(place, 0), *found[k])
 
     for_each(work, threads)
-    return Meetings(*found.sum(axis=0))
+    return CoOccurrences(*found.sum(axis=0))
 
 
 @njit(cache=True, nogil=True)
@@ -135,7 +137,7 @@ def _meet(
                         both[row[pair] + place[other]] += a * (1 - skip[other]) * examined[s] * (1 - examined[r])
 
 
-def inverted(
+def invert_information(
     own: Float[np.ndarray, "part pair"],
     between: Float[np.ndarray, "part part place"],
     cross: Float[np.ndarray, "shared part pair"],
@@ -145,7 +147,7 @@ def inverted(
     """The diagonal of the inverse information, and its part of what is shared.
 
     `own` is the diagonal by pair for each kind of parameter, `between` what stands between two pairs of a query (of
-    each pair of kinds a table like those of `Meetings`), `cross` what stands between those and the shared ones.
+    each pair of kinds a table like those of `CoOccurrences`), `cross` what stands between those and the shared ones.
     """
     kinds, size = len(own), np.diff(offsets)
     ends = np.append(0, np.cumsum(size**2))

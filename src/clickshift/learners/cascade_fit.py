@@ -7,7 +7,7 @@ has it, then the shared ones.
 The E-step gives the slope (Fisher's identity) and the curvature, all of it by logits but for what is between two pairs.
 So Newton's steps have a matrix with the form of an arrow (`arrow`), and a few of them do what EM needs fifty and more
 for. Where the same pairs keep meeting, steps lean towards EM's, and errors take what is between them into account
-(`meetings`). EM's step is taken where Newton's would be one down.
+(`co_occurrences`). EM's step is taken where Newton's would be one down.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.newton import (
-    Ascent,
-    Care,
+    ArrowheadInformation,
+    CascadeParameters,
     Cross,
-    Information,
+    EMDamping,
+    NewtonResult,
     NewtonStep,
-    PairTable,
-    Parameters,
+    PairValues,
     Shared,
-    climb,
-    moved,
+    maximise,
+    shift_logits,
 )
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.tail_e_step import Bends, Tails, Turns, Walk
-from clickshift.learners.cascade_covariance import inverted, meetings, repeats
+from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
+from clickshift.learners.cascade_covariance import co_occurrences, invert_information, lists_repeat
 from clickshift.learners.priors import SHARED, Beta, beta_by_likelihood
 
 _STEPS_ALIKE = 12
@@ -45,34 +45,34 @@ EDGE = 1e-9
 """How near to 0 and 1 a parameter may come."""
 
 
-class Expected(NamedTuple):
+class ExpectedChoices(NamedTuple):
     """Expected successes and trials of the hidden choices, given the tails."""
 
     went_on: Shared
     could: Shared
-    yes: PairTable | float = 0.0
+    yes: PairValues | float = 0.0
     """Further successes of attractiveness, beyond clicks among examinations."""
-    trials: PairTable | float = 0.0
+    trials: PairValues | float = 0.0
 
 
-class Curved(NamedTuple):
+class SharedCurvature(NamedTuple):
     """How the likelihood curves beyond what all families share: derivatives by ln p of shared p, and minus those by a
     pair's logit."""
 
     shared: Float[np.ndarray, "shared shared"]
     cross_satisfaction: Cross | float = 0.0
-    attractiveness: PairTable | float = 0.0
+    attractiveness: PairValues | float = 0.0
     cross_attractiveness: Cross | float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class CascadeFit:
-    parameters: Parameters
-    errors: Parameters
-    ascent: Ascent
+    parameters: CascadeParameters
+    errors: CascadeParameters
+    ascent: NewtonResult
 
 
-class Family(ABC):
+class CascadeFamily(ABC):
     """How one model uses the tails."""
 
     has_satisfaction: ClassVar[bool] = False
@@ -80,37 +80,37 @@ class Family(ABC):
     def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
         self.data, self.tails = cascade, cascade.tails
         self.prior = self.satisfaction = Beta() if prior is None else prior
-        self.learns_prior, self.care = prior is None, Care()
+        self.learns_prior, self.care = prior is None, EMDamping()
 
     @abstractmethod
     def start_shared(self) -> Shared:
         """A first guess of the parameters that all sessions share."""
 
     @abstractmethod
-    def walk(self, now: Parameters) -> Walk:
+    def walk(self, now: CascadeParameters) -> TailTransitions:
         """How the parameters lead users on."""
 
     @abstractmethod
-    def turns(self, now: Parameters) -> Turns:
+    def turns(self, now: CascadeParameters) -> TransitionDerivatives:
         """How the shared ones change that."""
 
     @abstractmethod
-    def follow_slopes(self, now: Parameters) -> tuple[PairTable | float, PairTable | float]:
+    def follow_slopes(self, now: CascadeParameters) -> tuple[PairValues | float, PairValues | float]:
         """Of ln h, by the logits of the clicked pair's attractiveness and satisfaction."""
 
     @abstractmethod
-    def certain(self, now: Parameters) -> float:
+    def certain(self, now: CascadeParameters) -> float:
         """Log-likelihood of going on after the skips and clicks above the last click."""
 
     @abstractmethod
-    def expect(self, now: Parameters, tails: Tails) -> Expected:
+    def expect(self, now: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:
         """What the tails say of the shared parameters, and further of attractiveness."""
 
     @abstractmethod
-    def curved(self, now: Parameters, tails: Tails, bends: Bends) -> Curved:
+    def curved(self, now: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
         """What the tails say of how sure that is."""
 
-    def start(self, alike: Parameters, tails: Tails) -> np.ndarray:
+    def start(self, alike: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
         """Where to begin, from what the tails would say if all documents were alike."""
         return self.maximised(alike, tails)
 
@@ -120,7 +120,7 @@ class Family(ABC):
         *,
         tolerance: float,
         max_steps: int,
-        start: Parameters | None = None,
+        start: CascadeParameters | None = None,
         rng: np.random.Generator | None = None,
     ) -> CascadeFit:
         """Maximise the penalised likelihood from a first guess, from `start`, or from random numbers."""
@@ -132,32 +132,32 @@ class Family(ABC):
         first = self.start(alike, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
-        self.care = Care()
-        found, ascent = climb(self._look, first, tolerance=tolerance, max_steps=max_steps)
+        self.care = EMDamping()
+        found, ascent = maximise(self._look, first, tolerance=tolerance, max_steps=max_steps)
         return CascadeFit(found.now, found.errors(), ascent)
 
-    def _alike(self) -> Parameters:
+    def _alike(self) -> CascadeParameters:
         """The parameters if all documents were one: a small problem, and a better first guess than the closed form,
         which takes for unexamined what is below the last click."""
         one = copy(self)
-        one.data, one.tails, one.prior, one.care = self.data.alike(), self.tails.alike(), Beta(), Care()
+        one.data, one.tails, one.prior, one.care = self.data.alike(), self.tails.alike(), Beta(), EMDamping()
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
-        found = climb(one._look, start, tolerance=0.1, max_steps=_STEPS_ALIKE)[0].now
+        found = maximise(one._look, start, tolerance=0.1, max_steps=_STEPS_ALIKE)[0].now
         a, s = (np.full(len(self.data.clicks), both[0]) for both in found[:2])
-        return Parameters(a, s, found.shared)
+        return CascadeParameters(a, s, found.shared)
 
     def _look(self, vector: np.ndarray) -> _View:
         return _View(self, self.split(vector))
 
-    def split(self, vector: np.ndarray) -> Parameters:
+    def split(self, vector: np.ndarray) -> CascadeParameters:
         size = len(self.data.clicks)
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
-        return Parameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
+        return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
 
-    def join(self, a: PairTable, s: PairTable, shared: Shared) -> np.ndarray:
+    def join(self, a: PairValues, s: PairValues, shared: Shared) -> np.ndarray:
         return np.concatenate([a, s, shared] if self.has_satisfaction else [a, shared])
 
-    def maximised(self, now: Parameters, tails: Tails) -> np.ndarray:
+    def maximised(self, now: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
         """The M-step: shares of successes among trials, hidden ones expected."""
         data, hidden = self.data, self.expect(now, tails)
         a = self.prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
@@ -169,7 +169,7 @@ class Family(ABC):
 class _View:
     """The penalised likelihood from one point."""
 
-    def __init__(self, family: Family, now: Parameters) -> None:
+    def __init__(self, family: CascadeFamily, now: CascadeParameters) -> None:
         self.now, self._family, data, (a, s, shared) = now, family, family.data, now
         self._tails = family.tails.expect(family.walk(now), family.turns(now))
         objective = self._tails.log_likelihood + family.certain(now)
@@ -190,20 +190,20 @@ class _View:
             self._newton if share == 0 else NewtonStep(self._slopes, self._information.blended(self._complete, share))
         )
         care.expect(self.objective, newton.gain)
-        yield moved(join(*self.now), join(*newton.step()), EDGE)
+        yield shift_logits(join(*self.now), join(*newton.step()), EDGE)
         care.grow()
         yield self._family.maximised(self.now, self._tails)
 
     @cached_property
-    def _hidden(self) -> Expected:
+    def _hidden(self) -> ExpectedChoices:
         return self._family.expect(self.now, self._tails)
 
     @cached_property
-    def _slopes(self) -> Parameters:
+    def _slopes(self) -> CascadeParameters:
         """Derivatives of the objective by the logits: successes minus p x trials, hidden ones expected (Fisher)."""
         data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.now
         prior, other = self._family.prior, self._family.satisfaction
-        return Parameters(
+        return CascadeParameters(
             data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
             s * tails.inverse + other.yes - s * (data.followed + data.open_last + other.total)
             if self._family.has_satisfaction
@@ -212,7 +212,7 @@ class _View:
         )
 
     @cached_property
-    def _information(self) -> Information:
+    def _information(self) -> ArrowheadInformation:
         """The observed one. Of what is hidden, that of complete data is less by the variance (Louis)."""
         family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
         bends, hidden = tails.bends, self._hidden
@@ -221,7 +221,7 @@ class _View:
         of_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (tails.examined - bends.examined)
         of_s = (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * bends.inverse
         own = shared * (hidden.went_on - shared * hidden.could) + SHARED.information(shared)
-        return Information(
+        return ArrowheadInformation(
             _with_prior(family.prior, a, of_a + curved.attractiveness),
             _with_prior(family.satisfaction, s, of_s),
             off[:, None] * (a * bends.cross + curved.cross_attractiveness),
@@ -230,12 +230,12 @@ class _View:
         )
 
     @cached_property
-    def _complete(self) -> Information:
+    def _complete(self) -> ArrowheadInformation:
         """What it would be if nothing were hidden: steps by it are about those of EM."""
         family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
         hidden, none = self._hidden, np.zeros_like(self._information.cross_attractiveness)
         own = hidden.could * shared * (1 - shared) + SHARED.information(shared)
-        return Information(
+        return ArrowheadInformation(
             _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
             _with_prior(family.satisfaction, s, (data.followed + data.open_last) * s * (1 - s)),
             none,
@@ -247,12 +247,16 @@ class _View:
     def _newton(self) -> NewtonStep:
         return NewtonStep(self._slopes, self._information)
 
-    def errors(self) -> Parameters:
+    def errors(self) -> CascadeParameters:
         """Standard errors of the logits from the observed information; from all of it where pairs keep meeting."""
         of, parts = self._information, self._family.tails.parts
         words = self._family.data.vocabulary
         variance, shared = of.inverted()
-        met = meetings(parts, self._family.walk(self.now), words.query_offsets) if repeats(parts, words) else None
+        met = (
+            co_occurrences(parts, self._family.walk(self.now), words.query_offsets)
+            if lists_repeat(parts, words)
+            else None
+        )
         if met is not None:
             kinds = 1 + self._family.has_satisfaction
             own = np.stack([of.attractiveness, of.satisfaction])[:kinds, :-1]
@@ -260,12 +264,12 @@ class _View:
             slopes = self._family.follow_slopes(self.now)
             by_clicked = np.stack([np.broadcast_to(slope, len(of.satisfaction)) for slope in slopes])
             between = met.information(by_clicked[:kinds, :-1], words.query_offsets)
-            variance[:kinds, :-1], shared = inverted(own, between, cross, of.shared, words.query_offsets)
+            variance[:kinds, :-1], shared = invert_information(own, between, cross, of.shared, words.query_offsets)
         of_a, of_s = np.sqrt(variance)
-        return Parameters(of_a, of_s, np.sqrt(np.maximum(np.diag(shared), 0)))
+        return CascadeParameters(of_a, of_s, np.sqrt(np.maximum(np.diag(shared), 0)))
 
 
-def _with_prior(prior: Beta, p: PairTable, information: PairTable) -> PairTable:
+def _with_prior(prior: Beta, p: PairValues, information: PairValues) -> PairValues:
     """At a maximum the sum is above 0; elsewhere it need not be, and is kept there."""
     believed = np.maximum(prior.information(p), 1e-12)
     total: np.ndarray = np.maximum(information + believed, 0.1 * believed)

@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from clickshift.core.newton import Ascent, Parameters
+from clickshift.core.newton import CascadeParameters, NewtonResult
 from clickshift.core.rng import generator
 from clickshift.core.spec import label
 from clickshift.counts.cascade import Cascade
@@ -17,9 +17,9 @@ from clickshift.counts.cells import By, Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
-from clickshift.learners.cascade_fit import CascadeFit, Family
+from clickshift.learners.cascade_fit import CascadeFamily, CascadeFit
 from clickshift.learners.cascade_models import CCMFamily, DBNFamily, DCMFamily
-from clickshift.learners.position_models import Fitted, fit_examination
+from clickshift.learners.position_models import ExaminationFit, fit_examination
 from clickshift.learners.priors import SHARED, Beta, beta_by_likelihood
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
@@ -34,7 +34,7 @@ _SHORTCUTS = ("DCM", "SDBN")
 
 @final
 @dataclass(frozen=True)
-class EM:
+class MaximumLikelihood:
     """Exact E-steps on counts, and Newton's steps from what they tell, until one promises less than `tolerance` nats.
 
     `prior` are the pseudo-clicks and pseudo-examinations of every pair (MAP estimates; unseen pairs get their ratio);
@@ -56,9 +56,9 @@ class EM:
     def __post_init__(self) -> None:
         known = (*_SITUATION, *_CASCADES)
         if self.model not in known:
-            raise SpecError(f"EM does not fit {self.model!r}. It fits: {', '.join(known)}.")
+            raise SpecError(f"MaximumLikelihood does not fit {self.model!r}. It fits: {', '.join(known)}.")
         if self.iterations < 1 or self.starts < 1 or not self.tolerance > 0:
-            raise SpecError("EM needs iterations >= 1, starts >= 1 and tolerance > 0.")
+            raise SpecError("MaximumLikelihood needs iterations >= 1, starts >= 1 and tolerance > 0.")
         if self.method == "shortcut" and self.model not in _SHORTCUTS:
             raise SpecError(f"there is a shortcut for {' and '.join(_SHORTCUTS)} only: got {self.model}.")
         if self.method not in {"em", "shortcut"}:
@@ -106,7 +106,9 @@ class EM:
             return self._cm(counts)
         return self._shortcut(counts) if self.method == "shortcut" else self._cascade(counts, start, steps)
 
-    def _best(self, run: Callable[[np.random.Generator | None], CascadeFit | Fitted]) -> CascadeFit | Fitted:
+    def _best(
+        self, run: Callable[[np.random.Generator | None], CascadeFit | ExaminationFit]
+    ) -> CascadeFit | ExaminationFit:
         runs = [run(None)] + [run(generator(self.seed, "EM", k)) for k in range(1, self.starts)]
         return max(runs, key=lambda found: found.ascent.objective)
 
@@ -120,7 +122,7 @@ class EM:
                 cells, prior=prior, tolerance=self.tolerance, max_steps=max_steps, start=known, rng=rng
             )
         )
-        assert isinstance(found, Fitted)
+        assert isinstance(found, ExaminationFit)
         errors = {"attractiveness": found.attractiveness_error, "examination": found.examination_error}
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
         errors["relevance"] = found.attractiveness_error
@@ -133,7 +135,7 @@ class EM:
         assert isinstance(found, CascadeFit)
         return self._made(cascade, found.parameters, found.errors, found.ascent)
 
-    def _family(self, cascade: Cascade) -> Family:
+    def _family(self, cascade: Cascade) -> CascadeFamily:
         prior = self._beta()
         if self.model == "DCM":
             return DCMFamily(cascade, prior)
@@ -147,17 +149,17 @@ class EM:
         a, s = prior.mode(cascade.clicks, examined), SHARED.mode(last, cascade.clicks)
         followed, last = cascade.followed_at_rank, cascade.open_last_at_rank
         shared = SHARED.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
-        return self._made(cascade, Parameters(a, s, shared), None, None)
+        return self._made(cascade, CascadeParameters(a, s, shared), None, None)
 
     def _cm(self, cascade: Cascade) -> ClickModel:
         prior = self._beta() or beta_by_likelihood(cascade.first_examined[:-1], cascade.first_clicks[:-1])
         a = prior.mode(cascade.first_clicks, cascade.first_examined)
         error = 1 / np.sqrt((cascade.first_examined + prior.total) * a * (1 - a))
-        found = Parameters(a, np.zeros_like(a), np.empty(0))
-        return self._made(cascade, found, Parameters(error, np.zeros_like(a), np.empty(0)), None)
+        found = CascadeParameters(a, np.zeros_like(a), np.empty(0))
+        return self._made(cascade, found, CascadeParameters(error, np.zeros_like(a), np.empty(0)), None)
 
     def _made(
-        self, cascade: Cascade, found: Parameters, errors: Parameters | None, ascent: Ascent | None
+        self, cascade: Cascade, found: CascadeParameters, errors: CascadeParameters | None, ascent: NewtonResult | None
     ) -> ClickModel:
         a, s, shared = found
         logit_error = {} if errors is None else _named_errors(self.model, found, errors)
@@ -175,14 +177,14 @@ class EM:
         return DBN(words, a, s, continuation, evidence=evidence)
 
     def _evidence(
-        self, impressions: np.ndarray, clicks: np.ndarray, errors: dict[str, np.ndarray], ascent: Ascent | None
+        self, impressions: np.ndarray, clicks: np.ndarray, errors: dict[str, np.ndarray], ascent: NewtonResult | None
     ) -> Evidence:
         if ascent is None:
             return Evidence(label(self), impressions, clicks, errors)
         return Evidence(label(self), impressions, clicks, errors, ascent.objective, ascent.steps, ascent.converged)
 
 
-def _named_errors(model: str, found: Parameters, errors: Parameters) -> dict[str, np.ndarray]:
+def _named_errors(model: str, found: CascadeParameters, errors: CascadeParameters) -> dict[str, np.ndarray]:
     named = {"attractiveness": errors.attractiveness, "relevance": errors.attractiveness}
     if len(errors.shared):
         named["continuation"] = errors.shared
@@ -195,11 +197,11 @@ def _named_errors(model: str, found: Parameters, errors: Parameters) -> dict[str
     return named
 
 
-def _parameters(model: ClickModel) -> Parameters | None:
+def _parameters(model: ClickModel) -> CascadeParameters | None:
     """The parameters of a fitted cascade, to go on from."""
     if isinstance(model, DBN | SDBN):
         shared = np.array([model.continuation]) if isinstance(model, DBN) else np.empty(0)
-        return Parameters(model.attractiveness, model.satisfaction, shared)
+        return CascadeParameters(model.attractiveness, model.satisfaction, shared)
     if isinstance(model, DCM | CCM):
-        return Parameters(model.attractiveness, np.zeros_like(model.attractiveness), model.continuation)
+        return CascadeParameters(model.attractiveness, np.zeros_like(model.attractiveness), model.continuation)
     return None

@@ -14,7 +14,7 @@ from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
-from clickshift.learners.likelihood import EM
+from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.mixture import Mixture
 
@@ -24,8 +24,8 @@ from clickshift.models.mixture import Mixture
 class MixtureEM:
     """EM around EM: how likely each session is of each kind, then a few steps of each kind's own EM on its share.
 
-    Components are names of models that `EM` fits, e.g. ("UBM", "DBN"). Sessions are shared out at random to begin
-    with, for two equal components would never part; `starts` above 1 keeps the best of several beginnings.
+    Components are names of models that `MaximumLikelihood` fits, e.g. ("UBM", "DBN"). Sessions are shared out at random
+    to begin with, for two equal components would never part; `starts` above 1 keeps the best of several beginnings.
     """
 
     components: tuple[str, ...]
@@ -41,7 +41,7 @@ class MixtureEM:
         for name in self.components:
             if name == "CM":
                 raise SpecError("CM cannot be a component: it gives probability 0 to a second click. Use DCM.")
-            EM(name)
+            MaximumLikelihood(name)
 
     def fit(self, data: Log) -> Mixture:
         runs = [self._run(data, generator(self.seed, "MixtureEM", k)) for k in range(self.starts)]
@@ -50,7 +50,7 @@ class MixtureEM:
     def _run(self, data: Log, rng: np.random.Generator) -> Mixture:
         data = data.merged() if isinstance(data, Sessions) else data
         count = np.concatenate([part.count for part in data.chunks()])
-        learners = [EM(name) for name in self.components]
+        learners = [MaximumLikelihood(name) for name in self.components]
         share = rng.dirichlet(np.full(len(learners), 2.0), len(data)).T
         models: list[ClickModel | None] = [None] * len(learners)
         before, total, steps = -np.inf, -np.inf, 0

@@ -157,7 +157,7 @@ def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
     return rank
 
 
-def borrow(
+def add_pseudo_counts(
     cells: Cells, skips: Float[np.ndarray, " cell"]
 ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
     """Add what pairs borrow to `skips`, and return the clicks that they borrow, by pair and by situation."""

@@ -18,10 +18,10 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.newton import FAR, Ascent, climb, covariance, moved, solved
+from clickshift.core.newton import FAR, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
-from clickshift.learners.position_kernels import borrow, solve_pairs, variance_of_pairs
+from clickshift.learners.position_kernels import add_pseudo_counts, solve_pairs, variance_of_pairs
 from clickshift.learners.priors import Beta, beta_by_likelihood
 
 _AT_LIMIT = 0.999
@@ -37,18 +37,18 @@ _PIECES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class ExaminationFit:
     """Attractiveness by pair (last row: unseen), examination by situation, and the logit's standard error of both."""
 
     attractiveness: Float[np.ndarray, " pair_or_unseen"]
     examination: Float[np.ndarray, " situation"]
     attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
     examination_error: Float[np.ndarray, " situation"]
-    ascent: Ascent
+    ascent: NewtonResult
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class ProfileLikelihood:
     """The penalised likelihood at its best for some examination, and how it changes with the logits of that."""
 
     examination: Float[np.ndarray, " situation"]
@@ -61,7 +61,7 @@ class Profile:
 
     @cached_property
     def _step(self) -> Float[np.ndarray, " free"]:
-        return solved(self.information[np.ix_(self.free, self.free)], self.slope[self.free])
+        return damped_newton_step(self.information[np.ix_(self.free, self.free)], self.slope[self.free])
 
     def promise(self) -> float:
         return float(self.slope[self.free] @ self._step) / 2
@@ -71,7 +71,7 @@ class Profile:
         step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
         for _ in range(_HALVINGS):
             e = self.examination.copy()
-            e[self.free] = moved(e[self.free], step, _EDGE)
+            e[self.free] = shift_logits(e[self.free], step, _EDGE)
             yield e
             step = step / 2
 
@@ -84,7 +84,7 @@ def fit_examination(
     max_steps: int,
     start: np.ndarray | None = None,
     rng: np.random.Generator | None = None,
-) -> Fitted:
+) -> ExaminationFit:
     """Maximise the penalised likelihood: from a sensible start, from `start`, or from a random one if `rng` is given.
 
     Only the product of attractiveness and examination is identified. By convention the first rank has examination 1,
@@ -116,7 +116,7 @@ def fit_examination(
     a_error, e_error = problem.errors(found, top)
     a = np.append(found.attractiveness, prior.mean)
     unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
-    return Fitted(a, problem.filled(e), np.append(a_error, unseen_error), e_error, ascent)
+    return ExaminationFit(a, problem.filled(e), np.append(a_error, unseen_error), e_error, ascent)
 
 
 class _Problem:
@@ -130,7 +130,7 @@ class _Problem:
         self._best = np.full(cells.vocabulary.n_pairs, 0.5)
         self._seen = self.pair_clicked, self.clicked
         if borrowed:
-            by_pair, by_situation = borrow(cells, self.skips)
+            by_pair, by_situation = add_pseudo_counts(cells, self.skips)
             self.pair_clicked, self.clicked = self.pair_clicked + by_pair, self.clicked + by_situation
 
     def give_back(self) -> None:
@@ -148,15 +148,15 @@ class _Problem:
 
     def climb(
         self, start: Float[np.ndarray, " situation"], top: int, *, tolerance: float, max_steps: int
-    ) -> tuple[Profile, Ascent]:
+    ) -> tuple[ProfileLikelihood, NewtonResult]:
         """The examination of one situation is held at 1; what never occurred has the prior's."""
         e = np.where(self.shown > 0, start, 0.5)
         e[top] = 1.0
         free = np.flatnonzero((self.shown > 0) & (np.arange(len(e)) != top))
         self._best = np.clip(self.prior.mode(self.pair_clicked, self.examined(e)), _EDGE, 1 - _EDGE)
-        return climb(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
+        return maximise(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
 
-    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> Profile:
+    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> ProfileLikelihood:
         """Curvature and all. One from near by would do where ranks are well connected; where they hardly are, it is of
         another size along what hardly matters, and steps by it lead nowhere."""
         n, pieces = len(e), self._pieces()
@@ -182,9 +182,11 @@ class _Problem:
             ).sum()
         value = float(objective.sum() + penalty)
         slopes = slope.sum(axis=0) + shared * (1 - e) - (EXAMINATION.total - EXAMINATION.yes) * e
-        return Profile(e, free, a, value, slopes, information)
+        return ProfileLikelihood(e, free, a, value, slopes, information)
 
-    def errors(self, last: Profile, top: int) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
+    def errors(
+        self, last: ProfileLikelihood, top: int
+    ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
         """Standard errors of the logits from the full observed information, an arrow: with C, D and E as above,
         cov_e = (E - C' D^-1 C)^-1 and var_a = D^-1 + D^-1 C cov_e C' D^-1. The most examined situation is 1 by
         convention and has no error."""

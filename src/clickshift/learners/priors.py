@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.core.newton import FAR, climb, solved
+from clickshift.core.newton import FAR, damped_newton_step, maximise
 from clickshift.core.rng import generator
 from clickshift.errors import SpecError
 
@@ -103,7 +103,7 @@ def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n
     counts = np.ascontiguousarray(both.imag), np.ascontiguousarray(both.real), weight.astype(np.float64)
     mean = (counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1)
     start = np.log([10 * mean, 10 * (1 - mean)])
-    best, _ = climb(lambda logs: _BetaBinomial(*counts, logs), start, tolerance=_SURE, max_steps=_MOST_LOOKS)
+    best, _ = maximise(lambda logs: _BetaBinomial(*counts, logs), start, tolerance=_SURE, max_steps=_MOST_LOOKS)
     a, b = np.exp(best.logs)
     return float(a), float(b)
 
@@ -116,7 +116,7 @@ class _BetaBinomial:
         self.objective, by_a, by_b, by_aa, by_ab, by_bb = _beta_binomial(clicks, impressions, weight, a, b)
         self._slope = np.array([a * by_a, b * by_b])
         self._bend = -np.array([[a * a * by_aa + a * by_a, a * b * by_ab], [a * b * by_ab, b * b * by_bb + b * by_b]])
-        self._step = solved(self._bend, self._slope)
+        self._step = damped_newton_step(self._bend, self._slope)
 
     def promise(self) -> float:
         return float(self._slope @ self._step) / 2

@@ -21,7 +21,7 @@ from clickshift.metrics.ranking import RankingQuality as RankingQuality
 from clickshift.metrics.ranking import head_queries as head_queries
 from clickshift.metrics.ranking import ranking_quality as ranking_quality
 from clickshift.metrics.robustness import normalised_perplexity as normalised_perplexity
-from clickshift.metrics.significance import corrected as corrected
+from clickshift.metrics.significance import corrected_p_values as corrected_p_values
 from clickshift.metrics.significance import not_worse_than as not_worse_than
 from clickshift.metrics.significance import not_worse_than_best as not_worse_than_best
 from clickshift.metrics.significance import welch as welch

@@ -9,14 +9,14 @@ import numpy as np
 from clickshift.core.intervals import wilson_interval
 from clickshift.data.sessions import Sessions
 from clickshift.errors import CapabilityError
-from clickshift.metrics.predictions import Kind, Predictions
+from clickshift.metrics.predictions import PredictionKind, Predictions
 from clickshift.models.base import ClickModel
 
 DECILES = 10
 
 
 def calibration(
-    model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional", level: float = 0.95
+    model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", level: float = 0.95
 ) -> list[dict[str, Any]]:
     """Expected and observed click-through rates by rank and by decile of the predicted probability.
 

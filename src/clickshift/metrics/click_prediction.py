@@ -19,10 +19,10 @@ from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.metrics.calibration import calibration_of
-from clickshift.metrics.predictions import Kind, Predictions
+from clickshift.metrics.predictions import PredictionKind, Predictions
 from clickshift.models.base import ClickModel
 
-CLIP = 1e-10
+PROBABILITY_FLOOR = 1e-10
 """Probabilities are kept this far from 0 and 1, as in the papers' code: a model that rules out what happens pays 33
 bits."""
 _FINE = 13
@@ -69,7 +69,7 @@ class AUROC:
 
 
 def click_bits(
-    model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional", clip: float = CLIP
+    model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", clip: float = PROBABILITY_FLOOR
 ) -> Float[np.ndarray, "session rank"]:
     """-log2 of the probability that the model gave to what happened; 0 where nothing is shown.
 
@@ -78,7 +78,7 @@ def click_bits(
     return bits_of(Predictions.of(model, sessions, kind=kind), clip=clip)
 
 
-def bits_of(predictions: Predictions, *, clip: float = CLIP) -> Float[np.ndarray, "session rank"]:
+def bits_of(predictions: Predictions, *, clip: float = PROBABILITY_FLOOR) -> Float[np.ndarray, "session rank"]:
     """`click_bits` of probabilities that are there."""
     sessions = predictions.sessions
     prob = np.clip(predictions.prob, clip, 1 - clip)
@@ -96,7 +96,9 @@ def perplexity_of(
         return Perplexity(np.exp2((count @ bits) / np.where(impressions > 0, impressions, np.nan)))
 
 
-def perplexity(model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional", clip: float = CLIP) -> Perplexity:
+def perplexity(
+    model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", clip: float = PROBABILITY_FLOOR
+) -> Perplexity:
     """Perplexity of a model on a log; see `click_bits` for the options."""
     return _perplexity(Predictions.of(model, sessions, kind=kind), clip)
 
@@ -106,7 +108,7 @@ def log_likelihood_per_session(model: ClickModel, sessions: Sessions) -> float:
     return _log_likelihood(Predictions.of(model, sessions))
 
 
-def auroc(model: ClickModel, sessions: Sessions, kind: Kind = "conditional") -> AUROC:
+def auroc(model: ClickModel, sessions: Sessions, kind: PredictionKind = "conditional") -> AUROC:
     """Area under the ROC curve of a model's click predictions; NaN for a model that peeks at the clicks."""
     if model.peeks:
         return _no_auroc(sessions.n_ranks)
@@ -259,7 +261,7 @@ def _at_ranks(name: str, values: Float[np.ndarray, " rank"]) -> dict[str, float]
     return {f"{name}@{rank + 1}": float(value) for rank, value in enumerate(values)}
 
 
-def _perplexity(predictions: Predictions, clip: float = CLIP) -> Perplexity:
+def _perplexity(predictions: Predictions, clip: float = PROBABILITY_FLOOR) -> Perplexity:
     sessions = predictions.sessions
     return perplexity_of(bits_of(predictions, clip=clip), sessions.rankings.shown, sessions.count)
 

@@ -13,7 +13,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 
 
-def difference(train: Sessions, test: Sessions) -> dict[str, Any]:
+def log_difference(train: Sessions, test: Sessions) -> dict[str, Any]:
     """How far the lists of one log are from those of another, as plain values.
 
     `displacement` is by how many ranks the mean rank of a result changes, as a root mean square over the results of
@@ -21,7 +21,7 @@ def difference(train: Sessions, test: Sessions) -> dict[str, Any]:
     that varies its lists.
     """
     lists = test.in_vocabulary(train.vocabulary)
-    here, there = Placed.of(train), Placed.of(lists)
+    here, there = MeanRanks.of(train), MeanRanks.of(lists)
     results = test.impressions_by_rank().sum()
     changed = (here.mean - there.mean) ** 2 - here.error - there.error
     both = np.isfinite(changed)
@@ -37,7 +37,7 @@ def difference(train: Sessions, test: Sessions) -> dict[str, Any]:
     }
 
 
-class Placed(NamedTuple):
+class MeanRanks(NamedTuple):
     """Where each pair of a vocabulary was shown."""
 
     times: Float[np.ndarray, " pair"]
@@ -47,7 +47,7 @@ class Placed(NamedTuple):
     """Squared standard error of the mean; NaN for a pair that was not shown twice."""
 
     @classmethod
-    def of(cls, sessions: Sessions) -> Placed:
+    def of(cls, sessions: Sessions) -> MeanRanks:
         lists, n = sessions.rankings, sessions.vocabulary.n_pairs
         row, rank = np.nonzero(lists.pair != UNSEEN)
         pair, weight = lists.pair[row, rank], sessions.count[row].astype(np.float64)

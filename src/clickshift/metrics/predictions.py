@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from clickshift.data.sessions import Sessions
 from clickshift.models.base import ClickModel
 
-Kind = Literal["conditional", "marginal"]
+PredictionKind = Literal["conditional", "marginal"]
 """Conditional probabilities know the clicks above a result, marginal ones do not."""
 
 
@@ -28,7 +28,7 @@ class Predictions:
     """True for a model that was shown the clicks which it predicts."""
 
     @classmethod
-    def of(cls, model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional") -> Predictions:
+    def of(cls, model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional") -> Predictions:
         prob = (
             model.click_prob_given_history(sessions) if kind == "conditional" else model.click_prob(sessions.rankings)
         )

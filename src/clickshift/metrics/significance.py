@@ -86,13 +86,13 @@ def welch(a: Values, b: Values, *, alternative: Alternative = "two-sided") -> fl
     return float(stdtr(freedom, t if alternative == "less" else -t))
 
 
-def corrected(p_values: Values, method: Correction) -> Float[np.ndarray, " test"]:
+def corrected_p_values(p_values: Values, method: Correction) -> Float[np.ndarray, " test"]:
     """p-values of several tests such that the chance of a single false alarm among all is kept.
 
     "bonferroni" multiplies by the number of tests; "holm" multiplies the least by that number, the next by one less,
     and so on, never below the one before: it finds all that Bonferroni finds, and more.
 
-    >>> corrected([0.01, 0.04, 0.03], "holm").tolist()
+    >>> corrected_p_values([0.01, 0.04, 0.03], "holm").tolist()
     [0.03, 0.06, 0.06]
     """
     p = np.asarray(p_values, np.float64)
@@ -158,7 +158,7 @@ def _not_worse(
     if not _measured(samples[reference]):
         return set()
     others = [name for name, sample in samples.items() if name != reference and _measured(sample)]
-    p_values = corrected([welch(samples[name], samples[reference]) for name in others], correction)
+    p_values = corrected_p_values([welch(samples[name], samples[reference]) for name in others], correction)
     return {
         name
         for name, p in zip(others, p_values.tolist(), strict=True)

@@ -14,7 +14,7 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 from clickshift.models.base import ClickModel, PairTable, beta_interval
-from clickshift.models.perturb import STEP, errors_of, is_pair_table, moved, shared_steps
+from clickshift.models.perturb import STEP, errors_of, is_pair_table, shared_steps, shift_logit
 
 _BLOCK = 4096  # lists whose made-up model is held at once
 
@@ -144,7 +144,7 @@ def _slopes(
         error = np.where(rankings.shown, uncertain[name][rankings.pair], 0.0)
         for rank in range(shape[1]):
             step = np.where(np.arange(shape[1]) == rank, STEP * error, 0.0)
-            yield slope(name, _table(moved(tables[name], step)))
+            yield slope(name, _table(shift_logit(tables[name], step)))
     for name, there in shared_steps(model):
         yield slope(name, there)
 

@@ -32,11 +32,11 @@ def shared_steps(model: ClickModel) -> Iterator[tuple[str, Any]]:
         value = getattr(model, name)
         for k in np.flatnonzero(errors > 0):  # an error is 0 by convention, NaN where the situation never occurred
             step = np.where(np.arange(len(errors)) == k, STEP * np.nan_to_num(errors), 0.0)
-            there = moved(np.atleast_1d(value), step)
+            there = shift_logit(np.atleast_1d(value), step)
             yield name, there if np.ndim(value) else float(there[0])
 
 
-def nearby(model: ClickModel) -> Iterator[ClickModel]:
+def perturbed_models(model: ClickModel) -> Iterator[ClickModel]:
     """The model with each uncertain number that all lists share moved in turn."""
     for name, value in shared_steps(model):
         yield replace(model, **{name: value})
@@ -46,7 +46,7 @@ def is_pair_table(field: Field[Any]) -> bool:
     return field.type in ("PairTable", PairTable)
 
 
-def moved(prob: Float[np.ndarray, "*n"], by: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+def shift_logit(prob: Float[np.ndarray, "*n"], by: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """With the logit moved; what stays is the same to the last bit."""
     from scipy.special import expit, logit
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.core.artifacts import ArrayFolder
+from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.spec import resolve
-from clickshift.data.vocabulary import Vocabulary, get_vocabulary, put_vocabulary
+from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import FileError
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
 
 FORMAT = 1
 """Raised when a reader of the old format could no longer read the new one."""
-FOLDER = ArrayFolder("model", FORMAT, "fit the model again", "clickshift fit")
+FOLDER = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
 _ARRAYS_OF = "arrays of"  # in the header, for a field of several arrays: their names
 
@@ -31,7 +31,7 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
     """
     arrays: dict[str, np.ndarray] = {}
     header = {
-        "vocabulary": put_vocabulary(model.vocabulary, arrays),
+        "vocabulary": pack_vocabulary(model.vocabulary, arrays),
         "model": _put(model, "", arrays),
         "notes": notes or {},
     }
@@ -68,7 +68,7 @@ def load_model(folder: str | Path) -> ClickModel:
     """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
     header, arrays = FOLDER.read(folder)
     try:
-        vocabulary = get_vocabulary(header["vocabulary"], arrays)
+        vocabulary = unpack_vocabulary(header["vocabulary"], arrays)
         return _get(header["model"], "", arrays, vocabulary)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileError):

@@ -5,9 +5,9 @@ from clickshift.ope.estimators import Estimator as Estimator
 from clickshift.ope.evaluate import PAPER as PAPER
 from clickshift.ope.evaluate import Difference as Difference
 from clickshift.ope.evaluate import Evaluation as Evaluation
-from clickshift.ope.evaluate import difference as difference
-from clickshift.ope.evaluate import evaluate as evaluate
-from clickshift.ope.grouped_log import Logged as Logged
+from clickshift.ope.evaluate import evaluate_target as evaluate_target
+from clickshift.ope.evaluate import paired_difference as paired_difference
+from clickshift.ope.grouped_log import GroupedLog as GroupedLog
 from clickshift.ope.intervals import Bernstein as Bernstein
 from clickshift.ope.intervals import Bootstrap as Bootstrap
 from clickshift.ope.intervals import Hoeffding as Hoeffding

@@ -13,7 +13,7 @@ from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.io.table_writer import write_rows
-from clickshift.ope.daily_residuals import DayResidual, Drift
+from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.evaluate import Difference, Evaluation
 from clickshift.ope.result import Estimate
 from clickshift.ope.slope import Choice, best_clip
@@ -109,7 +109,7 @@ def choice_facts(choice: Choice) -> dict[str, Any]:
     }
 
 
-def choice_words(choice: Choice) -> str:
+def choice_note(choice: Choice) -> str:
     e = choice.estimate
     return choice.reason if e is None else f"{choice.reason} {with_interval(e.value, e.low, e.high)} per session."
 
@@ -181,7 +181,7 @@ def write_ope_report(
     figures = {one.estimates[0].estimator: along_clip(one, evaluations[target]) for one in evaluations[target]}
     verdicts = verdicts_of(evaluations[target])
     cards = [Section(f"{v['estimator']}: {v['verdict']}", v["text"]) for v in verdicts]
-    answer = "\n\n".join(["" if choice is None else choice_words(choice), *notes[target], _HOW])
+    answer = "\n\n".join(["" if choice is None else choice_note(choice), *notes[target], _HOW])
     tables = {name: estimate_table(found) for name, found in evaluations.items()}
     compared = difference_table(differences)
     sections = [
@@ -191,7 +191,7 @@ def write_ope_report(
     ]
     if residuals:
         figures["by day"] = by_day(residuals)
-        days = "\n\n".join([*drift_words(residuals), _HOW_DAYS])
+        days = "\n\n".join([*residual_drift_note(residuals), _HOW_DAYS])
         sections.append(Section("Day by day", days, parts=[Section("", figure=figures["by day"])]))
     for name in others:
         words = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in differences)
@@ -258,12 +258,12 @@ def along_clip(evaluation: Evaluation, beside: Sequence[Evaluation]) -> Any:
     return figure
 
 
-def drift_words(residuals: Sequence[DayResidual]) -> list[str]:
+def residual_drift_note(residuals: Sequence[DayResidual]) -> list[str]:
     """A sentence for each estimator: how far it was off on the log's own days."""
     return [
         f"By day, {d.estimator} is off by {d.mean:+.4f} per session on average and by {d.rms:.4f} at root mean square; "
         f"chance alone explains {d.chance:.4f}."
-        for d in Drift.of(residuals)
+        for d in ResidualDrift.of(residuals)
     ]
 
 

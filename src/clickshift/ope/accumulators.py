@@ -16,7 +16,7 @@ REWARD_WEIGHT, REWARD, WEIGHT, EXPOSURE, SQUARE = range(5)
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sums:
+class WeightedSums:
     """Over the sessions of a log, and for each part of a tally. A part is a log of its own, such as a resampled one."""
 
     sessions: Float[np.ndarray, " part"]
@@ -54,7 +54,9 @@ class Path:
     """And the part that clipping takes away."""
 
 
-def path_of(sums: Sums, estimator: Estimator, worth: Float[np.ndarray, " group"], *, signed: bool = False) -> Path:
+def path_of(
+    sums: WeightedSums, estimator: Estimator, worth: Float[np.ndarray, " group"], *, signed: bool = False
+) -> Path:
     """`worth` is the most that one unit of a group's mass can earn; `signed` weights may count lost mass either way."""
     n = sums.sessions
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -19,15 +19,15 @@ from clickshift.ope.accumulators import (
     SQUARE,
     WEIGHT,
     Path,
-    Sums,
+    WeightedSums,
     along,
     effective_share,
     path_of,
 )
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.grouped_log import Clusters, Logged, Tally, added
-from clickshift.ope.target_policy import Aim, Target, as_target, expected_reward
-from clickshift.ope.weights import Item, Logging, Strata
+from clickshift.ope.grouped_log import Clusters, GroupedLog, Tally, added
+from clickshift.ope.target_policy import Target, TargetProbabilities, as_target, expected_reward
+from clickshift.ope.weights import ItemWeights, Logging, WeightUnits
 
 
 @final
@@ -45,12 +45,12 @@ class Spread:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class BoundEstimator:
     """An estimator for one target and one log, ready for any tally of that log."""
 
     estimator: Estimator
-    logged: Logged
-    strata: Strata
+    logged: GroupedLog
+    strata: WeightUnits
     used: Bool[np.ndarray, " query"]
     """Queries that the target ranks, and the logging policy where it is known."""
     baseline: Float[np.ndarray, "entry slot"] | None
@@ -62,14 +62,14 @@ class Prepared:
     def of(
         cls,
         estimator: Estimator,
-        logged: Logged,
-        aim: Aim,
+        logged: GroupedLog,
+        aim: TargetProbabilities,
         logging: Logging = "frequencies",
         *,
         target: Target | Rankings | None = None,
-    ) -> Prepared:
+    ) -> BoundEstimator:
         """A model is asked about the lists of the `target`; otherwise the aim at it is enough."""
-        weights = Item() if estimator.weights is None else estimator.weights  # DM: for its coverage
+        weights = ItemWeights() if estimator.weights is None else estimator.weights  # DM: for its coverage
         if estimator.weights is not None and weights.needs_linear and not logged.reward.is_linear:
             raise CapabilityError(
                 f"{estimator.name} weighs clicks one by one, and the reward {logged.reward} is not a sum of them. "
@@ -77,7 +77,7 @@ class Prepared:
             )
         target = None if target is None else as_target(target)
         strata = weights.strata(logged, aim, "frequencies" if estimator.weights is None else logging, target)
-        used = aim.ranked & logging.ranked if isinstance(logging, Aim) else aim.ranked
+        used = aim.ranked & logging.ranked if isinstance(logging, TargetProbabilities) else aim.ranked
         if estimator.model is None:
             return cls(estimator, logged, strata, used, None, np.zeros(logged.n_queries))
         if target is None:
@@ -97,7 +97,7 @@ class Prepared:
         reward, covered = along(table, clip)
         total, mass = table[:, :, WEIGHT].sum(axis=1), s.mass.T @ sessions
         never = np.maximum(mass - total, 0) if untold is None else (untold * sessions).sum(axis=0, keepdims=True)
-        sums = Sums(sessions.sum(axis=0), reward, covered, total, mass, never, self.offset @ sessions)
+        sums = WeightedSums(sessions.sum(axis=0), reward, covered, total, mass, never, self.offset @ sessions)
         return path_of(sums, self.estimator, s.worth, signed=untold is not None)
 
     def spread(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Spread:
@@ -160,7 +160,7 @@ class Prepared:
         return table, top, untold
 
 
-def _baseline(logged: Logged, strata: Strata, model: ClickModel) -> Float[np.ndarray, "entry slot"]:
+def _baseline(logged: GroupedLog, strata: WeightUnits, model: ClickModel) -> Float[np.ndarray, "entry slot"]:
     if strata.by_rank:
         expected: np.ndarray = model.click_prob(logged.lists) * logged.theta
     else:
@@ -210,12 +210,12 @@ _MEMORY = 1 << 28  # bytes
 class Terms:
     """What each cluster adds to the sums of an estimator."""
 
-    prepared: Prepared
+    prepared: BoundEstimator
     clips: int
     of_cluster: Float[np.ndarray, "cluster term"]
 
     @classmethod
-    def of(cls, prepared: Prepared, clip: Float[np.ndarray, " clip"]) -> Terms | None:
+    def of(cls, prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> Terms | None:
         """None where weights depend on the log, or where the terms would take too much memory."""
         s, clusters = prepared.strata, prepared.logged.clusters
         n_groups = len(s.worth)
@@ -249,10 +249,12 @@ class Terms:
         mass, total = (sums[2 + k * len(worth) : 2 + (k + 1) * len(worth)] for k in range(2))
         reward, covered = sums[2 + 2 * len(worth) :].reshape(2, len(worth), self.clips, parts)
         never = np.maximum(mass - total, 0)
-        return path_of(Sums(sums[0], reward, covered, total, mass, never, sums[1]), self.prepared.estimator, worth)
+        return path_of(
+            WeightedSums(sums[0], reward, covered, total, mass, never, sums[1]), self.prepared.estimator, worth
+        )
 
 
-def _reward(prepared: Prepared, clusters: Clusters) -> Float[np.ndarray, "row slot"]:
+def _reward(prepared: BoundEstimator, clusters: Clusters) -> Float[np.ndarray, "row slot"]:
     """What each slot earns, less what a model expects of it."""
     logged = prepared.logged
     if prepared.strata.by_rank:

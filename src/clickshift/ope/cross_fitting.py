@@ -15,15 +15,15 @@ import numpy as np
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.ope.bound_estimator import Prepared
+from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.evaluate import Difference, difference, evaluate
-from clickshift.ope.grouped_log import Logged, added
+from clickshift.ope.evaluate import Difference, evaluate_target, paired_difference
+from clickshift.ope.grouped_log import GroupedLog, added
 from clickshift.ope.intervals import Bernstein, Bootstrap
 from clickshift.ope.optimise import best_exposure, best_lists, best_placement
 from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
-from clickshift.ope.target_policy import Aim, WeightedLists
+from clickshift.ope.target_policy import TargetProbabilities, WeightedLists
 from clickshift.policies.birkhoff import Lottery
 
 _FEW = Bootstrap(20)
@@ -64,11 +64,11 @@ def optimised(
     sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap, *, seed: int = 0
 ) -> Optimised:
     """The policy that an estimator (List, IP, PBM or Item) thinks best, and what it is worth."""
-    policy = best_policy(Logged.of(sessions, reward), estimator, clip)
+    policy = best_policy(GroupedLog.of(sessions, reward), estimator, clip)
     logging, in_sample, _ = _judged(policy, sessions, reward, estimator, clip, _FEW)
     halves, how = in_halves(sessions, seed)
     outside = [
-        _judged(best_policy(Logged.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
+        _judged(best_policy(GroupedLog.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
         for one, other in (halves, halves[::-1])
     ]
     judged, n = [estimate for _, estimate, _ in outside], [estimate.sessions for _, estimate, _ in outside]
@@ -90,18 +90,23 @@ def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: s
     frequencies are too low by makes weights too large: it is taken off, as far as the judging half shows it."""
     lower, sessions = 0.0, 0.0
     for one, other in (halves, halves[::-1]):
-        policy, frequencies = best_policy(Logged.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
-        logged = Logged.of(other, reward)
-        bound = evaluate(logged, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())[0]
+        policy, frequencies = best_policy(GroupedLog.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
+        logged = GroupedLog.of(other, reward)
+        bound = evaluate_target(logged, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())[0]
         estimate = bound.estimates[0]
-        prepared = Prepared.of(Estimator.named(estimator), logged, Aim.at(logged, policy), Aim.at(logged, frequencies))
+        prepared = BoundEstimator.of(
+            Estimator.named(estimator),
+            logged,
+            TargetProbabilities.at(logged, policy),
+            TargetProbabilities.at(logged, frequencies),
+        )
         too_much = _too_much(prepared, clip)
         lower += estimate.sessions * max(estimate.low - too_much, 0.0)
         sessions += estimate.sessions
     return lower / max(sessions, 1)
 
 
-def _too_much(prepared: Prepared, clip: float) -> float:
+def _too_much(prepared: BoundEstimator, clip: float) -> float:
     """Sum over units of mean reward x weight x (logging now - logging as known)+: M F of the theorems, one-sided."""
     s, total = prepared.strata, prepared.logged.total
     assert s.known is not None, "frequencies of the other half"
@@ -115,7 +120,7 @@ def _too_much(prepared: Prepared, clip: float) -> float:
     return float(beyond.sum() / max(sessions.sum(), 1))
 
 
-def best_policy(logged: Logged, estimator: str, clip: float) -> WeightedLists:
+def best_policy(logged: GroupedLog, estimator: str, clip: float) -> WeightedLists:
     """The policy that an estimator thinks best on this log; PBM with an examination of 1 / rank."""
     if estimator not in {"List", "IP", "PBM", "Item"}:
         raise SpecError(f"the estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.")
@@ -125,14 +130,14 @@ def best_policy(logged: Logged, estimator: str, clip: float) -> WeightedLists:
     return WeightedLists(Rankings(logged.vocabulary, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
 
 
-def _of_lists(logged: Logged, clip: float) -> Lottery:
+def _of_lists(logged: GroupedLog, clip: float) -> Lottery:
     lists, total = logged.lists, logged.total
     records, reward = (added(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
     query, counts = lists.query.astype(np.int64), records.astype(np.int64)
     return best_lists(query, lists.pair, counts, reward, n_queries=logged.n_queries, clip=clip).lottery
 
 
-def _of_placements(logged: Logged, estimator: str, clip: float) -> Lottery:
+def _of_placements(logged: GroupedLog, estimator: str, clip: float) -> Lottery:
     ranks, words = np.arange(logged.n_ranks), logged.vocabulary
     pair = logged.lists.pair[logged.list_of].astype(np.int64)
     place = np.where(pair == UNSEEN, UNSEEN, pair * logged.n_ranks + ranks).ravel()
@@ -165,8 +170,10 @@ def _judged(
     policy: WeightedLists, sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap
 ) -> tuple[Estimate, Estimate, Difference]:
     """What the log itself earned, what the policy would earn, and how much more that is."""
-    log, judged = evaluate(Logged.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval)
-    return log.estimates[0], judged.estimates[0], difference(log, judged, interval)
+    log, judged = evaluate_target(
+        GroupedLog.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval
+    )
+    return log.estimates[0], judged.estimates[0], paired_difference(log, judged, interval)
 
 
 def _pooled(parts: Sequence[tuple[float, float]], sessions: Sequence[int]) -> Pooled:

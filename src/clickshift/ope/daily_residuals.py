@@ -14,22 +14,22 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from clickshift.errors import DataError
-from clickshift.ope.bound_estimator import Prepared
+from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.grouped_log import Logged, Tally
-from clickshift.ope.target_policy import Aim
-from clickshift.ope.weights import IP, PBM, RCTR, Item, List
+from clickshift.ope.grouped_log import GroupedLog, Tally
+from clickshift.ope.target_policy import TargetProbabilities
+from clickshift.ope.weights import IPWeights, ItemWeights, ListWeights, PBMWeights, RCTRWeights
 
 _MOST_DAYS = 1000
 """More distinct days than this are something else, such as seconds."""
 
 
-class Left(NamedTuple):
+class LeaveOneOut(NamedTuple):
     """One day, all others, and the policy of the day as the log shows it."""
 
     today: Tally
     others: Tally
-    aim: Aim
+    aim: TargetProbabilities
 
 
 @final
@@ -67,18 +67,27 @@ def days_of(time: Shaped[np.ndarray, " row"]) -> tuple[Int[np.ndarray, " row"], 
     return day, tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in days.tolist())
 
 
-def leave_one_out(logged: Logged, day: Int[np.ndarray, " row"], days: int) -> Iterator[Left]:
+def leave_one_out(logged: GroupedLog, day: Int[np.ndarray, " row"], days: int) -> Iterator[LeaveOneOut]:
     """Each day in turn; the other days are all days less one."""
     for d in range(days):
         today = logged.tally(day == d)
-        yield Left(today, logged.total - today, Aim.frequencies(logged, today))
+        yield LeaveOneOut(today, logged.total - today, TargetProbabilities.frequencies(logged, today))
 
 
 def day_residuals(
-    logged: Logged, day: Int[np.ndarray, " row"], names: Sequence[str], estimators: Sequence[Estimator], *, clip: float
+    logged: GroupedLog,
+    day: Int[np.ndarray, " row"],
+    names: Sequence[str],
+    estimators: Sequence[Estimator],
+    *,
+    clip: float,
 ) -> list[DayResidual]:
     """Of plain estimators; others would need more of the day's policy than its counts. Days as `days_of` gives them."""
-    asked = [e for e in estimators if isinstance(e.weights, List | IP | PBM | Item | RCTR) and e.model is None]
+    asked = [
+        e
+        for e in estimators
+        if isinstance(e.weights, ListWeights | IPWeights | PBMWeights | ItemWeights | RCTRWeights) and e.model is None
+    ]
     limits = np.array([clip])
     square = np.bincount(day, logged.count * logged.reward.earned(logged.click) ** 2, len(names))
     count = np.bincount(day, logged.count, len(names))
@@ -92,7 +101,7 @@ def day_residuals(
         earned = float(logged.per_query(today.earned)[both, 0].sum() / sessions)
         spread = max(square[d] / count[d] - earned**2, 0.0)
         for estimator in asked:
-            value = np.nan_to_num(Prepared.of(estimator, logged, aim).per_query(others, limits)[both, 0])
+            value = np.nan_to_num(BoundEstimator.of(estimator, logged, aim).per_query(others, limits)[both, 0])
             estimated = float(here[both] @ value / sessions)
             error = float(np.sqrt(spread / sessions))
             found.append(DayResidual(estimator.name, names[d], int(sessions), earned, estimated, error))
@@ -101,7 +110,7 @@ def day_residuals(
 
 @final
 @dataclass(frozen=True)
-class Drift:
+class ResidualDrift:
     """The residuals of one estimator over all days, weighted by sessions."""
 
     estimator: str
@@ -111,7 +120,7 @@ class Drift:
     """What the root mean square would be if only chance moved what a day earns."""
 
     @classmethod
-    def of(cls, residuals: Sequence[DayResidual]) -> list[Drift]:
+    def of(cls, residuals: Sequence[DayResidual]) -> list[ResidualDrift]:
         """For each estimator."""
         found = []
         for name in dict.fromkeys(r.estimator for r in residuals):

@@ -11,10 +11,22 @@ from jaxtyping import Float
 
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.pseudo_inverse import PI
-from clickshift.ope.weights import CIPS, IP, PBM, RCTR, RIPS, Item, List, Weights
+from clickshift.ope.pseudo_inverse import PIWeights
+from clickshift.ope.weights import (
+    CIPSWeights,
+    IPWeights,
+    ItemWeights,
+    ListWeights,
+    PBMWeights,
+    RCTRWeights,
+    RIPSWeights,
+    Weights,
+)
 
-WEIGHTS: dict[str, type[Weights]] = {kind.__name__: kind for kind in (List, IP, PBM, Item, RCTR, RIPS, PI, CIPS)}
+WEIGHTS: dict[str, type[Weights]] = {
+    kind.name: kind
+    for kind in (ListWeights, IPWeights, PBMWeights, ItemWeights, RCTRWeights, RIPSWeights, PIWeights, CIPSWeights)
+}
 _ALSO = {"Cascade-DR": "DR-RIPS", "CDR": "DR-CIPS"}
 """Names in the literature."""
 
@@ -42,7 +54,7 @@ class Estimator:
             raise SpecError("an estimator needs weights or a click model: got neither.")
         if self.weights is None and self.self_normalised:
             raise SpecError("the direct method has no weights to normalise. Leave self_normalised out.")
-        if isinstance(self.weights, PI) and self.self_normalised:
+        if isinstance(self.weights, PIWeights) and self.self_normalised:
             raise SpecError("the weights of PI may be negative: their mean is no share. Leave self_normalised out.")
         if self.model is not None and (not self.model.predicts_clicks or self.model.peeks):
             raise CapabilityError(f"{type(self.model).__name__} cannot predict the clicks of a list. Choose another.")
@@ -52,7 +64,7 @@ class Estimator:
         """From a text such as IP, SN-IP, DR-List, DR-SN-IP or DM; DM, DR and CIPS ask the model.
 
         >>> Estimator.named("SN-IP")
-        Estimator(weights=IP(), self_normalised=True, model=None)
+        Estimator(weights=IPWeights(), self_normalised=True, model=None)
         """
         *options, name = _ALSO.get(text.strip(), text.strip()).split("-")
         known = options == [o for o in ("DR", "SN") if o in options]
@@ -63,18 +75,20 @@ class Estimator:
         if model is None and (name in {"DM", "CIPS"} or "DR" in options):
             raise SpecError(f"{text} needs a click model. Fit one and give it, to a command as --model DIR.")
         asked = model if name == "DM" or "DR" in options else None
-        weights = None if name == "DM" else CIPS(model) if name == "CIPS" and model is not None else WEIGHTS[name]()
+        weights = (
+            None if name == "DM" else CIPSWeights(model) if name == "CIPS" and model is not None else WEIGHTS[name]()
+        )
         return cls(weights, "SN" in options, asked)
 
     @property
     def name(self) -> str:
         if self.weights is None:
             return "DM"
-        return ("DR-" if self.model else "") + ("SN-" if self.self_normalised else "") + type(self.weights).__name__
+        return ("DR-" if self.model else "") + ("SN-" if self.self_normalised else "") + self.weights.name
 
     @property
     def needs_prefixes(self) -> bool:
-        return isinstance(self.weights, RIPS)
+        return isinstance(self.weights, RIPSWeights)
 
 
 def checked_clip(clip: Sequence[float]) -> Float[np.ndarray, " clip"]:

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError
 from clickshift.ope.accumulators import Path
-from clickshift.ope.bound_estimator import Prepared, Terms
+from clickshift.ope.bound_estimator import BoundEstimator, Terms
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.grouped_log import Logged, tallied
+from clickshift.ope.grouped_log import GroupedLog, tallied
 from clickshift.ope.intervals import (
     DRAWN,
     Bernstein,
@@ -28,8 +28,8 @@ from clickshift.ope.intervals import (
     with_model_error,
 )
 from clickshift.ope.result import Estimate
-from clickshift.ope.target_policy import Aim, Target, as_target
-from clickshift.ope.weights import CIPS, Logging
+from clickshift.ope.target_policy import Target, TargetProbabilities, as_target
+from clickshift.ope.weights import CIPSWeights, Logging
 
 PAPER = ("List", "IP", "PBM", "Item", "RCTR")
 """The estimators of Li et al. (2018)."""
@@ -48,8 +48,8 @@ class Evaluation:
     """Values in resampled logs; None for bounds."""
 
 
-def evaluate(
-    logged: Logged,
+def evaluate_target(
+    logged: GroupedLog,
     target: Target | Rankings,
     estimators: Sequence[Estimator | str] = PAPER,
     *,
@@ -67,9 +67,9 @@ def evaluate(
     chosen = [Estimator.named(e) if isinstance(e, str) else e for e in estimators]
     target = as_target(target)
     prefixes = any(e.needs_prefixes for e in chosen)
-    aim = Aim.at(logged, target, prefixes=prefixes)
+    aim = TargetProbabilities.at(logged, target, prefixes=prefixes)
     policy = _logging(logged, logging, prefixes)
-    ready = [Prepared.of(e, logged, aim, policy, target=target) for e in chosen]
+    ready = [BoundEstimator.of(e, logged, aim, policy, target=target) for e in chosen]
     paths = [p.path(logged.total, limits) for p in ready]
     if isinstance(interval, Bootstrap):
         drawn = [
@@ -93,7 +93,7 @@ class Difference:
     high: float
 
 
-def difference(first: Evaluation, second: Evaluation, interval: Bootstrap, *, clip: int = -1) -> Difference:
+def paired_difference(first: Evaluation, second: Evaluation, interval: Bootstrap, *, clip: int = -1) -> Difference:
     """Of two evaluations by the same bootstrap of the same log, at one of the clipping constants (by its place)."""
     if first.replicates is None or second.replicates is None or first.replicates.shape != second.replicates.shape:
         raise DataError("a paired difference needs two evaluations by the same bootstrap of the same log.")
@@ -101,9 +101,9 @@ def difference(first: Evaluation, second: Evaluation, interval: Bootstrap, *, cl
     return Difference(value, *interval.limits(value, second.replicates[clip] - first.replicates[clip]))
 
 
-def _logging(logged: Logged, logging: Target | Rankings | str, prefixes: bool) -> Logging:
+def _logging(logged: GroupedLog, logging: Target | Rankings | str, prefixes: bool) -> Logging:
     if not isinstance(logging, str):
-        return Aim.at(logged, logging, prefixes=prefixes)
+        return TargetProbabilities.at(logged, logging, prefixes=prefixes)
     if logging == "frequencies":
         return "frequencies"
     if logging == "propensities":
@@ -112,7 +112,7 @@ def _logging(logged: Logged, logging: Target | Rankings | str, prefixes: bool) -
 
 
 def _replicates(
-    logged: Logged, ready: Sequence[Prepared], clip: np.ndarray, interval: Bootstrap
+    logged: GroupedLog, ready: Sequence[BoundEstimator], clip: np.ndarray, interval: Bootstrap
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Value, floor and ceiling of each estimator in all replicates."""
     terms = [Terms.of(p, clip) for p in ready]
@@ -134,12 +134,12 @@ def _replicates(
 
 
 def _resampled(
-    prepared: Prepared,
+    prepared: BoundEstimator,
     path: Path,
     drawn: Sequence[np.ndarray],
     clip: np.ndarray,
     interval: Bootstrap,
-    aim: Aim,
+    aim: TargetProbabilities,
 ) -> Evaluation:
     limits: list[_Limits] = []
     each_end = replace(interval, level=(1 + interval.level) / 2)  # so that both ends hold at the level
@@ -151,7 +151,9 @@ def _resampled(
     return Evaluation(_estimates(prepared, path, clip, interval, aim, limits), drawn[0])
 
 
-def _bounded(prepared: Prepared, path: Path, clip: np.ndarray, interval: Hoeffding | Bernstein, aim: Aim) -> Evaluation:
+def _bounded(
+    prepared: BoundEstimator, path: Path, clip: np.ndarray, interval: Hoeffding | Bernstein, aim: TargetProbabilities
+) -> Evaluation:
     moments, n = session_moments(prepared, clip), float(path.sessions[0])
     limits: list[_Limits] = []
     for m in range(len(clip)):
@@ -166,7 +168,12 @@ def _bounded(prepared: Prepared, path: Path, clip: np.ndarray, interval: Hoeffdi
 
 
 def _estimates(
-    prepared: Prepared, path: Path, clip: np.ndarray, interval: Interval, aim: Aim, limits: Sequence[_Limits]
+    prepared: BoundEstimator,
+    path: Path,
+    clip: np.ndarray,
+    interval: Interval,
+    aim: TargetProbabilities,
+    limits: Sequence[_Limits],
 ) -> tuple[Estimate, ...]:
     logged, estimator, weights = prepared.logged, prepared.estimator, prepared.estimator.weights
     shown = logged.per_query(logged.total.shown)[:, 0]
@@ -209,7 +216,7 @@ def _estimates(
     return tuple(estimates)
 
 
-def _notes(prepared: Prepared, aim: Aim) -> tuple[str, ...]:
+def _notes(prepared: BoundEstimator, aim: TargetProbabilities) -> tuple[str, ...]:
     notes, name = [], prepared.estimator.name
     if aim.unlogged:
         names = ", ".join(aim.unlogged_names) + (" and others" if aim.unlogged > len(aim.unlogged_names) else "")
@@ -217,6 +224,6 @@ def _notes(prepared: Prepared, aim: Aim) -> tuple[str, ...]:
         notes.append(f"The target shows {what} that the log never does: {names}.")
     if has_model_error(prepared):
         notes.append(f"{name}: the interval has the errors of what lists share in the model, not of its documents.")
-    elif prepared.estimator.model is not None or isinstance(prepared.estimator.weights, CIPS):
+    elif prepared.estimator.model is not None or isinstance(prepared.estimator.weights, CIPSWeights):
         notes.append(f"{name}: the interval takes the model as given, the error of its parameters is not in it.")
     return tuple(notes)

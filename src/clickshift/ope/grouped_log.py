@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Num, Shaped
 from numba import njit
 
 from clickshift.core.parallel import for_ranges
-from clickshift.core.unique_rows import distinct_rows, ordered
+from clickshift.core.unique_rows import distinct_rows, stable_order
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
@@ -56,7 +56,7 @@ class Clusters:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Logged:
+class GroupedLog:
     """Distinct lists, cut to the ranks that the reward counts. Contexts are queries.
 
     An entry is a distinct list with its logged propensity: entries and lists are the same where the log has none. A
@@ -89,7 +89,7 @@ class Logged:
         reward: Reward | str = "clicks",
         *,
         cluster: Literal["session", "user"] | np.ndarray = "session",
-    ) -> Logged:
+    ) -> GroupedLog:
         """Group a log. `cluster` says which sessions are not independent: those of one user, or of one label."""
         reward = Reward.named(reward) if isinstance(reward, str) else reward
         rankings = sessions.rankings
@@ -170,7 +170,7 @@ class Logged:
             keys.append(self.cluster[:, None])
         group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
         count = np.bincount(group, self.count, len(first))
-        order = ordered(self.entry_of[first], len(self.list_of))
+        order = stable_order(self.entry_of[first], len(self.list_of))
         rows = first[order]
         entry, click = self.entry_of[rows], self.click[rows]
         if self.cluster is None:  # numbered as they come, so that what is drawn does not depend on the order of lists
@@ -199,7 +199,7 @@ class Logged:
 
 
 def tallied(
-    logged: Logged,
+    logged: GroupedLog,
     entry: Int[np.ndarray, " row"],
     click: Bool[np.ndarray, "row rank"],
     drawn: Float[np.ndarray, "cluster part"],
@@ -212,13 +212,13 @@ def tallied(
     return tally
 
 
-def _nothing(logged: Logged, parts: int, of_clicks: np.dtype) -> Tally:
+def _nothing(logged: GroupedLog, parts: int, of_clicks: np.dtype) -> Tally:
     entries = len(logged.list_of)
     clicks = np.zeros((entries, logged.n_ranks, parts), of_clicks)
     return Tally(np.zeros((entries, parts)), clicks, np.zeros((entries, parts)))
 
 
-def _most(logged: Logged) -> float:
+def _most(logged: GroupedLog) -> float:
     """What a list may earn: 1 where one click is as good as many."""
     return np.inf if logged.reward.is_linear else logged.largest
 
@@ -243,7 +243,7 @@ def _sorted(
     group: Int[np.ndarray, " row"], first: Int[np.ndarray, " group"], number: Int[np.ndarray, " row"], size: int
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " group"]]:
     """The same groups, ordered by a number that all rows of a group share."""
-    order = ordered(number[first], size)
+    order = stable_order(number[first], size)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return place[group], first[order]

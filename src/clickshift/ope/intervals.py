@@ -15,12 +15,12 @@ from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.models.perturb import STEP, nearby
+from clickshift.models.perturb import STEP, perturbed_models
 from clickshift.ope.accumulators import Path
-from clickshift.ope.bound_estimator import Prepared
-from clickshift.ope.grouped_log import Logged
-from clickshift.ope.target_policy import Aim, Target
-from clickshift.ope.weights import CIPS
+from clickshift.ope.bound_estimator import BoundEstimator
+from clickshift.ope.grouped_log import GroupedLog
+from clickshift.ope.target_policy import Target, TargetProbabilities
+from clickshift.ope.weights import CIPSWeights
 
 _Answer = TypeVar("_Answer")
 _MEMORY = 1 << 28  # bytes of counts that a thread may hold: several replicates make a pass over the log worth it
@@ -47,7 +47,7 @@ class Bootstrap:
             raise SpecError(f"a bootstrap needs at least 20 replicates: got {self.replicates}.")
 
     def resample(
-        self, logged: Logged, ask: Callable[[Float[np.ndarray, "cluster part"]], _Answer], held: int
+        self, logged: GroupedLog, ask: Callable[[Float[np.ndarray, "cluster part"]], _Answer], held: int
     ) -> list[_Answer]:
         """What `ask` says of resampled logs, given how often each cluster is drawn in several of them.
 
@@ -129,7 +129,7 @@ class Bernstein:
 Interval = Bootstrap | Hoeffding | Bernstein
 
 
-def require_bounds(interval: Hoeffding | Bernstein, prepared: Prepared, clip: Float[np.ndarray, " clip"]) -> None:
+def require_bounds(interval: Hoeffding | Bernstein, prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> None:
     """Bounds hold for means of independent terms with a known range."""
     problem = None
     if prepared.estimator.self_normalised or prepared.estimator.model is not None:
@@ -147,7 +147,7 @@ def require_bounds(interval: Hoeffding | Bernstein, prepared: Prepared, clip: Fl
         )
 
 
-def session_moments(prepared: Prepared, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "clip moment"]:
+def session_moments(prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "clip moment"]:
     """Mean and variance over sessions of reward x clipped weight, under a known logging policy."""
     logged, strata = prepared.logged, prepared.strata
     weight = prepared.weight()
@@ -233,7 +233,13 @@ DRAWN = ("value", "floor", "ceiling")
 
 
 def with_model_error(
-    drawn: Sequence[np.ndarray], prepared: Prepared, path: Path, aim: Aim, target: Target, clip: np.ndarray, seed: int
+    drawn: Sequence[np.ndarray],
+    prepared: BoundEstimator,
+    path: Path,
+    aim: TargetProbabilities,
+    target: Target,
+    clip: np.ndarray,
+    seed: int,
 ) -> list[np.ndarray]:
     """Replicates of what is drawn, spread by the errors of the model that the weights ask."""
     spread = [np.array(values) for values in drawn]
@@ -244,20 +250,20 @@ def with_model_error(
     return spread
 
 
-def has_model_error(prepared: Prepared) -> bool:
+def has_model_error(prepared: BoundEstimator) -> bool:
     """Whether the weights ask a model that knows the errors of its parameters."""
     weights = prepared.estimator.weights
-    return isinstance(weights, CIPS) and next(nearby(weights.model), None) is not None
+    return isinstance(weights, CIPSWeights) and next(perturbed_models(weights.model), None) is not None
 
 
 def _slopes(
-    prepared: Prepared, path: Path, aim: Aim, target: Target, clip: np.ndarray
+    prepared: BoundEstimator, path: Path, aim: TargetProbabilities, target: Target, clip: np.ndarray
 ) -> Iterator[list[Float[np.ndarray, " clip"]]]:
     """By how much one error of one number moves what is drawn."""
     weights, logged = prepared.estimator.weights, prepared.logged
-    if not isinstance(weights, CIPS):
+    if not isinstance(weights, CIPSWeights):
         return
-    for model in nearby(weights.model):
-        strata = CIPS(model).strata(logged, aim, "frequencies", target)
+    for model in perturbed_models(weights.model):
+        strata = CIPSWeights(model).strata(logged, aim, "frequencies", target)
         there = replace(prepared, strata=strata).path(logged.total, clip)
         yield [(getattr(there, name) - getattr(path, name))[:, 0] / STEP for name in DRAWN]

@@ -32,7 +32,7 @@ from numba import njit
 from clickshift.core.parallel import for_each, for_ranges
 from clickshift.errors import DataError
 from clickshift.ope.optimal_exposure import place_best
-from clickshift.policies.birkhoff import Lottery, lottery_of
+from clickshift.policies.birkhoff import Lottery, decompose_placements
 
 Counts = Int[np.ndarray, "pair rank"]
 
@@ -68,7 +68,7 @@ class BestPlacement:
     @cached_property
     def lottery(self) -> Lottery:
         """Lists that give this placement; they need not have been logged."""
-        return lottery_of(self.offsets, self.placement)
+        return decompose_placements(self.offsets, self.placement)
 
 
 def best_lists(

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.errors import CapabilityError
-from clickshift.ope.grouped_log import Logged, added
-from clickshift.ope.target_policy import Aim, Target
-from clickshift.ope.weights import Logging, Strata
+from clickshift.ope.grouped_log import GroupedLog, added
+from clickshift.ope.target_policy import Target, TargetProbabilities
+from clickshift.ope.weights import Logging, WeightUnits
 
 _ENOUGH = 1e-22
 """Of the squared gradient that the solver starts with."""
@@ -26,13 +26,16 @@ _MOST_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class PI:
+class PIWeights:
     """Weights of whole lists, which may be negative: what must be logged are places that add up to the target's."""
 
+    name: ClassVar[str] = "PI"
     assumption: ClassVar[str] = "what a list earns is a sum over its documents at their ranks"
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         if logging != "frequencies":
             raise CapabilityError(
                 "PI needs how often the logging policy shows two documents together: only list frequencies tell that "
@@ -40,7 +43,7 @@ class PI:
             )
         lists = logged.lists
         places = Places.of(logged, aim)
-        return Strata(
+        return WeightUnits(
             logged.list_of[:, None],
             np.ones((1, 1)),
             lists.query,
@@ -58,7 +61,7 @@ class PI:
 class Places:
     """The linear system of each query: its logged lists, and how likely the target shows each of their places."""
 
-    logged: Logged
+    logged: GroupedLog
     order: np.ndarray
     """Lists, query by query."""
     ends: np.ndarray
@@ -69,7 +72,7 @@ class Places:
     """Of the target's places, those that no logged list has, by the same share."""
 
     @classmethod
-    def of(cls, logged: Logged, aim: Aim) -> Places:
+    def of(cls, logged: GroupedLog, aim: TargetProbabilities) -> Places:
         pair, rank = logged.cell_pair, logged.cell_rank
         aimed = np.ascontiguousarray(aim.placement[pair, rank])
         share = logged.theta / logged.largest

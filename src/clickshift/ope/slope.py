@@ -23,7 +23,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.ope.daily_residuals import Drift
+from clickshift.ope.daily_residuals import ResidualDrift
 from clickshift.ope.evaluate import Evaluation
 from clickshift.ope.result import Estimate
 
@@ -63,7 +63,7 @@ def best_clip(evaluation: Evaluation) -> Estimate:
     return next(e for e in falling if e.value == falling[at].value or e is falling[at])
 
 
-def choose(evaluations: Sequence[Evaluation], drifts: Sequence[Drift] = ()) -> Choice:
+def choose_by_slope(evaluations: Sequence[Evaluation], drifts: Sequence[ResidualDrift] = ()) -> Choice:
     """One of List, IP and PBM, where two of them tell of all that the target shows; then its clipping constant.
 
     Otherwise the usable one that came closest on the log's own days, if these are known.
@@ -99,7 +99,7 @@ def choose(evaluations: Sequence[Evaluation], drifts: Sequence[Drift] = ()) -> C
     return _chosen(covered[at], why)
 
 
-def _by_days(by_name: Mapping[str, Evaluation], drifts: Sequence[Drift], why: str) -> Choice:
+def _by_days(by_name: Mapping[str, Evaluation], drifts: Sequence[ResidualDrift], why: str) -> Choice:
     usable = [d for d in drifts if d.estimator in by_name and best_clip(by_name[d.estimator]).verdict == "usable"]
     if not usable:
         return Choice(None, f"{why}: {_BACKTEST}.")

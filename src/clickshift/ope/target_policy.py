@@ -15,7 +15,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 from clickshift.models.base import ClickModel
-from clickshift.ope.grouped_log import Logged, Tally, added, packed
+from clickshift.ope.grouped_log import GroupedLog, Tally, added, packed
 from clickshift.policies.base import RankingDistribution
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
@@ -87,7 +87,7 @@ def as_target(given: Target | Rankings) -> Target:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Aim:
+class TargetProbabilities:
     """A policy as seen from a log: how likely it shows what the log has, and how much it shows in all."""
 
     list_prob: Float[np.ndarray, " list"]
@@ -110,7 +110,7 @@ class Aim:
         return ranked
 
     @classmethod
-    def at(cls, logged: Logged, target: Target | Rankings, *, prefixes: bool = False) -> Aim:
+    def at(cls, logged: GroupedLog, target: Target | Rankings, *, prefixes: bool = False) -> TargetProbabilities:
         """Ids are matched by name: the target has a vocabulary of its own."""
         target = as_target(target)
         if isinstance(target, WeightedLists):
@@ -118,7 +118,7 @@ class Aim:
         return _of_policy(logged, target, prefixes)
 
     @classmethod
-    def frequencies(cls, logged: Logged, tally: Tally) -> Aim:
+    def frequencies(cls, logged: GroupedLog, tally: Tally) -> TargetProbabilities:
         """The policy of a part of the log itself, such as one day, from its tally (of one part)."""
         share = tally.shown / np.maximum(logged.per_query(tally.shown), 1)[logged.query]
         of_list = added(logged.list_of, share, len(logged.lists))[:, 0]
@@ -126,7 +126,7 @@ class Aim:
         return cls(of_list, _placed(logged, logged.lists, of_list), mass)
 
 
-def _of_lists(logged: Logged, target: WeightedLists, prefixes: bool) -> Aim:
+def _of_lists(logged: GroupedLog, target: WeightedLists, prefixes: bool) -> TargetProbabilities:
     own = cut_to(target.lists, logged.n_ranks)
     known = logged.vocabulary.queries_of(own.vocabulary)[own.query] != UNSEEN
     own, weight = own[known], target.weight[known]
@@ -137,10 +137,12 @@ def _of_lists(logged: Logged, target: WeightedLists, prefixes: bool) -> Aim:
     row, rank = np.nonzero(stranger)
     pair, at = np.unique(own.pair[row, rank], return_inverse=True)
     found = _likeliest(own.vocabulary, pair, np.bincount(at, weight[row], len(pair)))
-    return Aim(_whole(logged.lists, here, weight), _placed(logged, here, weight), mass, beginning, *found)
+    return TargetProbabilities(
+        _whole(logged.lists, here, weight), _placed(logged, here, weight), mass, beginning, *found
+    )
 
 
-def _of_policy(logged: Logged, target: RankingDistribution, prefixes: bool) -> Aim:
+def _of_policy(logged: GroupedLog, target: RankingDistribution, prefixes: bool) -> TargetProbabilities:
     log, ranks, words = logged.lists, logged.n_ranks, target.vocabulary
     query_there = words.queries_of(logged.vocabulary)
     wanted = query_there[np.flatnonzero(np.bincount(log.query))]
@@ -157,7 +159,7 @@ def _of_policy(logged: Logged, target: RankingDistribution, prefixes: bool) -> A
     total = placement.sum(axis=1)
     pair = np.flatnonzero(strange & (total > 0))
     beginning = _beginnings(log, target) if prefixes else None
-    return Aim(list_prob, here, mass, beginning, *_likeliest(words, pair, total[pair]))
+    return TargetProbabilities(list_prob, here, mass, beginning, *_likeliest(words, pair, total[pair]))
 
 
 def _beginnings(log: Rankings, target: RankingDistribution) -> Float[np.ndarray, "list rank"]:
@@ -201,7 +203,7 @@ def _begun(log: Rankings, here: Rankings, weight: np.ndarray) -> Float[np.ndarra
     return out
 
 
-def _placed(logged: Logged, here: Rankings, weight: np.ndarray) -> Float[np.ndarray, "pair rank"]:
+def _placed(logged: GroupedLog, here: Rankings, weight: np.ndarray) -> Float[np.ndarray, "pair rank"]:
     """The weight of the lists that show each pair at each rank."""
     place = np.where(here.pair == UNSEEN, UNSEEN, here.pair * np.int64(logged.n_ranks) + np.arange(logged.n_ranks))
     weights = np.repeat(weight, logged.n_ranks)[:, None]
@@ -209,7 +211,7 @@ def _placed(logged: Logged, here: Rankings, weight: np.ndarray) -> Float[np.ndar
     return added(place.ravel(), weights, size).reshape(-1, logged.n_ranks)
 
 
-def _occurs(logged: Logged) -> Bool[np.ndarray, " pair_or_unseen"]:
+def _occurs(logged: GroupedLog) -> Bool[np.ndarray, " pair_or_unseen"]:
     """Which pairs the log shows at any rank that counts."""
     occurs = np.zeros(logged.vocabulary.n_pairs + 1, bool)
     occurs[logged.cell_pair] = True
@@ -229,8 +231,8 @@ def cut_to(lists: Rankings, ranks: int) -> Rankings:
     return Rankings(lists.vocabulary, lists.query, pair, np.pad(lists.shown[:, :ranks], spare))
 
 
-def lists_of(
-    logged: Logged, target: Target, *, rng: int | np.random.Generator = 0
+def weighted_lists(
+    logged: GroupedLog, target: Target, *, rng: int | np.random.Generator = 0
 ) -> tuple[Rankings, Float[np.ndarray, " list"]]:
     """The target's lists for the queries of the log, with their weights, in its own vocabulary.
 
@@ -249,10 +251,10 @@ def lists_of(
 
 
 def expected_reward(
-    logged: Logged, target: Target | Rankings, model: ClickModel, *, rng: int | np.random.Generator = 0
+    logged: GroupedLog, target: Target | Rankings, model: ClickModel, *, rng: int | np.random.Generator = 0
 ) -> Float[np.ndarray, " query"]:
     """What a click model expects of the target's lists: the direct method, per query of the log; 0 where not ranked."""
-    lists, weight = lists_of(logged, as_target(target), rng=rng)
+    lists, weight = weighted_lists(logged, as_target(target), rng=rng)
     if not len(lists):
         return np.zeros(logged.n_queries)
     reward = logged.reward.expected(model, cut_to(lists, logged.n_ranks)) * weight

@@ -23,10 +23,10 @@ from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.grouped_log import Logged, Tally, added
-from clickshift.ope.target_policy import Aim, Target, cut_to, lists_of
+from clickshift.ope.grouped_log import GroupedLog, Tally, added
+from clickshift.ope.target_policy import Target, TargetProbabilities, cut_to, weighted_lists
 
-Logging = Aim | Literal["frequencies", "propensities"]
+Logging = TargetProbabilities | Literal["frequencies", "propensities"]
 """A policy that is known, list frequencies of the log itself, or the propensities that the log carries."""
 
 
@@ -35,7 +35,7 @@ Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @final
 @dataclass(frozen=True, eq=False)
-class Strata:
+class WeightUnits:
     """The units of a log for one kind of weights, and how likely the target shows each."""
 
     unit: Int[np.ndarray, "entry slot"]
@@ -90,27 +90,34 @@ class Strata:
 class Weights(Protocol):
     """A kind of importance weights."""
 
+    name: ClassVar[str]
+    """As texts call it."""
     assumption: ClassVar[str]
     """What must hold of clicks, to end a sentence that begins with "if"; empty where nothing must."""
     needs_linear: ClassVar[bool]
     """Whether the reward must be a sum over ranks."""
 
     @abstractmethod
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         """The units of a log. Weights that ask a click model need the target itself, beside the aim at it."""
 
 
 @final
 @dataclass(frozen=True)
-class List:
+class ListWeights:
     """h(A) / pi(A): whole lists must match. Nothing is assumed of clicks (section 3.1)."""
 
+    name: ClassVar[str] = "List"
     assumption: ClassVar[str] = ""
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         unit, known = logged.list_of, None
-        if isinstance(logging, Aim):
+        if isinstance(logging, TargetProbabilities):
             known = logging.list_prob
         elif logging == "propensities":
             if logged.log_prob is None:
@@ -122,7 +129,7 @@ class List:
             unit, known = np.arange(len(unit)), np.exp(np.minimum(logged.log_prob, 0.0))
         of_unit = np.arange(len(logged.lists)) if logging != "propensities" else logged.list_of
         ranked = aim.mass[:, :1]
-        return Strata(
+        return WeightUnits(
             unit[:, None],
             np.ones((1, 1)),
             logged.lists.query[of_unit],
@@ -136,15 +143,18 @@ class List:
 
 @final
 @dataclass(frozen=True)
-class IP:
+class IPWeights:
     """h(a, k) / pi(a, k): documents must stand at the same rank (section 3.2)."""
 
+    name: ClassVar[str] = "IP"
     assumption: ClassVar[str] = "a click depends on the document and its rank alone"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         pair, rank = logged.cell_pair, logged.cell_rank
-        return Strata(
+        return WeightUnits(
             logged.by_entry(logged.cell),
             np.ones((1, logged.n_ranks)),
             logged.vocabulary.pair_query[pair],
@@ -158,7 +168,7 @@ class IP:
 
 @final
 @dataclass(frozen=True)
-class PBM:
+class PBMWeights:
     """<theta p, h(a, .)> / <theta p, pi(a, .)>: documents must be examined at all (sections 3.5 and 5).
 
     `examination` p is the paper's 1 / rank by default, or that of a fitted PBM. Its scale does not matter, except that
@@ -166,10 +176,13 @@ class PBM:
     """
 
     examination: tuple[float, ...] | None = None
+    name: ClassVar[str] = "PBM"
     assumption: ClassVar[str] = "a click needs examination, which depends on the rank as stated, and attractiveness"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         if self.examination is None:
             return _by_document(self, 1 / np.arange(1.0, logged.n_ranks + 1), logged, aim, logging)
         p = np.asarray(self.examination, np.float64)
@@ -183,47 +196,56 @@ class PBM:
 
 @final
 @dataclass(frozen=True)
-class Item:
+class ItemWeights:
     """PBM with p = 1: documents must be shown as often, at whatever rank (section 3.6)."""
 
+    name: ClassVar[str] = "Item"
     assumption: ClassVar[str] = "a click depends on the document alone"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         return _by_document(self, np.ones(logged.n_ranks), logged, aim, logging)
 
 
 @final
 @dataclass(frozen=True)
-class RCTR:
+class RCTRWeights:
     """Weight 1: what the log earned, whatever the target (sections 3.3 and 3.4)."""
 
+    name: ClassVar[str] = "RCTR"
     assumption: ClassVar[str] = "a click depends on the rank alone, so that all targets earn the same"
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         queries = np.arange(logged.n_queries)
         ranked = aim.ranked.astype(np.float64)
         worth = np.array([logged.largest])
         unit = logged.query.astype(np.int64)[:, None]
         one = np.ones(len(queries))
-        return Strata(unit, np.ones((1, 1)), queries, np.zeros_like(queries), ranked, one, ranked[:, None], worth)
+        return WeightUnits(unit, np.ones((1, 1)), queries, np.zeros_like(queries), ranked, one, ranked[:, None], worth)
 
 
 @final
 @dataclass(frozen=True)
-class RIPS:
+class RIPSWeights:
     """h(a_1..a_k) / pi(a_1..a_k): lists must be the same down to the rank (McInerney et al. 2020, RIPS)."""
 
+    name: ClassVar[str] = "RIPS"
     assumption: ClassVar[str] = "a click depends on its document and on those above it alone"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         unit, first_list, rank = _prefixes(logged)
         known = known_policy(self, logging)
         if aim.prefix_prob is None or (known is not None and known.prefix_prob is None):
             raise CapabilityError("RIPS needs probabilities of beginnings: make the Aim with prefixes=True.")
-        return Strata(
+        return WeightUnits(
             logged.by_entry(unit),
             np.ones((1, logged.n_ranks)),
             logged.lists.query[first_list],
@@ -235,20 +257,24 @@ class RIPS:
         )
 
 
-def known_policy(weights: Weights, logging: Logging) -> Aim | None:
+def known_policy(weights: Weights, logging: Logging) -> TargetProbabilities | None:
     if logging == "propensities":
         raise CapabilityError(
             f"{type(weights).__name__} needs how likely the logging policy shows each document at each rank: "
             "propensities of whole lists do not tell. Give the logging policy, or take frequencies."
         )
-    return logging if isinstance(logging, Aim) else None
+    return logging if isinstance(logging, TargetProbabilities) else None
 
 
 def _by_document(
-    weights: Weights, examination: Float[np.ndarray, " rank"], logged: Logged, aim: Aim, logging: Logging
-) -> Strata:
+    weights: Weights,
+    examination: Float[np.ndarray, " rank"],
+    logged: GroupedLog,
+    aim: TargetProbabilities,
+    logging: Logging,
+) -> WeightUnits:
     known, exposure, words = known_policy(weights, logging), logged.theta * examination, logged.vocabulary
-    return Strata(
+    return WeightUnits(
         logged.by_entry(logged.lists.pair),  # UNSEEN where nothing is shown
         exposure[None],
         words.pair_query,
@@ -260,7 +286,7 @@ def _by_document(
     )
 
 
-def _prefixes(logged: Logged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _prefixes(logged: GroupedLog) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The number of each list's beginnings, and for each number a list that begins so and the rank where it ends."""
     lists = logged.lists
     unit = np.full(lists.pair.shape, UNSEEN, np.int64)
@@ -312,7 +338,7 @@ def _expect(unit, baseline, shown, out):
 
 @final
 @dataclass(frozen=True, eq=False)
-class CIPS:
+class CIPSWeights:
     """P(click on a | target) / P(click on a | log) by a click model.
 
     A factor of each document cancels. So it is taken to be clicked for certain where the model thinks that likeliest,
@@ -320,6 +346,7 @@ class CIPS:
     """
 
     model: ClickModel
+    name: ClassVar[str] = "CIPS"
     assumption: ClassVar[str] = "the click model is right, but for a factor of each document"
     needs_linear: ClassVar[bool] = True
 
@@ -327,12 +354,14 @@ class CIPS:
         if not self.model.predicts_clicks or self.model.peeks:
             raise CapabilityError(f"{type(self.model).__name__} cannot predict the clicks of a list. Choose another.")
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def strata(
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+    ) -> WeightUnits:
         if logging != "frequencies":
             raise CapabilityError("CIPS weighs by the lists that were shown. Leave the logging policy out.")
         if target is None:
             raise CapabilityError("CIPS asks its model about the target's lists: give the target.")
-        words, (lists, weight) = logged.vocabulary, lists_of(logged, target)
+        words, (lists, weight) = logged.vocabulary, weighted_lists(logged, target)
         lists = cut_to(lists, logged.n_ranks)
         shown_there, shown_here = self.model.click_prob(lists), self.model.click_prob(logged.lists)
         there = lists.vocabulary
@@ -352,7 +381,7 @@ class CIPS:
         exposure = np.where(
             logged.lists.shown, shown_here / np.maximum(top[logged.lists.pair], 1e-300) * logged.theta, 0.0
         )
-        return Strata(
+        return WeightUnits(
             logged.by_entry(logged.lists.pair),
             logged.by_entry(exposure),
             words.pair_query,

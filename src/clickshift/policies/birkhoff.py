@@ -49,7 +49,7 @@ class Lottery:
         return len(self.weight)
 
 
-def lists_of(
+def decompose_placement(
     placement: Float[np.ndarray, "doc rank"],
 ) -> tuple[Int[np.ndarray, "list rank"], Float[np.ndarray, " list"]]:
     """The lists of one placement, as row numbers of documents, and their weights, which add up to 1.
@@ -57,15 +57,15 @@ def lists_of(
     Ranks that nobody stands at are allowed at the end: lists are that much shorter, and padded with `UNSEEN`.
     The weighted lists rebuild the placement to 1e-9.
 
-    >>> lists, weight = lists_of(np.array([[0.75, 0.0], [0.25, 0.5], [0.0, 0.5]]))
+    >>> lists, weight = decompose_placement(np.array([[0.75, 0.0], [0.25, 0.5], [0.0, 0.5]]))
     >>> lists.tolist(), weight.tolist()
     ([[0, 1], [0, 2], [1, 2]], [0.5, 0.25, 0.25])
     """
-    lottery = lottery_of(np.array([0, len(placement)]), placement)
+    lottery = decompose_placements(np.array([0, len(placement)]), placement)
     return lottery.pair, lottery.weight
 
 
-def lottery_of(offsets: Int[np.ndarray, " bound"], placement: Float[np.ndarray, "pair rank"]) -> Lottery:
+def decompose_placements(offsets: Int[np.ndarray, " bound"], placement: Float[np.ndarray, "pair rank"]) -> Lottery:
     """The lists of every query's placement. Pairs `offsets[q]` up to, not including, `offsets[q + 1]` are of query q.
 
     A query whose rows are all 0 has no list.

@@ -18,7 +18,7 @@ from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.policies.base import Number, RankingDistribution, ScoredPolicy, checked_queries
 from clickshift.policies.plackett_luce_marginals import place_queries
-from clickshift.policies.plackett_luce_sampling import Order, draw_lists, log_prob_of_lists
+from clickshift.policies.plackett_luce_sampling import TieredOrder, draw_lists, log_prob_of_lists
 
 _FLOOR = 0.01
 _WIDEST = 1e9
@@ -113,7 +113,7 @@ class PlackettLuceRankings(RankingDistribution):
         return prob
 
     @cached_property
-    def order(self) -> Order:
+    def order(self) -> TieredOrder:
         """All candidates in descending order of score within their query, and their weights."""
         offset, pair_query = self.vocabulary.query_offsets, self.vocabulary.pair_query
         pair = np.lexsort((-self.score, pair_query))
@@ -134,4 +134,4 @@ class PlackettLuceRankings(RankingDistribution):
         place_of = np.empty(len(pair), np.int32)
         place_of[pair] = places
         tier_end = np.append(start[1:], len(pair))[tier]
-        return Order(offset, pair.astype(np.int32), place_of, tier_end, log_weight, np.exp(log_weight))
+        return TieredOrder(offset, pair.astype(np.int32), place_of, tier_end, log_weight, np.exp(log_weight))

@@ -25,7 +25,7 @@ _NEGLIGIBLE = 60.0
 """A sum does not notice weights e^-60 times its first."""
 
 
-class Order(NamedTuple):
+class TieredOrder(NamedTuple):
     """The candidates of every query, best first, in tiers: a tier stands above the next one, whatever the weights.
 
     Plackett-Luce with a temperature is one tier per query; its limit at temperature 0 is one tier per score.

@@ -75,10 +75,10 @@ def query_weights(queries: int, replicates: int, rng: np.random.Generator) -> Fl
     return np.concatenate([np.ones((1, queries)), rng.standard_exponential((replicates, queries))])
 
 
-def effective(weight: Float[np.ndarray, " query"]) -> float:
+def effective_sample_size(weight: Float[np.ndarray, " query"]) -> float:
     """(sum w)^2 / sum w^2.
 
-    >>> effective(np.array([2.0, 2.0, 0.0])), effective(np.array([9.0, 1.0]))
+    >>> effective_sample_size(np.array([2.0, 2.0, 0.0])), effective_sample_size(np.array([9.0, 1.0]))
     (2.0, 1.2195121951219512)
     """
     square = float((weight**2).sum())

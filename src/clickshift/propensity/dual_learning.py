@@ -26,15 +26,15 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.nuisance_trees import Scores
+from clickshift.propensity.nuisance_trees import DocumentScores
 from clickshift.propensity.orthogonal import Documents
-from clickshift.propensity.rank_model import Examined, by_features
+from clickshift.propensity.rank_model import ExaminationEquations, by_features
 
 _NEVER = 1e-12  # examination of a rank without clicks
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class ClickedLists:
     """Distinct lists with at least one click, and their clicks."""
 
     row: Int[np.ndarray, "list rank"]
@@ -44,7 +44,7 @@ class Lists:
     pairs: Int[np.ndarray, " row"]
 
     @classmethod
-    def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> Lists:
+    def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> ClickedLists:
         """Lists with a document that the vocabulary does not hold end before it: what is below is not comparable."""
         pair = log.rankings.pair
         known = np.logical_and.accumulate(log.rankings.shown & (pair != UNSEEN), axis=1)
@@ -65,27 +65,27 @@ class Lists:
 def dual_learning(log: Sessions, corpus: Corpus, *, replicates: int, rng: np.random.Generator) -> Curve:
     """Examination from the lists of a log, in the vocabulary of a corpus with features."""
     documents = Documents.of(Cells.of(log))
-    lists = Lists.of(log, documents.pairs)
+    lists = ClickedLists.of(log, documents.pairs)
     return by_features(documents, corpus, lambda examined: _Dual(lists, examined), replicates=replicates, rng=rng)
 
 
 class _Dual:
     """The two halves of the algorithm."""
 
-    def __init__(self, lists: Lists, examined: Examined) -> None:
+    def __init__(self, lists: ClickedLists, examined: ExaminationEquations) -> None:
         self._lists, self._clicks, self._examined = lists, lists.clicks, examined
         self.examination: np.ndarray = np.ones(lists.row.shape[1])
 
-    def learn(self, scores: Scores) -> None:
+    def learn(self, scores: DocumentScores) -> None:
         found = self._examined.learn(np.exp(scores - scores.mean()))
         self.examination = np.maximum(found / found.max(), _NEVER)
 
-    def loss(self, scores: Scores) -> float:
+    def loss(self, scores: DocumentScores) -> float:
         """How surprising it is which of a list's documents are clicked: comparable whatever the weights are."""
         share = self._softmax(self._at_ranks(scores) + np.log(self.examination))
         return -float((self._clicks * np.log(np.maximum(share, 1e-300))).sum())
 
-    def slopes(self, scores: Scores) -> tuple[Scores, Scores]:
+    def slopes(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
         """Of the ranking loss."""
         clicks = self._clicks / self.examination
         share, total = self._softmax(self._at_ranks(scores)), clicks.sum(axis=1, keepdims=True)

@@ -30,7 +30,14 @@ from clickshift.propensity.dual_learning import dual_learning
 from clickshift.propensity.files import Propensities as Propensities
 from clickshift.propensity.files import read_propensities as read_propensities
 from clickshift.propensity.files import write_propensities as write_propensities
-from clickshift.propensity.from_click_model import Informed, fitted, informed, is_pbm, model_curve, pbm_curve
+from clickshift.propensity.from_click_model import (
+    ModelIntervals,
+    fit_named_model,
+    informed,
+    is_pbm,
+    model_curve,
+    pbm_curve,
+)
 from clickshift.propensity.harvesting import harvest
 from clickshift.propensity.regression_em import regression_em
 from clickshift.propensity.swaps import swap_ratios
@@ -75,7 +82,7 @@ def propensities(
         name, n = method, _RESAMPLED if replicates is None else replicates
         rng = generator(seed, "propensities", method)
         progress(f"{n} resampled logs")
-        found: Curve | Informed = _estimate(log, cells, method, corpus, swapped, reference_rank, n, rng)
+        found: Curve | ModelIntervals = _estimate(log, cells, method, corpus, swapped, reference_rank, n, rng)
     elif isinstance(method, str) and is_pbm(method):
         assert isinstance(log, Sessions)
         name, n = method, _RESAMPLED if replicates is None else replicates
@@ -86,7 +93,7 @@ def propensities(
         assert isinstance(log, Sessions)
         n = _REFITS if replicates is None else replicates
         progress("fitting" if isinstance(method, str) else "examining")
-        model = fitted(log, method) if isinstance(method, str) else method
+        model = fit_named_model(log, method) if isinstance(method, str) else method
         name = method if isinstance(method, str) else type(model).__name__
         own = informed(model, ranks=log.n_ranks, reference=reference_rank, level=level)
         text = method if isinstance(method, str) else None
@@ -94,7 +101,7 @@ def propensities(
         found = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
     if doubt := graph.warning():
         doubts.insert(0, f"{name}: {doubt}{_rests_on(name)}")
-    if isinstance(found, Informed):
+    if isinstance(found, ModelIntervals):
         values, how = (found.estimate, found.low, found.high, found.error), "observed information of the fitted model"
     else:
         n = len(found.replicates)

@@ -18,16 +18,16 @@ from clickshift.counts.cells import Cells
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.learners.base import learner_for
-from clickshift.learners.likelihood import EM
+from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.models.base import ClickModel, at_rank
 from clickshift.models.pbm import PBM
 from clickshift.policies.derived.model_scores import examination
-from clickshift.propensity.bootstrap import Curve, effective, query_weights
+from clickshift.propensity.bootstrap import Curve, effective_sample_size, query_weights
 from clickshift.propensity.orthogonal import within_documents
 
 
 @dataclass(frozen=True, eq=False)
-class Informed:
+class ModelIntervals:
     """An examination curve with intervals that come from the model itself, not from resampling."""
 
     estimate: Float[np.ndarray, " rank"]
@@ -36,7 +36,7 @@ class Informed:
     error: Float[np.ndarray, " rank"]
 
 
-def fitted(log: Sessions, text: str) -> ClickModel:
+def fit_named_model(log: Sessions, text: str) -> ClickModel:
     """The model that a text names, fitted. What it warns of is left to who asked for propensities."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickshiftWarning)
@@ -45,7 +45,7 @@ def fitted(log: Sessions, text: str) -> ClickModel:
 
 def is_pbm(text: str) -> bool:
     learner = learner_for(text)
-    return isinstance(learner, EM) and learner.model == "PBM"
+    return isinstance(learner, MaximumLikelihood) and learner.model == "PBM"
 
 
 def pbm_curve(
@@ -64,7 +64,7 @@ def pbm_curve(
     unknown = np.isnan(found.estimate)
     if not unknown.any():
         return found
-    model = fitted(log, text)
+    model = fit_named_model(log, text)
     assert isinstance(model, PBM)
     assumed = at_rank(model.examination, log.n_ranks)
     estimate = np.where(unknown, assumed / assumed[reference], found.estimate)
@@ -86,20 +86,20 @@ def model_curve(
         )
     lists, group = _lists(log)
     learner = None if text is None else learner_for(text)
-    n = replicates if isinstance(learner, EM) else 0
+    n = replicates if isinstance(learner, MaximumLikelihood) else 0
     query = log.rankings.query + 1  # UNSEEN is a query, too
     curves: list[np.ndarray] = []
     for weight in query_weights(int(query.max()) + 1, n, rng):
         count = log.count * weight[query]
         again = model
-        if curves and isinstance(learner, EM):
+        if curves and isinstance(learner, MaximumLikelihood):
             again = learner.fit_from(learner.counts(log, weight=count), start=model)
         curves.append(examination(again, lists, weight=np.bincount(group, count, len(lists))))
     shown = np.bincount(query, log.count)
-    return Curve.of(curves, effective(shown))
+    return Curve.of(curves, effective_sample_size(shown))
 
 
-def informed(model: ClickModel, *, ranks: int, reference: int, level: float) -> Informed | None:
+def informed(model: ClickModel, *, ranks: int, reference: int, level: float) -> ModelIntervals | None:
     """PBM's own intervals; None of another model, or where the reference is not the rank that is 1 by convention."""
     errors = None if model.evidence is None else model.evidence.logit_error.get("examination")
     known = min(reference, len(errors) - 1) if errors is not None else 0
@@ -107,7 +107,7 @@ def informed(model: ClickModel, *, ranks: int, reference: int, level: float) -> 
         return None
     rows = model.examination_table(level=level)
     estimate, low, high = (at_rank(np.array([row[k] for row in rows]), ranks) for k in ("estimate", "low", "high"))
-    return Informed(estimate, low, high, at_rank(errors * model.examination * (1 - model.examination), ranks))
+    return ModelIntervals(estimate, low, high, at_rank(errors * model.examination * (1 - model.examination), ranks))
 
 
 def _lists(log: Sessions) -> tuple[Rankings, np.ndarray]:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.counts.cells import Cells
-from clickshift.propensity.bootstrap import effective, query_weights
+from clickshift.propensity.bootstrap import effective_sample_size, query_weights
 
 _NUMBERS = 1 << 22
 """Pairs x ranks x ranks that are worked on at once."""
@@ -58,7 +58,7 @@ def interventions(cells: Cells, *, replicates: int, rng: np.random.Generator) ->
         weight += drawn @ sums[1]
         by_query.append(sums[1].sum(axis=1))
     shape = (replicates + 1, n_ranks, n_ranks)
-    n_queries = effective(np.concatenate(by_query)) if by_query else 0.0
+    n_queries = effective_sample_size(np.concatenate(by_query)) if by_query else 0.0
     return Interventions(clicks.reshape(shape), weight.reshape(shape), n_queries)
 
 

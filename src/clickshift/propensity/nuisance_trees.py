@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from clickshift.core.parallel import n_threads
 
-Scores = Float[np.ndarray, "row *output"]
+DocumentScores = Float[np.ndarray, "row *output"]
 """A number for each document, or a few."""
 
 FOLDS = 4
@@ -33,20 +33,20 @@ _SETTINGS = {
 
 
 @runtime_checkable
-class Task(Protocol):
+class NuisanceTask(Protocol):
     """What is learned together with the scores of documents."""
 
-    def learn(self, scores: Scores) -> None:
+    def learn(self, scores: DocumentScores) -> None:
         """Find what goes best with these scores, which have not seen the clicks on their documents."""
 
-    def loss(self, scores: Scores) -> float:
+    def loss(self, scores: DocumentScores) -> float:
         """How badly these scores, and what was learned last, predict clicks."""
 
-    def slopes(self, scores: Scores) -> tuple[Scores, Scores]:
+    def slopes(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
         """First and second derivative, by each document's score, of the loss that the trees are to make small."""
 
 
-class Trees:
+class CrossFittedTrees:
     """The features of some documents, sorted into bins once; trees of any number of tasks can grow on them."""
 
     def __init__(self, features: Float[np.ndarray, "row feature"]) -> None:
@@ -57,7 +57,9 @@ class Trees:
         self._vary = bool((features != features[:1]).any())
         self._settings = _SETTINGS | {"num_threads": n_threads() if len(features) >= _MANY else 1}
 
-    def cross_fit(self, task: Task, fold: Int[np.ndarray, " row"], *, outputs: int | None = None) -> Scores:
+    def cross_fit(
+        self, task: NuisanceTask, fold: Int[np.ndarray, " row"], *, outputs: int | None = None
+    ) -> DocumentScores:
         """Grow trees on a task, one of each fold after the other, and then a lesson, while that makes the loss on
         documents of other folds smaller. Returns the scores with the least, from which the task has its last lesson.
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.counts.cells import Cells
-from clickshift.propensity.bootstrap import Curve, effective, query_weights
+from clickshift.propensity.bootstrap import Curve, effective_sample_size, query_weights
 
 _MOST_STEPS, _STILL, _FAR = 50, 1e-9, 1.0
 _LEAST = 1e-300
@@ -54,7 +54,7 @@ class Documents:
 
     @property
     def effective_queries(self) -> float:
-        return effective(np.bincount(self.query, self.shown.sum(axis=1)))
+        return effective_sample_size(np.bincount(self.query, self.shown.sum(axis=1)))
 
 
 @dataclass(frozen=True, eq=False)

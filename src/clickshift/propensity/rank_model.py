@@ -16,7 +16,7 @@ from jaxtyping import Float
 from clickshift.data.corpus import Corpus
 from clickshift.errors import DataError
 from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.nuisance_trees import FOLDS, Scores, Task, Trees
+from clickshift.propensity.nuisance_trees import FOLDS, CrossFittedTrees, DocumentScores, NuisanceTask
 from clickshift.propensity.orthogonal import Documents, Solution, curve, solve
 
 _DEALS = 4
@@ -26,7 +26,7 @@ _DECIDED = 0.05
 """What features must leave open of the rank, at least, as a share of what is open without them."""
 
 
-class Examined:
+class ExaminationEquations:
     """Examination of documents whose ranks have these shares, given what attracts; it starts where it was last."""
 
     def __init__(self, documents: Documents, share: Float[np.ndarray, "row rank"]) -> None:
@@ -49,7 +49,7 @@ class Examined:
 def by_features(
     documents: Documents,
     corpus: Corpus,
-    task: Callable[[Examined], Task],
+    task: Callable[[ExaminationEquations], NuisanceTask],
     *,
     replicates: int,
     rng: np.random.Generator,
@@ -58,13 +58,13 @@ def by_features(
     assert corpus.features is not None
     if not documents.clicked.any():
         raise DataError("no document of the corpus was clicked. Do log and corpus have the same ids?")
-    trees, found = Trees(corpus.features[documents.pairs]), []
+    trees, found = CrossFittedTrees(corpus.features[documents.pairs]), []
     left = 1.0
     for _ in range(_DEALS):
         fold = rng.permutation(documents.n_queries)[documents.query] % FOLDS
-        share = placements(trees, documents, fold)
+        share = rank_shares(trees, documents, fold)
         left = min(left, left_open(documents.shown, share))
-        examined = Examined(documents, share)
+        examined = ExaminationEquations(documents, share)
         trees.cross_fit(task(examined), fold)
         found.append(examined.solution)
         if left < _DECIDED:
@@ -86,7 +86,7 @@ def left_open(shown: Float[np.ndarray, "row rank"], share: Float[np.ndarray, "ro
     return float((shown * (1 - share)).sum() / shown.sum()) / without if without > 0 else 1.0
 
 
-def placements(trees: Trees, documents: Documents, fold: np.ndarray) -> Float[np.ndarray, "row rank"]:
+def rank_shares(trees: CrossFittedTrees, documents: Documents, fold: np.ndarray) -> Float[np.ndarray, "row rank"]:
     """The share of every rank among the impressions of documents with the same features."""
     ranks = documents.shown.shape[1]
     if ranks == 1:
@@ -102,18 +102,18 @@ class _Placement:
         self._shown, self._total = shown, shown.sum(axis=1, keepdims=True)
         self._start = np.log(np.maximum(shown.sum(axis=0) / shown.sum(), _LEAST))
 
-    def learn(self, scores: Scores) -> None:
+    def learn(self, scores: DocumentScores) -> None:
         """There is nothing besides the scores."""
 
-    def loss(self, scores: Scores) -> float:
+    def loss(self, scores: DocumentScores) -> float:
         return -float((self._shown * np.log(np.maximum(self.share(scores), _LEAST))).sum())
 
-    def slopes(self, scores: Scores) -> tuple[Scores, Scores]:
+    def slopes(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
         """The diagonal of the second derivatives, enlarged as usual where outputs are scaled against each other."""
         share, ranks = self.share(scores), scores.shape[1]
         return self._total * share - self._shown, self._total * share * (1 - share) * ranks / (ranks - 1)
 
-    def share(self, scores: Scores) -> Float[np.ndarray, "row rank"]:
+    def share(self, scores: DocumentScores) -> Float[np.ndarray, "row rank"]:
         x = self._start + scores
         share: np.ndarray = np.exp(x - x.max(axis=1, keepdims=True))
         share /= share.sum(axis=1, keepdims=True)

@@ -19,9 +19,9 @@ from jaxtyping import Float
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.nuisance_trees import Scores
+from clickshift.propensity.nuisance_trees import DocumentScores
 from clickshift.propensity.orthogonal import Documents
-from clickshift.propensity.rank_model import Examined, by_features
+from clickshift.propensity.rank_model import ExaminationEquations, by_features
 
 _LEAST, _MOST = 1e-6, 1 - 1e-6
 
@@ -34,7 +34,7 @@ def regression_em(cells: Cells, corpus: Corpus, *, replicates: int, rng: np.rand
 class _Likelihood:
     """Of the counts; theta is what was learned last."""
 
-    def __init__(self, examined: Examined) -> None:
+    def __init__(self, examined: ExaminationEquations) -> None:
         self._examined = examined
         self._row, self._rank = np.nonzero(examined.documents.shown)
         self._rows = len(examined.documents.pairs)
@@ -45,14 +45,14 @@ class _Likelihood:
         self._start = np.log(mean / (1 - mean))
         self._theta: np.ndarray = np.clip(rate / mean, _LEAST, _MOST)
 
-    def learn(self, scores: Scores) -> None:
+    def learn(self, scores: DocumentScores) -> None:
         self._theta = np.clip(self._examined.learn(self._gamma(scores)), _LEAST, _MOST)
 
-    def loss(self, scores: Scores) -> float:
+    def loss(self, scores: DocumentScores) -> float:
         click = self._theta[self._rank] * self._gamma(scores)[self._row]
         return -float((self._clicked * np.log(click) + (self._shown - self._clicked) * np.log1p(-click)).sum())
 
-    def slopes(self, scores: Scores) -> tuple[Scores, Scores]:
+    def slopes(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
         """Of minus the likelihood by f: what is attractive by f less what the E-step expects, and its information."""
         gamma, theta = self._gamma(scores)[self._row], self._theta[self._rank]
         skips, no = self._shown - self._clicked, 1 - theta * gamma
@@ -61,7 +61,7 @@ class _Likelihood:
         information = self._shown * theta * gamma * (1 - gamma) ** 2 / no
         return np.bincount(self._row, slope, self._rows), np.bincount(self._row, information, self._rows)
 
-    def _gamma(self, scores: Scores) -> Float[np.ndarray, " row"]:
+    def _gamma(self, scores: DocumentScores) -> Float[np.ndarray, " row"]:
         from scipy.special import expit
 
         gamma: np.ndarray = np.clip(expit(self._start + scores), _LEAST, _MOST)

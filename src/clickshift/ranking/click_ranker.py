@@ -14,8 +14,8 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
-from clickshift.ranking.labels import Trust, check_known, counted
-from clickshift.ranking.prepare import There, Work, prepared, with_held_out
+from clickshift.ranking.labels import Trust, check_known, count_by_rank
+from clickshift.ranking.prepare import PreparedRun, There, prepare_run, with_held_out
 from clickshift.ranking.ranker import Ranker, warn_of_constants
 from clickshift.ranking.trainer import Progress, train
 
@@ -106,10 +106,10 @@ class ClickRanker:
         clicks on other queries, perhaps of another corpus, that decide when to stop; by default those on a tenth of the
         queries, which are then not learned from.
         """
-        judge = None if held_out is None else (held_out[0], counted(*held_out))
+        judge = None if held_out is None else (held_out[0], count_by_rank(*held_out))
         if self.tower == "network":
             warn_of_constants(corpus)
-        run = Run(self, corpus, counted(corpus, clicks), judge, examination, trust, regression)
+        run = Run(self, corpus, count_by_rank(corpus, clicks), judge, examination, trust, regression)
         return train([_ready(run, {}, progress)], progress)[0]
 
 
@@ -135,13 +135,13 @@ def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda said: None) -> 
     found: dict[int, Ranker] = {}
     there: There = {}
 
-    def together(numbers: Sequence[int], works: Sequence[Work]) -> None:
+    def together(numbers: Sequence[int], works: Sequence[PreparedRun]) -> None:
         found.update(zip(numbers, train(works, lambda said: None), strict=True))
         progress(len(numbers))
 
     networks = [k for k, run in enumerate(runs) if run.learner.tower == "network"]
     for_each(lambda k: together([networks[k]], [_ready(runs[networks[k]], there)]), len(networks))
-    groups: dict[Any, list[tuple[int, Work]]] = {}
+    groups: dict[Any, list[tuple[int, PreparedRun]]] = {}
     for k, run in enumerate(runs):
         if run.learner.tower == "one-hot":
             work = _ready(run, there)
@@ -151,11 +151,11 @@ def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda said: None) -> 
     return [found[k] for k in range(len(runs))]
 
 
-def _ready(run: Run, there: There, progress: Progress = lambda said: None) -> Work:
+def _ready(run: Run, there: There, progress: Progress = lambda said: None) -> PreparedRun:
     check_known(run.learner.loss, run.learner.bias, run.examination, run.trust)
     run = with_held_out(run)
     if run.learner.loss == "doubly-robust" and run.regression is None:
         progress("fitting the regression")
         first = replace(run, learner=replace(run.learner, loss="policy-aware"))
-        run = replace(run, regression=train([prepared(first, there)], lambda said: None)[0].relevance)
-    return prepared(run, there)
+        run = replace(run, regression=train([prepare_run(first, there)], lambda said: None)[0].relevance)
+    return prepare_run(run, there)

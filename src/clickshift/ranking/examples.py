@@ -101,7 +101,7 @@ def examples(cells: Cells, terms: dict[str, np.ndarray], *, by_cell: bool, by_tr
     )
 
 
-def shuffled(
+def shuffled_batches(
     length: Int[np.ndarray, " query"], size: int, rounds: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "round batch place"]:
     """Queries dealt to batches of up to `size`, anew for every round; -1 where a batch has one less than others.
@@ -118,7 +118,7 @@ def shuffled(
     return cards.reshape(rounds, -1, batches).swapaxes(1, 2)
 
 
-def in_order(n_queries: int, size: int) -> Int[np.ndarray, "batch place"]:
+def ordered_batches(n_queries: int, size: int) -> Int[np.ndarray, "batch place"]:
     """Queries as they stand, in batches of `size`."""
     batches = -(-n_queries // size)
     dealt = np.full(batches * min(size, n_queries), -1, np.int32)

@@ -81,7 +81,7 @@ class Labels(NamedTuple):
     """N: impressions, or sessions of the query."""
 
 
-def corrected(
+def corrected_labels(
     cells: Cells,
     correction: Correction,
     examination: Float[np.ndarray, " rank"],
@@ -98,7 +98,7 @@ def corrected(
     >>> from clickshift.data.vocabulary import Vocabulary
     >>> words, _, pair = Vocabulary.of([1, 1], [10, 20])
     >>> cells = Cells(words, 2, "rank", pair, np.array([0, 1]), np.array([8.0, 8.0]), np.array([2.0, 1.0]))
-    >>> corrected(cells, "by-rank", np.array([1.0, 0.5]))
+    >>> corrected_labels(cells, "by-rank", np.array([1.0, 0.5]))
     Labels(positive=array([2., 2.]), total=array([8., 8.]))
     """
     words, rank = cells.vocabulary, cells.rank()
@@ -143,7 +143,7 @@ def labels_for(
         examination, false_clicks = trust.alpha, trust.beta
     elif examination is None:
         examination = np.ones(cells.n_ranks)
-    return corrected(cells, correction, examination, false_clicks=false_clicks, clip=clip, regression=regression)
+    return corrected_labels(cells, correction, examination, false_clicks=false_clicks, clip=clip, regression=regression)
 
 
 def check_known(loss: str, bias: str, examination: Float[np.ndarray, " rank"] | None, trust: Trust | None) -> None:
@@ -206,7 +206,7 @@ def at_shown(
     return np.where(shown, table, 0.0)
 
 
-def counted(corpus: Corpus, clicks: Cells | Sessions) -> Cells:
+def count_by_rank(corpus: Corpus, clicks: Cells | Sessions) -> Cells:
     """Counts by rank in the vocabulary of the corpus. What it does not hold is left out, with a warning."""
     if isinstance(clicks, Cells):
         if not clicks.vocabulary.same_as(corpus.vocabulary):

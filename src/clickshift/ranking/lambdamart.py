@@ -23,7 +23,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.basic import Scored
-from clickshift.ranking.labels import Trust, check_known, counted, labels_for, sessions_by_query
+from clickshift.ranking.labels import Trust, check_known, count_by_rank, labels_for, sessions_by_query
 from clickshift.ranking.ranker import check_width, network_features
 
 LOSSES = ("ips", "policy-aware", "affine")
@@ -71,7 +71,7 @@ class BoostedRanker:
 
         check_known(self.loss, self.bias, examination, trust)
         data = boosting_data(
-            corpus, counted(corpus, clicks), self.loss, examination=examination, trust=trust, clip=self.clip
+            corpus, count_by_rank(corpus, clicks), self.loss, examination=examination, trust=trust, clip=self.clip
         )
         if data.group.max() > _MOST_DOCS:
             raise DataError(f"LightGBM takes at most {_MOST_DOCS:,} documents per query: one has {data.group.max():,}.")
@@ -172,7 +172,7 @@ def boosting_data(
     if not len(pair):
         raise DataError("the clicks are on no document of the corpus: there is nothing to learn.")
     relevance = np.maximum(labels.positive[pair] / labels.total[pair], 0.0)
-    grade, gain = graded(relevance)
+    grade, gain = distinct_grades(relevance)
     sessions = sessions_by_query(clicks)
     most = np.lexsort((clicks.impressions, clicks.pair))  # by pair, the rank that was shown most often last
     last = np.searchsorted(clicks.pair[most], pair, side="right") - 1
@@ -182,10 +182,12 @@ def boosting_data(
     return BoostingData(corpus, pair, relevance, grade, gain, weight, position, impressions[pair], clicked[pair])
 
 
-def graded(relevance: Float[np.ndarray, " row"]) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, " grade"]]:
+def distinct_grades(
+    relevance: Float[np.ndarray, " row"],
+) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, " grade"]]:
     """The number of each value among the distinct ones, and what they are; of too many, equal shares have one grade.
 
-    >>> graded(np.array([0.5, 0.0, 2.0, 0.5]))
+    >>> distinct_grades(np.array([0.5, 0.0, 2.0, 0.5]))
     (array([1, 0, 2, 1]), array([0. , 0.5, 2. ]))
     """
     values, number, count = np.unique(relevance, return_inverse=True, return_counts=True)

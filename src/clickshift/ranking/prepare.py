@@ -15,14 +15,14 @@ from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.errors import DataError, SpecError
-from clickshift.ranking.examples import Examples, examples, in_order
+from clickshift.ranking.examples import Examples, examples, ordered_batches
 from clickshift.ranking.labels import labels_for, propensities_at
 from clickshift.ranking.losses import log_examination
-from clickshift.ranking.ranker import column_numbers, log_scaled, network_features
+from clickshift.ranking.ranker import column_numbers, network_features, signed_log
 
 if TYPE_CHECKING:
     from clickshift.ranking.click_ranker import ClickRanker, Run
-    from clickshift.ranking.step import Program
+    from clickshift.ranking.step import RankingProgram
 
 HELD_OUT = 0.1
 """The share of the queries that decide when to stop, where no other clicks do."""
@@ -33,11 +33,11 @@ There = dict[tuple[int, str], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class PreparedRun:
     """A run, made ready for the compiled program."""
 
     learner: ClickRanker
-    program: Program
+    program: RankingProgram
     weights: dict[str, np.ndarray]
     train: Examples
     judge: Examples
@@ -56,19 +56,19 @@ class Work:
 
     @property
     def held_out_widths(self) -> tuple[int, int]:
-        return self.judge.widths(in_order(self.judge.n_queries, JUDGED_AT_ONCE))
+        return self.judge.widths(ordered_batches(self.judge.n_queries, JUDGED_AT_ONCE))
 
     def held_out(self, widths: tuple[int, int]) -> dict[str, Any]:
-        batches = self.judge.packed(in_order(self.judge.n_queries, JUDGED_AT_ONCE), widths)
+        batches = self.judge.packed(ordered_batches(self.judge.n_queries, JUDGED_AT_ONCE), widths)
         return {"data": self.terms(self.judge) | {"features": self.features[1]}, "batches": batches}
 
 
-def prepared(run: Run, there: There) -> Work:
+def prepare_run(run: Run, there: There) -> PreparedRun:
     """Of a run with held-out clicks."""
     if importlib.util.find_spec("jax") is None or importlib.util.find_spec("optax") is None:
         raise SpecError("ClickRanker needs JAX and optax. Install them: pip install 'clickshift[neural]'.")
     from clickshift.learners.gradient.step import keep_compiled
-    from clickshift.ranking.step import Program
+    from clickshift.ranking.step import RankingProgram
 
     keep_compiled()
     learner = run.learner
@@ -76,7 +76,7 @@ def prepared(run: Run, there: There) -> Work:
     parts = (run.corpus, run.clicks), run.held_out
     alone = all(len(np.unique(cells.pair)) == len(cells.pair) for _, cells in parts)
     by_cell = learner.loss == "pbm" and not alone
-    program = Program(
+    program = RankingProgram(
         {"pbm": "click", "listwise": "listwise"}.get(learner.loss, "pointwise"),
         learner.tower,
         learner.dropout if learner.tower == "network" else (),
@@ -90,7 +90,7 @@ def prepared(run: Run, there: There) -> Work:
     )
     weights = start_weights(learner, _width(learner, [corpus for corpus, _ in parts]), max(c.n_ranks for _, c in parts))
     features = tuple(_on_device(corpus, learner.tower, there) for corpus, _ in parts)
-    return Work(learner, program, weights, train, judge, (features[0], features[1]))
+    return PreparedRun(learner, program, weights, train, judge, (features[0], features[1]))
 
 
 def _width(learner: ClickRanker, corpora: Sequence[Corpus]) -> int:
@@ -197,6 +197,6 @@ def _on_device(corpus: Corpus, tower: str, there: There) -> Any:
 
     found = there.get((id(corpus), tower))
     if found is None:
-        array = jnp.asarray(column_numbers(corpus) if tower == "one-hot" else log_scaled(network_features(corpus)))
+        array = jnp.asarray(column_numbers(corpus) if tower == "one-hot" else signed_log(network_features(corpus)))
         found = there[id(corpus), tower] = corpus, array  # the corpus is kept, so that nothing else gets its id
     return found[1]

@@ -67,7 +67,7 @@ class Ranker(Scored):
 
     def score(self, features: Float[np.ndarray, "document feature"]) -> Float[np.ndarray, " document"]:
         """A network's scores of documents that are in no corpus."""
-        values, last = log_scaled(features), len(self.weights) // 2 - 1
+        values, last = signed_log(features), len(self.weights) // 2 - 1
         for layer in range(last + 1):
             values = values @ self.weights[f"{layer}"] + self.weights[f"{layer}.bias"]
             if layer < last:
@@ -109,7 +109,7 @@ def check_width(features: Float[np.ndarray, "pair feature"], width: int) -> Floa
     return features
 
 
-def log_scaled(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
+def signed_log(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
     """sign(x) log(1 + |x|): features of learning to rank span many magnitudes (Qin et al. 2021)."""
     scaled: np.ndarray = np.copysign(np.log1p(np.abs(features)), features)
     return scaled

@@ -29,7 +29,7 @@ _OPTIMISERS = {
 
 
 @dataclass(frozen=True)
-class Program:
+class RankingProgram:
     """What is traced. Equal programs on arrays of equal shapes are compiled once."""
 
     loss: str
@@ -136,7 +136,7 @@ def _kept(key: Any, share: float, shape: tuple[int, ...]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def compiled(program: Program, side_by_side: bool) -> Any:
+def compiled(program: RankingProgram, side_by_side: bool) -> Any:
     """`Program.round`, or that of several runs at once: all arguments then have a first dimension of runs."""
     one = program.round
     return jax.jit(jax.vmap(one) if side_by_side else one, donate_argnums=0)

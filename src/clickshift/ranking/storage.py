@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.core.artifacts import ArrayFolder
+from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.files import write_atomically
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ranking.lambdamart import Trees
 from clickshift.ranking.ranker import Ranker
 
-FOLDER = ArrayFolder("ranker", 1, "train the ranker again", "clickshift rank train")
+FOLDER = ArtifactFormat("ranker", 1, "train the ranker again", "clickshift rank train")
 _EXAMINATION, _TREES = "examination", "trees"
 
 

@@ -12,8 +12,8 @@ from jaxtyping import Int
 from clickshift.core.rng import generator
 from clickshift.core.spec import label
 from clickshift.errors import ClickshiftWarning, DataError
-from clickshift.ranking.examples import shuffled
-from clickshift.ranking.prepare import Work
+from clickshift.ranking.examples import shuffled_batches
+from clickshift.ranking.prepare import PreparedRun
 from clickshift.ranking.ranker import Ranker
 
 Progress = Callable[[int | str], None]
@@ -35,7 +35,7 @@ class _Course:
         zeros = np.zeros(n, np.int64)
         return cls(np.full(n, np.inf), zeros, zeros.copy(), np.zeros(n, bool), np.zeros(n, bool))
 
-    def heard(self, works: Sequence[Work], train_loss: np.ndarray, loss: np.ndarray) -> None:
+    def heard(self, works: Sequence[PreparedRun], train_loss: np.ndarray, loss: np.ndarray) -> None:
         """Take the losses of a round. A run whose loss is no number any more keeps its best round."""
         self.rounds += ~self.done
         lost = ~self.done & ~(np.isfinite(train_loss) & np.isfinite(loss))
@@ -54,7 +54,7 @@ class _Course:
         self.done |= self.stopped | lost | (self.rounds >= rounds)
 
 
-def train(works: Sequence[Work], progress: Progress) -> list[Ranker]:
+def train(works: Sequence[PreparedRun], progress: Progress) -> list[Ranker]:
     """Run the rounds of one network, or of several one-hot runs side by side."""
     from clickshift.ranking.step import compiled, on_device, per_run
 
@@ -83,9 +83,11 @@ def train(works: Sequence[Work], progress: Progress) -> list[Ranker]:
     return [_ranker(work, found[k], course, k) for k, work in enumerate(works)]
 
 
-def _dealt(work: Work) -> Int[np.ndarray, "round batch place"]:
+def _dealt(work: PreparedRun) -> Int[np.ndarray, "round batch place"]:
     learner = work.learner
-    return shuffled(work.train.length, learner.batch, learner.rounds, generator(learner.seed, "ClickRanker", "order"))
+    return shuffled_batches(
+        work.train.length, learner.batch, learner.rounds, generator(learner.seed, "ClickRanker", "order")
+    )
 
 
 def _widest(widths: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -95,7 +97,7 @@ def _widest(widths: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return -(-most[0] // steps[0]) * steps[0], -(-most[1] // steps[1]) * steps[1]
 
 
-def _ranker(work: Work, weights: dict[str, np.ndarray], course: _Course, k: int) -> Ranker:
+def _ranker(work: PreparedRun, weights: dict[str, np.ndarray], course: _Course, k: int) -> Ranker:
     logit = weights.pop("examination", None)
     examination = None if logit is None else 1 / (1 + np.exp(-logit.astype(np.float64)))
     best, rounds, stopped = float(course.best[k]), int(course.rounds[k]), bool(course.stopped[k])

@@ -1,1 +1,3 @@
 """Simulated users, search engines and logs."""
+
+from clickshift.simulation import users as users

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
-from clickshift.data.corpus import Corpus, Parts
+from clickshift.data.corpus import Corpus, CorpusSplit
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError
@@ -30,7 +30,7 @@ TRUNCATION = 90
 
 @final
 @dataclass(frozen=True, eq=False)
-class Shown:
+class FixedRanking:
     """One fixed ranking of every query: all its documents, in the order of a score."""
 
     corpus: Corpus
@@ -38,7 +38,7 @@ class Shown:
     """From 0."""
 
     @classmethod
-    def of(cls, corpus: Corpus, score: Float[np.ndarray, " pair"], *, rng: np.random.Generator) -> Shown:
+    def of(cls, corpus: Corpus, score: Float[np.ndarray, " pair"], *, rng: np.random.Generator) -> FixedRanking:
         """The highest score first; equal scores are shuffled, once for all sessions.
 
         Without the shuffle the order of the file would decide, which may be that of the labels.
@@ -104,25 +104,25 @@ def attractiveness(corpus: Corpus, user: PBM) -> Float[np.ndarray, " pair"]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Engine:
+class FixedRankingEngine:
     """A production ranker at work on a set: what it shows in training and held-out sessions, what it thinks of the
     test documents."""
 
-    parts: Parts
-    train: Shown
-    held_out: Shown
+    parts: CorpusSplit
+    train: FixedRanking
+    held_out: FixedRanking
     test_score: Float[np.ndarray, " test_pair"]
 
     @classmethod
-    def of(cls, parts: Parts, production: LambdaMART | None, *, seed: int) -> Engine:
+    def of(cls, parts: CorpusSplit, production: LambdaMART | None, *, seed: int) -> FixedRankingEngine:
         """`production` None is a ranker that knows nothing, and orders documents at random, once."""
         ranker = None if production is None else replace(production, seed=seed)
         rng = generator(seed, "production", "queries")
         train, held_out, test = _production_scores(parts, ranker, rng=rng)
         return cls(
             parts,
-            Shown.of(parts.train, train, rng=generator(seed, "production", "ties", "train")),
-            Shown.of(parts.held_out, held_out, rng=generator(seed, "production", "ties", "held out")),
+            FixedRanking.of(parts.train, train, rng=generator(seed, "production", "ties", "train")),
+            FixedRanking.of(parts.held_out, held_out, rng=generator(seed, "production", "ties", "held out")),
             test,
         )
 
@@ -139,21 +139,21 @@ class Engine:
         return max(self.train.n_ranks, self.held_out.n_ranks)
 
 
-def truncated(parts: Parts, *, seed: int) -> Parts:
+def truncated(parts: CorpusSplit, *, seed: int) -> CorpusSplit:
     """At most as many documents per query as 90 % of the training queries have; each grade keeps its share."""
     most = int(np.ceil(np.percentile(parts.train.n_candidates, TRUNCATION)))
-    return Parts(
+    return CorpusSplit(
         *(
             corpus.stratified(most, rng=generator(seed, "truncation", name))
             if (corpus.n_candidates > most).any()
             else corpus
-            for name, corpus in zip(Parts._fields, parts, strict=True)
+            for name, corpus in zip(CorpusSplit._fields, parts, strict=True)
         )
     )
 
 
 def _production_scores(
-    parts: Parts, production: LambdaMART | None, *, rng: np.random.Generator
+    parts: CorpusSplit, production: LambdaMART | None, *, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scores of all three parts by a ranker of 20 training queries.
 

@@ -35,7 +35,7 @@ IND = "ind"
 """The name of the test log that the training policy ranked; all others are out of its distribution."""
 
 
-class Logs(NamedTuple):
+class SimulatedLogs(NamedTuple):
     """What a cell learns from and is judged by."""
 
     train: Sessions
@@ -74,7 +74,7 @@ class World:
     corpus: str = field(default=BUILTIN, repr=False, compare=False)
     """Where it is."""
 
-    def logs(self, user: str, training: str) -> Logs:
+    def logs(self, user: str, training: str) -> SimulatedLogs:
         """`training` may join several policies with " + ": each ranks an equal share of the log."""
         return _logs(self, user, training)
 
@@ -114,7 +114,7 @@ def _policy(world: World, text: str) -> Policy:
 
 
 @lru_cache(maxsize=1)
-def _logs(world: World, user: str, training: str) -> Logs:
+def _logs(world: World, user: str, training: str) -> SimulatedLogs:
     corpus, law = _corpus(world), PowerLaw(seed=world.seed)
     model = parse(user, USERS).on(corpus)
     policies = [_policy(world, text) for text in training.split(" + ")]
@@ -139,4 +139,4 @@ def _logs(world: World, user: str, training: str) -> Logs:
     judged = JudgedPairs.of(corpus.vocabulary, corpus.label.astype(np.float64), shown=shown)
     first = policies[0].policy if len(policies) == 1 and isinstance(policies[0], PlackettLuce) else None
     score = first.scores(corpus) if first is not None else np.zeros(corpus.n_pairs)
-    return Logs(train, held_out, test, model, seen, frequency, judged, impressions, score)
+    return SimulatedLogs(train, held_out, test, model, seen, frequency, judged, impressions, score)

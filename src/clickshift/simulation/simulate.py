@@ -20,7 +20,7 @@ from clickshift.simulation.users import User
 
 
 @dataclass(frozen=True)
-class Uniform:
+class UniformQueries:
     """Every query is as frequent as any other."""
 
     def probs(self, queries: int) -> Float[np.ndarray, " query"]:
@@ -57,7 +57,7 @@ class Observed:
         return probs
 
 
-QueryLaw = Uniform | PowerLaw | Observed
+QueryLaw = UniformQueries | PowerLaw | Observed
 
 
 def simulate(
@@ -78,7 +78,7 @@ def simulate(
     if sessions < 1 or ranks < 1:
         raise DataError(f"there must be at least one session and one rank: got {sessions} sessions, {ranks} ranks.")
     rng = as_generator(rng)
-    law = Uniform() if isinstance(queries, str) else queries
+    law = UniformQueries() if isinstance(queries, str) else queries
     query = _draw_queries(law.probs(corpus.n_queries), sessions, rng)
     distribution = policy.on(corpus)
     model = user if isinstance(user, ClickModel) else user.on(corpus)

@@ -11,7 +11,7 @@ from clickshift.errors import DataError, SpecError
 _ENGINES = {"duckdb": "DuckDB", "_duckdb": "DuckDB", "pyspark": "Spark", "ibis": "Ibis"}
 
 
-def is_table(log: Any) -> bool:
+def is_warehouse_table(log: Any) -> bool:
     """Whether this is a DuckDB relation, a Spark data frame or an Ibis table."""
     return _engine(log) is not None
 
@@ -40,11 +40,11 @@ def count_cascade(table: Any) -> Cascade:
     if engine == "DuckDB":
         from clickshift.counts.warehouse import duckdb
 
-        return duckdb.cascade(table)
+        return duckdb.count_cascade(table)
     if engine == "Spark":
         from clickshift.counts.warehouse import spark
 
-        return spark.cascade(table)
+        return spark.count_cascade(table)
     if engine == "Ibis":
         raise SpecError(
             "cascade models need whole lists, which an Ibis table of any warehouse cannot give. "

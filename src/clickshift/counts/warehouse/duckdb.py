@@ -10,7 +10,7 @@ from uuid import uuid4
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse import sql
-from clickshift.counts.warehouse.results import Arrow, cells_of, checked, numbered, sessions_of
+from clickshift.counts.warehouse.results import ArrowTable, cells_of, check_list_lengths, number_pairs, sessions_of
 
 Relation = Any  # a duckdb.DuckDBPyRelation
 
@@ -19,32 +19,32 @@ def count_cells(log: Relation | str, *, connection: Any = None, by: By = "rank")
     """Count a log by pair and situation: a relation, or the name of a table of a connection (the default one's)."""
     with _lists(log, connection) as ask:
         n_ranks = _look(ask, by)
-        vocabulary, numbers = numbered(ask(sql.pairs("lists", sql.DUCKDB)))
+        vocabulary, numbers = number_pairs(ask(sql.pairs("lists", sql.DUCKDB)))
         table = ask(sql.cells("lists", by, sql.DUCKDB))
     return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), n_ranks, by)
 
 
-def cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
+def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
     """The counts of cascade models. Lists come to Python, numbered: about 60 bytes for a list of ten."""
     import pyarrow.compute as pc
 
     with _lists(log, connection) as ask:
         n_ranks = _look(ask)
-        vocabulary, numbers = numbered(ask(sql.pairs("lists", sql.DUCKDB)))
-        table = ask(sql.hashed("lists", sql.DUCKDB))
+        vocabulary, numbers = number_pairs(ask(sql.pairs("lists", sql.DUCKDB)))
+        table = ask(sql.hashed_lists("lists", sql.DUCKDB))
     pair = numbers.of(pc.list_flatten(table["pairs"]).to_numpy())
     return Cascade.of(sessions_of(table, vocabulary, pair, n_ranks))
 
 
 @contextmanager
-def _lists(log: Relation | str, connection: Any) -> Iterator[Callable[[str], Arrow]]:
+def _lists(log: Relation | str, connection: Any) -> Iterator[Callable[[str], ArrowTable]]:
     """Ask about the lists of a log. Those of a long log are put together once, in a temporary table."""
     import duckdb
 
     relation: Any = log
     if isinstance(log, str):
         relation = (duckdb.default_connection() if connection is None else connection).table(log)
-    layout = sql.Layout.of(dict(zip(relation.columns, map(str, relation.types), strict=True)), sql.DUCKDB)
+    layout = sql.SqlLayout.of(dict(zip(relation.columns, map(str, relation.types), strict=True)), sql.DUCKDB)
     name = f"clickshift_{uuid4().hex}"  # a name that no table of the user's has
     text = sql.lists(name, layout, sql.DUCKDB)
     if layout.wide:
@@ -57,6 +57,6 @@ def _lists(log: Relation | str, connection: Any) -> Iterator[Callable[[str], Arr
         relation.query(name, f"DROP TABLE {name}_lists")
 
 
-def _look(ask: Callable[[str], Arrow], by: By | None = None) -> int:
-    found = ask(sql.look("lists", sql.DUCKDB)).to_pylist()[0]
-    return checked(found["lists"], found["ranks"], found["bad"], found["first"], by)
+def _look(ask: Callable[[str], ArrowTable], by: By | None = None) -> int:
+    found = ask(sql.summarise("lists", sql.DUCKDB)).to_pylist()[0]
+    return check_list_lengths(found["lists"], found["ranks"], found["bad"], found["first"], by)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clickshift.counts.cells import By, Cells
-from clickshift.counts.warehouse.results import cells_of, checked
+from clickshift.counts.warehouse.results import cells_of, check_list_lengths
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.io.read_log import LONG
@@ -20,7 +20,7 @@ def count_cells(log: IbisTable, *, by: By = "rank") -> Cells:
     """Count a log by pair and situation."""
     rows = _rows(log)
     (found,) = _look(rows).to_pyarrow().to_pylist()
-    n_ranks = checked(
+    n_ranks = check_list_lengths(
         found["lists"], found["ranks"], found["bad"] or 0, f"a session breaks a rule: {found['first']}", by
     )
     table = _cells(rows, by).to_pyarrow()

@@ -13,12 +13,12 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
-Arrow = Any  # a pyarrow.Table
+ArrowTable = Any  # a pyarrow.Table
 _LONGEST_PREFIX = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Numbering:
+class PairNumbers:
     """The number of each pair of a log, by its hash."""
 
     hash: np.ndarray
@@ -34,7 +34,7 @@ class Numbering:
         return numbers
 
 
-def numbered(pairs: Arrow) -> tuple[Vocabulary, Numbering]:
+def number_pairs(pairs: ArrowTable) -> tuple[Vocabulary, PairNumbers]:
     """The vocabulary of distinct rows (pair, query, doc). Two with one hash are pairs that would be counted as one."""
     vocabulary, _, number = Vocabulary.of(pairs["query"], pairs["doc"])
     hashes = pairs["pair"].to_numpy()
@@ -50,10 +50,10 @@ def numbered(pairs: Arrow) -> tuple[Vocabulary, Numbering]:
             f"pairs must differ in their 64-bit hashes: {one} and {other} have the same, and would be counted as one "
             f"({len(same):,} such). Give one of the documents another id, or read the log with read_log."
         )
-    return vocabulary, Numbering(hashes, number[order])
+    return vocabulary, PairNumbers(hashes, number[order])
 
 
-def checked(lists: int, ranks: int | None, bad: int, first: str | None, by: By | None = None) -> int:
+def check_list_lengths(lists: int, ranks: int | None, bad: int, first: str | None, by: By | None = None) -> int:
     """The length of the longest list of a log, where there is one and no list breaks a rule."""
     if bad:
         raise DataError(
@@ -69,7 +69,7 @@ def checked(lists: int, ranks: int | None, bad: int, first: str | None, by: By |
     return ranks
 
 
-def cells_of(table: Arrow, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], n_ranks: int, by: By) -> Cells:
+def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], n_ranks: int, by: By) -> Cells:
     """From rows (place from 1, above, impressions, clicks) and their pairs' numbers."""
     first = np.array([situations(by, rank) for rank in range(n_ranks)])
     situation = first[np.asarray(table["place"]) - 1] + np.asarray(table["above"])
@@ -78,7 +78,7 @@ def cells_of(table: Arrow, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"]
     return Cells(vocabulary, n_ranks, by, pair[order].astype(np.int64), situation[order], impressions, clicks)
 
 
-def sessions_of(table: Arrow, vocabulary: Vocabulary, pair: Int[np.ndarray, " result"], n_ranks: int) -> Sessions:
+def sessions_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " result"], n_ranks: int) -> Sessions:
     """Sessions of lists (pairs, clicks, times), with the numbers of all their pairs one after the other."""
     import pyarrow.compute as pc
 

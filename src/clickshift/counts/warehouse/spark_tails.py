@@ -18,13 +18,13 @@ import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.tail_e_step import Sums, Tails, Turns, Walk
-from clickshift.counts.tails import TailsByShape, summed
-from clickshift.counts.warehouse.results import Numbering, sessions_of
+from clickshift.counts.tail_e_step import EStepSums, ExpectedTails, TailTransitions, TransitionDerivatives
+from clickshift.counts.tails import TailsByShape, run_e_step
+from clickshift.counts.warehouse.results import PairNumbers, sessions_of
 from clickshift.data.vocabulary import Vocabulary
 
 Batches = Iterator[Any]  # of pyarrow.RecordBatch
-Row = dict[str, Any]
+SparkRow = dict[str, Any]
 
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
@@ -32,11 +32,11 @@ _SHAPES = {"start": np.int64, "length": np.int64, "sessions": np.int64}
 _TAILS = {**_SHAPES, "pair": np.uint32, "count": np.float64}
 _COUNTS = {"number": np.int32, "tables": np.float64, "ranks": np.float64, "weight": np.float64}
 _PIECE = ", ".join(f"{name} BINARY" for name in (*_TAILS, *_COUNTS)) + ", passed DOUBLE"
-_SUMS = {"number": np.int32, **dict.fromkeys(Sums._fields, np.float64)}
+_SUMS = {"number": np.int32, **dict.fromkeys(EStepSums._fields, np.float64)}
 _LISTS_IN_A_PIECE = 1 << 18
 
 
-class Pieces:
+class CachedPieces:
     """A table of pieces, kept by the cluster as long as anybody here has a use for it."""
 
     def __init__(self, table: Any) -> None:
@@ -53,11 +53,11 @@ def _release(table: Any) -> None:
 class SparkTails:
     """Tails on a cluster, in pieces."""
 
-    pieces: Pieces
+    pieces: CachedPieces
     shapes: TailsByShape
     """One tail of each shape, with the number of all of them."""
 
-    def expect(self, walk: Walk, turns: Turns | None = None) -> Tails:
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
         """One row per piece comes back, with sums over the pairs that it has."""
         table = self.pieces.table
         given = tuple(walk), None if turns is None else tuple(turns)
@@ -65,7 +65,7 @@ class SparkTails:
         work = partial(_expect, parameters)
         found = table.mapInArrow(work, ", ".join(f"{name} BINARY" for name in _SUMS)).toArrow().to_batches()
         parameters.destroy()
-        total = Sums.zeros(walk, turns)
+        total = EStepSums.zeros(walk, turns)
         for row in _rows(found):
             piece = _numbers(row, _SUMS)
             for name in ("below", "clicked"):
@@ -85,10 +85,10 @@ class SparkTails:
         return self.shapes
 
 
-def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: Numbering, n_ranks: int) -> Cascade:
+def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: PairNumbers, n_ranks: int) -> Cascade:
     """Count the lists (pairs, clicks, times) of a data frame."""
     known = lists.sparkSession.sparkContext.broadcast(numbers)
-    pieces = Pieces(lists.mapInArrow(partial(_sort, known, n_ranks), _PIECE))
+    pieces = CachedPieces(lists.mapInArrow(partial(_sort, known, n_ranks), _PIECE))
     wanted = pieces.table.select("number", "tables", "ranks", "weight", "passed", *_SHAPES)
     rows = [_numbers(row, _COUNTS | _SHAPES) for row in _rows(wanted.toArrow().to_batches())]
     tables = np.zeros((len(_PAIR_TABLES), vocabulary.n_pairs + 1))
@@ -106,7 +106,7 @@ def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: Numbering, n_ranks: 
     )
 
 
-def _shapes(rows: list[Row]) -> TailsByShape:
+def _shapes(rows: list[SparkRow]) -> TailsByShape:
     start, length, weight = (np.concatenate([row[name] for row in rows]) for name in ("start", "length", "weight"))
     shape, place = np.unique(np.stack([start, length], axis=1), axis=0, return_inverse=True)
     one = TailsByShape.empty(shape[:, 0].copy(), shape[:, 1].copy(), np.ones(len(shape), np.int64))
@@ -127,7 +127,7 @@ def _sort(known: Any, n_ranks: int, batches: Batches) -> Batches:
         yield _piece(known.value, n_ranks, some)
 
 
-def _piece(numbers: Numbering, n_ranks: int, batches: list[Any]) -> Any:
+def _piece(numbers: PairNumbers, n_ranks: int, batches: list[Any]) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -153,8 +153,10 @@ def _expect(parameters: Any, batches: Batches) -> Batches:
         piece = _numbers(row, _TAILS | {"number": np.int32})
         tails = TailsByShape(*(piece[name] for name in _TAILS))
         own = np.append(piece["number"], -1)  # the last row is that of UNSEEN
-        some = None if turns is None else Turns(turns[0], np.ascontiguousarray(turns[1][:, own]), turns[2])
-        sums = summed([tails], Walk(skip[own], g, h_pair[own], h_rank), some)
+        some = (
+            None if turns is None else TransitionDerivatives(turns[0], np.ascontiguousarray(turns[1][:, own]), turns[2])
+        )
+        sums = run_e_step([tails], TailTransitions(skip[own], g, h_pair[own], h_rank), some)
         found = {"below": sums.below[:-1], "clicked": sums.clicked[:-1], "ranks": sums.ranks, "totals": sums.totals}
         yield _batch({"number": piece["number"], **found}, _SUMS)
 
@@ -164,7 +166,7 @@ def one_thread() -> None:
     os.environ.setdefault("CLICKSHIFT_THREADS", "1")
 
 
-def _batch(row: Row, kinds: dict[str, Any], **values: float) -> Any:
+def _batch(row: SparkRow, kinds: dict[str, Any], **values: float) -> Any:
     """One row of arrays, as bytes."""
     import pyarrow as pa
 
@@ -174,13 +176,13 @@ def _batch(row: Row, kinds: dict[str, Any], **values: float) -> Any:
     )
 
 
-def _rows(batches: Any) -> Iterator[Row]:
+def _rows(batches: Any) -> Iterator[SparkRow]:
     for batch in batches:
         for at in range(batch.num_rows):
             yield {name: batch.column(name)[at] for name in batch.schema.names}
 
 
-def _numbers(row: Row, kinds: dict[str, Any]) -> Row:
+def _numbers(row: SparkRow, kinds: dict[str, Any]) -> SparkRow:
     """The arrays of a row, where they lie."""
     return {
         name: np.frombuffer(value.as_buffer(), kinds[name]) if name in kinds else value.as_py()

@@ -17,7 +17,7 @@ from clickshift.counts.cells import By
 from clickshift.errors import DataError
 from clickshift.io.read_log import LONG, WIDE
 
-Kind = Literal["integer", "text"]
+IdType = Literal["integer", "text"]
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ SPARK = Dialect(
 
 
 @dataclass(frozen=True)
-class Layout:
+class SqlLayout:
     """One row per list or one row per result, and of which kind the ids are."""
 
     wide: bool
-    query: Kind
-    doc: Kind
+    query: IdType
+    doc: IdType
     counted: bool
     """Whether a column `count` says how many equal sessions a row stands for."""
 
     @classmethod
-    def of(cls, types: Mapping[str, str], dialect: Dialect) -> Layout:
+    def of(cls, types: Mapping[str, str], dialect: Dialect) -> SqlLayout:
         """From the names and types of a table's columns."""
         layout = min(WIDE, LONG, key=lambda names: sum(name not in types for name in names))
         if missing := [name for name in layout if name not in types]:
@@ -128,7 +128,7 @@ class Layout:
         return cls(layout is WIDE, query, doc, "count" in types)
 
 
-def lists(log: str, layout: Layout, dialect: Dialect) -> str:
+def lists(log: str, layout: SqlLayout, dialect: Dialect) -> str:
     """One row per list: its session (owner), query, docs, clicks and count (times), and a problem if there is one.
 
     The results of a long log come together by one aggregate per session: a window function would sort the whole log.
@@ -167,7 +167,7 @@ def lists(log: str, layout: Layout, dialect: Dialect) -> str:
             GROUP BY owner)"""
 
 
-def look(lists: str, dialect: Dialect) -> str:
+def summarise(lists: str, dialect: Dialect) -> str:
     """One row: how many lists there are, the length of the longest, and how many break a rule, with the first."""
     size, clicks = dialect.length.format("docs"), dialect.length.format("clicks")
     missing = dialect.length.format(dialect.kept.format("docs", "x IS NULL"))
@@ -222,7 +222,7 @@ def cells(lists: str, by: By, dialect: Dialect) -> str:
         GROUP BY pair, place, above"""
 
 
-def hashed(lists: str, dialect: Dialect, *columns: str) -> str:
+def hashed_lists(lists: str, dialect: Dialect, *columns: str) -> str:
     """Lists of pairs by hash, with their clicks and counts and perhaps more, for those who number them."""
     pairs = dialect.each.format("docs", dialect.hash.format("query", "x"))
     clicks = dialect.each.format("clicks", "x = 1")
@@ -242,7 +242,7 @@ def _item_type(name: str, found: str, dialect: Dialect) -> str:
     return items[1]
 
 
-def _kind(name: str, found: str, dialect: Dialect) -> Kind:
+def _kind(name: str, found: str, dialect: Dialect) -> IdType:
     if re.fullmatch(dialect.text_types, found):
         return "text"
     if re.fullmatch(dialect.integer_types, found):

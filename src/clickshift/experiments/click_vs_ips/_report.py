@@ -15,9 +15,16 @@ from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.click_vs_ips._report_figures import curve_by, gradient_figure, loss_figures
 from clickshift.experiments.click_vs_ips.data import published_name, published_row
-from clickshift.experiments.click_vs_ips.protocol import IPS_TRUE, METRICS, NAIVE, PBM_TRUE, PRODUCTION, values_by_seed
+from clickshift.experiments.click_vs_ips.protocol import (
+    IPS_TRUE,
+    NAIVE,
+    PBM_TRUE,
+    PRODUCTION,
+    RANKING_METRICS,
+    values_by_seed,
+)
 from clickshift.io.table_writer import write_rows
-from clickshift.metrics.significance import corrected, paired, welch
+from clickshift.metrics.significance import corrected_p_values, paired, welch
 
 ALPHA = 1e-4
 """The paper's level of significance, for all comparisons of a metric together."""
@@ -115,9 +122,9 @@ def write_gradient_report(folder: Path, rows: Sequence[Row], settings: Mapping[s
 
 
 def write_tuning_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    from clickshift.experiments.click_vs_ips.tuning import chosen
+    from clickshift.experiments.click_vs_ips.tuning import best_settings
 
-    lines = chosen(rows)
+    lines = best_settings(rows)
     table = [
         {
             "model": line["model"],
@@ -152,11 +159,11 @@ def quality_table(rows: Sequence[Row]) -> Rows:
     known = [row for row in rows if row["kind"] == "trained"]
     models = list(dict.fromkeys(row["model"] for row in known))
     data, table = rows[0]["data"], []
-    marks = {metric: _marks(known, models, metric) for metric in METRICS}
+    marks = {metric: _marks(known, models, metric) for metric in RANKING_METRICS}
     for model in models:
         line: dict[str, Any] = {"model": model}
         published = published_row(data, model)
-        for number, metric in enumerate(METRICS):
+        for number, metric in enumerate(RANKING_METRICS):
             line[metric] = measured([*values_by_seed(known, metric, model=model).values()], digits=3)
             line[f"{metric} mark"] = marks[metric][model]
             if published_name(data):
@@ -172,7 +179,7 @@ def _marks(rows: Sequence[Row], models: Sequence[str], metric: str) -> dict[str,
     if PBM_TRUE not in models or min(map(len, values.values())) < 2:
         return marks
     pairs = list(combinations(models, 2))
-    p_values = corrected([welch(values[a], values[b]) for a, b in pairs], "bonferroni")
+    p_values = corrected_p_values([welch(values[a], values[b]) for a, b in pairs], "bonferroni")
     for (a, b), p in zip(pairs, p_values, strict=True):
         if PBM_TRUE in (a, b) and p < ALPHA:
             other = b if a == PBM_TRUE else a

@@ -26,7 +26,7 @@ from clickshift.experiments.click_vs_ips.protocol import (
 )
 from clickshift.metrics.significance import welch
 from clickshift.ranking import fit_runs
-from clickshift.simulation.fixed_ranking import Engine
+from clickshift.simulation.fixed_ranking import FixedRankingEngine
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
 
@@ -75,7 +75,7 @@ class ChecksCell:
             rows.append(row | quality(found, engine, self.seed))
         return rows
 
-    def _counted(self, engine: Engine, user: PBM) -> tuple[Cells, Cells]:
+    def _counted(self, engine: FixedRankingEngine, user: PBM) -> tuple[Cells, Cells]:
         other = max(1, int(self.sessions * engine.parts.held_out.n_queries / engine.parts.train.n_queries))
         rng = generator(self.seed, "sessions")
         train = Cells.of(engine.train.sessions(user, self.sessions, rng=rng))

@@ -15,12 +15,12 @@ import numpy as np
 from clickshift.core.files import content_key, unpacked_name
 from clickshift.core.rng import generator
 from clickshift.data.builtin_corpus import builtin_corpus
-from clickshift.data.corpus import Corpus, Parts
+from clickshift.data.corpus import Corpus, CorpusSplit
 from clickshift.errors import SpecError
 from clickshift.experiments.click_vs_ips.one_hot import one_hot_parts
 from clickshift.io.datasets.letor import corpus_files, read_corpus
 from clickshift.policies.lambdamart import LambdaMART
-from clickshift.simulation.fixed_ranking import Engine, truncated
+from clickshift.simulation.fixed_ranking import FixedRankingEngine, truncated
 from clickshift.simulation.search_engine import BUILTIN
 
 ONE_HOT, ONE_HOT_TWICE = "one-hot", "one-hot-twice"
@@ -60,12 +60,12 @@ class PointwiseData:
         """For tables."""
         return self.corpus if self.is_one_hot or self.content == BUILTIN else Path(self.corpus).resolve().name
 
-    def engine(self, seed: int, *, collisions: float = 0.0) -> Engine:
+    def engine(self, seed: int, *, collisions: float = 0.0) -> FixedRankingEngine:
         """The same production ranker for all models and numbers of sessions of a seed."""
         if self.is_one_hot:
             times = 2 if self.content == ONE_HOT_TWICE else 1
             parts = one_hot_parts(seed=seed, collisions=collisions, occurrences=times, documents=self.documents)
-            return Engine.of(parts, None, seed=seed)
+            return FixedRankingEngine.of(parts, None, seed=seed)
         if collisions:
             raise SpecError(f"only the one-hot set can have collisions: got {self.name!r}. Use {ONE_HOT!r}.")
         return _engine(self, seed)
@@ -80,7 +80,7 @@ def data_of(corpus: str, *, queries: int | None = None) -> PointwiseData:
     return PointwiseData(content=content_key(corpus_files(corpus)), corpus=corpus, queries=queries)
 
 
-def read_parts(path: str | Path, *, fold: int = 0) -> Parts:
+def read_parts(path: str | Path, *, fold: int = 0) -> CorpusSplit:
     """By the names of the files: train, vali and test, or LETOR's S1 to S5, of which there are five folds; else 60, 20
     and 20 % of the queries."""
     files = corpus_files(path)
@@ -91,25 +91,25 @@ def read_parts(path: str | Path, *, fold: int = 0) -> Parts:
     if _has_folds(files):
         turned = files[fold:] + files[:fold]
         return _alike([read_corpus(group) for group in (turned[:3], turned[3:4], turned[4:])])
-    return split(read_corpus(files))
+    return split_corpus(read_corpus(files))
 
 
 def _has_folds(files: Sequence[Path]) -> bool:
     return tuple(file.name.split(".")[0] for file in files) == _FOLDS
 
 
-def split(corpus: Corpus) -> Parts:
+def split_corpus(corpus: Corpus) -> CorpusSplit:
     """60, 20 and 20 % of the queries, at random."""
     order = generator(0, "parts").permutation(corpus.n_queries)
     cuts = np.rint(np.cumsum(_SHARES[:2]) * corpus.n_queries).astype(int)
-    return Parts(*(corpus.with_queries(part) for part in np.split(order, cuts)))
+    return CorpusSplit(*(corpus.with_queries(part) for part in np.split(order, cuts)))
 
 
-def _alike(parts: list[Corpus]) -> Parts:
+def _alike(parts: list[Corpus]) -> CorpusSplit:
     """With one scale of labels and one number of features: a part may lack the highest of either."""
     best = max(part.max_label for part in parts)
     width = max(0 if part.features is None else part.features.shape[1] for part in parts)
-    return Parts(*(replace(part, max_label=best, features=_wide(part, width)) for part in parts))
+    return CorpusSplit(*(replace(part, max_label=best, features=_wide(part, width)) for part in parts))
 
 
 def _wide(part: Corpus, width: int) -> np.ndarray | None:
@@ -119,25 +119,25 @@ def _wide(part: Corpus, width: int) -> np.ndarray | None:
 
 
 @lru_cache(maxsize=1)
-def _parts(data: PointwiseData, fold: int) -> Parts:
+def _parts(data: PointwiseData, fold: int) -> CorpusSplit:
     if data.content == BUILTIN:
-        return split(builtin_corpus(data.queries or 1000))
+        return split_corpus(builtin_corpus(data.queries or 1000))
     parts = read_parts(data.corpus, fold=fold)
     if data.queries is None or data.queries >= parts.train.n_queries:
         return parts
     share = data.queries / parts.train.n_queries
-    return Parts(
+    return CorpusSplit(
         *(
             corpus.sample_queries(max(round(share * corpus.n_queries), 1), rng=generator(0, "queries", name))
-            for name, corpus in zip(Parts._fields, parts, strict=True)
+            for name, corpus in zip(CorpusSplit._fields, parts, strict=True)
         )
     )
 
 
 @lru_cache(maxsize=1)
-def _engine(data: PointwiseData, seed: int) -> Engine:
+def _engine(data: PointwiseData, seed: int) -> FixedRankingEngine:
     folds = len(_FOLDS) if data.content != BUILTIN and _has_folds(corpus_files(data.corpus)) else 1
-    return Engine.of(truncated(_parts(data, seed % folds), seed=seed), _LAMBDAMART, seed=seed)
+    return FixedRankingEngine.of(truncated(_parts(data, seed % folds), seed=seed), _LAMBDAMART, seed=seed)
 
 
 _FIGURE = {"sessions": "figure1", "collisions": "figure4", "eta": "figure5"}

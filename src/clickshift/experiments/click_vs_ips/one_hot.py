@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.core.rng import generator
-from clickshift.data.corpus import Corpus, Parts
+from clickshift.data.corpus import Corpus, CorpusSplit
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 
@@ -31,7 +31,7 @@ def one_hot_parts(
     documents: int = 10_000,
     per_query: int = 25,
     max_label: int = 4,
-) -> Parts:
+) -> CorpusSplit:
     """Three parts of the same documents, dealt at random to queries; grades are uniform.
 
     Every document is in `occurrences` queries of a part: one in the paper's text, two, by all signs, in the numbers it
@@ -50,14 +50,14 @@ def one_hot_parts(
     columns = max(round(documents * (1 - collisions)), 1)
     label = generator(seed, "one-hot", "labels").integers(0, max_label + 1, documents)
     queries, parts = documents * occurrences // per_query, []
-    for number, part in enumerate(Parts._fields):
+    for number, part in enumerate(CorpusSplit._fields):
         # an occurrence has an id of its own, so that a query may hold a document twice
         dealt = generator(seed, "one-hot", part).permutation(documents * occurrences)
         words, _, _ = Vocabulary.of(np.repeat(np.arange(queries) + number * queries + 1, per_query), dealt)
         doc = words.doc_ids[words.pair_doc] % documents
         column = (doc % columns).astype(np.float32)[:, None]
         parts.append(Corpus(words, label[doc].astype(np.float32), column, max_label))
-    return Parts(*parts)
+    return CorpusSplit(*parts)
 
 
 def pbm_limit(

@@ -28,7 +28,7 @@ from clickshift.experiments.click_vs_ips.data import PointwiseData
 from clickshift.experiments.click_vs_ips.one_hot import column_of, ips_limit, pbm_limit
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.ranking import RANKERS, ClickRanker, Ranker, Run, fit_runs
-from clickshift.simulation.fixed_ranking import Engine
+from clickshift.simulation.fixed_ranking import FixedRankingEngine
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
 
@@ -37,15 +37,15 @@ VERSION = 2
 
 PRODUCTION = "Production"
 NAIVE, PBM_ESTIMATED, PBM_TRUE, IPS_TRUE = "Naive", "PBM, estimated bias", "PBM, true bias", "IPS, true bias"
-MODELS: Named = (
+RANKERS_COMPARED: Named = (
     (NAIVE, "ClickRanker(loss='ips', bias='naive')"),
     (PBM_ESTIMATED, "ClickRanker(loss='pbm', bias='estimated')"),
     (PBM_TRUE, "ClickRanker(loss='pbm')"),
     (IPS_TRUE, "ClickRanker(loss='ips')"),
 )
-TRUE: Named = MODELS[2:]
+TRUE: Named = RANKERS_COMPARED[2:]
 SIZES = tuple(10**k for k in range(2, 9))
-METRICS = ("nDCG@5", "nDCG@10", "ARP")
+RANKING_METRICS = ("nDCG@5", "nDCG@10", "ARP")
 
 _ONE_HOT = PointwiseData()
 
@@ -77,7 +77,7 @@ class PointwiseCell:
         about |= {"eta": self.eta, "collisions": self.collisions}
         user = PBM(self.eta, self.noise)
         rows: list[dict[str, Any]] = []
-        runs: list[tuple[dict[str, Any], Engine, Run]] = []
+        runs: list[tuple[dict[str, Any], FixedRankingEngine, Run]] = []
         engines = [self.data.engine(seed, collisions=self.collisions) for seed in self.seeds]
         for seed, engine in zip(self.seeds, engines, strict=True):
             here = about | {"seed": seed}
@@ -103,12 +103,12 @@ def learner_of(text: str, data: PointwiseData, seed: int) -> ClickRanker:
     return replace(learner, tower="one-hot" if data.is_one_hot else learner.tower, seed=seed)
 
 
-def run_of(learner: ClickRanker, engine: Engine, user: PBM, clicks: tuple[Cells, Cells]) -> Run:
+def run_of(learner: ClickRanker, engine: FixedRankingEngine, user: PBM, clicks: tuple[Cells, Cells]) -> Run:
     examination = user.exposure(engine.n_ranks) if learner.bias == "given" else None
     return Run(learner, engine.parts.train, clicks[0], (engine.parts.held_out, clicks[1]), examination)
 
 
-def limit_of(learner: ClickRanker, engine: Engine, user: PBM) -> Float[np.ndarray, " test_pair"] | None:
+def limit_of(learner: ClickRanker, engine: FixedRankingEngine, user: PBM) -> Float[np.ndarray, " test_pair"] | None:
     """What a ranker with one number per column gives the test documents after unlimited clicks; None for estimated
     bias, which a log of one fixed ranking does not tell."""
     column, clicks = column_of(engine.parts.train), engine.train.click_prob(user)
@@ -122,7 +122,7 @@ def limit_of(learner: ClickRanker, engine: Engine, user: PBM) -> Float[np.ndarra
     return None if limit is None else limit()[column_of(engine.parts.test)]
 
 
-def quality(score: Float[np.ndarray, " test_pair"], engine: Engine, seed: int) -> dict[str, float]:
+def quality(score: Float[np.ndarray, " test_pair"], engine: FixedRankingEngine, seed: int) -> dict[str, float]:
     """nDCG and ARP on the test documents, as the IPS paper has them: a query without a relevant document counts as 0,
     ARP weights documents by their grade."""
     corpus = engine.parts.test
@@ -130,7 +130,7 @@ def quality(score: Float[np.ndarray, " test_pair"], engine: Engine, seed: int) -
     rng = generator(seed, "ties")
     found = ranking_quality(score.astype(np.float64), judged, cutoffs=(5, 10), graded_arp=True, rng=rng)
     means = found.means(missing=0.0)
-    return {name: means[name] for name in METRICS}
+    return {name: means[name] for name in RANKING_METRICS}
 
 
 def _training(ranker: Ranker) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Pointwise:
     """Models x sizes of the log x strengths of the position bias x rates of collisions, ten seeds each."""
 
     data: PointwiseData = _ONE_HOT
-    models: Named = MODELS
+    models: Named = RANKERS_COMPARED
     sessions: tuple[int, ...] = SIZES
     eta: tuple[float, ...] = (1.0,)
     collisions: tuple[float, ...] = (0.0,)

@@ -16,7 +16,7 @@ from typing import Any
 from clickshift.core.spec import label, parse
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments.click_vs_ips.data import PointwiseData
-from clickshift.experiments.click_vs_ips.protocol import MODELS, learner_of, quality, run_of
+from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, learner_of, quality, run_of
 from clickshift.ranking import RANKERS, fit_runs
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
@@ -76,7 +76,7 @@ class Tuning:
     """Models x optimisers x learning rates, five runs each on 100 million sessions."""
 
     data: PointwiseData = _DATA
-    models: Named = MODELS
+    models: Named = RANKERS_COMPARED
     optimisers: tuple[str, ...] = OPTIMISERS
     rates: tuple[float, ...] = RATES
     sessions: int = 10**8
@@ -89,7 +89,7 @@ class Tuning:
         ]
 
 
-def chosen(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def best_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One line per model and setting with the means over its runs, and which has the least held-out loss."""
     groups: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -112,7 +112,7 @@ def tuned(models: Named, rows: Sequence[Mapping[str, Any]], *, data: str) -> Nam
     """The models, each with the optimiser and rate that these rows choose for it; they must be of the same set."""
     if not all("optimiser" in row for row in rows):
         raise SpecError("rankers must be tuned by rows of ips-tuning: these are of something else.")
-    best = {line["model"]: line for line in chosen(rows) if line["best"]}
+    best = {line["model"]: line for line in best_settings(rows) if line["best"]}
     sets = {row["data"] for row in rows}
     if sets != {data}:
         raise SpecError(f"rankers of {data!r} must be tuned on it: these settings are of {', '.join(sorted(sets))!r}.")

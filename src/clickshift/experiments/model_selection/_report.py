@@ -16,7 +16,7 @@ from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.model_selection.outcomes import COLUMNS, Outcomes
-from clickshift.experiments.model_selection.r2 import METRICS, r2_rows
+from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
 from clickshift.io.table_writer import write_rows
 
@@ -191,7 +191,7 @@ def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
     configuration = [case[:3] for case in outcomes.cases]
     excess = outcomes.ood - outcomes.ood.min(axis=1, keepdims=True)
     figures = {}
-    for metric in METRICS:
+    for metric in PREDICTORS:
         figure = go.Figure()
         for i, model in enumerate(outcomes.models):
             points = []
@@ -231,7 +231,7 @@ def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def _parts(figures: Mapping[str, Any]) -> list[Section]:
-    return [Section(name, figure=figure) for name, figure in figures.items() if name in METRICS]
+    return [Section(name, figure=figure) for name, figure in figures.items() if name in PREDICTORS]
 
 
 def _by_regret(regret: Sequence[Row]) -> list[str]:

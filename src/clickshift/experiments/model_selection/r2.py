@@ -21,10 +21,10 @@ from jaxtyping import Float
 from clickshift.core.rng import generator
 from clickshift.display.tables import Row
 from clickshift.experiments.model_selection.outcomes import Outcomes
-from clickshift.experiments.model_selection.regression_tree import predict, two_fold_r2
+from clickshift.experiments.model_selection.regression_tree import predict_by_tree, two_fold_r2
 from clickshift.experiments.model_selection.regret import ALL
 
-METRICS = ("ind PPL", "nDCG", "CMIP", "mean dependence")
+PREDICTORS = ("ind PPL", "nDCG", "CMIP", "mean dependence")
 """ind PPL is that on lists which the training policy ranks without randomness, as in the published table."""
 
 Configuration = tuple[str, str, str]
@@ -92,7 +92,7 @@ def leave_one_log_out(outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, see
 
 def by_tree(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The published regressor: it cannot say anything that it has not seen."""
-    return predict(x, y, x_new, rng=rng)
+    return predict_by_tree(x, y, x_new, rng=rng)
 
 
 def by_line(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -123,7 +123,7 @@ def _ways(
 
 
 def _sets() -> list[tuple[str, ...]]:
-    return [some for size in range(1, len(METRICS) + 1) for some in combinations(METRICS, size)]
+    return [some for size in range(1, len(PREDICTORS) + 1) for some in combinations(PREDICTORS, size)]
 
 
 def _configurations(outcomes: Outcomes) -> dict[Configuration, np.ndarray]:

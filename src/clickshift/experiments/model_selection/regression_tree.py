@@ -23,7 +23,7 @@ _PURE = 2.220446049250313e-16
 """A node with less variance is not split."""
 
 
-def predict(
+def predict_by_tree(
     x: Float[np.ndarray, "train feature"],
     y: Float[np.ndarray, " train"],
     x_new: Float[np.ndarray, "test feature"],

@@ -65,11 +65,11 @@ def strategy(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
-def choose(rule: Strategy, metrics: Mapping[str, Mapping[str, float]]) -> str:
+def choose_model(rule: Strategy, metrics: Mapping[str, Mapping[str, float]]) -> str:
     """The model that a strategy takes, from the metrics of each model; of equals, the first.
 
     >>> metrics = {"PBM": {"PPL": 1.20, "CMIP": 0.02}, "dCTR": {"PPL": 1.19, "CMIP": 0.3}}
-    >>> choose(STRATEGIES["PPL"], metrics), choose(STRATEGIES["CMIP"], metrics)
+    >>> choose_model(STRATEGIES["PPL"], metrics), choose_model(STRATEGIES["CMIP"], metrics)
     ('dCTR', 'PBM')
     """
     if rule.optimise is None:

@@ -10,7 +10,7 @@ from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.tables import Row, Rows
 from clickshift.experiments.policy_shift._report_derived import policy_figures
-from clickshift.experiments.policy_shift._report_robustness import Log, by_log, of_kind, shift_figure
+from clickshift.experiments.policy_shift._report_robustness import LogName, by_log, of_kind, shift_figure
 from clickshift.experiments.policy_shift._report_spider import spider_figures
 from clickshift.experiments.policy_shift._report_tables import (
     nppl_table,
@@ -111,16 +111,16 @@ def _figures(figures: Mapping[Any, Any]) -> list[Section]:
     return [Section(str(name), figure=figure) for name, figure in figures.items()]
 
 
-def _tables(tables: Mapping[Log, Rows], notes: Mapping[Log, str] | None = None) -> list[Section]:
+def _tables(tables: Mapping[LogName, Rows], notes: Mapping[LogName, str] | None = None) -> list[Section]:
     return [Section(str(log), (notes or {}).get(log, ""), table) for log, table in tables.items() if table]
 
 
-def _oracle_figures(rows: Sequence[Row]) -> dict[Log, Any]:
+def _oracle_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
     figures = {log: shift_figure(there) for log, there in by_log(of_kind(rows, "clicks")).items()}
     return {log: figure for log, figure in figures.items() if figure is not None}
 
 
-def _named(kind: str, found: Mapping[Log, Any]) -> dict[str, Any]:
+def _named(kind: str, found: Mapping[LogName, Any]) -> dict[str, Any]:
     return {" ".join(filter(None, (kind, *log))): thing for log, thing in found.items()}
 
 

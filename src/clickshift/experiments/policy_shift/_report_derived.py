@@ -13,7 +13,7 @@ from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.policy_shift._report_robustness import (
     PEERS,
-    Log,
+    LogName,
     Seeds,
     by_log,
     by_seed,
@@ -51,7 +51,7 @@ class Earned:
         return measured([first[seed] - second[seed] for seed in first if seed in second], signed=True)
 
 
-def earnings(rows: Sequence[Row]) -> dict[Log, list[Earned]]:
+def earnings(rows: Sequence[Row]) -> dict[LogName, list[Earned]]:
     """By user and training policy, models in order of appearance."""
     return {log: _earned(there) for log, there in by_log(of_kind(rows, "policy")).items()}
 
@@ -88,7 +88,7 @@ _COLOURS = {TOP_DOWN: COLOURS[6], MAX_REWARD: COLOURS[0]}
 _OTHERS = COLOURS[2:6]
 
 
-def policy_figures(rows: Sequence[Row]) -> dict[Log, Any]:
+def policy_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
     """One panel per user and training policy, all with the same axis; models that are not compared are left out."""
     names = policies(rows)
     known = {log: [earned for earned in models if earned.role in PEERS] for log, models in earnings(rows).items()}
@@ -98,7 +98,7 @@ def policy_figures(rows: Sequence[Row]) -> dict[Log, Any]:
     return {log: _panel(log, names, models, best[log], highest) for log, models in known.items() if models}
 
 
-def _panel(log: Log, names: Sequence[str], models: Sequence[Earned], best: float | None, highest: float) -> Any:
+def _panel(log: LogName, names: Sequence[str], models: Sequence[Earned], best: float | None, highest: float) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()

@@ -25,7 +25,7 @@ Seeds = Mapping[int, float]
 Names = TypeVar("Names", bound="tuple[str, ...]")
 
 
-class Log(NamedTuple):
+class LogName(NamedTuple):
     """Who clicked, and who ranked the log that was learned from."""
 
     user: str
@@ -43,7 +43,7 @@ class Log(NamedTuple):
         return f"<b>{first}</b>" + (f"<br><span style='font-size:12px'>{second}</span>" if second else "")
 
 
-class Place(NamedTuple):
+class Setting(NamedTuple):
     """Who clicked, who ranked the training log, and who ranked the test log (`IND`: the same)."""
 
     user: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Level:
+class NormalisedPerplexity:
     """A model at a place."""
 
     perplexity: Measured
@@ -74,9 +74,9 @@ class Shift:
     """A model that learned from one policy's log and predicts clicks on another's lists."""
 
     model: str
-    place: Place
-    ind: Level
-    ood: Level
+    place: Setting
+    ind: NormalisedPerplexity
+    ood: NormalisedPerplexity
     oracle: tuple[float, float] | None
     """The perplexity of the user's own model, ind and ood."""
 
@@ -130,20 +130,20 @@ def by_seed(rows: Sequence[Row], metric: str) -> dict[str, dict[int, float]]:
     return values
 
 
-def by_log(rows: Sequence[Row]) -> dict[Log, list[Row]]:
+def by_log(rows: Sequence[Row]) -> dict[LogName, list[Row]]:
     """In order of appearance of users, then of training policies."""
-    found: dict[Log, list[Row]] = {}
+    found: dict[LogName, list[Row]] = {}
     for row in rows:
-        found.setdefault(Log(name_of(row, "user"), name_of(row, "training")), []).append(row)
+        found.setdefault(LogName(name_of(row, "user"), name_of(row, "training")), []).append(row)
     return {log: found[log] for log in _in_order(found)}
 
 
-def places(rows: Sequence[Row]) -> dict[Place, list[Row]]:
+def places(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
     """Rows about clicks, by place: users, then training policies, then test logs in order of appearance, ind first."""
-    found: dict[Place, list[Row]] = {}
+    found: dict[Setting, list[Row]] = {}
     for row in of_kind(rows, "clicks"):
         testing = IND if row.get("shift") == IND else name_of(row, "testing")
-        found.setdefault(Place(name_of(row, "user"), name_of(row, "training"), testing), []).append(row)
+        found.setdefault(Setting(name_of(row, "user"), name_of(row, "training"), testing), []).append(row)
     return {place: found[place] for place in _in_order(found)}
 
 
@@ -157,12 +157,12 @@ def _in_order(keys: Iterable[Names]) -> list[Names]:
     return sorted(keys, key=lambda key: [order[name] for order, name in zip(orders, key, strict=True)])
 
 
-def is_own(place: Place) -> bool:
+def is_own(place: Setting) -> bool:
     """Whether the test log is the training policy's without its randomness, as BM25 is of PL-BM25: hardly a shift."""
     return place.testing in {IND, place.training, place.training.removeprefix("PL-")}
 
 
-def levels(rows: Sequence[Row]) -> dict[Place, dict[str, Level]]:
+def levels(rows: Sequence[Row]) -> dict[Setting, dict[str, NormalisedPerplexity]]:
     """Every peer at every place, with its normalised perplexity."""
     return {place: _levels(there) for place, there in places(rows).items()}
 
@@ -203,14 +203,14 @@ def peers(rows: Sequence[Row]) -> list[str]:
     return sorted(found, key=lambda model: PEERS.index(found[model]))
 
 
-def _levels(rows: Sequence[Row]) -> dict[str, Level]:
+def _levels(rows: Sequence[Row]) -> dict[str, NormalisedPerplexity]:
     values = by_seed([row for row in rows if role_of(row) in PEERS], "perplexity")
     among = [measured(list(seeds.values())).mean for seeds in values.values()]
     found = {}
     for model, seeds in values.items():
         perplexity = measured(list(seeds.values()))
         low, high = perplexity.mean - perplexity.half, perplexity.mean + perplexity.half
-        found[model] = Level(
+        found[model] = NormalisedPerplexity(
             perplexity,
             _normalised(perplexity.mean, among),
             _normalised(low, among),
@@ -264,7 +264,7 @@ def shift_figure(rows: Sequence[Row]) -> Any:
         )
     log = next(iter(logs))
     figure.update_layout(
-        title={"text": Log(*log[:2]).as_chart_title(), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        title={"text": LogName(*log[:2]).as_chart_title(), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
         template="plotly_white",
         width=480,
         height=430,

@@ -10,7 +10,15 @@ from typing import Any
 
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
-from clickshift.experiments.policy_shift._report_robustness import WORST, Level, Log, Place, Shift, places, shifts
+from clickshift.experiments.policy_shift._report_robustness import (
+    WORST,
+    LogName,
+    NormalisedPerplexity,
+    Setting,
+    Shift,
+    places,
+    shifts,
+)
 from clickshift.metrics.robustness import BEST
 
 _WIDTH, _HEIGHT = 480, 590
@@ -39,7 +47,7 @@ def spider_figures(rows: Sequence[Row]) -> dict[str, Any]:
     return charts
 
 
-def _spider(model: str, spokes: Sequence[Place], known: dict[Place, Shift], users: dict[str, str]) -> Any:
+def _spider(model: str, spokes: Sequence[Setting], known: dict[Setting, Shift], users: dict[str, str]) -> Any:
     import plotly.graph_objects as go
 
     angles = [360 * (i + 0.5) / len(spokes) for i in range(len(spokes))]
@@ -83,7 +91,7 @@ def _spider(model: str, spokes: Sequence[Place], known: dict[Place, Shift], user
     return figure
 
 
-def _lines() -> tuple[tuple[str, str, str, Callable[[Shift], Level]], ...]:
+def _lines() -> tuple[tuple[str, str, str, Callable[[Shift], NormalisedPerplexity]], ...]:
     return (
         ("ind nPPL", _IND, "dash", lambda shift: shift.ind),
         ("ood nPPL", _OOD, "solid", lambda shift: shift.ood),
@@ -114,7 +122,7 @@ def _polar() -> dict[str, Any]:
     }
 
 
-def _sectors(spokes: Sequence[Place], users: dict[str, str]) -> list[dict[str, Any]]:
+def _sectors(spokes: Sequence[Setting], users: dict[str, str]) -> list[dict[str, Any]]:
     """The background: a colour per user, a little darker for every second training policy."""
     step = 360 / len(spokes)
     sectors = []
@@ -138,7 +146,9 @@ def _sectors(spokes: Sequence[Place], users: dict[str, str]) -> list[dict[str, A
     return sectors
 
 
-def _band(shown: Sequence[Level | None], angles: Sequence[float], name: str, colour: str) -> dict[str, Any]:
+def _band(
+    shown: Sequence[NormalisedPerplexity | None], angles: Sequence[float], name: str, colour: str
+) -> dict[str, Any]:
     """The intervals: around by the upper bounds, back by the lower ones. One without seeds is its value."""
     high = _radii([None if there is None else _known(there.high, there.value) for there in (*shown, shown[0])])
     low = _radii([None if there is None else _known(there.low, there.value) for there in (*shown, shown[0])])
@@ -166,14 +176,14 @@ def _radii(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None or math.isnan(value) else min(max(value, 0.0), _EDGE) for value in values]
 
 
-def _labels(spokes: Sequence[Place], angles: Sequence[float]) -> list[dict[str, Any]]:
+def _labels(spokes: Sequence[Setting], angles: Sequence[float]) -> list[dict[str, Any]]:
     """Test policies along their spokes, training policies around them, all to be read from left to right."""
     labels = []
     for place, angle in zip(spokes, angles, strict=True):
         along = angle - 90 if angle <= 180 else angle + 90
         labels.append(_label(_short(place.testing), angle, _TESTING, along, size=9, colour="#323f4b"))
     start = 0
-    for log, group in groupby(spokes, key=lambda place: Log(place.user, place.training)):
+    for log, group in groupby(spokes, key=lambda place: LogName(place.user, place.training)):
         count = len(list(group))
         angle = 360 * (start + count / 2) / len(spokes)
         around = angle - 180 if 90 < angle < 270 else angle
@@ -211,7 +221,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}."
 
 
-def _hover(shift: Shift | None, place: Place) -> str:
+def _hover(shift: Shift | None, place: Setting) -> str:
     if shift is None:
         return ""
     sure = {True: "beyond noise", False: "within noise", None: "one seed: noise unknown"}[shift.sure]
@@ -231,7 +241,7 @@ def _title(model: str) -> dict[str, Any]:
     return {"text": f"<b>{html.escape(model)}</b>", "x": 0.5, "y": 0.975, "yanchor": "top", "font": {"size": 16}}
 
 
-def _bars(model: str, spokes: Sequence[Place], known: dict[Place, Shift]) -> Any:
+def _bars(model: str, spokes: Sequence[Setting], known: dict[Setting, Shift]) -> Any:
     """Two spokes make no web."""
     import plotly.graph_objects as go
 

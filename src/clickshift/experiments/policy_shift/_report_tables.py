@@ -14,7 +14,7 @@ from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, Earn
 from clickshift.experiments.policy_shift._report_robustness import (
     IND,
     PEERS,
-    Log,
+    LogName,
     Shift,
     by_log,
     by_seed,
@@ -37,13 +37,13 @@ _LOWER_IS_BETTER_RANKING = ("ARP",)
 _COUNTS = ("judged_queries", "never_shown", "equal_queries")
 
 
-def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[Log, Rows]:
+def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[LogName, Rows]:
     """Models x test logs. The best is starred, "=" is not significantly worse (Welch, 95 %); neither the oracle nor a
     model that peeks at the click is compared, and what the latter has is in brackets."""
-    logs: dict[Log, dict[str, dict[str, Measured]]] = {}
-    order: dict[Log, list[Row]] = {}
+    logs: dict[LogName, dict[str, dict[str, Measured]]] = {}
+    order: dict[LogName, list[Row]] = {}
     for place, there in places(rows).items():
-        log = Log(place.user, place.training)
+        log = LogName(place.user, place.training)
         column = IND if place.testing == IND else f"ood: {place.testing}"
         found = _column(there, metric, lower_is_better=metric.partition("@")[0] not in _HIGHER_IS_BETTER)
         if found:
@@ -100,7 +100,7 @@ def robustness_table(rows: Sequence[Row]) -> Rows:
     return table
 
 
-def ranking_tables(rows: Sequence[Row]) -> dict[Log, Rows]:
+def ranking_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
     """Models x measures of ranking. Marks as for perplexity; a dagger: not significantly worse than the model that
     peeks. The oracle and the logging policy are not compared."""
     tables = {}
@@ -111,7 +111,7 @@ def ranking_tables(rows: Sequence[Row]) -> dict[Log, Rows]:
     return tables
 
 
-def ranking_notes(rows: Sequence[Row]) -> dict[Log, str]:
+def ranking_notes(rows: Sequence[Row]) -> dict[LogName, str]:
     """What the measures of ranking are about, by log; nothing where rows do not say."""
     notes = {}
     for log, there in by_log(of_kind(rows, "ranking")).items():
@@ -125,7 +125,7 @@ def ranking_notes(rows: Sequence[Row]) -> dict[Log, str]:
     return notes
 
 
-def policy_tables(rows: Sequence[Row]) -> dict[Log, Rows]:
+def policy_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
     """Expected clicks per list of the policies that a model derives; what Max-Reward gains over Top-Down, and the
     optimiser's curse: what the model promised of Max-Reward and the user does not give."""
     names = policies(rows)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, Earned, earnings
-from clickshift.experiments.policy_shift._report_robustness import Log, Shift, mean_difference, peers, shifts
-from clickshift.metrics.click_prediction import CLIP
+from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, shifts
+from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
 _BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
 _MORE, _LESS, _MIXED = "more robust than peers", "less robust than peers", "mixed"
@@ -41,8 +41,8 @@ def comparison_verdict(rows: Sequence[Row]) -> str:
     impossible = [row["model"] for row in rows if row["log_likelihood"] == -math.inf]
     if impossible:
         sentences.append(
-            f"{', '.join(impossible)} gave probability 0 to clicks that happened: the clip at {CLIP:g} decides "
-            "what that costs."
+            f"{', '.join(impossible)} gave probability 0 to clicks that happened: the floor "
+            f"{PROBABILITY_FLOOR:g} decides what that costs."
         )
     return " ".join(sentences)
 
@@ -143,7 +143,7 @@ def _oracle_words(found: Sequence[Shift]) -> str:
     return words + (f"; at worst {gap:.4f}, with {worst[0].place}." if len(known) > 1 else ".")
 
 
-def _policy_words(found: Sequence[tuple[Log, Earned]]) -> str:
+def _policy_words(found: Sequence[tuple[LogName, Earned]]) -> str:
     """Max-Reward below Top-Down is the paper's sign of a poorly robust model."""
     known = [(model.gain, model.curse(MAX_REWARD)) for _, model in found if not math.isnan(model.gain.mean)]
     if not known:
@@ -167,7 +167,7 @@ def _policy_words(found: Sequence[tuple[Log, Earned]]) -> str:
     return f"{words}; the model promised {abs(curse):.4f} {broken}."
 
 
-def _what_would_change(found: Sequence[Shift], policies: Sequence[tuple[Log, Earned]], verdict: str) -> str:
+def _what_would_change(found: Sequence[Shift], policies: Sequence[tuple[LogName, Earned]], verdict: str) -> str:
     known = [shift for shift in found if not math.isnan(shift.difference)]
     reasons = []
     if not known:

@@ -19,7 +19,7 @@ from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
-from clickshift.simulation.search_engine import Logs, Named, World, check_texts
+from clickshift.simulation.search_engine import Named, SimulatedLogs, World, check_texts
 
 VERSION = 1
 """Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
@@ -53,7 +53,7 @@ class Cell:
         about |= {"model": self.contender.name, "role": self.contender.role}
         return [about | row for row in self._judged(logs)]
 
-    def _judged(self, logs: Logs) -> Iterator[dict[str, Any]]:
+    def _judged(self, logs: SimulatedLogs) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
         models = self._fitted(logs)
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
@@ -69,7 +69,7 @@ class Cell:
             rng = self.world.rng("derived", self.user[0], self.training[0], self.contender.name)
             yield from self.derived.rows(models, logs.seen, logs.user, logs.frequency, rng=rng)
 
-    def _fitted(self, logs: Logs) -> list[ClickModel]:
+    def _fitted(self, logs: SimulatedLogs) -> list[ClickModel]:
         if self.contender.role == "oracle":
             return [logs.user]
         return self.contender.fit(logs.train, logs.held_out, self.seeds)

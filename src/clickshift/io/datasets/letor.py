@@ -29,7 +29,7 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Ids, Raw, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.io.datasets.letor_parser import HIGHEST_LABEL, Rows, Skipped
+from clickshift.io.datasets.letor_parser import HIGHEST_LABEL, LetorRows, SkippedLines
 from clickshift.io.read_report import OnBadLine
 
 Paths = str | Path | Sequence[str | Path]
@@ -75,7 +75,7 @@ def read_corpus(
         entry = cache_entry(sources, beside, groups is None, features, max_label, on_bad_line)
     result = from_cache(entry) if entry else None
     if result is None:
-        rows = Rows(files, features, max_label, skip=on_bad_line == "skip")
+        rows = LetorRows(files, features, max_label, skip=on_bad_line == "skip")
         if rows.has_qid and groups is not None:
             raise FileError(files[0], "lines have a qid, so groups are not needed. Leave groups out.")
         query = _as_ids(rows.query) if rows.has_qid else _numbered_queries(rows, files, sizes)
@@ -124,7 +124,7 @@ def _as_ids(texts: list[Any]) -> Raw:
     return pa.DictionaryArray.from_arrays(encoded.indices, names)
 
 
-def _numbered_queries(rows: Rows, files: list[Path], sizes: list[Path | None]) -> np.ndarray:
+def _numbered_queries(rows: LetorRows, files: list[Path], sizes: list[Path | None]) -> np.ndarray:
     """Queries that are known by how many lines they have: their running number from 1, over all files."""
     ends: list[np.ndarray] = []
     for file, beside, n_lines in zip(files, sizes, rows.data_lines, strict=True):
@@ -154,7 +154,7 @@ def _sizes(path: Path) -> list[int]:
     return size
 
 
-def _assemble(rows: Rows, query: Raw, files: list[Path], max_label: int | None) -> tuple[Corpus, Skipped]:
+def _assemble(rows: LetorRows, query: Raw, files: list[Path], max_label: int | None) -> tuple[Corpus, SkippedLines]:
     """Number the pairs, and put every row where its pair belongs."""
     table = np.concatenate(rows.rows)
     named = all(chunk["doc_end"][0] and np.diff(chunk["doc_end"]).all() for chunk in rows.rows)
@@ -196,7 +196,7 @@ def _refuse_shared_queries(vocabulary: Vocabulary, query: np.ndarray, table: np.
 
 
 def _first_of_each(
-    vocabulary: Vocabulary, pair: np.ndarray, table: np.ndarray, files: list[Path], rows: Rows
+    vocabulary: Vocabulary, pair: np.ndarray, table: np.ndarray, files: list[Path], rows: LetorRows
 ) -> np.ndarray:
     """Which rows to keep: all, or the first of each pair where bad lines are skipped."""
     kept = np.ones(len(pair), bool)
@@ -212,7 +212,7 @@ def _first_of_each(
         if not rows.state["skip"]:
             advice = 'Drop the line, or read with on_bad_line="skip".'
             raise FileError(files[row["file"]], f"{problem} {advice}", line=int(row["line"]))
-        rows.skip(len(again), Skipped(1, int(row["file"]), int(row["line"]), problem))
+        rows.skip(len(again), SkippedLines(1, int(row["file"]), int(row["line"]), problem))
     return kept
 
 
@@ -229,7 +229,7 @@ def cache_entry(sources: Sequence[Path], *settings: str | int | bool | None) -> 
         return None
 
 
-def to_cache(entry: Path, corpus: Corpus, skipped: Skipped) -> None:
+def to_cache(entry: Path, corpus: Corpus, skipped: SkippedLines) -> None:
     words = corpus.vocabulary
     arrays = {
         "query_ids": _packed(words.query_ids),
@@ -249,7 +249,7 @@ def to_cache(entry: Path, corpus: Corpus, skipped: Skipped) -> None:
         warnings.warn(f"the corpus is not cached. {error}", ClickshiftWarning, stacklevel=3)
 
 
-def from_cache(entry: Path) -> tuple[Corpus, Skipped] | None:
+def from_cache(entry: Path) -> tuple[Corpus, SkippedLines] | None:
     """What was saved, or None where nothing was or it is damaged."""
     found = read_arrays(entry)
     try:
@@ -259,7 +259,7 @@ def from_cache(entry: Path) -> tuple[Corpus, Skipped] | None:
         vocabulary = Vocabulary(*ids, found["pair_query"], found["pair_doc"])
         corpus = Corpus(vocabulary, found["label"], found.get("features"), int(found["max_label"]))
         total, file, line = found["skipped"].tolist()
-        return corpus, Skipped(total, file, line, str(found["problem"]))
+        return corpus, SkippedLines(total, file, line, str(found["problem"]))
     except (KeyError, ValueError):
         return None
 

@@ -20,7 +20,7 @@ _TABLE = 1 << 24  # features in a table that the kernel fills: 64 MB, which go b
 _MOST_FEATURES = 10_000  # a higher number is more likely a slip in one line than a table of that width
 
 
-class Skipped(NamedTuple):
+class SkippedLines(NamedTuple):
     """How many bad lines there were, and the first of them."""
 
     total: int = 0
@@ -50,7 +50,7 @@ _STATE = np.dtype(
 _ROW = np.dtype([(name, np.int64) for name in ("label", "file", "line", "number", "query_end", "doc_end")])
 
 
-class Rows:
+class LetorRows:
     """The rows of all files in reading order; texts and features stay in the chunks that they were parsed into."""
 
     def __init__(self, files: list[Path], features: int | None, max_label: int | None, *, skip: bool) -> None:
@@ -61,7 +61,7 @@ class Rows:
         state["width"] = state["widest"] = features or 0
         state["has_qid"] = -1  # the first row will tell
         state["skip"] = skip
-        self.skipped = Skipped()
+        self.skipped = SkippedLines()
         self.data_lines: list[int] = []
         """Of each file, bad ones too: what the sizes of its queries must add up to."""
         self.rows: list[np.ndarray] = []
@@ -81,7 +81,7 @@ class Rows:
 
     def _read(self, number: int, path: Path) -> None:
         """Add the rows of one file."""
-        state, chunks, lines_before, first = self.state, len(self.rows), int(self.state["number"]), Skipped()
+        state, chunks, lines_before, first = self.state, len(self.rows), int(self.state["number"]), SkippedLines()
         state["file"], state["line"], state["bad"] = number, 1, 0
         for text in line_blocks(path):
             block = np.frombuffer(text, np.uint8)
@@ -89,7 +89,7 @@ class Rows:
             while state["position"] < len(block):
                 self._parse(block)
                 if state["bad"] and not first.total:
-                    first = Skipped(1, number, int(state["bad_line"]), self._problem(block))
+                    first = SkippedLines(1, number, int(state["bad_line"]), self._problem(block))
                     if not state["skip"]:
                         advice = 'Mend the line, or read with on_bad_line="skip".'
                         raise FileError(path, f"{first.problem} {advice}", line=first.line)
@@ -101,7 +101,7 @@ class Rows:
         self.skip(int(state["bad"]), first)
         self.data_lines.append(int(state["number"]) - lines_before)
 
-    def skip(self, total: int, first: Skipped) -> None:
+    def skip(self, total: int, first: SkippedLines) -> None:
         """Count bad lines, and remember the first of all."""
         earliest = min(self.skipped, first, key=lambda bad: (not bad.total, bad.file, bad.line))
         self.skipped = earliest._replace(total=self.skipped.total + total)

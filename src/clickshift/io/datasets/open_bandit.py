@@ -20,7 +20,7 @@ from clickshift.core.files import open_bytes
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import FileError
-from clickshift.io.read_report import Notes, OnBadLine
+from clickshift.io.read_report import OnBadLine, ReadReport
 
 _FORMS = {
     "timestamp": r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$",
@@ -44,7 +44,7 @@ def read_open_bandit(path: str | Path, *, on_bad_line: OnBadLine = "error") -> S
     import pyarrow as pa
 
     file = _csv_in(Path(path))
-    notes = Notes(file, on_bad_line)
+    notes = ReadReport(file, on_bad_line)
     campaign = file.name.split(".")[0]
     batches = list(_batches(file, notes))
     if not sum(map(len, batches)):
@@ -71,7 +71,7 @@ def _csv_in(path: Path) -> Path:
     return logs[0]
 
 
-def _batches(path: Path, notes: Notes) -> Iterator[Any]:
+def _batches(path: Path, notes: ReadReport) -> Iterator[Any]:
     """The good rows in typed columns, block by block."""
     import pyarrow as pa
     import pyarrow.compute as pc

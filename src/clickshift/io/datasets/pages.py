@@ -9,13 +9,15 @@ from jaxtyping import Bool, Int
 
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Raw, Vocabulary
-from clickshift.io.read_report import Notes
+from clickshift.io.read_report import ReadReport
 
 UNSHOWN = "click(s) on documents that their page does not show"
 REPEATED = "page(s) that show a document twice"
 
 
-def once_each(docs: Int[np.ndarray, "page rank"], shown: Bool[np.ndarray, "page rank"]) -> Bool[np.ndarray, " page"]:
+def without_repeats(
+    docs: Int[np.ndarray, "page rank"], shown: Bool[np.ndarray, "page rank"]
+) -> Bool[np.ndarray, " page"]:
     """Pages in which no document stands twice.
 
     The others are dropped, not mended: to keep the first of two equal results would move up all that is below the
@@ -32,14 +34,14 @@ def to_sessions(
     docs: Int[np.ndarray, "page rank"],
     click: Bool[np.ndarray, "page rank"],
     *,
-    notes: Notes,
+    notes: ReadReport,
     shown: Bool[np.ndarray, "page rank"] | None = None,
     time: np.ndarray | None = None,
     user: np.ndarray | None = None,
 ) -> Sessions:
     """Sessions of pages with raw query ids, one per page (numpy or pyarrow), and raw document ids, integers from 0."""
     shown = np.ones(docs.shape, bool) if shown is None else shown
-    keep = np.flatnonzero(once_each(docs, shown))
+    keep = np.flatnonzero(without_repeats(docs, shown))
     notes.left_out(len(docs) - len(keep), REPEATED)
     if not len(keep):
         notes.nothing("page of results")
@@ -56,7 +58,7 @@ def to_sessions(
     )
 
 
-def padded(rows: list[list[int]]) -> tuple[Int[np.ndarray, "page rank"], Bool[np.ndarray, "page rank"]]:
+def pad_lists(rows: list[list[int]]) -> tuple[Int[np.ndarray, "page rank"], Bool[np.ndarray, "page rank"]]:
     """Lists of different lengths as the rows of one matrix, and where it holds a value."""
     length = np.array([len(row) for row in rows], np.int64)
     shown = np.arange(length.max(initial=1)) < length[:, None]

@@ -16,9 +16,9 @@ import numpy as np
 
 from clickshift.core.files import open_text
 from clickshift.data.sessions import Sessions
-from clickshift.io.datasets.pages import padded, to_sessions
+from clickshift.io.datasets.pages import pad_lists, to_sessions
 from clickshift.io.qrels import Judgments, agreed
-from clickshift.io.read_report import Notes, OnBadLine
+from clickshift.io.read_report import OnBadLine, ReadReport
 
 _RULE = "a line must be 'session query [documents] [types] [clicks]', lists of the same length with clicks 0 or 1"
 _LABELLED_RULE = f"{_RULE}, and a list of labels"
@@ -40,13 +40,13 @@ def read_trec(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessions
     Lines are not in order of time, so there is none. `user` is the number of the search session, for pages of one
     session are not independent. Pages that show a document twice (about 3 % of them) are dropped and reported.
     """
-    notes = Notes(path, on_bad_line)
+    notes = ReadReport(path, on_bad_line)
     pages = list(_pages(path, notes, labelled=False))
-    docs, shown = padded([page.docs for page in pages])
+    docs, shown = pad_lists([page.docs for page in pages])
     sessions = to_sessions(
         np.array([page.query for page in pages], np.int64),
         docs,
-        padded([page.clicks for page in pages])[0] > 0,
+        pad_lists([page.clicks for page in pages])[0] > 0,
         shown=shown,
         user=np.array([page.session for page in pages], np.int64),
         notes=notes,
@@ -60,7 +60,7 @@ def read_trec_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -
 
     Judges worked by topic, and the same query can belong to several: pairs with different labels are left unjudged.
     """
-    notes = Notes(path, on_bad_line)
+    notes = ReadReport(path, on_bad_line)
     pages = list(_pages(path, notes, labelled=True))
     query = [page.query for page in pages for _ in page.docs]
     docs = [doc for page in pages for doc in page.docs]
@@ -71,7 +71,7 @@ def read_trec_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -
     return judgments
 
 
-def _pages(path: str | Path, notes: Notes, *, labelled: bool) -> Iterator[_Page]:
+def _pages(path: str | Path, notes: ReadReport, *, labelled: bool) -> Iterator[_Page]:
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():

@@ -19,10 +19,10 @@ from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Raw
 from clickshift.errors import DataError
-from clickshift.io.datasets.pages import UNSHOWN, padded, to_sessions
+from clickshift.io.datasets.pages import UNSHOWN, pad_lists, to_sessions
 from clickshift.io.datasets.yandex_parser import FIRST, SECOND, SESSION, URL, sessions_in
 from clickshift.io.qrels import Judgments, agreed
-from clickshift.io.read_report import Notes, OnBadLine
+from clickshift.io.read_report import OnBadLine, ReadReport
 
 Wanted = Judgments | Iterable[str | int] | None
 
@@ -66,7 +66,7 @@ def read_wscd(
     `queries` keeps the pages of these queries only (those that were judged, say), while reading: the whole log has 146
     million pages and does not fit into memory. `limit` stops after so many of them.
     """
-    return _read_log(path, Notes(path, on_bad_line), queries, limit, kaggle=False)
+    return _read_log(path, ReadReport(path, on_bad_line), queries, limit, kaggle=False)
 
 
 def read_kaggle(
@@ -85,7 +85,7 @@ def read_kaggle(
     read them as pages without clicks would be wrong.
     `queries` and `limit` are those of `read_wscd`.
     """
-    return _read_log(path, Notes(path, on_bad_line), queries, limit, kaggle=True)
+    return _read_log(path, ReadReport(path, on_bad_line), queries, limit, kaggle=True)
 
 
 def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessions:
@@ -95,7 +95,7 @@ def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessio
 
     After the colon stand the clicked documents. Entries are grouped by query, so there is no time.
     """
-    notes = Notes(path, on_bad_line)
+    notes = ReadReport(path, on_bad_line)
     query: list[str] = []
     docs: list[list[int]] = []
     click: list[list[int]] = []
@@ -116,16 +116,16 @@ def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessio
         docs.append(shown)
         click.append([int(doc in clicked) for doc in shown])
         notes.left_out(sum(doc not in shown for doc in clicked), UNSHOWN)
-    doc_rows, shown_rows = padded(docs)
+    doc_rows, shown_rows = pad_lists(docs)
     names = np.array(query, np.dtypes.StringDType())
-    sessions = to_sessions(names, doc_rows, padded(click)[0] > 0, shown=shown_rows, notes=notes)
+    sessions = to_sessions(names, doc_rows, pad_lists(click)[0] > 0, shown=shown_rows, notes=notes)
     notes.report()
     return sessions
 
 
 def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgments:
     """The labels of the WSCD 2012 challenge: `QueryID RegionID URLID RelevanceLabel` between tabs, label 0 or 1."""
-    notes = Notes(path, on_bad_line)
+    notes = ReadReport(path, on_bad_line)
     query, doc, label = [], [], []
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
@@ -145,7 +145,7 @@ def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Jud
     return judgments
 
 
-def _read_log(path: str | Path, notes: Notes, queries: Wanted, limit: int | None, *, kaggle: bool) -> Sessions:
+def _read_log(path: str | Path, notes: ReadReport, queries: Wanted, limit: int | None, *, kaggle: bool) -> Sessions:
     if limit is not None and limit < 1:
         raise DataError(f"limit must be 1 page or more, or None for all: got {limit}.")
     wanted = None if queries is None else _texts(queries)

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int
 from numba import njit, uint64
 
 from clickshift.core.files import line_blocks
-from clickshift.io.read_report import Notes
+from clickshift.io.read_report import ReadReport
 
 BLOCK = 1 << 22
 """Bytes that are read at once."""
@@ -50,7 +50,7 @@ class Matched:
     """How many clicks are on no page of their session."""
 
 
-def sessions_in(path: str | Path, *, kaggle: bool, rule: str, notes: Notes) -> Iterator[Matched]:
+def sessions_in(path: str | Path, *, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[Matched]:
     """The pages of a log, block by block; lines with the same session number that follow each other are one session."""
     rest = np.empty((0, _WIDTH), np.int64)
     for actions in _actions(path, kaggle, rule, notes):
@@ -65,7 +65,7 @@ def sessions_in(path: str | Path, *, kaggle: bool, rule: str, notes: Notes) -> I
         yield _matched(rest, kaggle, notes)
 
 
-def _matched(actions: np.ndarray, kaggle: bool, notes: Notes) -> Matched:
+def _matched(actions: np.ndarray, kaggle: bool, notes: ReadReport) -> Matched:
     at, meta, click, unshown = _match(actions, kaggle)
     page = actions[at]
     if not kaggle:
@@ -79,7 +79,7 @@ def _matched(actions: np.ndarray, kaggle: bool, notes: Notes) -> Matched:
     return Matched(page[keep], click[keep], actions[meta[keep]], unshown)
 
 
-def _actions(path: str | Path, kaggle: bool, rule: str, notes: Notes) -> Iterator[np.ndarray]:
+def _actions(path: str | Path, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[np.ndarray]:
     """The rows of a log's good lines, block by block."""
     lines = 0
     for data in line_blocks(path, size=BLOCK):

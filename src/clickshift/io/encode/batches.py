@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.errors import FileError
-from clickshift.io.tables.formats import Part, ending, parquet_faults, read_part
+from clickshift.io.tables.formats import TableFile, ending, parquet_faults, read_part
 from clickshift.io.tables.json_lines import Choose
 
 ROWS = 1 << 16
 """Read at once: few enough that their memory is used again instead of being asked for anew."""
-Read = Callable[[], list[Part]]
+Read = Callable[[], list[TableFile]]
 _DAY = re.compile(r"(day|date|dt|ds)=(.+)")
 
 
@@ -69,7 +69,7 @@ def _of_parquet(path: Path, choose: Choose) -> Iterator[Read]:
         first += rows
 
 
-def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], first: int) -> list[Part]:
+def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], first: int) -> list[TableFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,20 +77,20 @@ def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], f
     with parquet_faults(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as parquet:
         for batch in parquet.iter_batches(ROWS, [group], list(chosen.values()), use_threads=False):
             table = pa.table(batch).select(list(chosen.values())).rename_columns(list(chosen))
-            parts.append(with_day(Part(path, table, first_row=first)))
+            parts.append(with_day(TableFile(path, table, first_row=first)))
             first += len(table)
     return parts
 
 
-def _of_text(path: Path, choose: Choose) -> list[Part]:
+def _of_text(path: Path, choose: Choose) -> list[TableFile]:
     part = with_day(read_part(path, choose))
     return [
-        Part(path, part.table[start : start + ROWS], part.unreadable if start == 0 else [], start)
+        TableFile(path, part.table[start : start + ROWS], part.unreadable if start == 0 else [], start)
         for start in range(0, max(len(part.table), 1), ROWS)
     ]
 
 
-def with_day(part: Part) -> Part:
+def with_day(part: TableFile) -> TableFile:
     """A file without times has the day that its folder tells."""
     import pyarrow as pa
 

@@ -18,7 +18,7 @@ import numpy as np
 from clickshift.core.parallel import n_threads
 from clickshift.errors import FileError, SpecError
 from clickshift.io.encode.batches import ROWS, Damaged, Read
-from clickshift.io.tables.formats import Part
+from clickshift.io.tables.formats import TableFile
 from clickshift.io.tables.json_lines import Choose
 
 _MARK = "::"
@@ -26,19 +26,19 @@ _LISTS = ("docs", "clicks")
 
 
 @dataclass(frozen=True)
-class Spill:
+class DuckdbLimits:
     """How much memory DuckDB may take, and the folder for the rest: one beside the encoded log by default."""
 
     memory: str = "4GB"
     folder: str | Path | None = None
 
 
-def is_table(path: Any) -> bool:
+def is_duckdb_table(path: Any) -> bool:
     """Whether a text names a table of a database, as "clicks.duckdb::sessions" does."""
     return isinstance(path, str) and _MARK in path
 
 
-def table_of(text: str) -> tuple[Path, str]:
+def parse_duckdb_table(text: str) -> tuple[Path, str]:
     database, _, table = text.partition(_MARK)
     if not database or not table:
         raise SpecError(f'a table must be named as "FILE.duckdb{_MARK}TABLE": got {text!r}.')
@@ -48,7 +48,7 @@ def table_of(text: str) -> tuple[Path, str]:
 
 
 def database_batches(
-    database: Path, table: str, choosing: Callable[[Path], Choose], spill: Spill
+    database: Path, table: str, choosing: Callable[[Path], Choose], spill: DuckdbLimits
 ) -> Iterator[Read | Damaged]:
     """A table or view of a DuckDB database, in either layout."""
     import duckdb
@@ -62,7 +62,9 @@ def database_batches(
         yield from _of_relation(relation, database, choosing)
 
 
-def long_batches(files: Sequence[Path], choosing: Callable[[Path], Choose], spill: Spill) -> Iterator[Read | Damaged]:
+def long_batches(
+    files: Sequence[Path], choosing: Callable[[Path], Choose], spill: DuckdbLimits
+) -> Iterator[Read | Damaged]:
     """Files with a row per result."""
     names = [str(file) for file in files]
     with _connected(spill, None) as connection:
@@ -76,7 +78,7 @@ def long_batches(files: Sequence[Path], choosing: Callable[[Path], Choose], spil
 
 
 @contextmanager
-def _connected(spill: Spill, database: Path | None) -> Iterator[Any]:
+def _connected(spill: DuckdbLimits, database: Path | None) -> Iterator[Any]:
     """A connection that keeps to a limit; what DuckDB says is wrong becomes one FileError."""
     import duckdb
 
@@ -120,7 +122,7 @@ def _of_relation(relation: Any, path: Path, choosing: Callable[[Path], Choose]) 
     for batch in found.to_arrow_reader(ROWS):
         import pyarrow as pa
 
-        part = Part(path, pa.table(batch), first_row=first)
+        part = TableFile(path, pa.table(batch), first_row=first)
         first += len(part.table)
         yield partial(_joined, part) if long else partial(list, [part])
 
@@ -128,7 +130,7 @@ def _of_relation(relation: Any, path: Path, choosing: Callable[[Path], Choose]) 
 _ROW = ("session", "query", "rank", "doc", "click")
 
 
-def _joined(part: Part) -> list[Part]:
+def _joined(part: TableFile) -> list[TableFile]:
     """Results of each session, brought into the order of their ranks: the wide layout."""
     import pyarrow as pa
 
@@ -158,7 +160,7 @@ def _joined(part: Part) -> list[Part]:
     columns = {name: table[name] for name in table.column_names if name not in {"results", "one_query", "session"}}
     for name, values in zip(_LISTS, (doc, click), strict=True):
         columns[name] = pa.LargeListArray.from_arrays(offsets, values.take(taken))
-    return [Part(part.path, pa.table(columns), first_row=part.first_row)]
+    return [TableFile(part.path, pa.table(columns), first_row=part.first_row)]
 
 
 def _quoted(name: str) -> str:

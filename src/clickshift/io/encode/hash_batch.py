@@ -11,9 +11,9 @@ from numba import njit
 
 from clickshift.errors import FileError
 from clickshift.io.encode.id_table import hashes_of, pair_hashes
-from clickshift.io.read_report import Faults
-from clickshift.io.tables.formats import Part
-from clickshift.io.tables.layouts import Rows, check_about, read_wide
+from clickshift.io.read_report import BadSessions
+from clickshift.io.tables.formats import TableFile
+from clickshift.io.tables.layouts import TableRows, check_session_columns, read_wide
 
 
 class TextFound(Exception):
@@ -24,7 +24,7 @@ class TextFound(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Ids:
+class HashedIds:
     """Raw ids, a pyarrow array of integers or text, perhaps as places in it, and their hashes."""
 
     names: Any
@@ -32,7 +32,7 @@ class Ids:
     places: np.ndarray | None = None
 
     @classmethod
-    def of(cls, column: str, array: Any, text: frozenset[str]) -> Ids | None:
+    def of(cls, column: str, array: Any, text: frozenset[str]) -> HashedIds | None:
         """None for a type that is no id's. In columns of `text`, integers become text."""
         import pyarrow as pa
 
@@ -59,11 +59,11 @@ class Ids:
 
 
 @dataclass(frozen=True, eq=False)
-class Hashed:
+class HashedBatch:
     """Sessions that keep the rules, with hashes for ids."""
 
-    query: Ids
-    doc: Ids
+    query: HashedIds
+    doc: HashedIds
     pair: UInt64[np.ndarray, "2 result"]
     start: Int[np.ndarray, " bound"]
     click: Bool[np.ndarray, " result"]
@@ -72,7 +72,7 @@ class Hashed:
     first_fault: str = ""
 
 
-def hashed(part: Part, *, skip_bad: bool, text: frozenset[str]) -> Hashed:
+def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> HashedBatch:
     """Quickly where all is well; the usual reader says, or leaves out, what is not."""
     if part.unreadable and not skip_bad:
         line, problem = part.unreadable[0]
@@ -83,14 +83,14 @@ def hashed(part: Part, *, skip_bad: bool, text: frozenset[str]) -> Hashed:
         return found
     import pyarrow as pa
 
-    log, faults = read_wide(Rows([part]), skip=skip_bad)
+    log, faults = read_wide(TableRows([part]), skip=skip_bad)
     raw = [column.ids() for column in (log.query, log.doc)]
     arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
-    query, doc = (Ids.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
+    query, doc = (HashedIds.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
     assert query is not None
     assert doc is not None
     start = np.append(0, np.cumsum(log.length))
-    return Hashed(
+    return HashedBatch(
         query,
         doc,
         pair_hashes(query.hashes, doc.hashes, start),
@@ -102,7 +102,7 @@ def hashed(part: Part, *, skip_bad: bool, text: frozenset[str]) -> Hashed:
     )
 
 
-def _plain(part: Part, *, text: frozenset[str]) -> Hashed | None:
+def _plain(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
     """None where a rule may be broken, or a column has an unusual type."""
     import pyarrow as pa
 
@@ -121,24 +121,24 @@ def _plain(part: Part, *, text: frozenset[str]) -> Hashed | None:
     click = bits.to_numpy(zero_copy_only=False)
     if click.dtype != bool and (click.min() < 0 or click.max() > 1):
         return None
-    rows = Rows([part])
-    faults = Faults(len(table), name=rows.name, skip=True)
+    rows = TableRows([part])
+    faults = BadSessions(len(table), name=rows.name, skip=True)
     about = rows.about()
-    check_about(rows, faults, about)
+    check_session_columns(rows, faults, about)
     ids = {"query": query, "doc": docs.flatten()}
     if found := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
         raise TextFound(found)
-    query_ids, doc_ids = (Ids.of(name, array, text) for name, array in ids.items())
+    query_ids, doc_ids = (HashedIds.of(name, array, text) for name, array in ids.items())
     if faults.bad.any() or query_ids is None or doc_ids is None:
         return None
     pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
     if _any_twice(pair[0], start):
         return None
     values = {name: column.values for name, column in about.items()}
-    return Hashed(query_ids, doc_ids, pair, start, click.astype(bool), _about(values, part, faults.bad))
+    return HashedBatch(query_ids, doc_ids, pair, start, click.astype(bool), _about(values, part, faults.bad))
 
 
-def _about(values: dict[str, np.ndarray], part: Part, bad: Bool[np.ndarray, " row"]) -> dict[str, np.ndarray]:
+def _about(values: dict[str, np.ndarray], part: TableFile, bad: Bool[np.ndarray, " row"]) -> dict[str, np.ndarray]:
     """Under the names that `Sessions` has."""
     found: dict[str, np.ndarray] = {}
     for name in ("time", "day"):
@@ -151,7 +151,7 @@ def _about(values: dict[str, np.ndarray], part: Part, bad: Bool[np.ndarray, " ro
     if "log_propensity" in values:
         found["log_prob"] = values["log_propensity"].astype(np.float64)
     if "user" in values:
-        ids = Ids.of("user", _one(part.table["user"]), frozenset(["user"]))
+        ids = HashedIds.of("user", _one(part.table["user"]), frozenset(["user"]))
         if ids is None:
             raise FileError(part.path, "column user must hold ids, integers or text. Convert it first.")
         found["user"] = ids.hashes[0][~bad].view(np.int64)

@@ -21,7 +21,7 @@ _C, _D = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @final
-class Numbering:
+class IdTable:
     """Numbers from 0 for whatever was not seen before."""
 
     def __init__(self) -> None:

@@ -22,20 +22,20 @@ import numpy as np
 from jaxtyping import Int
 from numba import njit
 
-from clickshift.core.parallel import for_each, in_order
+from clickshift.core.parallel import for_each, map_in_order
 from clickshift.data.encoded_log import CLICKS, FOLDER, PAIRS, Block, EncodedLog, header_of
-from clickshift.data.vocabulary import UNSEEN, Vocabulary, get_vocabulary, put_vocabulary
+from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode.batches import Damaged, Read
-from clickshift.io.encode.hash_batch import Hashed, TextFound, hashed
-from clickshift.io.encode.id_table import Numbering
+from clickshift.io.encode.hash_batch import HashedBatch, TextFound, hash_batch
+from clickshift.io.encode.id_table import IdTable
 
 _DATES = "<M8[us]"
 _KINDS = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
 
 
 @dataclass
-class Left:
+class SkippedSessions:
     """What was left out, and why."""
 
     sessions: int = 0
@@ -56,7 +56,7 @@ class Left:
         return list(dict.fromkeys(str(damaged.path) for damaged in self.files))
 
 
-def encode(
+def write_encoded_log(
     batches: Callable[[], Iterator[Read | Damaged]],
     folder: Path,
     *,
@@ -79,12 +79,12 @@ def encode(
 
 
 def open_encoded(folder: Path) -> EncodedLog:
-    """What `encode` wrote. A folder of another kind, damaged or newer is refused."""
+    """What `write_encoded_log` wrote. A folder of another kind, damaged or newer is refused."""
     header, arrays = FOLDER.read(folder)
     try:
         blocks = tuple(Block(*places) for places in header["blocks"])
         found = EncodedLog(
-            folder, get_vocabulary(header["vocabulary"], arrays), blocks, header["kinds"], header["facts"]
+            folder, unpack_vocabulary(header["vocabulary"], arrays), blocks, header["kinds"], header["facts"]
         )
         wanted = 4 * sum(block.rows * block.ranks for block in blocks)
         if (folder / PAIRS).stat().st_size != wanted:
@@ -107,11 +107,11 @@ def _encode(
     progress: Callable[[int], None],
     text: frozenset[str],
 ) -> EncodedLog:
-    left = Left()
+    left = SkippedSessions()
     with _new_folder(folder) as place:
         with ExitStack() as stack:
             writer = _Writer(place, stack)
-            for many in in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
+            for many in map_in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
                 if isinstance(many, Damaged):
                     left.files.append(many)
                     continue
@@ -132,18 +132,18 @@ def _encode(
         }
         arrays: dict[str, np.ndarray] = {}
         header = header_of(tuple(writer.blocks), writer.kinds, noted)
-        FOLDER.write(place, {"vocabulary": put_vocabulary(vocabulary, arrays), **header}, arrays)
+        FOLDER.write(place, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
     left.report()
     return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, noted)
 
 
-def _prepare(read: Read | Damaged, *, skip_bad: bool, text: frozenset[str]) -> list[Hashed] | Damaged:
+def _prepare(read: Read | Damaged, *, skip_bad: bool, text: frozenset[str]) -> list[HashedBatch] | Damaged:
     if isinstance(read, Damaged):
         if not skip_bad:
             raise FileError(read.path, read.problem)
         return read
     try:
-        return [hashed(part, skip_bad=skip_bad, text=text) for part in read()]
+        return [hash_batch(part, skip_bad=skip_bad, text=text) for part in read()]
     except FileError as error:
         if not skip_bad:
             raise
@@ -158,14 +158,14 @@ class _Writer:
         self.kinds: dict[str, str] = {}
         self._folder, self._stack = folder, stack
         self._files: dict[str, IO[bytes]] = {}
-        self._queries, self._docs, self._pairs = Numbering(), Numbering(), Numbering()
+        self._queries, self._docs, self._pairs = IdTable(), IdTable(), IdTable()
         self._query_names: list[Any] = []
         self._doc_names: list[Any] = []
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
         self._row = self._place = self._byte = 0
 
-    def add(self, some: Hashed) -> None:
+    def add(self, some: HashedBatch) -> None:
         number, new = self._queries.number(some.query.hashes)
         self._query_names.append(some.query.taken(new))
         pair, fresh = self._pairs.number(some.pair)

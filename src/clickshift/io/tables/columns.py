@@ -13,7 +13,7 @@ from clickshift.data.vocabulary import Raw
 from clickshift.io.tables.formats import integers_or_text
 from clickshift.io.tables.json_lines import ColumnError, read_objects
 
-Arrow = Any  # a pyarrow.ChunkedArray
+ArrowArray = Any  # a pyarrow.ChunkedArray
 
 _TRUTH = {"true": "1", "false": "0"}
 
@@ -48,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class ListColumn:
     """One list per row, and the items of all of them one after the other."""
 
     length: Int[np.ndarray, " row"]
@@ -56,7 +56,7 @@ class Lists:
     items: Column
 
 
-def id_column(name: str, parts: Sequence[Arrow]) -> Column:
+def id_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     """Raw ids, integers or text. Where one file has integers and another one text, all of them are text."""
     import pyarrow as pa
 
@@ -71,18 +71,18 @@ def id_column(name: str, parts: Sequence[Arrow]) -> Column:
     return Column(places.values, places.bad, array.dictionary)
 
 
-def number_column(name: str, parts: Sequence[Arrow]) -> Column:
+def number_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     return _joined(name, [_parsed(name, part, ("int64", "float64")) for part in parts])
 
 
-def time_column(name: str, parts: Sequence[Arrow]) -> Column:
+def time_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     """Numbers, dates or timestamps. A time zone is converted to UTC."""
     units = ("s", "ms", "us", "ns")
     kinds = ("int64", "float64", "date32", *(f"timestamp {unit}" for unit in units), *(f"utc {unit}" for unit in units))
     return _joined(name, [_parsed(name, part, kinds) for part in parts])
 
 
-def list_column(name: str, parts: Sequence[Arrow]) -> Lists:
+def list_column(name: str, parts: Sequence[ArrowArray]) -> ListColumn:
     """Lists of ids ("docs") or of numbers; in text, JSON lists or items between blanks."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -101,10 +101,10 @@ def list_column(name: str, parts: Sequence[Arrow]) -> Lists:
         items.append(pa.chunked_array(flat, column.type.value_type))
     length = _joined(name, lengths)
     of = id_column if name == "docs" else number_column
-    return Lists(length.values.astype(np.int64), length.bad, of(name, items))
+    return ListColumn(length.values.astype(np.int64), length.bad, of(name, items))
 
 
-def _ids(name: str, column: Arrow) -> Arrow:
+def _ids(name: str, column: ArrowArray) -> ArrowArray:
     """64-bit integers, or 32-bit places in a dictionary of text."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -127,7 +127,7 @@ def _ids(name: str, column: Arrow) -> Arrow:
     raise ColumnError(name, f"must hold ids, integers or text: got {kind}. Convert them first")
 
 
-def _as_text(column: Arrow) -> Arrow:
+def _as_text(column: ArrowArray) -> ArrowArray:
     import pyarrow as pa
 
     return column.cast(pa.string()).dictionary_encode()
@@ -164,7 +164,7 @@ def _numbers(array: Any) -> Column:
     return Column(values if unit is None else values.view(f"datetime64[{unit}]"), bad)
 
 
-def _parsed(name: str, column: Arrow, kinds: Sequence[str]) -> Column:
+def _parsed(name: str, column: ArrowArray, kinds: Sequence[str]) -> Column:
     """Numbers or times, also where they are text; text is parsed once per distinct value."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -212,7 +212,7 @@ def _cast(texts: Any, kind: Any) -> Any:
         return pa.concat_arrays([_cast(texts[:half], kind), _cast(texts[half:], kind)])
 
 
-def _distinct_texts(column: Arrow) -> tuple[Any, Column]:
+def _distinct_texts(column: ArrowArray) -> tuple[Any, Column]:
     import pyarrow as pa
 
     column = _ids("", column)
@@ -220,7 +220,7 @@ def _distinct_texts(column: Arrow) -> tuple[Any, Column]:
     return array.dictionary.cast(pa.string()), _numbers(array.indices)
 
 
-def _lists_in_text(name: str, column: Arrow) -> Arrow:
+def _lists_in_text(name: str, column: ArrowArray) -> ArrowArray:
     """JSON lists where the first text begins with a bracket, otherwise items between blanks; null for other texts."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -18,7 +18,7 @@ from clickshift.io.table_writer import ArrowTable
 from clickshift.io.tables.json_lines import Choose, ColumnError, Unreadable, read_objects
 
 ID_COLUMNS = ("session", "query", "doc", "user")
-ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 
 _BLOCK = 1 << 24
 _HEAD = 1 << 20
@@ -26,7 +26,7 @@ _INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"  # the one way to write it, so that 007 s
 
 
 @dataclass(frozen=True)
-class Part:
+class TableFile:
     """One file of a log."""
 
     path: Path
@@ -37,17 +37,18 @@ class Part:
 
 
 def ending(path: Path) -> str | None:
-    """Which of `ENDINGS` the file's name has."""
-    return next((known for known in ENDINGS if path.name.lower().endswith(known)), None)
+    """Which of `LOG_ENDINGS` the file's name has."""
+    return next((known for known in LOG_ENDINGS if path.name.lower().endswith(known)), None)
 
 
-def read_part(path: Path, choose: Choose) -> Part:
+def read_part(path: Path, choose: Choose) -> TableFile:
     """The chosen columns of one file. `choose` may raise where it misses a column."""
     kind = ending(path)
     if kind is None:
         raise FileError(
             path,
-            f"the ending of a log file must be one of {', '.join(ENDINGS)}. Rename it; public logs (Yandex, TREC, Open "
+            f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Rename it; public logs (Yandex, TREC, "
+            "Open "
             "Bandit) are converted by `clickshift log convert`.",
         )
     try:
@@ -58,7 +59,7 @@ def read_part(path: Path, choose: Choose) -> Part:
         if not re.search(rb"\S", data):
             raise FileError(path, "is empty. Was it written to the end?")
         if kind.startswith((".jsonl", ".ndjson")):
-            return Part(path, *read_objects(data, choose))
+            return TableFile(path, *read_objects(data, choose))
         return _csv(path, data, "\t" if kind.startswith(".tsv") else ",", choose)
     except ColumnError as error:
         raise FileError(path, f"column {error.name} {error.problem}.") from None
@@ -99,7 +100,7 @@ def parquet_faults(path: Path) -> Iterator[None]:
         raise FileError(path, f"cannot be read as Parquet ({reason}). {advice}") from None
 
 
-def _parquet(path: Path, choose: Choose) -> Part:
+def _parquet(path: Path, choose: Choose) -> TableFile:
     """Ids as a dictionary and places in it, as Parquet stores them: text is looked at once per id, not per result."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -131,10 +132,10 @@ def _parquet(path: Path, choose: Choose) -> Part:
             table[name].validate(full=True)  # a damaged file may decode to places outside a dictionary
         except pa.ArrowException as error:
             raise ColumnError(name, f"is damaged, or holds text that is not UTF-8: {error}") from None
-    return Part(path, table)
+    return TableFile(path, table)
 
 
-def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> Part:
+def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableFile:
     """All columns as text: pyarrow would guess types from the first rows, and stop at the first that has another."""
     import pyarrow as pa
     import pyarrow.csv as pc
@@ -176,7 +177,7 @@ def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> Part:
         quoted = place < len(first) and first[place].startswith(b'"')
         if not quoted:
             table = table.set_column(table.column_names.index(name), name, integers_or_text(table[name]))
-    return Part(path, table, unreadable)
+    return TableFile(path, table, unreadable)
 
 
 def integers_or_text(column: Any) -> Any:

@@ -14,12 +14,12 @@ from numba import njit
 
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.errors import FileError
-from clickshift.io.read_report import Faults
-from clickshift.io.tables.columns import Column, Lists, id_column, list_column, number_column, time_column
-from clickshift.io.tables.formats import Part
+from clickshift.io.read_report import BadSessions
+from clickshift.io.tables.columns import Column, ListColumn, id_column, list_column, number_column, time_column
+from clickshift.io.tables.formats import TableFile
 from clickshift.io.tables.json_lines import ColumnError
 
-ABOUT = ("time", "day", "user", "propensity", "log_propensity", "count")
+SESSION_COLUMNS = ("time", "day", "user", "propensity", "log_propensity", "count")
 """Columns that a log may have or not; in both layouts they say something of the session."""
 
 _KINDS = {
@@ -31,7 +31,7 @@ _ABOVE_ONE = 1e-9  # what rounding may add to a probability
 
 
 @dataclass(frozen=True, eq=False)
-class Log:
+class RawSessions:
     """Sessions one after the other, and so their results, by rank; ids are still raw."""
 
     query: Column
@@ -41,17 +41,17 @@ class Log:
     about: dict[str, Column]
 
 
-class Rows:
+class TableRows:
     """The rows of all files, one after the other."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[TableFile]) -> None:
         self.parts = [part for part in parts if part.table.num_rows]
         self._ends = np.cumsum([part.table.num_rows for part in self.parts])
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def place(self, row: int) -> tuple[Part, int]:
+    def place(self, row: int) -> tuple[TableFile, int]:
         """The file of a row, and its number in it, from 0."""
         part = int(np.searchsorted(self._ends, row, side="right"))
         return self.parts[part], row - int(self._ends[part - 1] if part else 0)
@@ -75,13 +75,13 @@ class Rows:
         column: Column = self._read(number_column, name)
         return column
 
-    def lists(self, name: str) -> Lists:
-        lists: Lists = self._read(list_column, name)
+    def lists(self, name: str) -> ListColumn:
+        lists: ListColumn = self._read(list_column, name)
         return lists
 
     def about(self) -> dict[str, Column]:
         kinds = {"time": time_column, "day": time_column, "user": id_column}
-        names = [name for name in ABOUT if name in self.parts[0].table.column_names]
+        names = [name for name in SESSION_COLUMNS if name in self.parts[0].table.column_names]
         return {name: self._read(kinds.get(name, number_column), name) for name in names}
 
     def _read(self, read: Callable[[str, Sequence[Any]], Any], name: str) -> Any:
@@ -91,11 +91,11 @@ class Rows:
             raise FileError(self.parts[0].path, f"column {name} {error.problem}.") from None
 
 
-def read_wide(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
+def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
     """One row per list: query, docs, clicks."""
-    faults = Faults(len(rows), name=rows.name, skip=skip)
+    faults = BadSessions(len(rows), name=rows.name, skip=skip)
     query, about, docs, clicks = rows.ids("query"), rows.about(), rows.lists("docs"), rows.lists("clicks")
-    check_about(rows, faults, {"query": query} | about)
+    check_session_columns(rows, faults, {"query": query} | about)
     for column, lists in (("docs", docs), ("clicks", clicks)):
         rule = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items between blanks)'
         faults.mark(lists.bad | (lists.length == 0), partial(_got, rows, column, rule))
@@ -108,7 +108,7 @@ def read_wide(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
     return _good(faults, query, docs, clicks, about), faults
 
 
-def read_long(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
+def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
     """One row per result: session, query, rank from 1, doc, click; in any order. Sessions come as they first appear."""
     session = rows.ids("session")
     owner, first = _sessions(session)
@@ -118,10 +118,10 @@ def read_long(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
         path, place = rows.name(row)
         return path, place if session.bad[row] else f"session {session.show(row)}"
 
-    faults = Faults(len(first), owner=owner, name=name, skip=skip)
+    faults = BadSessions(len(first), owner=owner, name=name, skip=skip)
     query, about, doc = rows.ids("query"), rows.about(), rows.ids("doc")
     click, rank = rows.numbers("click"), rows.numbers("rank")
-    check_about(rows, faults, {"session": session, "query": query, "doc": doc} | about)
+    check_session_columns(rows, faults, {"session": session, "query": query, "doc": doc} | about)
     faults.mark_rows(_no_bit(click), partial(_got, rows, "click", "must be 0 or 1"))
     faults.mark_rows(_no_integer(rank), partial(_got, rows, "rank", "must be a whole number"))
     again = " (do session ids begin anew in every file? they must differ)" if len(rows.parts) > 1 else ""
@@ -138,11 +138,13 @@ def read_long(rows: Rows, *, skip: bool) -> tuple[Log, Faults]:
         doc, click = doc[order], click[order]
     about = {key: column[first] for key, column in about.items()}
     alright = np.zeros(len(first), bool)
-    docs, clicks = Lists(length, alright, doc), Lists(length, alright, click)
+    docs, clicks = ListColumn(length, alright, doc), ListColumn(length, alright, click)
     return _good(faults, query[first], docs, clicks, about), faults
 
 
-def _good(faults: Faults, query: Column, docs: Lists, clicks: Lists, about: Mapping[str, Column]) -> Log:
+def _good(
+    faults: BadSessions, query: Column, docs: ListColumn, clicks: ListColumn, about: Mapping[str, Column]
+) -> RawSessions:
     """The sessions without fault, once it is known that no document stands in a list twice."""
     start = np.cumsum(docs.length) - docs.length
     twice = _repeats(docs.items.values, start, np.where(faults.bad, 0, docs.length))
@@ -155,8 +157,8 @@ def _good(faults: Faults, query: Column, docs: Lists, clicks: Lists, about: Mapp
     faults.mark(twice[:, 1] >= 0, describe)
     good = ~faults.bad
     if good.all():
-        return Log(query, docs.length, docs.items, clicks.items.values.astype(bool), dict(about))
-    return Log(
+        return RawSessions(query, docs.length, docs.items, clicks.items.values.astype(bool), dict(about))
+    return RawSessions(
         query[good],
         docs.length[good],
         docs.items[np.repeat(good, docs.length)],
@@ -165,7 +167,7 @@ def _good(faults: Faults, query: Column, docs: Lists, clicks: Lists, about: Mapp
     )
 
 
-def check_about(rows: Rows, faults: Faults, columns: Mapping[str, Column]) -> None:
+def check_session_columns(rows: TableRows, faults: BadSessions, columns: Mapping[str, Column]) -> None:
     """Values that must not be missing, and what they must be."""
     for name, column in columns.items():
         faults.mark_rows(column.bad, partial(_got, rows, name, f"must be {_KINDS[name]}"))
@@ -181,7 +183,7 @@ def check_about(rows: Rows, faults: Faults, columns: Mapping[str, Column]) -> No
             faults.mark_rows(outside, partial(_got, rows, name, "must be a finite number of at most 0"))
 
 
-def _got(rows: Rows, name: str, rule: str, row: int) -> str:
+def _got(rows: TableRows, name: str, rule: str, row: int) -> str:
     return f"{name} {rule}: got {rows.show(name, row)}"
 
 

@@ -18,7 +18,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.formats import ENDINGS, ending
+from clickshift.io.tables.formats import LOG_ENDINGS, ending
 
 Layout = Literal["wide", "long"]
 
@@ -59,7 +59,7 @@ def check_output(path: str | Path, layout: str = "wide") -> str:
     path = Path(path)
     kind = ending(path)
     if kind is None:
-        raise FileError(path, f"the ending of a log file must be one of {', '.join(ENDINGS)}. Choose one of them.")
+        raise FileError(path, f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Choose one of them.")
     if path.is_dir():
         raise FileError(path, "is a folder, where a log is to be written. Name a file in it.")
     if layout not in {"wide", "long"}:

@@ -83,7 +83,7 @@ class Gradient:
         """
         if importlib.util.find_spec("jax") is None or importlib.util.find_spec("optax") is None:
             raise SpecError("Gradient needs JAX and optax. Install them: pip install 'clickshift[neural]'.")
-        from clickshift.learners.gradient.prepare import prepared
+        from clickshift.learners.gradient.prepare import prepare
         from clickshift.learners.gradient.step import keep_compiled
         from clickshift.learners.gradient.trainer import train
 
@@ -91,7 +91,7 @@ class Gradient:
         numbers = list(range(self.seed, self.seed + seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise SpecError("there must be at least one seed.")
-        work = prepared(self, self._class(), data, held_out, corpus, progress)
+        work = prepare(self, self._class(), data, held_out, corpus, progress)
         trained = train(
             work,
             seeds=numbers,

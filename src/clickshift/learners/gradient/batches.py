@@ -12,11 +12,11 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Int
 
-from clickshift.core.tempfiles import ANYWHERE, Scratch, Spool
+from clickshift.core.tempfiles import ANYWHERE, ArraySpool, TemporaryStorage
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data import encoded_log
 from clickshift.data.encoded_log import EncodedLog
-from clickshift.learners.gradient.encoding import Log
+from clickshift.learners.gradient.encoding import EncodedSessions
 
 ENOUGH, LEAST = 64, 32
 """A small log gets smaller batches, so that an epoch has 64 of them; but not smaller than 32 sessions."""
@@ -28,17 +28,17 @@ TOLD = 1000
 """Batches after which `progress` hears of them."""
 
 Batch = dict[str, np.ndarray]
-RowIndex = slice | np.ndarray
+BatchRows = slice | np.ndarray
 Progress = Callable[[str], None]
 
 
-def at_hand(log: encoded_log.Log) -> encoded_log.Log:
+def load_if_small(log: encoded_log.Log) -> encoded_log.Log:
     """A log on disk that is small enough as sessions in memory, any other as it is."""
     small = len(log) * log.n_ranks * RESULT <= RESIDENT
     return log.sessions() if small and isinstance(log, EncodedLog) else log
 
 
-def dealt(log: Log, size: int, *, rng: np.random.Generator | None) -> list[RowIndex]:
+def deal_batches(log: EncodedSessions, size: int, *, rng: np.random.Generator | None) -> list[BatchRows]:
     """The rows of each batch, about `size` of them; as they stand where a log is in random order already (rng None).
 
     A small log gets smaller batches: it must not be learned by heart before held-out sessions are looked at.
@@ -52,10 +52,10 @@ def dealt(log: Log, size: int, *, rng: np.random.Generator | None) -> list[RowIn
 
 
 def training_batches(
-    log: Log,
-    heaps: Sequence[RowIndex],
+    log: EncodedSessions,
+    heaps: Sequence[BatchRows],
     tables: Mapping[str, Int[np.ndarray, " pair"]],
-    scratch: Scratch = ANYWHERE,
+    scratch: TemporaryStorage = ANYWHERE,
     progress: Progress = lambda said: None,
 ) -> Batch:
     """Each heap with its distinct pairs numbered from 0, and what a tower needs for them.
@@ -76,7 +76,9 @@ def training_batches(
     return _stacked(batch, len(heaps), beyond, scratch, progress)
 
 
-def held_out_batches(log: Log, size: int, scratch: Scratch = ANYWHERE, progress: Progress = lambda said: None) -> Batch:
+def held_out_batches(
+    log: EncodedSessions, size: int, scratch: TemporaryStorage = ANYWHERE, progress: Progress = lambda said: None
+) -> Batch:
     """Slices of a log with pairs by their own numbers: the outputs of all pairs are at hand when it is judged."""
 
     def batch(k: int) -> Batch:
@@ -86,7 +88,7 @@ def held_out_batches(log: Log, size: int, scratch: Scratch = ANYWHERE, progress:
     return _stacked(batch, -(-len(log) // size), {}, scratch, progress)
 
 
-def _counted(log: Log, place: Int[np.ndarray, " result"]) -> Batch:
+def _counted(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
     """What a loss is computed from, with `place` the number of the pair of each result that is shown.
 
     From counts, one entry per pair and situation: "cell.pair", "cell.situation", "impressions", "clicks".
@@ -112,7 +114,7 @@ def _counted(log: Log, place: Int[np.ndarray, " result"]) -> Batch:
     }
 
 
-def _tree(log: Log, place: Int[np.ndarray, " result"]) -> Batch:
+def _tree(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
     """For every rank r the distinct beginnings of lists: "pair.r", "above.r" (was the result above clicked), "parent.r"
     (the beginning without this result), "impressions.r" and "clicks.r"."""
     pair = np.full(log.shown.shape, -1, np.int64)
@@ -133,7 +135,7 @@ def _tree(log: Log, place: Int[np.ndarray, " result"]) -> Batch:
 
 
 def _stacked(
-    batch: Callable[[int], Batch], n: int, beyond: Mapping[str, int], scratch: Scratch, progress: Progress
+    batch: Callable[[int], Batch], n: int, beyond: Mapping[str, int], scratch: TemporaryStorage, progress: Progress
 ) -> Batch:
     """Batches of different sizes as one array each.
 
@@ -145,14 +147,14 @@ def _stacked(
         return {name: np.stack([*_filled_up([one[name] for one in made], beyond.get(name))]) for name in first}
     out: Batch = {}
     with ExitStack() as files:
-        spools = {name: files.enter_context(Spool(scratch)) for name in first}
+        spools = {name: files.enter_context(ArraySpool(scratch)) for name in first}
         for k in range(n):
             for name, array in _narrow(batch(k)).items():
                 spools[name].append(array)
             if (k + 1) % TOLD == 0:
                 progress(f"{k + 1:,} of {n:,} batches counted")
         for name, spool in spools.items():
-            with spool, Spool(scratch) as filled:
+            with spool, ArraySpool(scratch) as filled:
                 for array in _filled_up(spool, beyond.get(name)):
                     filled.append(array[None])
                 out[name] = filled.whole
@@ -165,7 +167,7 @@ def _narrow(batch: Batch) -> Batch:
     return {name: array.astype(kinds.get(array.dtype.kind, np.int32)) for name, array in batch.items()}
 
 
-def _filled_up(arrays: Sequence[np.ndarray] | Spool, beyond: int | None) -> Iterator[np.ndarray]:
+def _filled_up(arrays: Sequence[np.ndarray] | ArraySpool, beyond: int | None) -> Iterator[np.ndarray]:
     """All as long as the longest, with zeros, hence weight 0; but rows of tables with rows beyond the table's end, all
     different, so that every row is written once."""
     width = max(len(arrays[k]) for k in range(len(arrays)))

@@ -18,7 +18,7 @@ from clickshift.models._histories import Histories
 
 
 @dataclass(frozen=True, eq=False)
-class Log:
+class EncodedSessions:
     """A log as the learner sees it, in memory or mapped from a file."""
 
     pair: Int[np.ndarray, "session rank"]
@@ -39,13 +39,15 @@ class Log:
     def total(self) -> float:
         return float(self.count.sum())
 
-    def __getitem__(self, rows: slice | np.ndarray) -> Log:
+    def __getitem__(self, rows: slice | np.ndarray) -> EncodedSessions:
         situation = None if self.situation is None else self.situation[rows]
-        return Log(self.pair[rows], self.shown[rows], self.click[rows], self.count[rows], situation, self.as_tree)
+        return EncodedSessions(
+            self.pair[rows], self.shown[rows], self.click[rows], self.count[rows], situation, self.as_tree
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class SessionEncoder:
     """How a model looks at sessions, and the distinct histories, by which "prefix" numbers situations."""
 
     model: type[Differentiable]
@@ -56,7 +58,7 @@ class View:
     """...and the history of each of their results."""
 
     @classmethod
-    def of(cls, model: type[Differentiable], logs: Sequence[encoded_log.Log]) -> View:
+    def of(cls, model: type[Differentiable], logs: Sequence[encoded_log.Log]) -> SessionEncoder:
         """For all of these logs, which are read once where the model looks at all clicks above."""
         ranks = max(log.n_ranks for log in logs)
         if _situations(model) != "prefix":
@@ -69,11 +71,11 @@ class View:
         histories, history = Histories.of(click)
         return cls(model, histories, RowIndex.of(_packed(click)), history)
 
-    def chunks(self, log: encoded_log.Log) -> Iterator[Log]:
+    def chunks(self, log: encoded_log.Log) -> Iterator[EncodedSessions]:
         """What the model sees of a log, some sessions at a time."""
         return map(self.see, log.chunks())
 
-    def see(self, part: Sessions) -> Log:
+    def see(self, part: Sessions) -> EncodedSessions:
         part, by = _as_wide(part, self.histories.n_ranks), _situations(self.model)
         pair = np.where(part.rankings.pair < 0, part.vocabulary.n_pairs, part.rankings.pair)
         if by is None:
@@ -83,7 +85,7 @@ class View:
         else:
             situation = self.history[self.patterns.find(_packed(part.click))]
         count, as_tree = part.count.astype(np.float64), issubclass(self.model, Recurrent)
-        return Log(pair, part.rankings.shown, part.click, count, situation, as_tree)
+        return EncodedSessions(pair, part.rankings.shown, part.click, count, situation, as_tree)
 
 
 def _situations(model: type[Differentiable]) -> By | None:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from clickshift.core.rng import generator
-from clickshift.core.tempfiles import Scratch
+from clickshift.core.tempfiles import TemporaryStorage
 from clickshift.counts.cells import Cells
 from clickshift.data import encoded_log
 from clickshift.data.corpus import Corpus
@@ -20,10 +20,17 @@ from clickshift.data.encoded_log import EncodedLog, folder_of
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
-from clickshift.learners.gradient.batches import Batch, Progress, at_hand, dealt, held_out_batches, training_batches
-from clickshift.learners.gradient.encoding import Log, View
-from clickshift.learners.gradient.shuffle import shuffled
-from clickshift.learners.gradient.step import Program
+from clickshift.learners.gradient.batches import (
+    Batch,
+    Progress,
+    deal_batches,
+    held_out_batches,
+    load_if_small,
+    training_batches,
+)
+from clickshift.learners.gradient.encoding import EncodedSessions, SessionEncoder
+from clickshift.learners.gradient.shuffle import shuffle_on_disk
+from clickshift.learners.gradient.step import TrainingProgram
 from clickshift.learners.gradient.towers import tower_for
 from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import PairTable, pair_table
@@ -36,8 +43,8 @@ SEEN_OFTEN = 20.0
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    program: Program
+class TrainingData:
+    program: TrainingProgram
     vocabulary: Vocabulary
     """Of the pairs that are learned: those of the log, or with features those of the corpus."""
     impressions: PairTable
@@ -48,41 +55,44 @@ class Prepared:
     fingerprint: str
 
 
-def prepared(
+def prepare(
     learner: Gradient,
     model: type[Differentiable],
     data: encoded_log.Log,
     held_out: encoded_log.Log | None,
     corpus: Corpus | None,
     progress: Progress = lambda said: None,
-) -> Prepared:
+) -> TrainingData:
     """Without a log to hold out, a part of the sessions is. A log that does not fit into memory is read some sessions
     at a time, and put in random order in a file."""
-    data = at_hand(data)
+    data = load_if_small(data)
     if held_out is None:
         data, held_out = data.split(1 - learner.held_out, rng=generator(0, "Gradient", "held out"))
     known = _shown(data)
     if not len(known):
         raise DataError("the log shows no pair of its vocabulary: there is nothing to learn.")
     words = corpus.vocabulary if learner.tower == "features" and corpus else data.vocabulary.with_pairs(known)
-    data, held_out = (_merged(part.in_vocabulary(words)) for part in (data, at_hand(held_out)))
+    data, held_out = (_merged(part.in_vocabulary(words)) for part in (data, load_if_small(held_out)))
     features = None if corpus is None else corpus.features
     tower = tower_for(learner.tower, words, features, size=learner.embedding, hidden=learner.hidden)
     impressions, clicks = Cells.of(data).by_pair()
     often = impressions / (impressions + SEEN_OFTEN)
-    view, scratch = View.of(model, [data, held_out]), Scratch.beside(folder_of(data), folder_of(held_out))
+    view, scratch = (
+        SessionEncoder.of(model, [data, held_out]),
+        TemporaryStorage.beside(folder_of(data), folder_of(held_out)),
+    )
     rng, dealing = generator(0, "Gradient", "held out batches"), generator(0, "Gradient", "batches")
     with scratch.room_for("the batches of the log, some 50 bytes for each result that it shows"):
         learnable = (_known(part, words.n_pairs) for part in view.chunks(data))
         train = _whole(learnable, data, scratch, dealing, progress)
         _tell_left_out(data.total, train)
-        heaps = dealt(train, learner.batch, rng=dealing if isinstance(data, Sessions) else None)
+        heaps = deal_batches(train, learner.batch, rng=dealing if isinstance(data, Sessions) else None)
         batches = training_batches(train, heaps, tower.tables, scratch, progress)
         judge = _whole(view.chunks(held_out), held_out, scratch, rng, progress)
         held_out_there = held_out_batches(judge, learner.batch, scratch, progress)
     outputs, per_batch = model.outputs(learner.state), train.total / len(heaps)
-    return Prepared(
-        Program(model, tower, outputs, view.histories, learner.state, often / often.sum(), per_batch),
+    return TrainingData(
+        TrainingProgram(model, tower, outputs, view.histories, learner.state, often / often.sum(), per_batch),
         words,
         pair_table(impressions, unseen=0.0),
         pair_table(clicks, unseen=0.0),
@@ -107,18 +117,26 @@ def _merged(log: encoded_log.Log) -> encoded_log.Log:
 
 
 def _whole(
-    parts: Iterator[Log], log: encoded_log.Log, scratch: Scratch, rng: np.random.Generator, progress: Progress
-) -> Log:
+    parts: Iterator[EncodedSessions],
+    log: encoded_log.Log,
+    scratch: TemporaryStorage,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> EncodedSessions:
     """The one part that a log in memory has, or all parts of another, in random order in a file."""
-    return next(parts) if isinstance(log, Sessions) else shuffled(parts, len(log), scratch, rng=rng, progress=progress)
+    return (
+        next(parts)
+        if isinstance(log, Sessions)
+        else shuffle_on_disk(parts, len(log), scratch, rng=rng, progress=progress)
+    )
 
 
-def _known(log: Log, n_pairs: int) -> Log:
+def _known(log: EncodedSessions, n_pairs: int) -> EncodedSessions:
     """Sessions that show something which is not learned cannot be learned from."""
     return log[np.flatnonzero((log.pair < n_pairs).all(axis=1, where=log.shown))]
 
 
-def _tell_left_out(total: int, train: Log) -> None:
+def _tell_left_out(total: int, train: EncodedSessions) -> None:
     if not len(train):
         raise DataError("every session shows a pair that is not in the vocabulary: there is nothing to learn.")
     left_out = total - round(train.total)

@@ -11,31 +11,31 @@ from itertools import chain
 
 import numpy as np
 
-from clickshift.core.tempfiles import Scratch, Spool
-from clickshift.core.unique_rows import ordered
-from clickshift.learners.gradient.encoding import Log
+from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
+from clickshift.core.unique_rows import stable_order
+from clickshift.learners.gradient.encoding import EncodedSessions
 
 BUCKET = 1 << 26
 """Bytes of sessions in a run, and in a bucket, about: what is in memory at a time."""
 _KINDS = {"pair": np.int32, "shown": np.bool_, "click": np.bool_, "count": np.float64, "situation": np.int32}
 
 
-def shuffled(
-    parts: Iterable[Log],
+def shuffle_on_disk(
+    parts: Iterable[EncodedSessions],
     rows: int,
-    scratch: Scratch,
+    scratch: TemporaryStorage,
     *,
     rng: np.random.Generator,
     progress: Callable[[str], None] = lambda said: None,
-) -> Log:
+) -> EncodedSessions:
     """The rows of all parts, of which there are about `rows`, mapped from a file."""
     first = next(parts := iter(parts))
     buckets, done = max(1, -(-rows * _records(first[:0]).itemsize // BUCKET)), 0
-    with Spool(scratch) as pieces, Spool(scratch) as dealt:
+    with ArraySpool(scratch) as pieces, ArraySpool(scratch) as dealt:
         for run in _runs(chain([first], parts)):
             bucket = rng.integers(buckets, size=len(run))
             ends = np.cumsum(np.bincount(bucket, minlength=buckets))
-            for piece in np.split(run[ordered(bucket, buckets)], ends[:-1]):
+            for piece in np.split(run[stable_order(bucket, buckets)], ends[:-1]):
                 pieces.append(piece)
             done += len(run)
             progress(f"{done:,} sessions shuffled")
@@ -43,10 +43,10 @@ def shuffled(
             some = np.concatenate([pieces[piece] for piece in range(k, len(pieces), buckets)])
             dealt.append(some[rng.permutation(len(some))])
         fields = {name: dealt.whole[name] for name in dealt.whole.dtype.names or ()}
-        return Log(**fields, as_tree=first.as_tree)
+        return EncodedSessions(**fields, as_tree=first.as_tree)
 
 
-def _runs(parts: Iterable[Log]) -> Iterator[np.ndarray]:
+def _runs(parts: Iterable[EncodedSessions]) -> Iterator[np.ndarray]:
     """Parts put together, one record per session."""
     waiting: list[np.ndarray] = []
     for part in parts:
@@ -58,7 +58,7 @@ def _runs(parts: Iterable[Log]) -> Iterator[np.ndarray]:
         yield np.concatenate(waiting)
 
 
-def _records(log: Log) -> np.ndarray:
+def _records(log: EncodedSessions) -> np.ndarray:
     fields = {name: array for name in _KINDS if (array := getattr(log, name)) is not None}
     records = np.empty(len(log), [(name, _KINDS[name], array.shape[1:]) for name, array in fields.items()])
     for name, array in fields.items():

@@ -19,7 +19,7 @@ import optax
 from clickshift.core.files import cache_folder
 from clickshift.core.rng import generator
 from clickshift.learners.gradient.towers import Tower
-from clickshift.learners.gradient.tree_gru import Level, states_of_tree
+from clickshift.learners.gradient.tree_gru import TreeLevel, states_of_tree
 from clickshift.models._differentiable import ByExamination, ByHistory, Differentiable, Recurrent
 from clickshift.models._formulas import Prob, both, sigmoid
 from clickshift.models._histories import Histories
@@ -35,7 +35,7 @@ PROBABILITIES = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class TrainingProgram:
     """What is trained: the structure of a click model on top of a tower."""
 
     model: type[Differentiable]
@@ -81,7 +81,9 @@ class Program:
             skipped = both(attracted, _at(sigmoid(logits), batch["cell.situation"])).no
             return _nats(Prob(clicked, skipped), batch["impressions"], batch["clicks"])
         if issubclass(self.model, Recurrent):
-            levels = [Level(*(batch[f"{part}.{r}"] for part in Level._fields)) for r in range(self.histories.n_ranks)]
+            levels = [
+                TreeLevel(*(batch[f"{part}.{r}"] for part in TreeLevel._fields)) for r in range(self.histories.n_ranks)
+            ]
             unit, clicked = self.model.unit(shared)
             states = states_of_tree(by_pair["input"], clicked, unit, levels)
             at_rank = enumerate(self.model.readout(shared, state) for state in states)

@@ -155,11 +155,11 @@ def tower_for(
     if name == "features":
         if features is None:
             raise SpecError("tower='features' needs a corpus with features: fit(log, corpus=corpus).")
-        return Features(log_scaled(features), hidden)
+        return Features(standardised_log(features), hidden)
     return Free(vocabulary, size) if name == "free" else Embedding(vocabulary, size, hidden)
 
 
-def log_scaled(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
+def standardised_log(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
     """sign(x) log(1 + |x|), then standard scores: features of learning to rank span many magnitudes."""
     logs = np.sign(features) * np.log1p(np.abs(features.astype(np.float64)))
     spread = logs.std(axis=0)

@@ -20,7 +20,7 @@ from clickshift.core.files import read_arrays, write_arrays
 from clickshift.core.rng import generator
 from clickshift.errors import DataError
 from clickshift.learners.gradient.batches import RESIDENT, Batch, Progress
-from clickshift.learners.gradient.prepare import Prepared
+from clickshift.learners.gradient.prepare import TrainingData
 from clickshift.learners.gradient.step import Tree, keep_better
 
 HALVE_AFTER, STOP_AFTER, FACTOR = 2, 3, 0.5
@@ -31,7 +31,7 @@ MIN_STEPS = 16
 
 
 @dataclass(eq=False)
-class Course:
+class TrainingProgress:
     """How far each seed has come: everything that a checkpoint holds beside the arrays of the states."""
 
     rate: np.ndarray
@@ -54,7 +54,7 @@ class Course:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainingResult:
     """Per seed: what the model is made of, its loss on held-out sessions, and how it came about."""
 
     found: list[Tree]
@@ -65,7 +65,7 @@ class Trained:
 
 
 def train(
-    work: Prepared,
+    work: TrainingData,
     *,
     seeds: Sequence[int],
     rate: float,
@@ -73,11 +73,11 @@ def train(
     progress: Progress,
     checkpoint: Path | None = None,
     key: str = "",
-) -> Trained:
+) -> TrainingResult:
     """Run the rounds. Ctrl-C ends them early with the best so far; with a checkpoint, the next call goes on."""
     program = work.program
     states, n = program.start(seeds), len(seeds)
-    course = Course(
+    course = TrainingProgress(
         np.full(n, rate), np.full(n, np.inf), np.zeros(n, np.int64), np.zeros(n, bool), steps=np.zeros(n, np.int64)
     )
     frozen = {name: jnp.asarray(table, jnp.float32) for name, table in program.tower.frozen.items()}
@@ -113,7 +113,7 @@ def train(
     arrays = jax.tree.map(np.asarray, best)
     if checkpoint is not None and not interrupted:
         checkpoint.unlink(missing_ok=True)
-    return Trained(
+    return TrainingResult(
         [jax.tree.map(lambda array, k=k: array[k], arrays) for k in range(n)],
         course.best,
         course.steps,
@@ -173,7 +173,7 @@ class _Source:
                 )
 
 
-def _check(losses: np.ndarray, course: Course, seeds: Sequence[int]) -> None:
+def _check(losses: np.ndarray, course: TrainingProgress, seeds: Sequence[int]) -> None:
     bad = ~np.isfinite(losses)
     if bad.any():
         step, seed = np.argwhere(bad)[0]
@@ -183,7 +183,7 @@ def _check(losses: np.ndarray, course: Course, seeds: Sequence[int]) -> None:
         )
 
 
-def _save(path: Path, key: str, states: Tree, best: Tree, course: Course) -> None:
+def _save(path: Path, key: str, states: Tree, best: Tree, course: TrainingProgress) -> None:
     leaves = jax.tree.leaves((states, best))
     arrays = {f"{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
     write_arrays(
@@ -201,7 +201,7 @@ def _save(path: Path, key: str, states: Tree, best: Tree, course: Course) -> Non
     )
 
 
-def _restored(path: Path, key: str, states: Tree, best: Tree) -> tuple[Tree, Tree, Course] | None:
+def _restored(path: Path, key: str, states: Tree, best: Tree) -> tuple[Tree, Tree, TrainingProgress] | None:
     """What `_save` kept, if it belongs to this learner and this log."""
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
@@ -209,7 +209,7 @@ def _restored(path: Path, key: str, states: Tree, best: Tree) -> tuple[Tree, Tre
     leaves, shape = jax.tree.flatten((states, best))
     saved = [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))]
     states, best = jax.tree.unflatten(shape, saved)
-    course = Course(
+    course = TrainingProgress(
         arrays["rate"], arrays["best"], arrays["since_best"], arrays["done"], int(arrays["round"]), arrays["steps"]
     )
     return states, best, course

@@ -18,7 +18,7 @@ from clickshift.models._formulas import Gru
 Array = Any
 
 
-class Level(NamedTuple):
+class TreeLevel(NamedTuple):
     """The branches at one rank."""
 
     pair: Array
@@ -30,13 +30,13 @@ class Level(NamedTuple):
 
 
 @jax.custom_vjp
-def states_of_tree(inputs: Array, clicked: Array, unit: Gru, levels: list[Level]) -> list[Array]:
+def states_of_tree(inputs: Array, clicked: Array, unit: Gru, levels: list[TreeLevel]) -> list[Array]:
     """States after each rank (`branch state`), from what each pair (`pair 3*state`) and a click above add to the
     gates."""
     return _forward(inputs, clicked, unit, levels)[0]
 
 
-def _forward(inputs: Array, clicked: Array, unit: Gru, levels: list[Level]) -> tuple[list[Array], Any]:
+def _forward(inputs: Array, clicked: Array, unit: Gru, levels: list[TreeLevel]) -> tuple[list[Array], Any]:
     """Each step is `formulas.gru_step`, with what the backward pass needs kept."""
     size = unit.weight.shape[0]
     state, states, kept = jnp.zeros((1, size), inputs.dtype), [], []

@@ -22,7 +22,7 @@ from clickshift.policies.derived.fair import FairLists as FairLists
 from clickshift.policies.derived.fair import fair as fair
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
 from clickshift.policies.derived.optimal_orders import Order, at_most_examined, best_order
-from clickshift.policies.derived.search import PRECISE, Promise, local_search, sampled_search
+from clickshift.policies.derived.search import PRECISE, PredictedReward, local_search, sampled_search
 
 SEARCHES = ("local", "sampled")
 _SOME = 30
@@ -43,7 +43,7 @@ class DerivedLists:
 def top_down(model: ClickModel, corpus: Corpus, *, ranks: int = 10, rng: int | np.random.Generator) -> DerivedLists:
     """Each query's candidates by decreasing relevance according to the model, ties at random."""
     lists = most_relevant(corpus, relevance_in([model], corpus), ranks=ranks, rng=as_generator(rng))
-    return _promised(Promise([model], lists), _as_given(lists))
+    return _promised(PredictedReward([model], lists), _as_given(lists))
 
 
 def max_reward(
@@ -71,7 +71,7 @@ def max_reward(
     _check(fits, search, starts, samples, penalty)
     rng = as_generator(rng)
     lists = most_relevant(corpus, relevance_in(fits, corpus), ranks=ranks, rng=rng)
-    promise = Promise(fits, lists, penalty)
+    promise = PredictedReward(fits, lists, penalty)
     order = None
     if len(fits) == 1 and (search == "local" or isinstance(fits[0], PBM | DBN)):
         order = best_order(fits[0], lists.in_vocabulary(fits[0].vocabulary))
@@ -94,7 +94,7 @@ def _check(models: Sequence[ClickModel], search: str, starts: int, samples: int,
         )
 
 
-def _starts(promise: Promise, starts: int, rng: np.random.Generator) -> list[Order]:
+def _starts(promise: PredictedReward, starts: int, rng: np.random.Generator) -> list[Order]:
     lists = promise.lists
     given = _as_given(lists)
     orders = [given]
@@ -112,7 +112,7 @@ def _as_given(lists: Rankings) -> Order:
     return np.tile(np.arange(lists.n_ranks), (len(lists), 1))
 
 
-def _promised(promise: Promise, order: Order) -> DerivedLists:
+def _promised(promise: PredictedReward, order: Order) -> DerivedLists:
     lists = promise.lists
     pair = np.take_along_axis(lists.pair, order, axis=1)
     predicted = promise.clicks(np.arange(len(lists)), order, PRECISE).mean(axis=0)

@@ -90,7 +90,7 @@ def fair(
     for query, n in enumerate(best.length.tolist()):
         pair = best.pair[query, :n]
         placed = fair_placement(relevance[pair], seen[:n], tolerance, None if group is None else group[pair])
-        for share, documents in decomposed(placed):
+        for share, documents in decompose_square_placement(placed):
             row.append(query)
             weight.append(share)
             order.append(np.append(documents, np.arange(n, best.n_ranks)))
@@ -128,7 +128,7 @@ def fair_placement(
     return placement
 
 
-def decomposed(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
+def decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
     """Lists (the document at each rank) and their probabilities, which add up to 1 and give the placement."""
     from scipy.optimize import linear_sum_assignment
 

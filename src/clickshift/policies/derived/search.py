@@ -32,7 +32,7 @@ _NUMBERED = 20
 
 @final
 @dataclass(frozen=True, eq=False)
-class Promise:
+class PredictedReward:
     """What models that differ by seed expect of lists: the mean of their expected clicks, less `penalty` standard
     deviations."""
 
@@ -66,7 +66,7 @@ class Promise:
         return value
 
 
-def local_search(promise: Promise, starts: Sequence[Order]) -> Order:
+def local_search(promise: PredictedReward, starts: Sequence[Order]) -> Order:
     """From each start, change the order while that helps; the best of what was found.
 
     A step looks at one rank and all ranks below it: it exchanges the documents of the two, or moves one of them to the
@@ -86,7 +86,7 @@ def local_search(promise: Promise, starts: Sequence[Order]) -> Order:
 
 
 def _climb(
-    promise: Promise,
+    promise: PredictedReward,
     row: Int[np.ndarray, " list"],
     order: Int[np.ndarray, "list rank"],
     tolerance: float,
@@ -128,7 +128,7 @@ def _changes(rank: int, n_ranks: int) -> tuple[Int[np.ndarray, "change rank"], I
     return np.array(change), np.array(lowest)
 
 
-def sampled_search(promise: Promise, samples: int, *, rng: np.random.Generator) -> Order:
+def sampled_search(promise: PredictedReward, samples: int, *, rng: np.random.Generator) -> Order:
     """The best of so many orders, drawn without repetition, the same for all queries with as many documents; all
     orders where there are no more. NCM's are compared with the finer of the tolerances."""
     lists = promise.lists
