@@ -28,7 +28,7 @@ from clickshift.errors import ClickshiftError, DataError
 Time = np.datetime64 | float
 """A date or time, or the number that a log calls a day."""
 
-FOLDER = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
+_COUNTS_FORMAT = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
 _SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
@@ -124,12 +124,12 @@ class DayCounts:
             "passed": cascade.passed,
             "notes": notes or {},
         }
-        FOLDER.write(folder, facts, arrays)
+        _COUNTS_FORMAT.write(folder, facts, arrays)
 
     @classmethod
     def load(cls, folder: str | Path) -> DayCounts:
         """Read what `save` wrote. A folder of another kind, damaged or from a newer version is refused."""
-        header, arrays = FOLDER.read(folder)
+        header, arrays = _COUNTS_FORMAT.read(folder)
         try:
             words, ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
@@ -145,7 +145,7 @@ class DayCounts:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             if isinstance(error, ClickshiftError):
                 raise
-            raise FOLDER.damaged(folder, error) from None
+            raise _COUNTS_FORMAT.damaged(folder, error) from None
 
     def __repr__(self) -> str:
         return f"DayCounts({self.sessions:,.0f} sessions, up to {self.n_ranks} ranks, {self.vocabulary})"
@@ -153,7 +153,7 @@ class DayCounts:
 
 def is_counts(path: str | Path) -> bool:
     """Whether a path is a folder that `DayCounts.save` wrote, by its looks."""
-    return (Path(path) / FOLDER.header).is_file()
+    return (Path(path) / _COUNTS_FORMAT.header).is_file()
 
 
 def decay(last: Sequence[Time | None], half_life: float) -> list[float]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import cache_folder
-from clickshift.data.encoded_log import FOLDER, Log
+from clickshift.data.encoded_log import LOG_FORMAT, Log
 from clickshift.errors import ClickshiftError, DataError, FileError
 from clickshift.io.encode.batches import batches_of
 from clickshift.io.encode.duckdb import (
@@ -57,7 +57,7 @@ def open_log(
     rows of a session, and where it puts the rest. `columns` and `on_bad_line` are those of `read_log`; with "skip",
     files that cannot be read are left out too.
     """
-    if isinstance(path, str | Path) and (Path(path) / FOLDER.header).exists():
+    if isinstance(path, str | Path) and (Path(path) / LOG_FORMAT.header).exists():
         return open_encoded(Path(path))
     if is_duckdb_table(path):
         database, table = parse_duckdb_table(str(path))
@@ -71,7 +71,7 @@ def open_log(
         raise DataError(f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.')
     key = _key(files, table, dict(columns), on_bad_line)
     place = _beside(files) / key if output is None else Path(output)
-    if output is not None and place.exists() and not (place / FOLDER.header).exists():
+    if output is not None and place.exists() and not (place / LOG_FORMAT.header).exists():
         raise FileError(place, "is there already, and is no encoded log. Choose another folder.")
     if output is None and place.exists():
         try:

@@ -1,7 +1,9 @@
-"""Vocabulary: raw ids of queries and documents, and the row numbers that everything else computes with.
+"""Vocabulary: raw ids of queries and documents, and the numbers that all other modules compute with.
 
-Ids are sorted, and pairs are sorted by (query, document), so the same ids give the same numbers and the same
-fingerprint whatever order the log is read in, and the pairs of a query are neighbours.
+Ids are sorted, and pairs are sorted by (query, document). The same ids therefore give the same numbers and the same
+fingerprint in whatever order the log is read, and the pairs of a query are contiguous. `pack_vocabulary` and
+`unpack_vocabulary` convert a vocabulary to and from plain arrays for files: integers as they are, text as bytes and
+lengths.
 """
 
 from __future__ import annotations
@@ -19,20 +21,37 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.errors import DataError, VocabularyError
 
 UNSEEN = -1
-"""The number of a pair or query that a vocabulary does not hold. Tables indexed by pair keep its value in their last
-row."""
+"""Number of a pair or query that is not in the vocabulary. It is -1, so tables indexed by pair keep the value of unseen
+pairs in an extra last row."""
 
-Ids = np.ndarray  # int64 or numpy's StringDType, one dimension
-Raw = Any  # a sequence of integers or strings: list, numpy array, or pyarrow array (dictionary-encoded is fastest)
+Ids = np.ndarray
+"""Distinct raw ids: a one-dimensional array of int64 or of numpy's StringDType."""
+Raw = Any
+"""A column of raw ids, integers or strings: a list, a numpy or a pyarrow array (dictionary-encoded is fastest)."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Which queries, documents and (query, document) pairs there are.
+    """Queries, documents and (query, document) pairs of a log or corpus, each with a number.
 
-    >>> words, query, pair = Vocabulary.of(["cats", "cats", "dogs"], [12, 7, 12])
-    >>> words.n_queries, words.n_docs, words.n_pairs
+    Use `Vocabulary.of` to build one from raw ids.
+
+    Parameters
+    ----------
+    query_ids
+        Raw query ids, ascending; the position of an id is the query's number.
+    doc_ids
+        Raw document ids, ascending; the position of an id is the document's number.
+    pair_query
+        Query number of each pair; pairs are sorted by (query, document).
+    pair_doc
+        Document number of each pair.
+
+    Examples
+    --------
+    >>> vocabulary, query, pair = Vocabulary.of(["cats", "cats", "dogs"], [12, 7, 12])
+    >>> vocabulary.n_queries, vocabulary.n_docs, vocabulary.n_pairs
     (2, 2, 3)
     >>> pair.tolist()  # cats: documents 7 and 12; dogs: document 12
     [1, 0, 2]
@@ -45,42 +64,67 @@ class Vocabulary:
 
     @classmethod
     def of(cls, query: Raw, doc: Raw) -> tuple[Vocabulary, Int[np.ndarray, " row"], Int[np.ndarray, " row"]]:
-        """The vocabulary of aligned columns of raw ids, with the query number and the pair number of every row."""
+        """Build the vocabulary of aligned columns of raw ids, and number their rows.
+
+        Parameters
+        ----------
+        query, doc
+            Raw query id and raw document id of each row: integers or strings, as a list, numpy or pyarrow array.
+
+        Returns
+        -------
+        tuple
+            The vocabulary, the query number of each row, and the pair number of each row.
+
+        Raises
+        ------
+        DataError
+            If the columns differ in length ("unequal-lengths"), or ids are missing ("missing-id"), of mixed types
+            ("mixed-ids") or neither integers nor strings ("bad-id-type").
+        """
         query_ids, query_row = encode_ids(query, "query")
         doc_ids, doc_row = encode_ids(doc, "document")
         if len(query_row) != len(doc_row):
-            raise DataError(f"queries and documents must be aligned: got {len(query_row)} and {len(doc_row)} rows.")
+            raise DataError(
+                f"queries and documents must be aligned: got {len(query_row)} and {len(doc_row)} rows.",
+                code="unequal-lengths",
+                queries=len(query_row),
+                documents=len(doc_row),
+            )
         key, pair = distinct_sorted(query_row * max(len(doc_ids), 1) + doc_row)
         pair_query, pair_doc = np.divmod(key, max(len(doc_ids), 1))
         return cls(query_ids, doc_ids, pair_query, pair_doc), query_row.astype(np.int32), pair.astype(np.int32)
 
     @property
     def n_queries(self) -> int:
+        """Number of queries."""
         return len(self.query_ids)
 
     @property
     def n_docs(self) -> int:
+        """Number of documents."""
         return len(self.doc_ids)
 
     @property
     def n_pairs(self) -> int:
+        """Number of (query, document) pairs."""
         return len(self.pair_query)
 
     @cached_property
     def query_offsets(self) -> Int[np.ndarray, " bound"]:
-        """Pairs `query_offsets[q]` up to, not including, `query_offsets[q + 1]` belong to query q."""
+        """Bounds of the queries: query q has the pairs from `query_offsets[q]` to `query_offsets[q + 1] - 1`."""
         offsets: np.ndarray = np.searchsorted(self.pair_query, np.arange(self.n_queries + 1))
         return offsets
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of all ids and pairs: equal fingerprints mean that row numbers mean the same."""
+        """Digest of all ids and pairs: vocabularies with equal fingerprints have the same numbers."""
         digest = hashlib.blake2b(digest_size=16)
         for ids in (self.query_ids, self.doc_ids):
             if ids.dtype.kind == "i":
                 digest.update(b"int" + np.ascontiguousarray(ids).tobytes())
             else:
-                lengths, data = text_bytes(ids)
+                lengths, data = _text_bytes(ids)
                 digest.update(b"str" + lengths.tobytes())
                 digest.update(data.tobytes())
         digest.update(np.ascontiguousarray(self.pair_query, np.int64).tobytes())
@@ -88,44 +132,54 @@ class Vocabulary:
         return digest.hexdigest()
 
     def same_as(self, other: Vocabulary) -> bool:
+        """Return whether both vocabularies have the same ids and numbers."""
         return self is other or self.fingerprint == other.fingerprint
 
     def query_numbers(self, query: Raw) -> Int[np.ndarray, " row"]:
-        """The number of each raw query id, `UNSEEN` where it is not here."""
+        """Return the number of each raw query id; `UNSEEN` if it is not in the vocabulary."""
         return _look_up(self.query_ids, query, "query")
 
     def pair_numbers(self, query: Raw, doc: Raw) -> Int[np.ndarray, " row"]:
-        """The pair number of each (raw query id, raw document id), `UNSEEN` where it is not here."""
-        return self._find(self.query_numbers(query), _look_up(self.doc_ids, doc, "document"))
+        """Return the pair number of each (raw query id, raw document id); `UNSEEN` if it is not in the vocabulary."""
+        return self._find_pairs(self.query_numbers(query), _look_up(self.doc_ids, doc, "document"))
 
-    def _find(self, query: np.ndarray, doc: np.ndarray) -> np.ndarray:
+    def _find_pairs(self, query: np.ndarray, doc: np.ndarray) -> np.ndarray:
+        """Return the pair number of each (query number, document number); `UNSEEN` if there is no such pair."""
         if not self.n_pairs:
             return np.full(len(query), UNSEEN, np.int32)
         keys = self.pair_query * self.n_docs + self.pair_doc
         wanted = query.astype(np.int64) * self.n_docs + doc
-        place = np.minimum(np.searchsorted(keys, wanted), self.n_pairs - 1)
-        known = (query >= 0) & (doc >= 0) & (keys[place] == wanted)
-        return np.where(known, place, UNSEEN).astype(np.int32)
+        position = np.minimum(np.searchsorted(keys, wanted), self.n_pairs - 1)
+        exists = (query >= 0) & (doc >= 0) & (keys[position] == wanted)
+        return np.where(exists, position, UNSEEN).astype(np.int32)
 
     def pairs_of(self, other: Vocabulary) -> Int[np.ndarray, " other_pair"]:
-        """For every pair of another vocabulary its number here, `UNSEEN` where it is not here."""
+        """Return the number that each pair of another vocabulary has in this one; `UNSEEN` if it has none."""
         if self.same_as(other):
             return np.arange(self.n_pairs, dtype=np.int32)
         query = self.query_numbers(other.query_ids)
         doc = _look_up(self.doc_ids, other.doc_ids, "document")
-        return self._find(query[other.pair_query], doc[other.pair_doc])
+        return self._find_pairs(query[other.pair_query], doc[other.pair_doc])
 
     def queries_of(self, other: Vocabulary) -> Int[np.ndarray, " other_query"]:
-        """For every query of another vocabulary its number here, `UNSEEN` where it is not here."""
+        """Return the number that each query of another vocabulary has in this one; `UNSEEN` if it has none."""
         return self.query_numbers(other.query_ids)
 
     def with_pairs(self, keep: Int[np.ndarray, " kept"]) -> Vocabulary:
-        """The vocabulary of these pairs alone, renumbered; queries and documents without a pair are dropped."""
+        """Return the vocabulary of some pairs, renumbered; queries and documents without a pair are dropped.
+
+        Raises
+        ------
+        VocabularyError
+            If a pair number does not exist ("pair-out-of-range").
+        """
         keep = np.unique(keep)
         if len(keep) and (keep[0] < 0 or keep[-1] >= self.n_pairs):
             raise VocabularyError(
                 f"pair numbers must be from 0 to {self.n_pairs - 1}: got {keep[0]} to {keep[-1]}. "
-                "Were they made with another vocabulary?"
+                "Use the vocabulary that they were made with.",
+                code="pair-out-of-range",
+                n_pairs=self.n_pairs,
             )
         queries, query = np.unique(self.pair_query[keep], return_inverse=True)
         docs, doc = np.unique(self.pair_doc[keep], return_inverse=True)
@@ -135,9 +189,34 @@ class Vocabulary:
         return f"Vocabulary({self.n_queries:,} queries, {self.n_docs:,} documents, {self.n_pairs:,} pairs)"
 
 
-def encode_ids(raw: Raw, what: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
-    """Distinct raw ids in ascending order, and the place of every row's id among them."""
-    array = _as_arrow(raw, what)
+def encode_ids(raw: Raw, kind: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
+    """Encode a column of raw ids as distinct ids in ascending order and the position of each row's id among them.
+
+    Parameters
+    ----------
+    raw
+        Raw ids, integers or strings, none missing.
+    kind
+        What the ids identify, for error messages: "query" or "document".
+
+    Returns
+    -------
+    tuple
+        The distinct ids, ascending, and for each row the position of its id.
+
+    Raises
+    ------
+    DataError
+        If ids are missing ("missing-id"), of mixed types ("mixed-ids") or neither integers nor strings
+        ("bad-id-type").
+
+    Examples
+    --------
+    >>> ids, position = encode_ids([30, 10, 30], "document")
+    >>> ids.tolist(), position.tolist()
+    ([10, 30], [1, 0, 1])
+    """
+    array = _as_arrow(raw, kind)
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -152,18 +231,18 @@ def encode_ids(raw: Raw, what: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
     else:
         ids = np.array(dictionary.to_numpy(zero_copy_only=False), dtype=np.dtypes.StringDType())
         order = pc.array_sort_indices(dictionary).to_numpy()  # by UTF-8 bytes, as numpy's own comparison
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     used = np.zeros(len(order), bool)
-    code = place[array.indices.to_numpy(zero_copy_only=False)]
-    used[code] = True
+    row_position = position[array.indices.to_numpy(zero_copy_only=False)]
+    used[row_position] = True
     if not used.all():  # a dictionary may hold entries that no row uses
-        return ids[order][used], (np.cumsum(used) - 1)[code]
-    return ids[order], code
+        return ids[order][used], (np.cumsum(used) - 1)[row_position]
+    return ids[order], row_position
 
 
-def text_bytes(ids: Ids) -> tuple[Int[np.ndarray, " id"], UInt8[np.ndarray, " byte"]]:
-    """The lengths of texts in bytes, and all their bytes one after the other."""
+def _text_bytes(ids: Ids) -> tuple[Int[np.ndarray, " id"], UInt8[np.ndarray, " byte"]]:
+    """Return the lengths of texts in bytes, and the concatenation of their bytes."""
     import pyarrow as pa
 
     array = pa.array(ids.astype(object), pa.large_string())
@@ -172,8 +251,8 @@ def text_bytes(ids: Ids) -> tuple[Int[np.ndarray, " id"], UInt8[np.ndarray, " by
     return lengths, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[: int(lengths.sum())]
 
 
-def texts_of(lengths: Int[np.ndarray, " id"], data: UInt8[np.ndarray, " byte"]) -> Ids:
-    """The opposite of `text_bytes`."""
+def _texts_from_bytes(lengths: Int[np.ndarray, " id"], data: UInt8[np.ndarray, " byte"]) -> Ids:
+    """Return the texts that `_text_bytes` turned into lengths and bytes."""
     import pyarrow as pa
 
     buffers = [None, pa.py_buffer(np.append(0, np.cumsum(lengths)).astype(np.int64)), pa.py_buffer(data)]
@@ -182,8 +261,8 @@ def texts_of(lengths: Int[np.ndarray, " id"], data: UInt8[np.ndarray, " byte"]) 
     return np.array(array.to_numpy(zero_copy_only=False), dtype=np.dtypes.StringDType())
 
 
-def _as_arrow(raw: Raw, what: str) -> Any:
-    """A pyarrow array of integers or strings (perhaps dictionary-encoded), with nothing missing."""
+def _as_arrow(raw: Raw, kind: str) -> Any:
+    """Return raw ids as a pyarrow array of integers or strings, perhaps dictionary-encoded, with none missing."""
     import pyarrow as pa
 
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "T":
@@ -191,70 +270,101 @@ def _as_arrow(raw: Raw, what: str) -> Any:
     try:
         array = raw if isinstance(raw, pa.Array | pa.ChunkedArray) else pa.array(raw)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"{what} ids must be all integers or all strings: {error}.") from None
+        raise DataError(f"{kind} ids must be all integers or all strings: {error}.", code="mixed-ids") from None
     if isinstance(array, pa.ChunkedArray):
         array = array.unify_dictionaries().combine_chunks() if array.num_chunks != 1 else array.chunk(0)
     if len(array) == 0 and pa.types.is_null(array.type):
         array = array.cast(pa.int64())
     if array.null_count:
         row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
-        raise DataError(f"{what} ids must not be missing: row {row + 1} has none. Drop such rows or give them an id.")
-    values = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if not (pa.types.is_integer(values) or pa.types.is_string(values) or pa.types.is_large_string(values)):
-        raise DataError(f"{what} ids must be integers or strings: got {values}. Convert them first.")
+        raise DataError(
+            f"{kind} ids must not be missing: row {row + 1} has none. Remove such rows, or give them an id.",
+            code="missing-id",
+            row=row + 1,
+        )
+    value_type = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not (pa.types.is_integer(value_type) or pa.types.is_string(value_type) or pa.types.is_large_string(value_type)):
+        raise DataError(
+            f"{kind} ids must be integers or strings: got {value_type}. Convert them first.",
+            code="bad-id-type",
+            type=str(value_type),
+        )
     return array
 
 
-def _look_up(ids: Ids, raw: Raw, what: str) -> np.ndarray:
-    """The place of each raw id among sorted ids, `UNSEEN` where it is not there. Integers match their decimal text."""
-    wanted, code = encode_ids(raw, what)
+def _look_up(ids: Ids, raw: Raw, kind: str) -> np.ndarray:
+    """Return the position of each raw id among sorted ids; `UNSEEN` if absent. Integers match their decimal text."""
+    wanted, row_position = encode_ids(raw, kind)
     if ids.dtype.kind == wanted.dtype.kind == "i":
-        found = _match(ids, wanted)
+        position = _match_integers(ids, wanted)
     else:
-        found = _match_texts(*(these.astype(np.dtypes.StringDType()) for these in (ids, wanted)))
-    numbers: np.ndarray = found[code].astype(np.int32)
+        position = _match_texts(*(column.astype(np.dtypes.StringDType()) for column in (ids, wanted)))
+    numbers: np.ndarray = position[row_position].astype(np.int32)
     return numbers
 
 
-def _match(ids: Ids, wanted: Ids) -> np.ndarray:
+def _match_integers(ids: Ids, wanted: Ids) -> np.ndarray:
+    """Return the position of each wanted integer among sorted ids; `UNSEEN` if absent."""
     if not len(ids):
         return np.full(len(wanted), UNSEEN, np.int64)
-    place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    found: np.ndarray = np.where(ids[place] == wanted, place, UNSEEN)
-    return found
+    position = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    matched: np.ndarray = np.where(ids[position] == wanted, position, UNSEEN)
+    return matched
 
 
 def _match_texts(ids: Ids, wanted: Ids) -> np.ndarray:
-    """By pyarrow: numpy's searchsorted loses texts of 16 bytes and more (numpy issue 31533)."""
+    """Return the position of each wanted text among ids; `UNSEEN` if absent."""
+    # with pyarrow, because numpy's searchsorted misses texts of 16 bytes and more (numpy issue 31533)
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    those, these = (pa.array(texts.astype(object), pa.large_string()) for texts in (ids, wanted))
-    found: np.ndarray = pc.index_in(these, value_set=those).fill_null(UNSEEN).to_numpy().astype(np.int64)
-    return found
+    id_array, wanted_array = (pa.array(texts.astype(object), pa.large_string()) for texts in (ids, wanted))
+    matched: np.ndarray = pc.index_in(wanted_array, value_set=id_array).fill_null(UNSEEN).to_numpy().astype(np.int64)
+    return matched
 
 
 def pack_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> dict[str, str]:
-    """Put its arrays among others; what comes back belongs into the header."""
+    """Add the arrays of a vocabulary to those of a file, and return the header entry that describes them.
+
+    Parameters
+    ----------
+    vocabulary
+        The vocabulary to save.
+    arrays
+        Named arrays of the file; arrays named "vocabulary.*" are added.
+
+    Returns
+    -------
+    dict
+        The fingerprint and the type of the ids, for `unpack_vocabulary`.
+    """
     kinds = {"fingerprint": vocabulary.fingerprint}
     for name, ids in (("query_ids", vocabulary.query_ids), ("doc_ids", vocabulary.doc_ids)):
         if ids.dtype.kind == "i":
             kinds[name], arrays[f"vocabulary.{name}"] = "integers", ids
         else:
             kinds[name] = "strings"
-            arrays[f"vocabulary.{name}.length"], arrays[f"vocabulary.{name}"] = text_bytes(ids)
+            arrays[f"vocabulary.{name}.length"], arrays[f"vocabulary.{name}"] = _text_bytes(ids)
     arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"] = vocabulary.pair_query, vocabulary.pair_doc
     return kinds
 
 
 def unpack_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Vocabulary:
-    """What `pack_vocabulary` put there."""
+    """Return the vocabulary that `pack_vocabulary` saved.
+
+    Parameters
+    ----------
+    header
+        The header entry that `pack_vocabulary` returned.
+    arrays
+        Named arrays of the file.
+    """
 
     def ids(name: str) -> Ids:
         raw = arrays[f"vocabulary.{name}"]
         if header[name] == "integers":
             return raw
-        return texts_of(arrays[f"vocabulary.{name}.length"], raw)
+        return _texts_from_bytes(arrays[f"vocabulary.{name}.length"], raw)
 
     pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
     return Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)

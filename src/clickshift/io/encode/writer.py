@@ -23,7 +23,7 @@ from jaxtyping import Int
 from numba import njit
 
 from clickshift.core.parallel import for_each, map_in_order
-from clickshift.data.encoded_log import CLICKS, FOLDER, PAIRS, Block, EncodedLog, header_of
+from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode.batches import Damaged, Read
@@ -80,7 +80,7 @@ def write_encoded_log(
 
 def open_encoded(folder: Path) -> EncodedLog:
     """What `write_encoded_log` wrote. A folder of another kind, damaged or newer is refused."""
-    header, arrays = FOLDER.read(folder)
+    header, arrays = LOG_FORMAT.read(folder)
     try:
         blocks = tuple(Block(*places) for places in header["blocks"])
         found = EncodedLog(
@@ -91,7 +91,7 @@ def open_encoded(folder: Path) -> EncodedLog:
             raise ValueError(f"{PAIRS} must have {wanted:,} bytes")
         sessions, files = int(header["facts"]["sessions_left_out"]), len(header["facts"]["files_left_out"])
     except (KeyError, TypeError, ValueError, OSError) as error:
-        raise FOLDER.damaged(folder, error) from None
+        raise LOG_FORMAT.damaged(folder, error) from None
     if sessions or files:
         said = f"{sessions:,} bad sessions and what could not be read of {files:,} file(s) were left out of this log."
         warnings.warn(f"{folder}: {said}", ClickshiftWarning, stacklevel=3)
@@ -132,7 +132,7 @@ def _encode(
         }
         arrays: dict[str, np.ndarray] = {}
         header = header_of(tuple(writer.blocks), writer.kinds, noted)
-        FOLDER.write(place, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
+        LOG_FORMAT.write(place, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
     left.report()
     return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, noted)
 
@@ -225,7 +225,7 @@ def _renumber(path: Path, blocks: list[Block], final: Int[np.ndarray, " pair_or_
 
     def work(k: int) -> None:
         block = blocks[k]
-        _look_up(pairs[block.place : block.place + block.rows * block.ranks], final)
+        _look_up(pairs[block.first_pair : block.first_pair + block.rows * block.ranks], final)
 
     for_each(work, len(blocks))
     pairs.flush()
