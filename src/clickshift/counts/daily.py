@@ -17,7 +17,7 @@ from jaxtyping import Float, UInt32
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.unique_rows import distinct_rows, distinct_sorted
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import Cells, situations
+from clickshift.counts.cells import Cells, count_situations
 from clickshift.counts.tail_e_step import SIDE_BY_SIDE
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.encoded_log import Log
@@ -237,7 +237,7 @@ def _add_cells(
     words: Vocabulary, ranks: int, parts: Sequence[DayCounts], numbers: Sequence[np.ndarray], factors: Sequence[float]
 ) -> Cells:
     """Situations by last click have the same numbers in lists of any length."""
-    n = situations("last_click", ranks)
+    n = count_situations("last_click", ranks)
     cells = [part.cells for part in parts]
     keys = [number[c.pair].astype(np.int64) * n + c.situation for c, number in zip(cells, numbers, strict=True)]
     key, cell = distinct_sorted(np.concatenate(keys))

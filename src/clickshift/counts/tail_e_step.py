@@ -1,13 +1,13 @@
-"""What probably happened in the tails, where nothing was clicked any more: the E-step, and how sure it is.
+"""E-step of cascade models on the tails (the results below the last click), and the curvature of their log-likelihood.
 
-With u = 1 - attractiveness, g the continuation after a skip, and h that after the last click (1 for a session without
-clicks, which begins at the top):
+With u = 1 - attractiveness, g the continuation probability after a skip, and h that after the last click (1 for a
+session without clicks, whose tail begins at the top):
 
-    B_r = u_r (1 - g + g B_{r+1})     no click from r on, if r is examined
-    z   = 1 - h + h B_start           no click in the tail
-    e_r = (h / z) F_r B_r             r was examined, given that;  F_start = 1, F_{r+1} = F_r u_r g
+    B_r = u_r (1 - g + g B_{r+1})     probability of no click from r on, given that r is examined
+    z   = 1 - h + h B_start           probability of no click in the tail
+    e_r = (h / z) F_r B_r             posterior probability that r was examined;  F_start = 1, F_{r+1} = F_r u_r g
 
-DBN, SDBN, DCM and CCM differ in g and h alone. With P = dB / d ln g and Q = dP / d ln g,
+DBN, SDBN, DCM and CCM differ in g and h only. With P = dB / d ln g and Q = dP / d ln g,
 
     P_r = u_r (g B_{r+1} - g + g P_{r+1}),   Q_r = u_r (g B_{r+1} - g + 2 g P_{r+1} + g Q_{r+1})
 
@@ -26,96 +26,146 @@ from jaxtyping import Float
 from numba import njit
 
 SIDE_BY_SIDE = 128
-"""Sessions that a kernel has in hand at once: few enough that what it needs of them stays in the nearest cache."""
-_FACTORS = 16
-"""Sessions that share a logarithm: more of them, each less likely than 1e-18, would be less than any number."""
+"""Sessions that the kernel processes at once: few enough for their intermediate values to stay in the cache."""
+_PRODUCT_LENGTH = 16
+"""Probabilities that are multiplied before taking a logarithm: a product of more, each below 1e-18, would underflow."""
 
 
 class TailCurvature(NamedTuple):
-    """How the log-likelihood of the tails curves: what `Information` is made of."""
+    """Second derivatives of the log-likelihood of the tails, as sums: the parts of the information matrix.
+
+    Parameters
+    ----------
+    examined
+        Sum over tails of the squared examination probability of the pair.
+    inverse
+        Sum of 1 / z^2 over the open last clicks on the pair.
+    turned
+        Sum of d2 ln z / d ln h d ln g over the open last clicks on the pair.
+    cross
+        Sum of d e / d ln(shared parameter) over the tails that contain the pair.
+    inverse_at_rank
+        Sums of 1 / z and of 1 / z^2 over the open last clicks at a rank.
+    g
+        Sum of d2 ln z / d ln g2.
+    """
 
     examined: Float[np.ndarray, " pair_or_unseen"]
-    """Sum of the squares of a pair's examinations, tail by tail."""
     inverse: Float[np.ndarray, " pair_or_unseen"]
-    """Sum of 1 / z^2 over the open last clicks on the pair."""
     turned: Float[np.ndarray, " pair_or_unseen"]
-    """Sum of d2 ln z / d ln h d ln g over them."""
     cross: Float[np.ndarray, "shared pair_or_unseen"]
-    """Sum of d e / d ln(shared parameter) over the tails that a pair is in."""
     inverse_at_rank: Float[np.ndarray, "2 rank"]
-    """Sums of 1 / z and 1 / z^2 over the open last clicks at a rank."""
     g: float
-    """Sum of d2 ln z / d ln g2."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTails:
-    """Expected counts of the hidden part."""
+    """Expected counts of the hidden events in the tails.
+
+    Parameters
+    ----------
+    examined
+        Expected examinations of the pair below the last click.
+    went_on
+        Expected number of open last clicks on the pair after which the user continued.
+    inverse
+        Sum of 1 / z over the open last clicks on the pair.
+    went_on_at_rank
+        Expected number of open last clicks at a rank after which the user continued.
+    log_likelihood
+        Sum of ln z.
+    skip_went_on
+        Expected number of skips in tails after which the user continued.
+    skip_could
+        Expected number of examined skips in tails with a result below, after which the user could have continued.
+    bends
+        Second derivatives, if they were requested.
+    """
 
     examined: Float[np.ndarray, " pair_or_unseen"]
-    """Examinations after the last click."""
     went_on: Float[np.ndarray, " pair_or_unseen"]
-    """Open last clicks on the pair after which the user went on."""
     inverse: Float[np.ndarray, " pair_or_unseen"]
-    """Sum of 1 / z over the open last clicks on the pair."""
     went_on_at_rank: Float[np.ndarray, " rank"]
     log_likelihood: float
-    """Sum of log z."""
     skip_went_on: float
-    """Skips in tails after which the user went on..."""
     skip_could: float
-    """...among those with a result below."""
     bends: TailCurvature | None = None
-    """Where they were asked for."""
 
 
 class EStepSums(NamedTuple):
-    """What an E-step adds up, of any part of a log: a column of each table for each thing."""
+    """Sums that the E-step accumulates over any part of a log.
+
+    Parameters
+    ----------
+    below
+        Columns for pairs in tails: examined; with curvature also its squares, and `cross` for each shared parameter.
+    clicked
+        Columns for pairs with open last clicks: went_on, inverse; with curvature also its squares, turned.
+    ranks
+        Columns for ranks of open last clicks: went_on, inverse, its squares.
+    totals
+        Log-likelihood, skips after which the user continued, skips after which that was possible, d2 ln z / d ln g2.
+    """
 
     below: Float[np.ndarray, "pair_or_unseen column"]
-    """Of pairs in tails: examined; its squares, and one column of `cross` for each shared parameter."""
     clicked: Float[np.ndarray, "pair_or_unseen column"]
-    """Of open last clicks: went_on, inverse; its squares, turned."""
     ranks: Float[np.ndarray, "rank 3"]
-    """Of open last clicks: went_on, inverse, its squares."""
     totals: Float[np.ndarray, " 4"]
 
     @classmethod
     def zeros(cls, walk: TailTransitions, turns: TransitionDerivatives | None) -> EStepSums:
+        """Return sums of 0, with columns for the curvature if there are derivatives."""
         pairs, ranks = len(walk.skip), len(walk.h_rank)
         below, clicked = (1, 2) if turns is None else (2 + len(turns.g), 4)
         return cls(np.zeros((pairs, below)), np.zeros((pairs, clicked)), np.zeros((ranks, 3)), np.zeros(4))
 
     def tails(self) -> ExpectedTails:
+        """Return the sums by name."""
         below, clicked = (np.ascontiguousarray(table.T) for table in (self.below, self.clicked))
         log_likelihood, skip_went_on, skip_could, g = self.totals.tolist()
-        bends = None
+        curvature = None
         if len(below) > 1:
-            bends = TailCurvature(below[1], clicked[2], clicked[3], below[2:], self.ranks.T[1:], g)
+            curvature = TailCurvature(below[1], clicked[2], clicked[3], below[2:], self.ranks.T[1:], g)
+        went_on_at_rank = self.ranks[:, 0].copy()
         return ExpectedTails(
-            below[0], clicked[0], clicked[1], self.ranks[:, 0].copy(), log_likelihood, skip_went_on, skip_could, bends
+            below[0], clicked[0], clicked[1], went_on_at_rank, log_likelihood, skip_went_on, skip_could, curvature
         )
 
 
 class TailTransitions(NamedTuple):
-    """How users walk down the tails: all that DBN, SDBN, DCM and CCM differ in."""
+    """Transition probabilities of users in the tails: all that DBN, SDBN, DCM and CCM differ in.
+
+    Parameters
+    ----------
+    skip
+        1 - attractiveness of each pair.
+    g
+        Continuation probability after a skip.
+    h_pair, h_rank
+        Factors of the continuation probability after the last click: h = h_pair[clicked pair] x h_rank[its rank].
+    """
 
     skip: Float[np.ndarray, " pair_or_unseen"]
-    """1 - attractiveness."""
     g: float
     h_pair: Float[np.ndarray, " pair_or_unseen"]
     h_rank: Float[np.ndarray, " rank"]
-    """h = h_pair[last clicked pair] x h_rank[its rank]."""
 
 
 class TransitionDerivatives(NamedTuple):
-    """How parameters that all sessions share turn the walk: derivatives by the logarithm of each."""
+    """Derivatives of the transition probabilities by the logarithm of each parameter that all sessions share.
+
+    Parameters
+    ----------
+    g
+        Derivative of ln g: 1 if the parameter is g, else 0.
+    h_pair, h_rank
+        Factors of the derivative of ln h: h_pair[clicked pair] x h_rank[its rank]. A single row of h_pair serves all
+        parameters.
+    """
 
     g: Float[np.ndarray, " shared"]
-    """Of ln g: 1 where the parameter is g, else 0."""
     h_pair: Float[np.ndarray, "shared_or_one pair_or_unseen"]
     h_rank: Float[np.ndarray, "shared rank"]
-    """Of ln h: h_pair[last clicked pair] x h_rank[its rank]; one row of h_pair does for all."""
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -134,7 +184,7 @@ def e_step(
     g,
     h_pair,
     h_rank,
-    bends,
+    with_curvature,
     turn_g,
     turn_pair,
     turn_rank,
@@ -143,10 +193,11 @@ def e_step(
     ranks,
     totals,
 ):
-    """Part k of every shape.
+    """Add the sums of part k of `parts` of every shape to below, clicked, ranks and totals.
 
-    Many sessions side by side, with the looking up and the adding up in loops of their own: what remains is arithmetic
-    on neighbours, which a processor does several at a time. Session by session took twice as long.
+    Sessions are processed in blocks, with lookups and scatter-adds in separate loops, so that the remaining arithmetic
+    on contiguous values is vectorised. Processing session by session took twice as long. In the names of the module's
+    formulas: `message` is B, `forward` is F h / z, `slope` is P and `bend` is Q.
     """
     message, step = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty((len(h_rank), SIDE_BY_SIDE))
     onward, forward, first = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
@@ -161,7 +212,7 @@ def e_step(
         start, end, tail = starts[shape], first_tail[shape + 1], first_tail[shape]
         depth = lengths[shape] - start
         above = 1 if start > 0 else 0
-        lowest, beyond = 0, len(turn_g)  # the shared parameters that matter here
+        lowest, beyond = 0, len(turn_g)  # range of the shared parameters that affect this shape
         while lowest < beyond and turn_g[lowest] == 0 and (not above or turn_rank[lowest, start - 1] == 0):
             lowest += 1
         while lowest < beyond and turn_g[beyond - 1] == 0 and (not above or turn_rank[beyond - 1, start - 1] == 0):
@@ -171,118 +222,118 @@ def e_step(
             begin = first_place[shape] + block * size
             pair = pairs[begin : begin + size].reshape((depth + above, SIDE_BY_SIDE))
             begin = tail + block * SIDE_BY_SIDE
-            some = min(SIDE_BY_SIDE, end - begin)
-            weight = count[begin : begin + some]
-            onward[:] = 1.0  # beyond the list there is nothing to see
+            n = min(SIDE_BY_SIDE, end - begin)
+            weight = count[begin : begin + n]
+            onward[:] = 1.0  # below the list there is nothing to click
             moved[:] = 0.0
             bend[:] = 0.0
             for r in range(depth - 1, -1, -1):
-                here, u, b, p = pair[depth - 1 - r], step[r], message[r], slope[r]
-                for j in range(some):
-                    u[j] = skip[here[j]]
+                at_rank, u, b, p = pair[depth - 1 - r], step[r], message[r], slope[r]
+                for j in range(n):
+                    u[j] = skip[at_rank[j]]
                 if by_g:
-                    for j in range(some):
+                    for j in range(n):
                         more = onward[j] - 1
                         bend[j] = u[j] * (more + g * (2 * moved[j] + bend[j]))
                         p[j] = u[j] * (more + g * moved[j])
                         moved[j] = p[j]
-                for j in range(some):
+                for j in range(n):
                     b[j] = u[j] * onward[j]
                     u[j] *= g
                     onward[j] = stop + g * b[j]
             b = message[0]
             if above:
                 last = pair[depth]
-                for j in range(some):
+                for j in range(n):
                     first[j] = h_pair[last[j]]
-                for j in range(some):
+                for j in range(n):
                     h = first[j] * h_rank[start - 1]
                     z[j] = 1 - h + h * b[j]
                     inverse[j] = 1 / z[j]
                     forward[j] = h * inverse[j]
                     first[j] = forward[j] * b[j]
             else:
-                for j in range(some):
+                for j in range(n):
                     z[j] = b[j]
                     inverse[j] = forward[j] = 1 / z[j]
                     first[j] = 1.0
             if by_g:
-                for j in range(some):
+                for j in range(n):
                     moved[j] *= forward[j]
                     bend_g += weight[j] * (forward[j] * bend[j] - moved[j] * moved[j])
-            if above and not bends:
-                for j in range(some):
+            if above and not with_curvature:
+                for j in range(n):
                     clicked[last[j], 0] += weight[j] * first[j]
                     clicked[last[j], 1] += weight[j] * inverse[j]
             elif above:
                 sum_inverse, sum_squares = 0.0, 0.0
-                for j in range(some):
+                for j in range(n):
                     z_inverse = weight[j] * inverse[j]
                     sum_inverse += z_inverse
                     sum_squares += z_inverse * inverse[j]
                 ranks[start - 1, 1] += sum_inverse
                 ranks[start - 1, 2] += sum_squares
-                for j in range(some):
+                for j in range(n):
                     z_inverse = weight[j] * inverse[j]
                     clicked[last[j], 0] += weight[j] * first[j]
                     clicked[last[j], 1] += z_inverse
                     clicked[last[j], 2] += z_inverse * inverse[j]
                     clicked[last[j], 3] += z_inverse * moved[j]
             for d in range(lowest, beyond):
-                for j in range(some):
+                for j in range(n):
                     direct[d, j] = 0.0
                 if above and turn_rank[d, start - 1] != 0:
-                    for j in range(some):
+                    for j in range(n):
                         turn = turn_rank[d, start - 1] * turn_pair[d % len(turn_pair), last[j]]
                         direct[d, j] = turn * inverse[j]
             if plain:
-                for some_first in range(0, some, _FACTORS):
+                for start_j in range(0, n, _PRODUCT_LENGTH):
                     product = 1.0
-                    for j in range(some_first, min(some_first + _FACTORS, some)):
+                    for j in range(start_j, min(start_j + _PRODUCT_LENGTH, n)):
                         product *= z[j]
                     log_likelihood += np.log(product)
             else:
-                for j in range(some):
+                for j in range(n):
                     log_likelihood += weight[j] * np.log(z[j])
             went_on, examined = 0.0, 0.0
-            for j in range(some):
+            for j in range(n):
                 went_on += weight[j] * first[j]
             if above:
                 ranks[start - 1, 0] += went_on
             for r in range(depth):
-                here, u, b, p = pair[depth - 1 - r], step[r], message[r], slope[r]
+                at_rank, u, b, p = pair[depth - 1 - r], step[r], message[r], slope[r]
                 examined = 0.0
                 if by_g:
-                    for j in range(some):
+                    for j in range(n):
                         along[j] = weight[j] * forward[j] * (b[j] * (r - moved[j]) + p[j])
-                for j in range(some):
+                for j in range(n):
                     arrived = forward[j]
                     b[j] *= arrived
                     forward[j] = arrived * u[j]
                     u[j] = weight[j] * b[j]
                     examined += u[j]
-                if not bends:
-                    for j in range(some):
-                        below[here[j], 0] += u[j]
-                elif beyond == lowest + 1:  # what most models have, in one go
-                    for j in range(some):
-                        below[here[j], 0] += u[j]
-                        below[here[j], 1] += u[j] * b[j]
-                        below[here[j], 2 + lowest] += u[j] * direct[lowest, j] + turn_g[lowest] * along[j]
-                elif lowest == 0 and beyond == 3:  # CCM's: a loop of three for every place takes a seventh more
-                    for j in range(some):
-                        row = below[here[j]]
+                if not with_curvature:
+                    for j in range(n):
+                        below[at_rank[j], 0] += u[j]
+                elif beyond == lowest + 1:  # one shared parameter, as in most models
+                    for j in range(n):
+                        below[at_rank[j], 0] += u[j]
+                        below[at_rank[j], 1] += u[j] * b[j]
+                        below[at_rank[j], 2 + lowest] += u[j] * direct[lowest, j] + turn_g[lowest] * along[j]
+                elif lowest == 0 and beyond == 3:  # CCM: an inner loop over the three takes a seventh longer
+                    for j in range(n):
+                        row = below[at_rank[j]]
                         row[0] += u[j]
                         row[1] += u[j] * b[j]
                         row[2] += u[j] * direct[0, j] + turn_g[0] * along[j]
                         row[3] += u[j] * direct[1, j] + turn_g[1] * along[j]
                         row[4] += u[j] * direct[2, j] + turn_g[2] * along[j]
                 else:
-                    for j in range(some):
-                        below[here[j], 0] += u[j]
-                        below[here[j], 1] += u[j] * b[j]
+                    for j in range(n):
+                        below[at_rank[j], 0] += u[j]
+                        below[at_rank[j], 1] += u[j] * b[j]
                         for d in range(lowest, beyond):
-                            below[here[j], 2 + d] += u[j] * direct[d, j] + turn_g[d] * along[j]
+                            below[at_rank[j], 2 + d] += u[j] * direct[d, j] + turn_g[d] * along[j]
                 all_examined += examined
             all_first += went_on
             all_last += examined

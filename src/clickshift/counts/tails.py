@@ -1,4 +1,4 @@
-"""Tails: what was shown below the last click. They hardly ever repeat, and are kept as they are."""
+"""Tails: the results shown below the last click of each session. They hardly ever repeat, so all of them are kept."""
 
 from __future__ import annotations
 
@@ -21,148 +21,207 @@ from clickshift.counts.tail_e_step import (
     e_step,
 )
 
-_WORTH_A_THREAD = 2048
-_NEIGHBOURS, _MOST_NEIGHBOURHOODS = 512, 64
-"""Pairs of which the nearest cache holds all that the E-step needs; and places that may be written to in turn."""
+_TAILS_PER_THREAD = 2048
+"""Number of tails for which another thread pays off."""
+_PAIRS_PER_BLOCK, _MAX_PAIR_BLOCKS = 512, 64
+"""Number of pairs whose E-step sums fit in the first-level cache; and the largest number of blocks that are written to
+alternately."""
 
 
 @runtime_checkable
 class HiddenTails(Protocol):
-    """The tails of a log, wherever they are."""
+    """Interface to the tails of a log, in memory, on disk or on a cluster."""
 
     def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
-        """The E-step; with `turns`, also how the likelihood curves."""
+        """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
 
     def alike(self) -> HiddenTails:
-        """One tail of each shape, as if all documents were pair 0."""
+        """Return one tail of each shape, as if all documents were pair 0."""
 
     @property
     def parts(self) -> Sequence[TailsByShape]:
-        """Those that can be looked at from here."""
+        """Parts of the tails that this process can read; empty if they are on a cluster."""
 
 
 @dataclass(frozen=True, eq=False)
 class ListsToLastClick:
-    """The lists of a log, where their last clicks are, and how many tails of each shape each of some pieces has."""
+    """Lists of a log with their last clicks, and the number of tails of each shape.
+
+    Parameters
+    ----------
+    pair
+        Pair numbers of the lists.
+    length
+        Number of results that each list shows.
+    last
+        Rank of the last click of each list, -1 for none.
+    count
+        Weight of each list.
+    pieces
+        Ranges of rows, one for each thread.
+    shapes
+        Number of tails by piece, pair block, start rank and list length.
+    unseen
+        Number that stands for `UNSEEN` in the tails: the number of pairs.
+    """
 
     pair: Int[np.ndarray, "session rank"]
     length: Int[np.ndarray, " session"]
     last: Int[np.ndarray, " session"]
-    """Rank of the last click, -1 for none."""
     count: Float[np.ndarray, " session"]
     pieces: list[slice]
-    shapes: Int[np.ndarray, "piece neighbourhood start length"]
+    shapes: Int[np.ndarray, "piece pair_block start length"]
     unseen: int
 
 
 @dataclass(frozen=True, eq=False)
 class TailsByShape:
-    """What was shown from the last click on, for sessions with a result below it.
+    """Results from the last click on, for sessions with a result below it, sorted for the E-step.
 
-    Sessions of one shape, whose tails begin and end at the same ranks, stand together, in blocks of `SIDE_BY_SIDE`, and
-    among them those of one neighbourhood of pairs: so the E-step has them at hand, and takes two thirds of the time. A
-    block has one row of pairs for each rank, from the bottom of the lists, where the E-step begins, up to `start`, and
-    the clicked pairs above it, if there are any. The last block of a shape may have places that nobody takes.
+    The shape of a tail is where it begins and ends. Sessions of one shape are stored together, in blocks of
+    `SIDE_BY_SIDE`, sorted by block of pairs: the sums of the E-step then stay in the cache, and it takes two thirds of
+    the time. A block has one row of pairs for each rank, from the bottom of the lists, where the
+    E-step begins, up to `start`, and then the clicked pairs above it, if there are any. The last block of a shape may
+    have unused positions.
+
+    Parameters
+    ----------
+    start
+        Rank below the last click, ascending; 0 for sessions without clicks.
+    length
+        Number of results that the whole lists show.
+    sessions
+        Number of tails of each shape.
+    pair
+        Pair numbers of all tails, block by block; the number after the last pair stands for `UNSEEN`.
+    count
+        Weight of each tail.
     """
 
     start: Int[np.ndarray, " shape"]
-    """The rank below the last click, ascending; 0 where there is none."""
     length: Int[np.ndarray, " shape"]
-    """How many results the whole lists show."""
     sessions: Int[np.ndarray, " shape"]
     pair: UInt32[np.ndarray, " place"]
-    """The number after the last pair stands for `UNSEEN`."""
     count: Float[np.ndarray, " tail"]
 
     @cached_property
     def plain(self) -> bool:
-        """Whether every tail was seen once."""
+        """Whether every tail has weight 1."""
         return bool((self.count == 1).all())
 
     @property
     def rows(self) -> Int[np.ndarray, " shape"]:
+        """Number of pairs in a tail of each shape, the last clicked one included."""
         rows: np.ndarray = self.length - self.start + (self.start > 0)
         return rows
 
     @property
     def first_place(self) -> Int[np.ndarray, " shape_or_end"]:
+        """Position in `pair` at which each shape begins."""
         return np.append(0, np.cumsum(-(-self.sessions // SIDE_BY_SIDE) * SIDE_BY_SIDE * self.rows))
 
     @property
     def first_tail(self) -> Int[np.ndarray, " shape_or_end"]:
+        """Position in `count` at which each shape begins."""
         return np.append(0, np.cumsum(self.sessions))
 
     @classmethod
     def of(cls, lists: ListsToLastClick) -> TailsByShape:
-        """Sort the sessions of a log."""
-        by_hood = lists.shapes.swapaxes(0, 1)
-        counts = by_hood.reshape(-1, *by_hood.shape[2:])
-        number = (np.cumsum(counts, axis=0) - counts).reshape(by_hood.shape)
-        every = counts.sum(axis=0)
-        start, shown = np.nonzero(every)
-        tails = cls.empty(start, shown, every[start, shown])
-        place = np.zeros((2, *every.shape), np.int64)
-        place[:, start, shown] = tails.first_tail[:-1], tails.first_place[:-1]
+        """Sort the tails of lists by shape."""
+        by_pair_block = lists.shapes.swapaxes(0, 1)
+        counts = by_pair_block.reshape(-1, *by_pair_block.shape[2:])
+        next_tail = (np.cumsum(counts, axis=0) - counts).reshape(by_pair_block.shape)
+        total = counts.sum(axis=0)
+        start, length = np.nonzero(total)
+        tails = cls.empty(start, length, total[start, length])
+        offsets = np.zeros((2, *total.shape), np.int64)
+        offsets[:, start, length] = tails.first_tail[:-1], tails.first_place[:-1]
 
-        def work(k: int) -> None:
+        def sort_piece(k: int) -> None:
             rows = lists.pieces[k]
-            some = lists.pair[rows], lists.length[rows], lists.last[rows], lists.count[rows]
-            _by_shape(*some, number[:, k].copy(), *place, lists.unseen, tails.pair, tails.count)
+            piece = lists.pair[rows], lists.length[rows], lists.last[rows], lists.count[rows]
+            _sort_by_shape(*piece, next_tail[:, k].copy(), *offsets, lists.unseen, tails.pair, tails.count)
 
-        for_each(work, len(lists.pieces))
+        for_each(sort_piece, len(lists.pieces))
         return tails
 
     @classmethod
     def empty(
         cls, start: Int[np.ndarray, " shape"], length: Int[np.ndarray, " shape"], sessions: Int[np.ndarray, " shape"]
     ) -> TailsByShape:
-        """Room for so many sessions of these shapes, all of them of pair 0 and never seen."""
+        """Return tails of these shapes, all of pair 0 and of weight 0, as space to be filled."""
         tails = cls(start, length, sessions, np.empty(0, np.uint32), np.zeros(sessions.sum()))
         return replace(tails, pair=np.zeros(tails.first_place[-1], np.uint32))
 
     def alike(self) -> TailsByShape:
-        """One tail of each shape, as if all documents were pair 0."""
+        """Return one tail of each shape, as if all documents were pair 0."""
         one = TailsByShape.empty(self.start, self.length, np.ones_like(self.sessions))
         return replace(one, count=np.add.reduceat(self.count, self.first_tail[:-1]) if len(self.start) else self.count)
 
     @property
     def parts(self) -> Sequence[TailsByShape]:
+        """The tails themselves, as their only part."""
         return [self]
 
     def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
         return run_e_step([self], walk, turns).tails()
 
 
 def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: TransitionDerivatives | None) -> EStepSums:
-    """The E-step of several parts of a log: each thread has a share of every shape of each of them."""
-    threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _WORTH_A_THREAD)
-    found = [EStepSums.zeros(walk, turns) for _ in range(threads)]
-    none = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))
+    """Run the E-step on several parts of a log; each thread takes a share of every shape of each part.
 
-    def work(k: int) -> None:
+    Parameters
+    ----------
+    parts
+        Tails in memory or mapped from files.
+    walk
+        Continuation probabilities of the model.
+    turns
+        Derivatives of those by the shared parameters, if the curvature is wanted.
+
+    Returns
+    -------
+    EStepSums
+        Sums over all tails.
+    """
+    threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _TAILS_PER_THREAD)
+    sums = [EStepSums.zeros(walk, turns) for _ in range(threads)]
+    no_derivatives = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))
+    with_curvature, derivatives = turns is not None, turns or no_derivatives
+
+    def add(k: int) -> None:
         for tails in parts:
             shapes = tails.start, tails.length, tails.first_tail, tails.first_place
-            turned = turns is not None, *(turns or none)
-            e_step(*shapes, tails.pair, tails.count, tails.plain, k, threads, *walk, *turned, *found[k])
+            tail_arrays = tails.pair, tails.count, tails.plain
+            e_step(*shapes, *tail_arrays, k, threads, *walk, with_curvature, *derivatives, *sums[k])
 
-    for_each(work, threads)
-    for other in found[1:]:
-        for total, part in zip(found[0], other, strict=True):
+    for_each(add, threads)
+    for other in sums[1:]:
+        for total, part in zip(sums[0], other, strict=True):
             total += part
-    return found[0]
+    return sums[0]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TailsInParts:
-    """Tails of a log in chunks, each part in memory or mapped from a file."""
+    """Tails of a log in chunks.
+
+    Parameters
+    ----------
+    parts
+        Tails of each chunk, in memory or mapped from a file.
+    """
 
     parts: Sequence[TailsByShape]
 
     def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
         return run_e_step(self.parts, walk, turns).tails()
 
     def alike(self) -> TailsByShape:
+        """Return one tail of each shape, as if all documents were pair 0."""
         ones = [tails.alike() for tails in self.parts]
         ranks = 1 + max((int(one.length.max()) for one in ones if len(one.length)), default=0)
         count = np.zeros((ranks, ranks))
@@ -173,27 +232,28 @@ class TailsInParts:
 
 
 def n_pair_blocks(n_pairs: int) -> int:
-    return min(_MOST_NEIGHBOURHOODS, 1 + n_pairs // _NEIGHBOURS)
+    """Return the number of blocks into which pairs are divided for sorting tails."""
+    return min(_MAX_PAIR_BLOCKS, 1 + n_pairs // _PAIRS_PER_BLOCK)
 
 
 @njit(inline="always")
 @no_type_check
 def pair_block(pair, n_pairs, n):
-    """Which of n a pair is in, and with it its session: the pairs of a query have numbers that follow each other."""
+    """Return which of n blocks a pair, and with it its session, belongs to; the pairs of a query are contiguous."""
     return max(pair, 0) * n // max(n_pairs, 1)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _by_shape(pair, length, last, count, number, first_tail, first_place, unseen, tail_pair, tail_count):
-    """`number` is that of the next session of each neighbourhood and shape."""
+def _sort_by_shape(pair, length, last, count, next_tail, first_tail, first_place, unseen, tail_pair, tail_count):
+    """Write the tails of some lists to their positions; `next_tail` is the next number by pair block and shape."""
     for i in range(len(pair)):
         start, n = last[i] + 1, length[i]
         if start >= n:
             continue
-        hood = pair_block(pair[i, 0], unseen, len(number))
-        top, k = max(start - 1, 0), number[hood, start, n]
-        number[hood, start, n] += 1
+        group = pair_block(pair[i, 0], unseen, len(next_tail))
+        top, k = max(start - 1, 0), next_tail[group, start, n]
+        next_tail[group, start, n] += 1
         tail_count[first_tail[start, n] + k] = count[i]
         block = k // SIDE_BY_SIDE * SIDE_BY_SIDE
         at = first_place[start, n] + block * (n - top) + k - block

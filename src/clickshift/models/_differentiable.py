@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from clickshift.counts.cells import By, situations
+from clickshift.counts.cells import By, count_situations
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._formulas import LOGIT_LIMIT, Array, Gru, Prob, sigmoid
 from clickshift.models._histories import Histories
@@ -69,7 +69,7 @@ class ByExaminationTable(ByExamination):
     @override
     @classmethod
     def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        return {"examination": np.zeros(situations(cls.situations, n_ranks) - 1)}
+        return {"examination": np.zeros(count_situations(cls.situations, n_ranks) - 1)}
 
     @override
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from clickshift.counts.cells import By, Cells, situations
+from clickshift.counts.cells import By, Cells, count_situations
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
@@ -71,9 +71,9 @@ def check_list_lengths(lists: int, ranks: int | None, bad: int, first: str | Non
 
 def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], n_ranks: int, by: By) -> Cells:
     """From rows (place from 1, above, impressions, clicks) and their pairs' numbers."""
-    first = np.array([situations(by, rank) for rank in range(n_ranks)])
+    first = np.array([count_situations(by, rank) for rank in range(n_ranks)])
     situation = first[np.asarray(table["place"]) - 1] + np.asarray(table["above"])
-    order = np.argsort(pair * np.int64(situations(by, n_ranks)) + situation)
+    order = np.argsort(pair * np.int64(count_situations(by, n_ranks)) + situation)
     impressions, clicks = (np.asarray(table[name], np.float64)[order] for name in ("impressions", "clicks"))
     return Cells(vocabulary, n_ranks, by, pair[order].astype(np.int64), situation[order], impressions, clicks)
 
