@@ -1,7 +1,8 @@
-"""The counts of a day: all that models by counting and by EM need of a log, kept in a folder, and added day by day.
+"""Daily counts: the sufficient statistics of a log, saved in a directory and added up day by day.
 
-Counts add where sessions need not be kept: a month is the sum of its days, and a day that matters less than today is
-multiplied before it is added. Equal tails stand once, with their counts added.
+They are all that counting and maximum likelihood need, so sessions need not be kept: a month is the sum of its days,
+and an older day can be multiplied by a smaller weight before it is added. Equal tails are stored once, with their
+counts added.
 """
 
 from __future__ import annotations
@@ -26,55 +27,85 @@ from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocab
 from clickshift.errors import ClickshiftError, DataError
 
 Time = np.datetime64 | float
-"""A date or time, or the number that a log calls a day."""
+"""A date, a time, or a day number."""
 
 _COUNTS_FORMAT = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
 _SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
-_MOST_DAYS = 1000
-"""A log whose times are numbers further apart than this does not count days, but e.g. seconds."""
-_FORGOTTEN = 50
-"""Half-lives after which a day weighs less than the last digit of a number."""
+_MAX_DAY_SPAN = 1000
+"""Largest difference of numeric times that are taken for day numbers; times further apart are e.g. seconds."""
+_MAX_HALF_LIVES = 50
+"""Age in half-lives after which a day has weight 0: its weight would be below the precision of a sum."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DayCounts:
-    """The counts of the sessions of one day, or of several days added."""
+    """Sufficient statistics of the sessions of one day, or of several days added.
+
+    Parameters
+    ----------
+    cells
+        Counts by last click, as UBM needs them; PBM and click-through rates aggregate them.
+    cascade
+        Counts for DBN, SDBN, DCM, CCM and CM.
+    sessions
+        Number of sessions; for weighted days, the sum of the weights.
+    first, last
+        Time of the first and of the last session; None if the log, or one of several, has no times.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=5)
+    >>> log = cs.simulate(corpus, cs.Uniform(), cs.users.PBM(), 100, rng=1)
+    >>> monday, tuesday = (DayCounts.of(part) for part in log.split(0.5, rng=0))
+    >>> DayCounts.merged([monday, tuesday]).sessions
+    100.0
+    """
 
     cells: Cells
-    """By last_click, which is what UBM needs; PBM and click-through rates roll it up."""
     cascade: Cascade
-    """For DBN, SDBN, DCM, CCM and CM."""
     sessions: float
-    """How many there were; of days that were weighted, the sum of the weights."""
     first: Time | None = None
     last: Time | None = None
-    """When; None where the log, or one of several, has no times."""
 
     @classmethod
     def of(cls, log: Log) -> DayCounts:
-        """Count a log."""
-        ends = [_ends(part.time) for part in log.chunks()]
-        first, last = _extreme([one[0] for one in ends], min), _extreme([one[1] for one in ends], max)
+        """Count a log: sessions or an encoded log."""
+        ranges = [_time_range(part.time) for part in log.chunks()]
+        first, last = _choose_time([one[0] for one in ranges], min), _choose_time([one[1] for one in ranges], max)
         return cls(Cells.of(log, "last_click"), Cascade.of(log), float(log.total), first, last)
 
     @classmethod
     def merged(
         cls, days: Sequence[DayCounts], *, weights: Sequence[float] | None = None, half_life: float | None = None
     ) -> DayCounts:
-        """The sum of several days, each multiplied by its weight: that of a log whose sessions weigh so much.
+        """Return the weighted sum of several days, equal to the counts of a log with weighted sessions.
 
-        With a `half_life`, a day weighs half as much as one that is so many days later, and the last one 1; age is
-        counted from date to date of the days' last sessions, so that yesterday's sum and today give today's. Where no
-        log has times, a day is a file later than the one before it.
+        Parameters
+        ----------
+        days
+            Counts of each day, in any vocabularies.
+        weights
+            Weight of each day, 0 or more; by default 1.
+        half_life
+            Half-life of an exponential decay, in days, instead of `weights`. The last day has weight 1. A day's age is
+            counted between the dates of the last sessions, so that yesterday's sum merged with today gives today's
+            sum. If no log has times, each day is one day later than the one before it.
+
+        Raises
+        ------
+        DataError
+            If there is no day ("no-days"), both weights and a half-life are given ("bad-option"), or they cannot be
+            used ("bad-weights", "bad-half-life", "missing-time", "mixed-times", "not-day-numbers").
         """
         if not days:
-            raise DataError("there must be at least one day to merge: got none.")
+            raise DataError("there must be at least one day to merge: got none.", code="no-days")
         if half_life is not None:
             if weights is not None:
-                raise DataError("a sum of days takes weights or a half_life: got both.")
+                raise DataError("a sum of days takes weights or a half_life: got both.", code="bad-option")
             for day in days:
                 _check_day_numbers(day)
             weights = decay([day.last for day in days], half_life)
@@ -82,33 +113,52 @@ class DayCounts:
         if weight.shape != (len(days),) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
             raise DataError(
                 f"weights must be one number of 0 or more for each of {len(days)} days, and not all 0: "
-                f"got {weight.tolist()}."
+                f"got {weight.tolist()}.",
+                code="bad-weights",
+                value=weight.tolist(),
             )
-        # a tail of weight 0 would be divided by
+        # days of weight 0 are left out: the count of a tail is a divisor
         used = [(day, float(w)) for day, w in zip(days, weight, strict=True) if w]
         parts, factors = [day for day, _ in used], [factor for _, factor in used]
-        words, ranks = union([part.vocabulary for part in parts]), max(part.n_ranks for part in parts)
-        numbers = [np.append(words.pairs_of(part.vocabulary), words.n_pairs) for part in parts]
+        vocabulary, n_ranks = union([part.vocabulary for part in parts]), max(part.n_ranks for part in parts)
+        numbers = [np.append(vocabulary.pairs_of(part.vocabulary), vocabulary.n_pairs) for part in parts]
         return cls(
-            _add_cells(words, ranks, parts, numbers, factors),
-            _add_cascades(words, ranks, parts, numbers, factors),
+            _add_cells(vocabulary, n_ranks, parts, numbers, factors),
+            _add_cascades(vocabulary, n_ranks, parts, numbers, factors),
             sum(factor * part.sessions for part, factor in used),
-            _extreme([part.first for part in parts], min),
-            _extreme([part.last for part in parts], max),
+            _choose_time([part.first for part in parts], min),
+            _choose_time([part.last for part in parts], max),
         )
 
     @property
     def vocabulary(self) -> Vocabulary:
+        """Vocabulary of the pair numbers."""
         return self.cells.vocabulary
 
     @property
     def n_ranks(self) -> int:
+        """Number of ranks: the length of the longest list."""
         return self.cells.n_ranks
 
     def save(self, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
-        """Write the counts. `notes` is anything of JSON's that should be kept with them, e.g. which log was counted."""
+        """Write the counts to a directory.
+
+        Parameters
+        ----------
+        folder
+            Directory to write to; it is created if necessary.
+        notes
+            JSON values to keep with the counts, e.g. which log was counted.
+
+        Raises
+        ------
+        DataError
+            If the tails are on a cluster ("tails-on-cluster").
+        FileError
+            If the directory cannot be written ("not-writable").
+        """
         cells, cascade, arrays = self.cells, self.cascade, dict[str, np.ndarray]()
-        tails = _together(_parts(cascade))
+        tails = _merge_tails(_tail_parts(cascade))
         for name in ("pair", "situation", "impressions", "clicks"):
             arrays[f"cells.{name}"] = getattr(cells, name)
         for name in (*_PAIR_TABLES, *_RANK_TABLES):
@@ -119,8 +169,8 @@ class DayCounts:
             "vocabulary": pack_vocabulary(self.vocabulary, arrays),
             "ranks": self.n_ranks,
             "sessions": self.sessions,
-            "first": _put_time(self.first),
-            "last": _put_time(self.last),
+            "first": _time_to_json(self.first),
+            "last": _time_to_json(self.last),
             "passed": cascade.passed,
             "notes": notes or {},
         }
@@ -128,19 +178,26 @@ class DayCounts:
 
     @classmethod
     def load(cls, folder: str | Path) -> DayCounts:
-        """Read what `save` wrote. A folder of another kind, damaged or from a newer version is refused."""
+        """Read the counts that `save` wrote.
+
+        Raises
+        ------
+        FileError
+            If the directory does not hold counts ("not-a-count"), is damaged ("damaged-file"), or was written by a
+            newer version ("newer-format").
+        """
         header, arrays = _COUNTS_FORMAT.read(folder)
         try:
-            words, ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
+            vocabulary, n_ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
             tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
             tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
             return cls(
-                Cells(words, ranks, "last_click", *cells),
-                _cascade(words, ranks, tables, float(header["passed"]), tails),
+                Cells(vocabulary, n_ranks, "last_click", *cells),
+                _make_cascade(vocabulary, n_ranks, tables, float(header["passed"]), tails),
                 float(header["sessions"]),
-                _get_time(header["first"]),
-                _get_time(header["last"]),
+                _time_from_json(header["first"]),
+                _time_from_json(header["last"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             if isinstance(error, ClickshiftError):
@@ -152,70 +209,115 @@ class DayCounts:
 
 
 def is_counts(path: str | Path) -> bool:
-    """Whether a path is a folder that `DayCounts.save` wrote, by its looks."""
+    """Return whether a path is a directory written by `DayCounts.save`: whether it has the header file."""
     return (Path(path) / _COUNTS_FORMAT.header).is_file()
 
 
 def decay(last: Sequence[Time | None], half_life: float) -> list[float]:
-    """What each of several days weighs: 1/2 to the power of its age in half-lives.
+    """Return the exponential-decay weight of each of several days: 1/2 to the power of its age in half-lives.
 
+    Parameters
+    ----------
+    last
+        Time of each day's last session; None for all if there are no times, and each is a day later than the last.
+    half_life
+        Half-life in days, above 0.
+
+    Returns
+    -------
+    list[float]
+        Weight of each day; 1 for the latest.
+
+    Raises
+    ------
+    DataError
+        If the half-life is not above 0 ("bad-half-life"), only some days have times ("missing-time"), or some times
+        are dates and others numbers ("mixed-times").
+
+    Examples
+    --------
     >>> decay([np.datetime64("2024-03-01"), np.datetime64("2024-03-08T23:59")], 7)
     [0.5, 1.0]
-    >>> decay([None, None, None], 1)  # no times: file by file
+    >>> decay([None, None, None], 1)  # no times: one day each
     [0.25, 0.5, 1.0]
     """
     if not half_life > 0:
-        raise DataError(f"a half-life must be above 0 days: got {half_life:g}. Leave it out for days that weigh alike.")
-    known = [time for time in last if time is not None]
-    if len(known) not in {0, len(last)}:
         raise DataError(
-            f"a half-life needs the times of all days or of none: {len(last) - len(known)} of {len(last)} have none. "
-            "Count them again with a 'time' or 'day' column, or give weights."
+            f"a half-life must be above 0 days: got {half_life:g}. Pass no half_life for equal weights.",
+            code="bad-half-life",
+            value=half_life,
         )
-    if not known:
+    times = [time for time in last if time is not None]
+    if len(times) not in {0, len(last)}:
+        raise DataError(
+            f"a half-life needs the times of all days or of none: {len(last) - len(times)} of {len(last)} have none. "
+            "Count them again with a 'time' or 'day' column, or pass weights.",
+            code="missing-time",
+            count=len(last) - len(times),
+            total=len(last),
+        )
+    if not times:
         age = np.arange(len(last))[::-1].astype(np.float64)
     else:
-        day = np.array([_day(time) for time in _of_one_kind(known)])
+        day = np.array([_day_number(time) for time in _check_same_type(times)])
         age = day.max() - day
-    weight = np.where(age > _FORGOTTEN * half_life, 0.0, 0.5 ** (age / half_life))
+    weight = np.where(age > _MAX_HALF_LIVES * half_life, 0.0, 0.5 ** (age / half_life))
     weights: list[float] = weight.tolist()
     return weights
 
 
 def sort_by_time(last: Sequence[Time | None]) -> list[int]:
-    """The numbers of several days in order of time; as they are given where times are not known of all."""
-    known = [time for time in last if time is not None]
-    if len(known) < len(last):
+    """Return the positions of several days in chronological order; in the given order if any has no time.
+
+    Parameters
+    ----------
+    last
+        Time of each day's last session.
+
+    Raises
+    ------
+    DataError
+        If some times are dates and others numbers ("mixed-times").
+    """
+    given = [time for time in last if time is not None]
+    if len(given) < len(last):
         return list(range(len(last)))
-    time = _of_one_kind(known)
-    return sorted(range(len(time)), key=lambda i: time[i])
+    times = _check_same_type(given)
+    return sorted(range(len(times)), key=lambda i: times[i])
 
 
-def _of_one_kind(times: Sequence[Time]) -> Sequence[Any]:
+def _check_same_type(times: Sequence[Time]) -> Sequence[Any]:
+    """Return the times if all are dates or all are numbers, or raise."""
     if len({isinstance(time, np.datetime64) for time in times}) > 1:
         raise DataError(
-            "the times of all days must be of one kind: some are dates, some are numbers. "
-            "Count the logs again with the same kind of 'time' or 'day' column."
+            "the times of all days must be of one type: some are dates, some are numbers. "
+            "Count the logs again with the same type of 'time' or 'day' column.",
+            code="mixed-times",
         )
     return times
 
 
 def _check_day_numbers(day: DayCounts) -> None:
-    if isinstance(day.first, float) and isinstance(day.last, float) and day.last - day.first > _MOST_DAYS:
+    """Raise if numeric times are too far apart to be day numbers."""
+    if isinstance(day.first, float) and isinstance(day.last, float) and day.last - day.first > _MAX_DAY_SPAN:
         raise DataError(
-            f"a half-life needs times that are dates or numbers of days: one log has numbers from {day.first:.10g} to "
-            f"{day.last:.10g}, which are no days. Count it again with a date in its 'time' or 'day' column."
+            f"a half-life needs times that are dates or day numbers: one log has numbers from {day.first:.10g} to "
+            f"{day.last:.10g}, which are not days. Count it again with a date in its 'time' or 'day' column.",
+            code="not-day-numbers",
+            first=day.first,
+            last=day.last,
         )
 
 
-def _day(time: Any) -> float:
-    """The day of a time, as a number."""
+def _day_number(time: Any) -> float:
+    """Return the day of a time as a number."""
     if isinstance(time, np.datetime64):
         return float(time.astype("datetime64[D]").astype(np.int64))
     return float(np.floor(time))
 
 
-def _ends(time: np.ndarray | None) -> tuple[Time | None, Time | None]:
+def _time_range(time: np.ndarray | None) -> tuple[Time | None, Time | None]:
+    """Return the first and the last of some times; durations become numbers of days."""
     if time is None:
         return None, None
     if time.dtype.kind == "m":
@@ -224,34 +326,46 @@ def _ends(time: np.ndarray | None) -> tuple[Time | None, Time | None]:
     return first, last
 
 
-def _extreme(times: Sequence[Time | None], choose: Callable[[Sequence[Any]], Any]) -> Time | None:
-    """What only some logs know is not known of the whole."""
-    known = [time for time in times if time is not None]
-    if len(known) < len(times):
+def _choose_time(times: Sequence[Time | None], choose: Callable[[Sequence[Any]], Any]) -> Time | None:
+    """Return the time that `choose` (min or max) selects; None if any is missing."""
+    given = [time for time in times if time is not None]
+    if len(given) < len(times):
         return None
-    chosen: Time = choose(_of_one_kind(known))
+    chosen: Time = choose(_check_same_type(given))
     return chosen
 
 
 def _add_cells(
-    words: Vocabulary, ranks: int, parts: Sequence[DayCounts], numbers: Sequence[np.ndarray], factors: Sequence[float]
+    vocabulary: Vocabulary,
+    n_ranks: int,
+    parts: Sequence[DayCounts],
+    numbers: Sequence[np.ndarray],
+    factors: Sequence[float],
 ) -> Cells:
-    """Situations by last click have the same numbers in lists of any length."""
-    n = count_situations("last_click", ranks)
+    """Add the cells of several days; situations by last click have the same numbers in lists of any length."""
+    n_situations = count_situations("last_click", n_ranks)
     cells = [part.cells for part in parts]
-    keys = [number[c.pair].astype(np.int64) * n + c.situation for c, number in zip(cells, numbers, strict=True)]
+    keys = [
+        number[c.pair].astype(np.int64) * n_situations + c.situation for c, number in zip(cells, numbers, strict=True)
+    ]
     key, cell = distinct_sorted(np.concatenate(keys))
     counts = (
-        np.bincount(cell, np.concatenate([f * c for f, c in zip(factors, counted, strict=True)]), len(key))
-        for counted in ([c.impressions for c in cells], [c.clicks for c in cells])
+        np.bincount(cell, np.concatenate([f * c for f, c in zip(factors, column, strict=True)]), len(key))
+        for column in ([c.impressions for c in cells], [c.clicks for c in cells])
     )
-    return Cells(words, ranks, "last_click", *np.divmod(key, n), *counts)
+    return Cells(vocabulary, n_ranks, "last_click", *np.divmod(key, n_situations), *counts)
 
 
 def _add_cascades(
-    words: Vocabulary, ranks: int, parts: Sequence[DayCounts], numbers: Sequence[np.ndarray], factors: Sequence[float]
+    vocabulary: Vocabulary,
+    n_ranks: int,
+    parts: Sequence[DayCounts],
+    numbers: Sequence[np.ndarray],
+    factors: Sequence[float],
 ) -> Cascade:
-    tables = {name: np.zeros(words.n_pairs + 1) for name in _PAIR_TABLES} | {n: np.zeros(ranks) for n in _RANK_TABLES}
+    """Add the cascade counts of several days."""
+    tables = {name: np.zeros(vocabulary.n_pairs + 1) for name in _PAIR_TABLES}
+    tables |= {name: np.zeros(n_ranks) for name in _RANK_TABLES}
     passed, tails = 0.0, []
     for part, number, factor in zip(parts, numbers, factors, strict=True):
         for name in _PAIR_TABLES:
@@ -259,34 +373,41 @@ def _add_cascades(
         for name in _RANK_TABLES:
             tables[name][: part.n_ranks] += factor * getattr(part.cascade, name)
         passed += factor * part.cascade.passed
-        place = number.astype(np.uint32)
-        tails += [replace(own, pair=place[own.pair], count=factor * own.count) for own in _parts(part.cascade)]
-    return _cascade(words, ranks, tables, passed, _together(tails))
+        pair_number = number.astype(np.uint32)
+        tails += [
+            replace(own, pair=pair_number[own.pair], count=factor * own.count) for own in _tail_parts(part.cascade)
+        ]
+    return _make_cascade(vocabulary, n_ranks, tables, passed, _merge_tails(tails))
 
 
-def _cascade(
-    words: Vocabulary, ranks: int, tables: dict[str, np.ndarray], passed: float, tails: TailsByShape
+def _make_cascade(
+    vocabulary: Vocabulary, n_ranks: int, tables: dict[str, np.ndarray], passed: float, tails: TailsByShape
 ) -> Cascade:
-    return Cascade(vocabulary=words, n_ranks=ranks, sort_tails=lambda: tails, passed=passed, **tables)
+    """Build cascade counts from tables and sorted tails."""
+    return Cascade(vocabulary=vocabulary, n_ranks=n_ranks, sort_tails=lambda: tails, passed=passed, **tables)
 
 
-def _parts(cascade: Cascade) -> Sequence[TailsByShape]:
+def _tail_parts(cascade: Cascade) -> Sequence[TailsByShape]:
+    """Return the tails of a cascade in parts, or raise if they are on a cluster."""
     tails = cascade.tails
     if isinstance(tails, TailsInParts):
         return tails.parts
     if isinstance(tails, TailsByShape):
         return [tails]
-    raise DataError("counts can be added and kept where their tails are at hand: these are on a cluster.")
+    raise DataError(
+        "counts can be added and saved only if their tails are on this machine: these are on a cluster.",
+        code="tails-on-cluster",
+    )
 
 
-def _together(parts: Sequence[TailsByShape]) -> TailsByShape:
-    """The tails of several logs in one vocabulary, shape by shape; equal ones once, with their counts added."""
-    found: dict[tuple[int, int], list[tuple[TailsByShape, int]]] = {}
+def _merge_tails(parts: Sequence[TailsByShape]) -> TailsByShape:
+    """Merge the tails of several logs in one vocabulary, shape by shape; the counts of equal tails are added."""
+    by_shape: dict[tuple[int, int], list[tuple[TailsByShape, int]]] = {}
     for part in parts:
         for k, shape in enumerate(zip(part.start.tolist(), part.length.tolist(), strict=True)):
-            found.setdefault(shape, []).append((part, k))
-    shapes = sorted(found)
-    merged = [_merged([_unpacked(part, k) for part, k in found[shape]]) for shape in shapes]
+            by_shape.setdefault(shape, []).append((part, k))
+    shapes = sorted(by_shape)
+    merged = [_merge_shape([_unpack_shape(part, k) for part, k in by_shape[shape]]) for shape in shapes]
     start, length = np.array(shapes, np.int64).reshape(-1, 2).T.copy()
     return TailsByShape(
         start,
@@ -297,32 +418,33 @@ def _together(parts: Sequence[TailsByShape]) -> TailsByShape:
     )
 
 
-def _merged(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The tails of one shape, as `TailsByShape` keeps them."""
-    pair, count = _distinct(*(np.concatenate(some, axis=-1) for some in zip(*parts, strict=True)))
-    return _side_by_side(pair), count
+def _merge_shape(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Merge the tails of one shape, and return their pairs as `TailsByShape` stores them and their counts."""
+    pair, count = _distinct_tails(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+    return _pack_shape(pair), count
 
 
-def _unpacked(tails: TailsByShape, k: int) -> tuple[UInt32[np.ndarray, "row tail"], Float[np.ndarray, " tail"]]:
-    """The pairs of shape k, a column for each tail, and their counts."""
-    places, rows = slice(*tails.first_place[k : k + 2]), tails.rows[k]
-    pair = tails.pair[places].reshape(-1, rows, SIDE_BY_SIDE).transpose(1, 0, 2).reshape(rows, -1)
+def _unpack_shape(tails: TailsByShape, k: int) -> tuple[UInt32[np.ndarray, "row tail"], Float[np.ndarray, " tail"]]:
+    """Return the pairs of shape k, one column per tail, and their counts."""
+    positions, rows = slice(*tails.first_place[k : k + 2]), tails.rows[k]
+    pair = tails.pair[positions].reshape(-1, rows, SIDE_BY_SIDE).transpose(1, 0, 2).reshape(rows, -1)
     return pair[:, : tails.sessions[k]], tails.count[slice(*tails.first_tail[k : k + 2])]
 
 
-def _distinct(
+def _distinct_tails(
     pair: UInt32[np.ndarray, "row tail"], count: Float[np.ndarray, " tail"]
 ) -> tuple[UInt32[np.ndarray, "row distinct"], Float[np.ndarray, " distinct"]]:
+    """Return the distinct tails (columns) and the sums of their counts."""
     rows, n = pair.shape
-    # two pair numbers in one: half as much to hash
+    # two pair numbers in one integer: half as much to hash
     wide = np.zeros((n, rows + rows % 2), np.uint32)
     wide[:, :rows] = pair.T
     group, first = distinct_rows(wide.view(np.int64))
     return pair[:, first], np.bincount(group, count, len(first))
 
 
-def _side_by_side(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " place"]:
-    """The opposite of unpacking."""
+def _pack_shape(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " place"]:
+    """Arrange the pairs of one shape in blocks, as `TailsByShape` stores them: the inverse of `_unpack_shape`."""
     rows, n = pair.shape
     blocks = -(-n // SIDE_BY_SIDE)
     padded = np.zeros((rows, blocks * SIDE_BY_SIDE), np.uint32)
@@ -330,7 +452,8 @@ def _side_by_side(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " 
     return padded.reshape(rows, blocks, SIDE_BY_SIDE).transpose(1, 0, 2).ravel()
 
 
-def _put_time(time: Time | None) -> dict[str, Any] | None:
+def _time_to_json(time: Time | None) -> dict[str, Any] | None:
+    """Return a time as a JSON value."""
     if time is None:
         return None
     if isinstance(time, np.datetime64):
@@ -338,7 +461,8 @@ def _put_time(time: Time | None) -> dict[str, Any] | None:
     return {"number": time}
 
 
-def _get_time(header: dict[str, Any] | None) -> Time | None:
-    if header is None:
+def _time_from_json(value: dict[str, Any] | None) -> Time | None:
+    """Return the time that `_time_to_json` wrote."""
+    if value is None:
         return None
-    return float(header["number"]) if "number" in header else np.datetime64(header["date"], header["unit"])
+    return float(value["number"]) if "number" in value else np.datetime64(value["date"], value["unit"])

@@ -1,4 +1,4 @@
-"""What comes back from an engine: distinct pairs and cells as Arrow tables, and their numbers in a vocabulary."""
+"""Results of an engine: distinct pairs and cells as Arrow tables, converted to count tables with pair numbers."""
 
 from __future__ import annotations
 
@@ -8,34 +8,42 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from clickshift.counts.cells import By, Cells, count_situations
+from clickshift.counts.cells import MAX_PREFIX_RANKS, By, Cells, count_situations, lists_too_long
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
 ArrowTable = Any  # a pyarrow.Table
-_LONGEST_PREFIX = 30
 
 
 @dataclass(frozen=True, eq=False)
 class PairNumbers:
-    """The number of each pair of a log, by its hash."""
+    """Pair numbers by the hash of the pair.
+
+    Parameters
+    ----------
+    hash
+        64-bit hashes, ascending.
+    number
+        Number of each pair in the vocabulary.
+    """
 
     hash: np.ndarray
-    """64-bit hashes, ascending."""
     number: Int[np.ndarray, " pair"]
 
     def of(self, hashes: np.ndarray) -> Int[np.ndarray, " row"]:
-        """The numbers of these pairs, all of which must be known."""
-        place = np.minimum(np.searchsorted(self.hash, hashes), len(self.hash) - 1)
-        if not np.array_equal(self.hash[place], hashes):
-            raise DataError("a log must stay as it is while it is counted: a new pair came in. Count it again.")
-        numbers: np.ndarray = self.number[place]
+        """Return the numbers of some pairs, or raise if one of them is new."""
+        position = np.minimum(np.searchsorted(self.hash, hashes), len(self.hash) - 1)
+        if not np.array_equal(self.hash[position], hashes):
+            raise DataError(
+                "a log must not change while it is counted: a new pair was added. Count it again.", code="log-changed"
+            )
+        numbers: np.ndarray = self.number[position]
         return numbers
 
 
 def number_pairs(pairs: ArrowTable) -> tuple[Vocabulary, PairNumbers]:
-    """The vocabulary of distinct rows (pair, query, doc). Two with one hash are pairs that would be counted as one."""
+    """Build the vocabulary of distinct rows (pair hash, query, doc), or raise if two pairs have the same hash."""
     vocabulary, _, number = Vocabulary.of(pairs["query"], pairs["doc"])
     hashes = pairs["pair"].to_numpy()
     order = np.argsort(hashes)
@@ -48,29 +56,31 @@ def number_pairs(pairs: ArrowTable) -> tuple[Vocabulary, PairNumbers]:
         )
         raise DataError(
             f"pairs must differ in their 64-bit hashes: {one} and {other} have the same, and would be counted as one "
-            f"({len(same):,} such). Give one of the documents another id, or read the log with read_log."
+            f"({len(same):,} such). Rename one of the documents, or read the log with read_log.",
+            code="hash-collision",
+            count=len(same),
         )
     return vocabulary, PairNumbers(hashes, number[order])
 
 
-def check_list_lengths(lists: int, ranks: int | None, bad: int, first: str | None, by: By | None = None) -> int:
-    """The length of the longest list of a log, where there is one and no list breaks a rule."""
+def check_summary(lists: int, ranks: int | None, bad: int, first: str | None, by: By | None = None) -> int:
+    """Return the length of the longest list, or raise if the log is empty, breaks a rule or has too long lists."""
     if bad:
         raise DataError(
-            f"{first} ({bad:,} of {lists:,} lists break a rule). Mend them, or drop them with a WHERE clause."
+            f"{first} ({bad:,} of {lists:,} lists break a rule). Fix them, or remove them with a WHERE clause.",
+            code="bad-sessions",
+            count=bad,
+            total=lists,
         )
     if not ranks:
-        raise DataError("the log is empty: there must be at least one session with one result.")
-    if by == "prefix" and ranks > _LONGEST_PREFIX:
-        raise DataError(
-            f"counting by all clicks above needs lists of at most {_LONGEST_PREFIX}: got {ranks}. "
-            "Cut the lists, or use a model that looks at the last click only."
-        )
+        raise DataError("the log is empty: there must be at least one session with one result.", code="empty-log")
+    if by == "prefix" and ranks > MAX_PREFIX_RANKS:
+        raise lists_too_long(ranks)
     return ranks
 
 
 def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], n_ranks: int, by: By) -> Cells:
-    """From rows (place from 1, above, impressions, clicks) and their pairs' numbers."""
+    """Build count tables from rows (place: rank from 1, above, impressions, clicks) and their pair numbers."""
     first = np.array([count_situations(by, rank) for rank in range(n_ranks)])
     situation = first[np.asarray(table["place"]) - 1] + np.asarray(table["above"])
     order = np.argsort(pair * np.int64(count_situations(by, n_ranks)) + situation)
@@ -79,7 +89,7 @@ def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " 
 
 
 def sessions_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " result"], n_ranks: int) -> Sessions:
-    """Sessions of lists (pairs, clicks, times), with the numbers of all their pairs one after the other."""
+    """Build sessions from lists (pairs, clicks, times: the count) and the concatenated numbers of their pairs."""
     import pyarrow.compute as pc
 
     length = np.asarray(pc.list_value_length(table["pairs"]))
