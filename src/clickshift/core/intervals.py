@@ -11,8 +11,22 @@ from clickshift.errors import DataError
 
 
 def mean_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
-    """The mean and its interval by Student's t; NaN bounds from fewer than two values.
+    """Return the mean and its confidence interval by Student's t distribution.
 
+    Parameters
+    ----------
+    values
+        Independent observations.
+    level
+        Confidence level.
+
+    Returns
+    -------
+    tuple[float, float, float]
+        Mean, lower bound and upper bound; the bounds are NaN for fewer than two values.
+
+    Examples
+    --------
     >>> [round(value, 4) for value in mean_interval([1.0, 2.0, 3.0])]
     [2.0, -0.4841, 4.4841]
     """
@@ -29,8 +43,34 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> 
 def wilson_interval(
     successes: Float[np.ndarray, " n"], trials: Float[np.ndarray, " n"], level: float = 0.95
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Wilson's interval of a rate: the rates p with |k/n - p| <= z sqrt(p (1 - p) / n).
+    """Return Wilson's score interval of a rate: the rates p with |k/n - p| <= z sqrt(p (1 - p) / n).
 
+    Parameters
+    ----------
+    successes
+        Number of successes k.
+    trials
+        Number of trials n, above 0.
+    level
+        Confidence level, between 0 and 1.
+
+    Returns
+    -------
+    tuple[array, array]
+        Lower and upper bounds.
+
+    Raises
+    ------
+    DataError
+        If the level is not between 0 and 1 ("level-out-of-range").
+
+    References
+    ----------
+    Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. Journal of the American
+    Statistical Association.
+
+    Examples
+    --------
     >>> low, high = wilson_interval(np.array([0.0]), np.array([10.0]))
     >>> round(float(low[0]), 4), round(float(high[0]), 4)
     (0.0, 0.2775)
@@ -38,7 +78,9 @@ def wilson_interval(
     from scipy.special import ndtri
 
     if not 0 < level < 1:
-        raise DataError(f"the level of an interval must be between 0 and 1: got {level}.")
+        raise DataError(
+            f"the level of an interval must be between 0 and 1: got {level}.", code="level-out-of-range", value=level
+        )
     z = float(ndtri((1 + level) / 2))
     middle = (successes + z**2 / 2) / (trials + z**2)
     half = z / (trials + z**2) * np.sqrt(successes * (trials - successes) / trials + z**2 / 4)

@@ -1,4 +1,10 @@
-"""Newton's method, for logits of probabilities and the like: a climb that never lets the objective fall."""
+"""Newton's method for maximum likelihood on the logit scale, with steps that never lower the objective.
+
+`maximise` is the general loop. The second part of the module is for problems whose information matrix has the form of
+an arrowhead: a diagonal for the parameters of the pairs, a block for the few parameters that all sessions share, and
+the cross terms between the two. Second derivatives between two pairs are left out. Where they are small, one division
+per pair and a small linear system for the shared parameters solve for the whole step.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +17,44 @@ from jaxtyping import Float
 
 Vector = Float[np.ndarray, " parameter"]
 FAR = 2.0
-"""The largest move of a logit in one step."""
-_ROUNDING = 1e-12
-"""A share of the objective: what is lower by less is not lower, or the order of sums would decide where to end."""
+"""Largest change of a logit in one step."""
+_ROUNDING_ERROR = 1e-12
+"""Relative rounding error of the objective: a decrease by less does not count, or the order of sums would decide."""
 
 
 @runtime_checkable
 class LocalModel(Protocol):
-    """The objective as it looks from one point."""
+    """The objective at one point, with a local model of it that proposes the next points."""
 
     @property
-    def objective(self) -> float: ...
+    def objective(self) -> float:
+        """Value of the objective at the point."""
 
     def promise(self) -> float:
-        """How much higher Newton's step is expected to end."""
+        """Return the gain that the Newton step is expected to make."""
 
     def ahead(self) -> Iterator[Vector]:
-        """Where to go, and where else if that is lower."""
+        """Yield candidates for the next point: the Newton step first, then alternatives if the objective falls."""
 
 
-Seen = TypeVar("Seen", bound=LocalModel)
+_Local = TypeVar("_Local", bound=LocalModel)
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonResult:
-    """How a climb went: `trace` holds the objective of every accepted point."""
+    """Course of a maximisation by Newton's method.
+
+    Parameters
+    ----------
+    objective
+        Objective at the last accepted point.
+    trace
+        Objective at each accepted point.
+    steps
+        Number of evaluations of the objective.
+    converged
+        Whether the tolerance was reached, or no candidate was better.
+    """
 
     objective: float
     trace: list[float]
@@ -44,32 +63,59 @@ class NewtonResult:
 
 
 def maximise(
-    look: Callable[[Vector], Seen], start: Vector, *, tolerance: float, max_steps: int
-) -> tuple[Seen, NewtonResult]:
-    """Go on until a step promised less than `tolerance` and was taken, or until there is nowhere higher to go.
+    look: Callable[[Vector], _Local], start: Vector, *, tolerance: float, max_steps: int
+) -> tuple[_Local, NewtonResult]:
+    """Maximise an objective by Newton's method; a point is accepted only if the objective does not fall.
 
-    `max_steps` are looks.
+    Parameters
+    ----------
+    look
+        Function that evaluates the objective at a point and returns its local model.
+    start
+        First point.
+    tolerance
+        Convergence threshold: the last step taken has an expected gain below it.
+    max_steps
+        Largest number of evaluations.
+
+    Returns
+    -------
+    tuple[LocalModel, NewtonResult]
+        Local model at the last accepted point, and the course of the maximisation.
     """
-    here, steps, converged = look(start), 1, False
-    trace = [here.objective]
+    current, steps, converged = look(start), 1, False
+    trace = [current.objective]
     while not converged and steps < max_steps:
-        converged = here.promise() < tolerance
-        for point in here.ahead():
-            there = look(point)
+        converged = current.promise() < tolerance
+        for point in current.ahead():
+            candidate = look(point)
             steps += 1
-            if there.objective >= here.objective - _ROUNDING * abs(here.objective):
-                here = there
-                trace.append(here.objective)
+            if candidate.objective >= current.objective - _ROUNDING_ERROR * abs(current.objective):
+                current = candidate
+                trace.append(current.objective)
                 break
         else:
             converged = True
-    return here, NewtonResult(here.objective, trace, steps, converged)
+    return current, NewtonResult(current.objective, trace, steps, converged)
 
 
 def damped_newton_step(
     information: Float[np.ndarray, "free free"], slope: Float[np.ndarray, " free"]
 ) -> Float[np.ndarray, " free"]:
-    """The step to where the slope would be 0, made shorter where the objective is not curved down."""
+    """Return the Newton step, damped by a ridge if the information matrix is not positive definite.
+
+    Parameters
+    ----------
+    information
+        Negative Hessian of the objective.
+    slope
+        Gradient of the objective.
+
+    Examples
+    --------
+    >>> damped_newton_step(np.diag([4.0, 1.0]), np.array([1.0, 1.0])).tolist()
+    [0.25, 1.0]
+    """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     ridge, diagonal = 0.0, np.abs(np.diag(information)) + 1e-9
@@ -82,7 +128,16 @@ def damped_newton_step(
 
 
 def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray, "free free"]:
-    """Its inverse; what cannot be told has a variance that says so, a logit's standard error of 10."""
+    """Return the covariance matrix: the inverse of the information matrix.
+
+    If the matrix is not positive definite, eigenvalues are raised to 0.01, so that directions that are not identified
+    have a standard error of 10 on the logit scale.
+
+    Parameters
+    ----------
+    information
+        Negative Hessian of the log-likelihood.
+    """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     try:
@@ -94,27 +149,48 @@ def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray,
 
 
 def shift_logits(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"], edge: float) -> Float[np.ndarray, " n"]:
-    """Probabilities whose logits have moved, kept off 0 and 1."""
-    there: np.ndarray = np.clip(1 / (1 + (1 - p) / p * np.exp(-step)), edge, 1 - edge)
-    return there
+    """Add a step to the logits of probabilities, and clip the result to [edge, 1 - edge].
+
+    Parameters
+    ----------
+    p
+        Probabilities.
+    step
+        Change of their logits.
+    edge
+        Smallest distance to 0 and 1.
+
+    Examples
+    --------
+    >>> shift_logits(np.array([0.5, 0.5]), np.array([0.0, 50.0]), 1e-3).tolist()
+    [0.5, 0.999]
+    """
+    shifted: np.ndarray = np.clip(1 / (1 + (1 - p) / p * np.exp(-step)), edge, 1 - edge)
+    return shifted
 
 
 PairValues = Float[np.ndarray, " pair_or_unseen"]
-
-
+"""A number for each pair; the last one is for unseen pairs."""
 Shared = Float[np.ndarray, " shared"]
-
-
+"""A number for each parameter that all sessions share."""
 Cross = Float[np.ndarray, "shared pair_or_unseen"]
-
-
-_FAR_TOGETHER = 1.5
-"""The largest move of what all sessions share, and of all pairs with it."""
+"""Second derivatives by a shared parameter and by that of a pair."""
+_MAX_SHARED_STEP = 1.5
+"""Largest change of a shared parameter's logit in one step, with which all pairs change too."""
 
 
 class CascadeParameters(NamedTuple):
-    """The parameters of a cascade, or slopes or standard errors of their logits. Satisfaction is 0 where a family has
-    none."""
+    """Parameters of a cascade model, or the gradient, step or standard errors of their logits.
+
+    Parameters
+    ----------
+    attractiveness
+        Attractiveness of each pair.
+    satisfaction
+        Satisfaction of each pair; 0 if the model has none.
+    shared
+        Parameters that all sessions share, such as continuation probabilities.
+    """
 
     attractiveness: PairValues
     satisfaction: PairValues
@@ -122,7 +198,17 @@ class CascadeParameters(NamedTuple):
 
 
 class ArrowheadInformation(NamedTuple):
-    """Minus the second derivatives of the objective by logits: an arrow, since none between two pairs are kept."""
+    """Information matrix on the logit scale (negative second derivatives), without the terms between two pairs.
+
+    Parameters
+    ----------
+    attractiveness, satisfaction
+        Diagonal: one number for each pair.
+    cross_attractiveness, cross_satisfaction
+        Cross terms between the shared parameters and those of the pairs.
+    shared
+        Block of the shared parameters.
+    """
 
     attractiveness: PairValues
     satisfaction: PairValues
@@ -131,84 +217,120 @@ class ArrowheadInformation(NamedTuple):
     shared: Float[np.ndarray, "shared shared"]
 
     def blended(self, other: ArrowheadInformation, share: float) -> ArrowheadInformation:
-        return ArrowheadInformation(*((1 - share) * mine + share * its for mine, its in zip(self, other, strict=True)))
+        """Return the weighted mean with another information matrix, which has the weight `share`."""
+        return ArrowheadInformation(*((1 - share) * a + share * b for a, b in zip(self, other, strict=True)))
 
     def inverted(self) -> tuple[Float[np.ndarray, "2 pair_or_unseen"], Float[np.ndarray, "shared shared"]]:
-        """The diagonal of its inverse by attractiveness and satisfaction, and its part of what is shared."""
+        """Return the variances of attractiveness and satisfaction, and the covariance of the shared parameters."""
         shared = covariance(self.profile) if len(self.shared) else self.shared
-        of_a = 1 / self.attractiveness + _quadratic(self.cross_attractiveness / self.attractiveness, shared)
-        of_s = 1 / self.satisfaction + _quadratic(self.cross_satisfaction / self.satisfaction, shared)
-        return np.stack([of_a, of_s]), shared
+        attractiveness = 1 / self.attractiveness + _quadratic_form_diagonal(
+            self.cross_attractiveness / self.attractiveness, shared
+        )
+        satisfaction = 1 / self.satisfaction + _quadratic_form_diagonal(
+            self.cross_satisfaction / self.satisfaction, shared
+        )
+        return np.stack([attractiveness, satisfaction]), shared
 
     @property
     def profile(self) -> Float[np.ndarray, "shared shared"]:
-        """What is left of the shared parameters' when all others follow them."""
-        left = self.shared - single_threaded_products(
+        """Profile information of the shared parameters: the Schur complement, with all others maximised out."""
+        complement = self.shared - single_threaded_products(
             self.cross_attractiveness, self.cross_attractiveness / self.attractiveness
         )
-        left = left - single_threaded_products(self.cross_satisfaction, self.cross_satisfaction / self.satisfaction)
-        symmetric: np.ndarray = (left + left.T) / 2
+        complement = complement - single_threaded_products(
+            self.cross_satisfaction, self.cross_satisfaction / self.satisfaction
+        )
+        symmetric: np.ndarray = (complement + complement.T) / 2
         return symmetric
 
 
 @final
 class NewtonStep:
-    """Newton's step by some information, and what it would gain if the objective were as curved as that."""
+    """Newton step by an arrowhead information matrix, and the gain that a quadratic objective would make.
 
-    def __init__(self, slopes: CascadeParameters, of: ArrowheadInformation) -> None:
-        self._slopes, self._of, (a, s, shared) = slopes, of, slopes
-        by_a, by_s = a / of.attractiveness, s / of.satisfaction
-        rest = shared - single_threaded_products(of.cross_attractiveness, by_a[None])[:, 0]
-        rest = rest - single_threaded_products(of.cross_satisfaction, by_s[None])[:, 0]
-        self._shared = damped_newton_step(of.profile, rest) if len(rest) else rest
-        self.gain = float((a * by_a).sum() + (s * by_s).sum() + (rest * self._shared).sum()) / 2
+    Parameters
+    ----------
+    gradient
+        Gradient of the objective by the logits.
+    information
+        Information matrix to solve with.
+
+    Attributes
+    ----------
+    gain
+        Expected gain: half of gradient' information^-1 gradient.
+    """
+
+    def __init__(self, gradient: CascadeParameters, information: ArrowheadInformation) -> None:
+        self._gradient, self._information, (a, s, shared) = gradient, information, gradient
+        step_a, step_s = a / information.attractiveness, s / information.satisfaction
+        profile_gradient = shared - single_threaded_products(information.cross_attractiveness, step_a[None])[:, 0]
+        profile_gradient = (
+            profile_gradient - single_threaded_products(information.cross_satisfaction, step_s[None])[:, 0]
+        )
+        self._shared = (
+            damped_newton_step(information.profile, profile_gradient) if len(profile_gradient) else profile_gradient
+        )
+        pair_gain = (a * step_a).sum() + (s * step_s).sum()
+        self.gain = float(pair_gain + (profile_gradient * self._shared).sum()) / 2
 
     def step(self) -> CascadeParameters:
-        """No logit moves far at once; attractiveness and satisfaction follow what is shared."""
-        (a, s, _), of = self._slopes, self._of
-        shared = self._shared * min(1.0, _FAR_TOGETHER / max(float(np.abs(self._shared).max(initial=0.0)), 1e-300))
-        by_a = (a - np.einsum("k,kp->p", shared, of.cross_attractiveness)) / of.attractiveness
-        by_s = (s - np.einsum("k,kp->p", shared, of.cross_satisfaction)) / of.satisfaction
-        return CascadeParameters(np.clip(by_a, -FAR, FAR), np.clip(by_s, -FAR, FAR), shared)
+        """Return the step of the logits, limited in size; those of pairs follow the limited shared parameters."""
+        (a, s, _), information = self._gradient, self._information
+        shared = self._shared * min(1.0, _MAX_SHARED_STEP / max(float(np.abs(self._shared).max(initial=0.0)), 1e-300))
+        step_a = (a - np.einsum("k,kp->p", shared, information.cross_attractiveness)) / information.attractiveness
+        step_s = (s - np.einsum("k,kp->p", shared, information.cross_satisfaction)) / information.satisfaction
+        return CascadeParameters(np.clip(step_a, -FAR, FAR), np.clip(step_s, -FAR, FAR), shared)
 
 
 @final
 class EMDamping:
-    """How much of what is hidden a step takes for known: none of it is Newton's step, all of it is EM's.
+    """Adaptive weight of the complete-data information in a step: 0 is a Newton step, 1 is an EM step.
 
-    Newton's goes too far where pairs often meet in the same sessions, whose curvature together is left out.
+    A Newton step goes too far if pairs often co-occur in sessions, because their joint curvature is left out. The
+    complete-data information treats the hidden events as observed, which shortens the step.
     """
 
     def __init__(self) -> None:
         self._share, self._before, self._gain = 0.0, 0.0, 0.0
 
     def share(self, objective: float) -> float:
-        """Less, if the last step gained what was expected of it; more, if it did not."""
+        """Return the weight for the next step: lower if the last step made its expected gain, higher if it did not."""
         if self._gain > 0:
-            met = (objective - self._before) / self._gain
-            if met > 0.75:
+            gain_ratio = (objective - self._before) / self._gain
+            if gain_ratio > 0.75:
                 self._share = self._share / 2 if self._share > 0.1 else 0.0
-            elif met < 0.25:
+            elif gain_ratio < 0.25:
                 self.grow()
         return self._share
 
     def expect(self, objective: float, gain: float) -> None:
+        """Record the objective before a step and the step's expected gain."""
         self._before, self._gain = objective, gain
 
     def grow(self) -> None:
+        """Raise the weight after a step that failed."""
         self._share, self._gain = min(1.0, max(0.25, 2 * self._share)), 0.0
 
 
 def single_threaded_products(
     rows: Float[np.ndarray, "k pair"], others: Float[np.ndarray, "l pair"]
 ) -> Float[np.ndarray, "k l"]:
-    """rows others', by one thread: those of a linear algebra library would spin on the cores that E-steps need."""
+    """Return the matrix product rows others', computed in one thread.
+
+    The threads of a linear algebra library would spin on the cores that the E-step needs.
+
+    Parameters
+    ----------
+    rows, others
+        Matrices with one column per pair.
+    """
     products: np.ndarray = np.einsum("kp,lp->kl", rows, others)
     return products
 
 
-def _quadratic(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> PairValues:
-    """The diagonal of rows' middle rows: what the shared parameters' uncertainty adds to each pair's."""
+def _quadratic_form_diagonal(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> PairValues:
+    """Return the diagonal of rows' middle rows: the variance that the shared parameters add to each pair's."""
     added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
     positive: np.ndarray = np.maximum(added, 0)
     return positive

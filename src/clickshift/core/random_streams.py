@@ -1,12 +1,15 @@
-"""Random numbers inside compiled kernels: one xoshiro256++ stream per session.
+"""Random numbers for compiled kernels: one xoshiro256++ stream per session.
 
-A stream is a function of (key, session number) alone, so that a log does not depend on how many threads drew it.
-Blackman & Vigna (2021), "Scrambled linear pseudorandom number generators"; seeded by splitmix64 as they advise.
+A stream is a function of (key, session number) only, so a simulated log does not depend on the number of threads.
+
+References
+----------
+Blackman, D. and Vigna, S. (2021). Scrambled linear pseudorandom number generators. ACM Transactions on Mathematical
+Software. Streams are seeded by splitmix64, as the authors advise.
 """
 
 from __future__ import annotations
 
-import math
 from typing import no_type_check
 
 import numpy as np
@@ -21,6 +24,7 @@ _TO_UNIT = 1.0 / 4503599627370496.0  # 2 ** -52
 @njit(inline="always")
 @no_type_check
 def _splitmix(x):
+    """Return the splitmix64 output function of x."""
     z = (x ^ (x >> uint64(30))) * _MIX_1
     z = (z ^ (z >> uint64(27))) * _MIX_2
     return z ^ (z >> uint64(31))
@@ -29,7 +33,7 @@ def _splitmix(x):
 @njit(inline="always")
 @no_type_check
 def open_stream(state, key, number):
-    """Fill `state` (4 x uint64) for stream `number` of `key`."""
+    """Initialise `state` (4 x uint64) of stream `number` of `key`."""
     seed = _splitmix(uint64(key) + _GOLDEN) ^ (_splitmix(uint64(number) * _GOLDEN + _MIX_1))
     for i in range(4):
         seed += _GOLDEN
@@ -39,7 +43,7 @@ def open_stream(state, key, number):
 @njit(inline="always")
 @no_type_check
 def next_uniform(state):
-    """A float64 in (0, 1): neither 0 nor 1, so that logarithms of it and of its complement are finite."""
+    """Return the next float64 in (0, 1); it is never 0 or 1, so the logarithms of it and of 1 minus it are finite."""
     total = state[0] + state[3]
     result = ((total << uint64(23)) | (total >> uint64(41))) + state[0]
     shifted = state[1] << uint64(17)
@@ -49,19 +53,13 @@ def next_uniform(state):
     state[0] ^= state[3]
     state[2] ^= shifted
     state[3] = (state[3] << uint64(45)) | (state[3] >> uint64(19))
-    return (float(result >> uint64(12)) + 0.5) * _TO_UNIT  # 52 bits: with 53, the largest would round up to 1
-
-
-@njit(inline="always")
-@no_type_check
-def next_gumbel(state):
-    return -math.log(-math.log(next_uniform(state)))
+    return (float(result >> uint64(12)) + 0.5) * _TO_UNIT  # 52 bits: with 53, the largest number would round to 1
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def uniforms(key, first, out):
-    """Fill row i of `out` with numbers in (0, 1) from stream `first + i` of `key`."""
+    """Fill row i of `out` with uniform numbers in (0, 1) from stream `first + i` of `key`."""
     state = np.empty(4, np.uint64)
     for i in range(out.shape[0]):
         open_stream(state, key, first + i)

@@ -1,4 +1,4 @@
-"""Files without names, where there is room for what memory is too small for; gone when nobody needs them any more."""
+"""Anonymous temporary files for data that does not fit in memory; they are deleted when they are no longer used."""
 
 from __future__ import annotations
 
@@ -18,71 +18,103 @@ from clickshift.errors import FileError
 
 @dataclass(frozen=True)
 class TemporaryStorage:
-    """Everything is written, nothing is mapped that is not there yet: a full disk is an error, not the end of the
-    process."""
+    """Directory for temporary files.
+
+    Data is written, and only mapped after that: a full disk then raises an error instead of killing the process.
+
+    Parameters
+    ----------
+    folder
+        Directory, e.g. that of an encoded log; None for that of the operating system.
+    """
 
     folder: Path | None = None
-    """That of an encoded log; None is the system's, also where nothing can be written beside the log."""
 
     @classmethod
     def beside(cls, *folders: Path | None) -> TemporaryStorage:
-        """In the first of these folders that can be written to; None is a log in memory."""
+        """Return storage in the first directory that can be written to; None, for a log in memory, is skipped."""
         return cls(next((folder for folder in folders if folder is not None and os.access(folder, os.W_OK)), None))
 
     def file(self) -> IO[bytes]:
+        """Open a new temporary file."""
         return TemporaryFile(dir=self.folder)
 
     @contextmanager
     def room_for(self, what: str) -> Iterator[None]:
-        """Say what to do where there is none."""
+        """Turn a failed write of `what` into an error with advice.
+
+        Raises
+        ------
+        FileError
+            If the disk is full or cannot be written ("no-space").
+        """
         try:
             yield
         except OSError as error:
             advice = (
-                "Set TMPDIR to a folder with free space."
+                "Set TMPDIR to a directory with free space."
                 if self.folder is None
-                else "Encode the log into a folder with free space: clickshift log encode LOG -o FOLDER."
+                else "Encode the log into a directory with free space (`clickshift log encode`)."
             )
             raise FileError(
-                self.folder or gettempdir(), f"there is no room for {what} ({error.strerror or error}). {advice}"
+                self.folder or gettempdir(),
+                f"there is no space for {what} ({error.strerror or error}). {advice}",
+                code="no-space",
             ) from None
 
 
 ANYWHERE = TemporaryStorage()
+"""Storage in the temporary directory of the operating system."""
 
 
 class ArraySpool:
-    """Arrays that differ in length only, one after the other in a file: a list that takes no memory."""
+    """List of arrays in a temporary file; they differ only in the length of the first axis.
+
+    Parameters
+    ----------
+    scratch
+        Storage for the file.
+
+    Examples
+    --------
+    >>> with ArraySpool(TemporaryStorage()) as spool:
+    ...     spool.append(np.array([1, 2]))
+    ...     spool.append(np.array([3]))
+    ...     spool[0].tolist(), spool.whole.tolist()
+    ([1, 2], [1, 2, 3])
+    """
 
     def __init__(self, scratch: TemporaryStorage) -> None:
         self._file, self._ends = scratch.file(), [0]
-        self._like = np.empty(0)
+        self._template = np.empty(0)
 
     def append(self, array: np.ndarray) -> None:
-        self._like = array[:0].copy()  # a view would hold on to all of it
+        """Append an array to the file."""
+        self._template = array[:0].copy()  # a view would keep the whole array alive
         self._file.write(array.tobytes())
         self._ends.append(self._ends[-1] + len(array))
 
     def __len__(self) -> int:
+        """Return the number of arrays."""
         return len(self._ends) - 1
 
     def __getitem__(self, k: int) -> np.ndarray:
-        """Once all are there."""
+        """Return array number k, after all arrays were appended."""
         return self.whole[self._ends[k] : self._ends[k + 1]]
 
     @cached_property
     def whole(self) -> np.ndarray:
-        """All of them as one array, mapped from the file, which stays as long as the array does."""
+        """Concatenation of all arrays, mapped from the file, which is kept as long as the array."""
         self._file.flush()
-        shape = self._ends[-1], *self._like.shape[1:]
-        if 0 in shape:  # nothing cannot be mapped
-            return np.empty(shape, self._like.dtype)
-        # writable, though nobody writes: kernels would be compiled once more for what is not
-        return np.memmap(self._file, self._like.dtype, "r+", shape=shape)
+        shape = self._ends[-1], *self._template.shape[1:]
+        if 0 in shape:  # an empty file cannot be mapped
+            return np.empty(shape, self._template.dtype)
+        # writable, though nothing writes to it: kernels would be compiled again for read-only arrays
+        return np.memmap(self._file, self._template.dtype, "r+", shape=shape)
 
     def __enter__(self) -> ArraySpool:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.__dict__.pop("whole", None)  # who has it keeps it
+        self.__dict__.pop("whole", None)  # arrays in use stay valid
         self._file.close()
