@@ -144,7 +144,13 @@ def files_in(folder: str | Path, suffixes: Sequence[str]) -> list[Path]:
 
 
 def unpacked_name(path: Path) -> Path:
-    """Return the path without the suffix .gz, if it has one."""
+    """Return the path without the suffix .gz, if it has one.
+
+    Examples
+    --------
+    >>> unpacked_name(Path("log.csv.gz")).name
+    'log.csv'
+    """
     return path.with_suffix("") if path.suffix == ".gz" else path
 
 
@@ -192,13 +198,31 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Save arrays of numbers by name as one `.npz` file, atomically."""
+    """Save arrays of numbers by name as one `.npz` file, atomically.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    arrays
+        Arrays by name.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be written ("not-writable").
+    """
     with write_atomically(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_arrays(path: str | Path) -> dict[str, np.ndarray] | None:
     """Read the arrays that `write_arrays` saved.
+
+    Parameters
+    ----------
+    path
+        File to read.
 
     Returns
     -------

@@ -33,7 +33,17 @@ def _splitmix(x):
 @njit(inline="always")
 @no_type_check
 def open_stream(state, key, number):
-    """Initialise `state` (4 x uint64) of stream `number` of `key`."""
+    """Initialise the state of a stream.
+
+    Parameters
+    ----------
+    state
+        Array of 4 x uint64 to fill.
+    key
+        Key that all streams of one draw share.
+    number
+        Number of the stream, e.g. of the session.
+    """
     seed = _splitmix(uint64(key) + _GOLDEN) ^ (_splitmix(uint64(number) * _GOLDEN + _MIX_1))
     for i in range(4):
         seed += _GOLDEN
@@ -43,7 +53,15 @@ def open_stream(state, key, number):
 @njit(inline="always")
 @no_type_check
 def next_uniform(state):
-    """Return the next float64 in (0, 1); it is never 0 or 1, so the logarithms of it and of 1 minus it are finite."""
+    """Return the next uniform float64 of a stream, and advance its state.
+
+    The number lies in (0, 1). It is never 0 or 1, so the logarithms of it and of 1 minus it are finite.
+
+    Parameters
+    ----------
+    state
+        State that `open_stream` initialised.
+    """
     total = state[0] + state[3]
     result = ((total << uint64(23)) | (total >> uint64(41))) + state[0]
     shifted = state[1] << uint64(17)
@@ -59,7 +77,17 @@ def next_uniform(state):
 @njit(cache=True, nogil=True)
 @no_type_check
 def uniforms(key, first, out):
-    """Fill row i of `out` with uniform numbers in (0, 1) from stream `first + i` of `key`."""
+    """Fill row i of `out` with uniform numbers in (0, 1) from stream `first + i` of `key`.
+
+    Parameters
+    ----------
+    key
+        Key that all streams share.
+    first
+        Number of the stream of row 0.
+    out
+        Matrix of float64 to fill.
+    """
     state = np.empty(4, np.uint64)
     for i in range(out.shape[0]):
         open_stream(state, key, first + i)

@@ -34,10 +34,22 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def as_generator(rng: int | np.random.Generator) -> np.random.Generator:
-    """Return a generator as it is, and a seed as a generator, as numpy's own functions accept both."""
+    """Return a random generator from a seed or a generator, as numpy's own functions accept both.
+
+    Parameters
+    ----------
+    rng
+        Random seed, or a generator that is returned unchanged.
+    """
     return rng if isinstance(rng, np.random.Generator) else generator(rng)
 
 
 def stream_key(rng: np.random.Generator) -> int:
-    """Draw 63 random bits: the key from which a kernel derives one stream per session (see `random_streams`)."""
+    """Draw 63 random bits: the key from which a kernel derives one stream per session (see `random_streams`).
+
+    Parameters
+    ----------
+    rng
+        Random generator.
+    """
     return int(rng.integers(0, 2**63))

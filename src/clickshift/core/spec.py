@@ -119,12 +119,36 @@ def _call(factory: Any, name: str, arguments: list[Any], options: dict[str, Any]
 
 
 def label(value: Any) -> str:
-    """Return the shortest text from which `parse` builds the object: options with their default are left out."""
+    """Return the shortest text from which `parse` builds the object: options with their default are left out.
+
+    Parameters
+    ----------
+    value
+        A dataclass, a tuple or a literal.
+
+    Examples
+    --------
+    >>> from clickshift.simulation.users import DBN
+    >>> label(DBN(satisfaction=0.5))
+    'DBN(satisfaction=0.5)'
+    """
     return _format(value, short=True)
 
 
 def key(value: Any) -> str:
-    """Return the full text with every field: a changed default changes the key, so old results are not reused."""
+    """Return the full text with every field: a changed default changes the key, so old results are not reused.
+
+    Parameters
+    ----------
+    value
+        A dataclass, a tuple or a literal.
+
+    Examples
+    --------
+    >>> from clickshift.simulation.users import DBN
+    >>> key(DBN(satisfaction=0.5))
+    'DBN(attractiveness=0.95, satisfaction=0.5, continuation=0.9, floor=0.02)'
+    """
     return _format(value, short=False)
 
 

@@ -122,7 +122,13 @@ class RowIndex:
 
 
 def row_hashes(rows: Int[np.ndarray, "row column"]) -> UInt64[np.ndarray, " row"]:
-    """Return a 64-bit hash of each row."""
+    """Return a 64-bit hash of each row; different rows hardly ever have the same.
+
+    Parameters
+    ----------
+    rows
+        Matrix of integers.
+    """
     hashes = np.empty(len(rows), np.uint64)
     _hash_rows(np.ascontiguousarray(rows, dtype=np.int64), hashes)
     return hashes

@@ -191,7 +191,13 @@ class Cells:
 
 
 def lists_too_long(n_ranks: int) -> DataError:
-    """Return the error for lists that are too long to be counted by prefix."""
+    """Return the error for lists that are too long to be counted by prefix ("lists-too-long").
+
+    Parameters
+    ----------
+    n_ranks
+        Length of the longest list.
+    """
     return DataError(
         f"counting by all clicks above needs lists of at most {MAX_PREFIX_RANKS} results: got {n_ranks}. "
         "Truncate the lists, or use a model that depends on the last click only.",

@@ -209,7 +209,13 @@ class DayCounts:
 
 
 def is_counts(path: str | Path) -> bool:
-    """Return whether a path is a directory written by `DayCounts.save`: whether it has the header file."""
+    """Return whether a path is a directory written by `DayCounts.save`: whether it has the header file.
+
+    Parameters
+    ----------
+    path
+        Any path.
+    """
     return (Path(path) / _COUNTS_FORMAT.header).is_file()
 
 

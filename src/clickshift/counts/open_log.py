@@ -134,6 +134,7 @@ class _ColumnChooser:
         return partial(self._choose, path)
 
     def _choose(self, path: Path, names: Sequence[str]) -> Mapping[str, str]:
+        """Return the columns to read from a file, or raise if they differ from those of the first file."""
         chosen = choose_columns(path, self._columns, names)
         self._first = self._first or {"path": path, "names": list(chosen)}
         check_same(path, list(chosen), self._first["path"], self._first["names"])

@@ -198,6 +198,21 @@ def e_step(
     Sessions are processed in blocks, with lookups and scatter-adds in separate loops, so that the remaining arithmetic
     on contiguous values is vectorised. Processing session by session took twice as long. In the names of the module's
     formulas: `message` is B, `forward` is F h / z, `slope` is P and `bend` is Q.
+
+    Parameters
+    ----------
+    starts, lengths, first_tail, first_place, pairs, count, plain
+        Tails, as in `TailsByShape`.
+    k, parts
+        Which of how many parts of every shape to add, e.g. the number of the thread.
+    skip, g, h_pair, h_rank
+        Transition probabilities, as in `TailTransitions`.
+    with_curvature
+        Whether to add the second derivatives.
+    turn_g, turn_pair, turn_rank
+        Derivatives by shared parameters, as in `TransitionDerivatives`; not used without curvature.
+    below, clicked, ranks, totals
+        Sums to add to, as in `EStepSums`.
     """
     message, step = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty((len(h_rank), SIDE_BY_SIDE))
     onward, forward, first = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)

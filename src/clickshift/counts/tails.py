@@ -232,14 +232,30 @@ class TailsInParts:
 
 
 def n_pair_blocks(n_pairs: int) -> int:
-    """Return the number of blocks into which pairs are divided for sorting tails."""
+    """Return the number of blocks into which the pairs are divided for sorting tails.
+
+    Parameters
+    ----------
+    n_pairs
+        Number of pairs in the vocabulary.
+    """
     return min(_MAX_PAIR_BLOCKS, 1 + n_pairs // _PAIRS_PER_BLOCK)
 
 
 @njit(inline="always")
 @no_type_check
 def pair_block(pair, n_pairs, n):
-    """Return which of n blocks a pair, and with it its session, belongs to; the pairs of a query are contiguous."""
+    """Return which of n blocks a pair, and with it its session, belongs to; the pairs of a query are contiguous.
+
+    Parameters
+    ----------
+    pair
+        Pair number; `UNSEEN` belongs to the first block.
+    n_pairs
+        Number of pairs in the vocabulary.
+    n
+        Number of blocks.
+    """
     return max(pair, 0) * n // max(n_pairs, 1)
 
 

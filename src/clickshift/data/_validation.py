@@ -67,11 +67,12 @@ def raise_for_rows(bad: np.ndarray, rule: str, value: Callable[[int], Any], advi
     if bad.any():
         rows = np.flatnonzero(bad if bad.ndim == 1 else bad.any(axis=1))
         row = int(rows[0])
+        bad_value = value(row)
         raise DataError(
-            f"session {row + 1}: {rule}: got {value(row)} ({len(rows):,} such sessions). {advice}",
+            f"session {row + 1}: {rule}: got {bad_value} ({len(rows):,} such sessions). {advice}",
             code=code,
             row=row + 1,
-            value=value(row),
+            value=bad_value.item() if isinstance(bad_value, np.generic) else bad_value,
             count=len(rows),
         )
 

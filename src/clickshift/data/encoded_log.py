@@ -285,7 +285,18 @@ Log = Sessions | EncodedLog
 
 
 def folder_of(log: Log) -> Path | None:
-    """Return the directory of an encoded log; None for sessions in memory."""
+    """Return the directory of a log.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+
+    Returns
+    -------
+    Path or None
+        Directory of an encoded log; None for sessions in memory.
+    """
     return log.folder if isinstance(log, EncodedLog) else None
 
 
@@ -344,6 +355,16 @@ def split_at_queries(vocabulary: Vocabulary, parts: int) -> Int[np.ndarray, " bo
 
 
 def header_of(blocks: tuple[Block, ...], kinds: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the header entries of an encoded log other than its vocabulary."""
+    """Return the header entries of an encoded log other than its vocabulary.
+
+    Parameters
+    ----------
+    blocks
+        Positions of the blocks in the files.
+    kinds
+        Session columns and their numpy types.
+    facts
+        Facts to record, as JSON values.
+    """
     positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
     return {"blocks": positions, "kinds": dict(kinds), "facts": json.loads(json.dumps(facts))}

@@ -17,7 +17,13 @@ _ENGINES = {"duckdb": "DuckDB", "_duckdb": "DuckDB", "pyspark": "Spark", "ibis":
 
 
 def is_warehouse_table(log: Any) -> bool:
-    """Return whether a log is a DuckDB relation, a Spark data frame or an Ibis table."""
+    """Return whether a log is a DuckDB relation, a Spark data frame or an Ibis table.
+
+    Parameters
+    ----------
+    log
+        Any object; no engine is imported.
+    """
     return _engine(log) is not None
 
 

@@ -85,7 +85,7 @@ def _summary(rows: IbisTable) -> IbisTable:
         last=rows.place.max(),
     )
     s = sessions
-    consistent = (s.valid == s.size) & (s.queries == 1) & (s.docs == s.size) & (s.counts == 1)
+    consistent = (s["valid"] == s.size) & (s.queries == 1) & (s.docs == s.size) & (s.counts == 1)
     consistent &= (s.places == s.size) & (s["first"] == 1) & (s["last"] == s.size) & s.session.notnull()
     bad = sessions.mutate(bad=ibis.ifelse(consistent.fill_null(False), 0, 1))
     name = ibis.ifelse(bad.bad == 1, bad.session.cast("string").fill_null("one without an id"), ibis.null("string"))
