@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
-from clickshift.display.chrome import NoPictures, draw
+from clickshift.display._chrome import NoPictures, draw
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, decimal
 

@@ -12,9 +12,9 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables._layouts import TableRows, read_wide
 from clickshift.io.tables.columns import Column, ListColumn
 from clickshift.io.tables.formats import read_part
-from clickshift.io.tables.layouts import TableRows, read_wide
 
 _COLUMNS = ("query", "docs")
 

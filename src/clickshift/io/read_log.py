@@ -26,10 +26,10 @@ from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.encode.batches import with_day
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables._layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
+from clickshift.io.tables._writer import check_output as check_output
+from clickshift.io.tables._writer import write_log as write_log
 from clickshift.io.tables.formats import LOG_ENDINGS, TableFile, ending, read_part
-from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
-from clickshift.io.tables.writer import check_output as check_output
-from clickshift.io.tables.writer import write_log as write_log
 
 WIDE = ("query", "docs", "clicks")
 LONG = ("session", "query", "rank", "doc", "click")

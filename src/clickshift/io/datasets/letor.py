@@ -29,7 +29,7 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Ids, Raw, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.io.datasets.letor_parser import HIGHEST_LABEL, LetorRows, SkippedLines
+from clickshift.io.datasets._letor_parser import HIGHEST_LABEL, LetorRows, SkippedLines
 from clickshift.io.read_report import OnBadLine
 
 Paths = str | Path | Sequence[str | Path]

@@ -16,7 +16,7 @@ import numpy as np
 
 from clickshift.core.files import open_text
 from clickshift.data.sessions import Sessions
-from clickshift.io.datasets.pages import pad_lists, to_sessions
+from clickshift.io.datasets._serps import pad_lists, to_sessions
 from clickshift.io.qrels import Judgments, agreed
 from clickshift.io.read_report import OnBadLine, ReadReport
 

@@ -19,8 +19,8 @@ from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Raw
 from clickshift.errors import DataError
-from clickshift.io.datasets.pages import UNSHOWN, pad_lists, to_sessions
-from clickshift.io.datasets.yandex_parser import FIRST, SECOND, SESSION, URL, sessions_in
+from clickshift.io.datasets._serps import UNSHOWN, pad_lists, to_sessions
+from clickshift.io.datasets._yandex_parser import FIRST, SECOND, SESSION, URL, sessions_in
 from clickshift.io.qrels import Judgments, agreed
 from clickshift.io.read_report import OnBadLine, ReadReport
 

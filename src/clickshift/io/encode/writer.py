@@ -26,9 +26,9 @@ from clickshift.core.parallel import for_each, map_in_order
 from clickshift.data.encoded_log import CLICKS, FOLDER, PAIRS, Block, EncodedLog, header_of
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
+from clickshift.io.encode._hash_batch import HashedBatch, TextFound, hash_batch
+from clickshift.io.encode._id_table import IdTable
 from clickshift.io.encode.batches import Damaged, Read
-from clickshift.io.encode.hash_batch import HashedBatch, TextFound, hash_batch
-from clickshift.io.encode.id_table import IdTable
 
 _DATES = "<M8[us]"
 _KINDS = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}

@@ -10,10 +10,10 @@ from jaxtyping import Bool, Int, UInt64
 from numba import njit
 
 from clickshift.errors import FileError
-from clickshift.io.encode.id_table import hashes_of, pair_hashes
+from clickshift.io.encode._id_table import hashes_of, pair_hashes
 from clickshift.io.read_report import BadSessions
+from clickshift.io.tables._layouts import TableRows, check_session_columns, read_wide
 from clickshift.io.tables.formats import TableFile
-from clickshift.io.tables.layouts import TableRows, check_session_columns, read_wide
 
 
 class TextFound(Exception):
