@@ -39,12 +39,12 @@ _DRAW = """
 """.replace("FINE", str(_FINE))
 
 
-class Pictures(NamedTuple):
+class RenderedFigure(NamedTuple):
     svg: bytes
     png: bytes
 
 
-class NoPictures(Exception):
+class BrowserError(Exception):
     """A browser that is missing, or that does not draw. The message says which and what to do."""
 
 
@@ -54,11 +54,11 @@ def find_browser() -> str | None:
     return found or (_MAC if Path(_MAC).exists() else None)
 
 
-def draw(figures: Mapping[str, Any]) -> dict[str, Pictures]:
-    """All figures at once, for starting a browser takes longer than drawing. Raises `NoPictures`."""
+def draw(figures: Mapping[str, Any]) -> dict[str, RenderedFigure]:
+    """All figures at once, for starting a browser takes longer than drawing. Raises `BrowserError`."""
     browser = find_browser()
     if browser is None:
-        raise NoPictures("no Chromium or Chrome was found: install one, e.g. Debian's package chromium")
+        raise BrowserError("no Chromium or Chrome was found: install one, e.g. Debian's package chromium")
     with tempfile.TemporaryDirectory(prefix="clickshift-", ignore_cleanup_errors=True) as folder:
         page = Path(folder) / "figures.html"
         page.write_text(_page(figures), encoding="utf-8")
@@ -67,8 +67,8 @@ def draw(figures: Mapping[str, Any]) -> dict[str, Pictures]:
     for number, name in enumerate(figures):
         svg, png = _picture(shown, f"figure-{number}-svg"), _picture(shown, f"figure-{number}-png")
         if svg is None or png is None:
-            raise NoPictures(f"{Path(browser).name} did not draw {name!r}: look at the chart on the page instead")
-        found[name] = Pictures(svg, png)
+            raise BrowserError(f"{Path(browser).name} did not draw {name!r}: look at the chart on the page instead")
+        found[name] = RenderedFigure(svg, png)
     return found
 
 
@@ -107,11 +107,11 @@ def _shown(browser: str, page: Path, profile: Path) -> str:
     try:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
-        raise NoPictures(f"{Path(browser).name} took more than {SECONDS:g} seconds") from None
+        raise BrowserError(f"{Path(browser).name} took more than {SECONDS:g} seconds") from None
     except OSError as error:
-        raise NoPictures(f"{Path(browser).name} cannot be started ({error.strerror})") from None
+        raise BrowserError(f"{Path(browser).name} cannot be started ({error.strerror})") from None
     if done.returncode != 0:
-        raise NoPictures(f"{Path(browser).name} ended with exit code {done.returncode}")
+        raise BrowserError(f"{Path(browser).name} ended with exit code {done.returncode}")
     return done.stdout.decode("utf-8", errors="replace")
 
 

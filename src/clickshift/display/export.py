@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
-from clickshift.display._chrome import NoPictures, draw
+from clickshift.display._chrome import BrowserError, draw
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, decimal
 
@@ -53,7 +53,7 @@ def write_exports(folder: str | Path, tables: Mapping[str, Sequence[Row]], figur
             files.append(_write(folder / f"{names[name]}{ending}", text(table).encode()))
     try:
         pictures = draw(figures) if figures else {}
-    except NoPictures as problem:
+    except BrowserError as problem:
         pictures, note = {}, f"The charts were not written as pictures: {problem}."
     for name, picture in pictures.items():
         files.append(_write(folder / f"{names[name]}.svg", picture.svg))
@@ -94,13 +94,13 @@ def latex_text(table: Sequence[Row]) -> str:
     """A tabular in the style of the package booktabs; the best is bold."""
     names = _columns(table)
     align = "".join("r" if all(_is_number(row[name]) for row in table) else "l" for name in names)
-    head = " & ".join(escape_latex(name) for name in names)
+    head = " & ".join(_escape_latex(name) for name in names)
     lines = [" & ".join(_latex(row[name]) for name in names) for row in table]
     body = "\n".join(f"{line} \\\\" for line in lines)
     return f"\\begin{{tabular}}{{{align}}}\n\\toprule\n{head} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
 
 
-def escape_latex(text: str) -> str:
+def _escape_latex(text: str) -> str:
     """Text that LaTeX shows as it is.
 
     >>> escape_latex("50 % of a_b")
@@ -111,11 +111,11 @@ def escape_latex(text: str) -> str:
 
 def _latex(value: Any) -> str:
     if not isinstance(value, Measured):
-        return escape_latex("" if value is None else decimal(value) if isinstance(value, float) else str(value))
+        return _escape_latex("" if value is None else decimal(value) if isinstance(value, float) else str(value))
     number = f"${value.number}$" if value.number != "–" else "--"
     number = f"\\textbf{{{value.number}}}" if value.standing == "best" else number
     mark = "$^{\\dagger}$" * value.dagger + "$^{=}$" * (value.standing == "=")
-    text = f"{mark}{number} {escape_latex(value.spread)}".rstrip()
+    text = f"{mark}{number} {_escape_latex(value.spread)}".rstrip()
     return f"({text})" if value.aside else text
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from clickshift.errors import FileError
-from clickshift.io.qrels import Judgments, agreed
+from clickshift.io.qrels import Judgments, consistent_judgments
 from clickshift.io.read_report import ReadReport
 from clickshift.io.tables.columns import id_column, number_column
-from clickshift.io.tables.formats import read_part
+from clickshift.io.tables.formats import read_table
 from clickshift.io.tables.json_lines import ColumnError
 
 _IDS = ("query", "doc")
@@ -24,7 +24,7 @@ def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
     A pair with different values is left out, and counted in a warning. `labels_for` finds the numbers of a log's pairs.
     """
     path = Path(path)
-    part = read_part(path, lambda names: _choose(path, names, value))
+    part = read_table(path, lambda names: _choose(path, names, value))
     if part.unreadable:
         line, problem = part.unreadable[0]
         raise FileError(path, f"{problem} ({len(part.unreadable):,} such lines). Mend or remove it.", line=line)
@@ -40,7 +40,7 @@ def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
             at, n = int(column.bad.argmax()) + 1, int(column.bad.sum())
             raise FileError(path, f"every row must have a {name}: row {at} has none ({n:,} such rows). Mend them.")
     notes = ReadReport(path)
-    found = agreed(query.ids(), doc.ids(), number.values.astype(np.float64), notes)
+    found = consistent_judgments(query.ids(), doc.ids(), number.values.astype(np.float64), notes)
     notes.report()
     return found
 

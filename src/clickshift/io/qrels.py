@@ -32,9 +32,9 @@ class Judgments:
 
     @classmethod
     def of(cls, query: Raw, doc: Raw, label: Raw) -> Judgments:
-        """Judgments from aligned columns. Repeated ones count once; see `agreed` for those that differ."""
+        """Judgments from aligned columns. Repeated ones count once; see `consistent_judgments` for those that differ."""
         notes = ReadReport("judgments")
-        judgments = agreed(query, doc, label, notes)
+        judgments = consistent_judgments(query, doc, label, notes)
         notes.report()
         return judgments
 
@@ -80,14 +80,14 @@ def read_qrels(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgmen
             query.append(fields[0])
             doc.append(fields[2])
             label.append(int(fields[3]))
-    judgments = agreed(query, doc, label, notes)
+    judgments = consistent_judgments(query, doc, label, notes)
     if not len(judgments):
         notes.nothing("judged pair")
     notes.report()
     return judgments
 
 
-def agreed(query: Raw, doc: Raw, label: Raw, notes: ReadReport) -> Judgments:
+def consistent_judgments(query: Raw, doc: Raw, label: Raw, notes: ReadReport) -> Judgments:
     """The judgments of aligned columns, each pair once.
 
     A pair that was judged in several ways has no label that all its judges gave: it is left unjudged, and counted.

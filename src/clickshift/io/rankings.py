@@ -14,7 +14,7 @@ from clickshift.errors import FileError
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables._layouts import TableRows, read_wide
 from clickshift.io.tables.columns import Column, ListColumn
-from clickshift.io.tables.formats import read_part
+from clickshift.io.tables.formats import read_table
 
 _COLUMNS = ("query", "docs")
 
@@ -26,7 +26,7 @@ def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rank
     With `on_bad_line="skip"` lists that break a rule are dropped, counted, and reported in one `ClickshiftWarning`.
     """
     path, skip = Path(path), on_bad_line == "skip"
-    part = read_part(path, lambda names: _choose(path, names))
+    part = read_table(path, lambda names: _choose(path, names))
     unreadable = [f"line {line}: {problem}" for line, problem in part.unreadable]
     if unreadable and not skip:
         line, problem = part.unreadable[0]

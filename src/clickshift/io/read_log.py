@@ -24,12 +24,12 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
-from clickshift.io.encode.batches import with_day
+from clickshift.io.encode.batches import with_partition_day
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables._layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
-from clickshift.io.tables.formats import LOG_ENDINGS, TableFile, ending, read_part
+from clickshift.io.tables.formats import LOG_ENDINGS, TableFile, ending, read_table
 
 WIDE = ("query", "docs", "clicks")
 LONG = ("session", "query", "rank", "doc", "click")
@@ -53,7 +53,7 @@ def read_log(
         raise DataError(f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.')
     skip = on_bad_line == "skip"
     files = log_files(path)
-    parts = [with_day(read_part(file, partial(choose_columns, file, columns))) for file in files]
+    parts = [with_partition_day(read_table(file, partial(choose_columns, file, columns))) for file in files]
     _check_same_columns(parts)
     wide = "docs" in parts[0].table.column_names
     told = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"

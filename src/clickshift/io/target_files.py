@@ -24,7 +24,7 @@ from clickshift.io.qrels import Judgments
 from clickshift.io.rankings import read_rankings
 from clickshift.io.table_writer import table_ending, write_table
 from clickshift.io.tables.columns import number_column
-from clickshift.io.tables.formats import read_part
+from clickshift.io.tables.formats import read_table
 from clickshift.io.tables.json_lines import ColumnError
 
 
@@ -35,7 +35,7 @@ def read_target(path: str | Path) -> tuple[Rankings, np.ndarray | None] | tuple[
     """
     path = Path(path)
     # columns of another kind are left to the readers of their kind, and so are their faults
-    part = read_part(path, lambda names: _choose(path, names))
+    part = read_table(path, lambda names: _choose(path, names))
     if "score" in part.table.column_names:
         return _scores(path, read_pair_values(path))
     lists = read_rankings(path)

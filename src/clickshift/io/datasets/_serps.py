@@ -11,11 +11,11 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Raw, Vocabulary
 from clickshift.io.read_report import ReadReport
 
-UNSHOWN = "click(s) on documents that their page does not show"
-REPEATED = "page(s) that show a document twice"
+UNSHOWN_CLICKS = "click(s) on documents that their page does not show"
+_REPEATED = "page(s) that show a document twice"
 
 
-def without_repeats(
+def _without_duplicates(
     docs: Int[np.ndarray, "page rank"], shown: Bool[np.ndarray, "page rank"]
 ) -> Bool[np.ndarray, " page"]:
     """Pages in which no document stands twice.
@@ -41,8 +41,8 @@ def to_sessions(
 ) -> Sessions:
     """Sessions of pages with raw query ids, one per page (numpy or pyarrow), and raw document ids, integers from 0."""
     shown = np.ones(docs.shape, bool) if shown is None else shown
-    keep = np.flatnonzero(without_repeats(docs, shown))
-    notes.left_out(len(docs) - len(keep), REPEATED)
+    keep = np.flatnonzero(_without_duplicates(docs, shown))
+    notes.left_out(len(docs) - len(keep), _REPEATED)
     if not len(keep):
         notes.nothing("page of results")
     docs, shown, click = docs[keep], shown[keep], click[keep]

@@ -38,7 +38,7 @@ _LARGEST = np.uint64(np.iinfo(np.int64).max)
 
 @final
 @dataclass(frozen=True, eq=False)
-class Matched:
+class MatchedSerps:
     """The pages of a block of whole sessions, with the clicks on them."""
 
     page: Int[np.ndarray, "page 15"]
@@ -50,7 +50,7 @@ class Matched:
     """How many clicks are on no page of their session."""
 
 
-def sessions_in(path: str | Path, *, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[Matched]:
+def read_serps(path: str | Path, *, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[MatchedSerps]:
     """The pages of a log, block by block; lines with the same session number that follow each other are one session."""
     rest = np.empty((0, _WIDTH), np.int64)
     for actions in _actions(path, kaggle, rule, notes):
@@ -65,18 +65,18 @@ def sessions_in(path: str | Path, *, kaggle: bool, rule: str, notes: ReadReport)
         yield _matched(rest, kaggle, notes)
 
 
-def _matched(actions: np.ndarray, kaggle: bool, notes: ReadReport) -> Matched:
+def _matched(actions: np.ndarray, kaggle: bool, notes: ReadReport) -> MatchedSerps:
     at, meta, click, unshown = _match(actions, kaggle)
     page = actions[at]
     if not kaggle:
-        return Matched(page, click, None, unshown)
+        return MatchedSerps(page, click, None, unshown)
     for row in page[meta < 0]:
         rule = "a query must follow the M line of its session"
         notes.bad_line(int(row[LINE]), rule, f"a query of session {row[SESSION]}, which has none")
     known, test = meta >= 0, page[:, KIND] == _TEST
     notes.left_out(int((known & test).sum()), "test queries (T), whose clicks are withheld")
     keep = known & ~test
-    return Matched(page[keep], click[keep], actions[meta[keep]], unshown)
+    return MatchedSerps(page[keep], click[keep], actions[meta[keep]], unshown)
 
 
 def _actions(path: str | Path, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[np.ndarray]:

@@ -72,8 +72,8 @@ def read_corpus(
     if cache:
         sources = [*files, *(file for file in sizes if file)]
         beside = "".join("-+"[file is not None] for file in sizes)
-        entry = cache_entry(sources, beside, groups is None, features, max_label, on_bad_line)
-    result = from_cache(entry) if entry else None
+        entry = _cache_path(sources, beside, groups is None, features, max_label, on_bad_line)
+    result = _read_cache(entry) if entry else None
     if result is None:
         rows = LetorRows(files, features, max_label, skip=on_bad_line == "skip")
         if rows.has_qid and groups is not None:
@@ -81,7 +81,7 @@ def read_corpus(
         query = _as_ids(rows.query) if rows.has_qid else _numbered_queries(rows, files, sizes)
         result = _assemble(rows, query, files, max_label)
         if entry:
-            to_cache(entry, *result)
+            _write_cache(entry, *result)
     corpus, skipped = result
     if skipped.total:
         first = FileError(files[skipped.file], skipped.problem, line=skipped.line)
@@ -219,7 +219,7 @@ def _first_of_each(
 _CACHE_FORMAT = 1  # to be raised whenever the same files would give another corpus
 
 
-def cache_entry(sources: Sequence[Path], *settings: str | int | bool | None) -> Path | None:
+def _cache_path(sources: Sequence[Path], *settings: str | int | bool | None) -> Path | None:
     """Where the corpus of these files, read with these settings, is kept; None where there is no room for it."""
     key = content_key(sources, "letor", _CACHE_FORMAT, *settings)
     try:
@@ -229,7 +229,7 @@ def cache_entry(sources: Sequence[Path], *settings: str | int | bool | None) -> 
         return None
 
 
-def to_cache(entry: Path, corpus: Corpus, skipped: SkippedLines) -> None:
+def _write_cache(entry: Path, corpus: Corpus, skipped: SkippedLines) -> None:
     words = corpus.vocabulary
     arrays = {
         "query_ids": _packed(words.query_ids),
@@ -249,7 +249,7 @@ def to_cache(entry: Path, corpus: Corpus, skipped: SkippedLines) -> None:
         warnings.warn(f"the corpus is not cached. {error}", ClickshiftWarning, stacklevel=3)
 
 
-def from_cache(entry: Path) -> tuple[Corpus, SkippedLines] | None:
+def _read_cache(entry: Path) -> tuple[Corpus, SkippedLines] | None:
     """What was saved, or None where nothing was or it is damaged."""
     found = read_arrays(entry)
     try:

@@ -17,7 +17,7 @@ import numpy as np
 from clickshift.core.files import open_text
 from clickshift.data.sessions import Sessions
 from clickshift.io.datasets._serps import pad_lists, to_sessions
-from clickshift.io.qrels import Judgments, agreed
+from clickshift.io.qrels import Judgments, consistent_judgments
 from clickshift.io.read_report import OnBadLine, ReadReport
 
 _RULE = "a line must be 'session query [documents] [types] [clicks]', lists of the same length with clicks 0 or 1"
@@ -64,7 +64,7 @@ def read_trec_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -
     pages = list(_pages(path, notes, labelled=True))
     query = [page.query for page in pages for _ in page.docs]
     docs = [doc for page in pages for doc in page.docs]
-    judgments = agreed(query, docs, [label for page in pages for label in page.labels or ()], notes)
+    judgments = consistent_judgments(query, docs, [label for page in pages for label in page.labels or ()], notes)
     if not len(judgments):
         notes.nothing("judged pair")
     notes.report()

@@ -19,12 +19,12 @@ from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Raw
 from clickshift.errors import DataError
-from clickshift.io.datasets._serps import UNSHOWN, pad_lists, to_sessions
-from clickshift.io.datasets._yandex_parser import FIRST, SECOND, SESSION, URL, sessions_in
-from clickshift.io.qrels import Judgments, agreed
+from clickshift.io.datasets._serps import UNSHOWN_CLICKS, pad_lists, to_sessions
+from clickshift.io.datasets._yandex_parser import FIRST, SECOND, SESSION, URL, read_serps
+from clickshift.io.qrels import Judgments, consistent_judgments
 from clickshift.io.read_report import OnBadLine, ReadReport
 
-Wanted = Judgments | Iterable[str | int] | None
+QueryFilter = Judgments | Iterable[str | int] | None
 
 _WSCD_RULE = (
     "a line must be 'SessionID TimePassed Q QueryID RegionID' and ten URLIDs, or 'SessionID TimePassed C URLID', "
@@ -47,7 +47,7 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 def read_wscd(
-    path: str | Path, *, queries: Wanted = None, limit: int | None = None, on_bad_line: OnBadLine = "error"
+    path: str | Path, *, queries: QueryFilter = None, limit: int | None = None, on_bad_line: OnBadLine = "error"
 ) -> Sessions:
     """The log of the Relevance Prediction Challenge (Internet Mathematics 2011, WSCD workshop at WSDM 2012).
 
@@ -70,7 +70,7 @@ def read_wscd(
 
 
 def read_kaggle(
-    path: str | Path, *, queries: Wanted = None, limit: int | None = None, on_bad_line: OnBadLine = "error"
+    path: str | Path, *, queries: QueryFilter = None, limit: int | None = None, on_bad_line: OnBadLine = "error"
 ) -> Sessions:
     """The log of the Personalized Web Search Challenge (Kaggle, WSCD workshop at WSDM 2014).
 
@@ -115,7 +115,7 @@ def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessio
         query.append(name)
         docs.append(shown)
         click.append([int(doc in clicked) for doc in shown])
-        notes.left_out(sum(doc not in shown for doc in clicked), UNSHOWN)
+        notes.left_out(sum(doc not in shown for doc in clicked), UNSHOWN_CLICKS)
     doc_rows, shown_rows = pad_lists(docs)
     names = np.array(query, np.dtypes.StringDType())
     sessions = to_sessions(names, doc_rows, pad_lists(click)[0] > 0, shown=shown_rows, notes=notes)
@@ -138,22 +138,22 @@ def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Jud
             query.append(f"{int(found[1])}_{int(found[2])}")
             doc.append(int(found[3]))
             label.append(int(found[4]))
-    judgments = agreed(query, doc, label, notes)
+    judgments = consistent_judgments(query, doc, label, notes)
     if not len(judgments):
         notes.nothing("judged pair")
     notes.report()
     return judgments
 
 
-def _read_log(path: str | Path, notes: ReadReport, queries: Wanted, limit: int | None, *, kaggle: bool) -> Sessions:
+def _read_log(path: str | Path, notes: ReadReport, queries: QueryFilter, limit: int | None, *, kaggle: bool) -> Sessions:
     if limit is not None and limit < 1:
         raise DataError(f"limit must be 1 page or more, or None for all: got {limit}.")
     wanted = None if queries is None else _texts(queries)
     key = [FIRST] if kaggle else [FIRST, SECOND]
     parts: list[list[np.ndarray]] = [[] for _ in range(5)]
     seen = kept = 0
-    for block in sessions_in(path, kaggle=kaggle, rule=_KAGGLE_RULE if kaggle else _WSCD_RULE, notes=notes):
-        notes.left_out(block.unshown, UNSHOWN)
+    for block in read_serps(path, kaggle=kaggle, rule=_KAGGLE_RULE if kaggle else _WSCD_RULE, notes=notes):
+        notes.left_out(block.unshown, UNSHOWN_CLICKS)
         rows = _wanted_rows(block.page[:, key], wanted)[: None if limit is None else limit - kept]
         time, user = seen + rows, block.page[rows, SESSION]
         if block.meta is not None:

@@ -16,7 +16,7 @@ from clickshift.io.tables._layouts import TableRows, check_session_columns, read
 from clickshift.io.tables.formats import TableFile
 
 
-class TextFound(Exception):
+class TextIdsFound(Exception):
     """Columns of ids that were taken for integers have text: all of them must be text."""
 
     def __init__(self, columns: frozenset[str]) -> None:
@@ -48,7 +48,7 @@ class HashedIds:
         elif not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
             return None
         elif column not in text:
-            raise TextFound(frozenset([column]))
+            raise TextIdsFound(frozenset([column]))
         hashes = hashes_of(array)
         return cls(array, hashes if places is None else hashes[:, places], places)
 
@@ -127,7 +127,7 @@ def _plain(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
     check_session_columns(rows, faults, about)
     ids = {"query": query, "doc": docs.flatten()}
     if found := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
-        raise TextFound(found)
+        raise TextIdsFound(found)
     query_ids, doc_ids = (HashedIds.of(name, array, text) for name, array in ids.items())
     if faults.bad.any() or query_ids is None or doc_ids is None:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 
 from clickshift.core.parallel import n_threads
 from clickshift.errors import FileError, SpecError
-from clickshift.io.encode.batches import ROWS, Damaged, Read
+from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
 from clickshift.io.tables.formats import TableFile
 from clickshift.io.tables.json_lines import Choose
 
@@ -49,7 +49,7 @@ def parse_duckdb_table(text: str) -> tuple[Path, str]:
 
 def database_batches(
     database: Path, table: str, choosing: Callable[[Path], Choose], spill: DuckdbLimits
-) -> Iterator[Read | Damaged]:
+) -> Iterator[ReadBatch | DamagedFile]:
     """A table or view of a DuckDB database, in either layout."""
     import duckdb
 
@@ -64,7 +64,7 @@ def database_batches(
 
 def long_batches(
     files: Sequence[Path], choosing: Callable[[Path], Choose], spill: DuckdbLimits
-) -> Iterator[Read | Damaged]:
+) -> Iterator[ReadBatch | DamagedFile]:
     """Files with a row per result."""
     names = [str(file) for file in files]
     with _connected(spill, None) as connection:
@@ -99,7 +99,7 @@ def _told(where: str | Path, error: Exception) -> FileError:
     return FileError(where, f"DuckDB could not read the log ({reason}). {advice}")
 
 
-def _of_relation(relation: Any, path: Path, choosing: Callable[[Path], Choose]) -> Iterator[Read]:
+def _of_relation(relation: Any, path: Path, choosing: Callable[[Path], Choose]) -> Iterator[ReadBatch]:
     """Batches are fetched one by one, in this thread; what is made of them is not."""
     chosen = choosing(path)(relation.columns)
     long = "docs" not in chosen
@@ -119,7 +119,7 @@ def _of_relation(relation: Any, path: Path, choosing: Callable[[Path], Choose]) 
             "session",
         )
     first = 0
-    for batch in found.to_arrow_reader(ROWS):
+    for batch in found.to_arrow_reader(BATCH_ROWS):
         import pyarrow as pa
 
         part = TableFile(path, pa.table(batch), first_row=first)

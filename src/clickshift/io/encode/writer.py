@@ -26,21 +26,21 @@ from clickshift.core.parallel import for_each, map_in_order
 from clickshift.data.encoded_log import CLICKS, FOLDER, PAIRS, Block, EncodedLog, header_of
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.io.encode._hash_batch import HashedBatch, TextFound, hash_batch
+from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
 from clickshift.io.encode._id_table import IdTable
-from clickshift.io.encode.batches import Damaged, Read
+from clickshift.io.encode.batches import DamagedFile, ReadBatch
 
 _DATES = "<M8[us]"
 _KINDS = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
 
 
 @dataclass
-class SkippedSessions:
+class _SkippedInput:
     """What was left out, and why."""
 
     sessions: int = 0
     first: str = ""
-    files: list[Damaged] = field(default_factory=list)
+    files: list[DamagedFile] = field(default_factory=list)
 
     def report(self) -> None:
         told = [f"skipped {self.sessions:,} sessions, the first: {self.first}"] if self.sessions else []
@@ -57,7 +57,7 @@ class SkippedSessions:
 
 
 def write_encoded_log(
-    batches: Callable[[], Iterator[Read | Damaged]],
+    batches: Callable[[], Iterator[ReadBatch | DamagedFile]],
     folder: Path,
     *,
     skip_bad: bool,
@@ -74,7 +74,7 @@ def write_encoded_log(
     while True:
         try:
             return _encode(batches(), folder, skip_bad, told, facts, progress, text)
-        except TextFound as found:
+        except TextIdsFound as found:
             text |= found.columns
 
 
@@ -99,7 +99,7 @@ def open_encoded(folder: Path) -> EncodedLog:
 
 
 def _encode(
-    batches: Iterator[Read | Damaged],
+    batches: Iterator[ReadBatch | DamagedFile],
     folder: Path,
     skip_bad: bool,
     told: str,
@@ -107,12 +107,12 @@ def _encode(
     progress: Callable[[int], None],
     text: frozenset[str],
 ) -> EncodedLog:
-    left = SkippedSessions()
+    left = _SkippedInput()
     with _new_folder(folder) as place:
         with ExitStack() as stack:
             writer = _Writer(place, stack)
             for many in map_in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
-                if isinstance(many, Damaged):
+                if isinstance(many, DamagedFile):
                     left.files.append(many)
                     continue
                 for some in many:
@@ -137,8 +137,8 @@ def _encode(
     return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, noted)
 
 
-def _prepare(read: Read | Damaged, *, skip_bad: bool, text: frozenset[str]) -> list[HashedBatch] | Damaged:
-    if isinstance(read, Damaged):
+def _prepare(read: ReadBatch | DamagedFile, *, skip_bad: bool, text: frozenset[str]) -> list[HashedBatch] | DamagedFile:
+    if isinstance(read, DamagedFile):
         if not skip_bad:
             raise FileError(read.path, read.problem)
         return read
@@ -147,7 +147,7 @@ def _prepare(read: Read | Damaged, *, skip_bad: bool, text: frozenset[str]) -> l
     except FileError as error:
         if not skip_bad:
             raise
-        return Damaged(error.path, error.problem)
+        return DamagedFile(error.path, error.problem)
 
 
 class _Writer:

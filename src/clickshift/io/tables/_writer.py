@@ -22,7 +22,7 @@ from clickshift.io.tables.formats import LOG_ENDINGS, ending
 
 Layout = Literal["wide", "long"]
 
-Output = io.BufferedIOBase  # a plain file or a packed one
+_Output = io.BufferedIOBase  # a plain file or a packed one
 
 _ROW_GROUP = 1 << 23  # results; large, for every group of rows has its own dictionary of ids
 _TEXT_BLOCK = 1 << 20  # results whose text is held in memory
@@ -45,7 +45,7 @@ def write_log(sessions: Sessions, path: str | Path, *, layout: Layout = "wide") 
             _write_parquet(tables, temporary)
             return
         with ExitStack() as stack:
-            file: Output = stack.enter_context(temporary.open("wb"))
+            file: _Output = stack.enter_context(temporary.open("wb"))
             if kind.endswith(".gz"):  # without name and time: the same log is the same file
                 file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
             if kind.startswith((".jsonl", ".ndjson")):
@@ -157,7 +157,7 @@ def _write_parquet(tables: Iterator[ArrowTable], path: Path) -> None:
             writer.write_table(table)
 
 
-def _write_csv(tables: Iterator[ArrowTable], file: Output, path: Path, delimiter: str) -> None:
+def _write_csv(tables: Iterator[ArrowTable], file: _Output, path: Path, delimiter: str) -> None:
     """Text in quotation marks and numbers without, which tells the id "7" from 7; lists as JSON."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -181,7 +181,7 @@ def _write_csv(tables: Iterator[ArrowTable], file: Output, path: Path, delimiter
             writer.write_table(text_table)
 
 
-def _write_json(tables: Iterator[ArrowTable], file: Output) -> None:
+def _write_json(tables: Iterator[ArrowTable], file: _Output) -> None:
     import pyarrow.compute as pc
 
     for table in tables:

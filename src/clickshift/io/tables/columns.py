@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 
 from clickshift.data.vocabulary import Raw
 from clickshift.io.tables.formats import integers_or_text
-from clickshift.io.tables.json_lines import ColumnError, read_objects
+from clickshift.io.tables.json_lines import ColumnError, read_json_lines
 
 ArrowArray = Any  # a pyarrow.ChunkedArray
 
@@ -247,7 +247,7 @@ def _json_lists(texts: Any) -> Any:
     one_line = pc.replace_substring_regex(texts, r"[\r\n]", " ")  # between items: JSON has no bare line end within one
     joined = pc.binary_join_element_wise('{"list": ', one_line, "}", "")
     data = "\n".join(joined.to_pylist()).encode()
-    table, unreadable = read_objects(data, lambda names: {"list": "list"})
+    table, unreadable = read_json_lines(data, lambda names: {"list": "list"})
     readable = np.ones(len(texts), bool)
     readable[[line - 1 for line, _ in unreadable]] = False
     return table["list"].combine_chunks().take(pa.array(np.cumsum(readable) - 1, mask=~readable))

@@ -15,9 +15,9 @@ from typing import Any
 from clickshift.core.files import open_bytes
 from clickshift.errors import FileError
 from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.json_lines import Choose, ColumnError, Unreadable, read_objects
+from clickshift.io.tables.json_lines import Choose, ColumnError, UnreadableLine, read_json_lines
 
-ID_COLUMNS = ("session", "query", "doc", "user")
+_ID_COLUMNS = ("session", "query", "doc", "user")
 LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 
 _BLOCK = 1 << 24
@@ -31,7 +31,7 @@ class TableFile:
 
     path: Path
     table: ArrowTable
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableLine] = field(default_factory=list)
     first_row: int = 0
     """How many rows of the file stand before it."""
 
@@ -41,7 +41,7 @@ def ending(path: Path) -> str | None:
     return next((known for known in LOG_ENDINGS if path.name.lower().endswith(known)), None)
 
 
-def read_part(path: Path, choose: Choose) -> TableFile:
+def read_table(path: Path, choose: Choose) -> TableFile:
     """The chosen columns of one file. `choose` may raise where it misses a column."""
     kind = ending(path)
     if kind is None:
@@ -59,7 +59,7 @@ def read_part(path: Path, choose: Choose) -> TableFile:
         if not re.search(rb"\S", data):
             raise FileError(path, "is empty. Was it written to the end?")
         if kind.startswith((".jsonl", ".ndjson")):
-            return TableFile(path, *read_objects(data, choose))
+            return TableFile(path, *read_json_lines(data, choose))
         return _csv(path, data, "\t" if kind.startswith(".tsv") else ",", choose)
     except ColumnError as error:
         raise FileError(path, f"column {error.name} {error.problem}.") from None
@@ -84,7 +84,7 @@ def column_names(path: Path) -> list[str]:
 
 
 @contextmanager
-def parquet_faults(path: Path) -> Iterator[None]:
+def parquet_errors(path: Path) -> Iterator[None]:
     """Turn what reading Parquet can raise into a FileError that names the file."""
     import pyarrow as pa
 
@@ -105,7 +105,7 @@ def _parquet(path: Path, choose: Choose) -> TableFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with parquet_faults(path):
+    with parquet_errors(path):
         with path.open("rb") as file:
             if not file.read(1):
                 raise FileError(path, "is empty. Was it written to the end?")
@@ -113,7 +113,7 @@ def _parquet(path: Path, choose: Choose) -> TableFile:
             metadata, empty = parquet.metadata, parquet.schema_arrow.empty_table()
             chosen = choose(empty.column_names)
             leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
-        wanted = [chosen[name] for name in (*ID_COLUMNS, "docs") if name in chosen]
+        wanted = [chosen[name] for name in (*_ID_COLUMNS, "docs") if name in chosen]
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         ids = [leaf for leaf in texts for name in wanted if leaf == name or leaf.startswith(f"{name}.")]
 
@@ -143,11 +143,11 @@ def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableFile:
     header, first = _first_records(data[:_HEAD], delimiter.encode())
     names = [_unquoted(name) for name in header]
     chosen = choose(names)
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableLine] = []
 
     def skip(row: Any) -> str:
         problem = f"a row must have {row.expected_columns} values as the header: got {row.actual_columns}"
-        unreadable.append(Unreadable(row.number or 0, f"{problem} ({row.text[:80]})"))
+        unreadable.append(UnreadableLine(row.number or 0, f"{problem} ({row.text[:80]})"))
         return "skip"
 
     def read(*, threads: bool) -> ArrowTable:
@@ -172,7 +172,7 @@ def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableFile:
     except pa.ArrowException as error:
         raise FileError(path, f"cannot be read as CSV ({error}). Is a quotation mark left open?") from None
     table = table.rename_columns(list(chosen))
-    for name in set(ID_COLUMNS) & set(chosen):
+    for name in set(_ID_COLUMNS) & set(chosen):
         place = names.index(chosen[name])
         quoted = place < len(first) and first[place].startswith(b'"')
         if not quoted:

@@ -16,7 +16,7 @@ _HEAD = 100  # lines that tell which columns there are, and of which type
 _BLOCK = 1 << 24
 
 
-class Unreadable(NamedTuple):
+class UnreadableLine(NamedTuple):
     """A line that is no row of the table, and why."""
 
     line: int
@@ -32,13 +32,13 @@ class ColumnError(ValueError):
         self.problem = problem
 
 
-def read_objects(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Unreadable]]:
+def read_json_lines(data: bytes, choose: Choose) -> tuple[ArrowTable, list[UnreadableLine]]:
     """The chosen columns under our names, and the lines that are not in the table. Blank lines are no lines."""
-    table = _read_alike(data, choose)
+    table = _read_uniform(data, choose)
     return (table, []) if table is not None else _read_each(data, choose)
 
 
-def _read_alike(data: bytes, choose: Choose) -> ArrowTable | None:
+def _read_uniform(data: bytes, choose: Choose) -> ArrowTable | None:
     """The table, by pyarrow's parser, which is ten times faster; None where it stumbles or may have misunderstood.
 
     It is told the types, for it would take text that looks like a date for a date.
@@ -64,23 +64,23 @@ def _read_alike(data: bytes, choose: Choose) -> ArrowTable | None:
     return table.select(list(chosen.values())).rename_columns(list(chosen))
 
 
-def _read_each(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Unreadable]]:
+def _read_each(data: bytes, choose: Choose) -> tuple[ArrowTable, list[UnreadableLine]]:
     import pyarrow as pa
 
     rows: list[tuple[int, dict[str, Any]]] = []
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableLine] = []
     for number, line in _lines(data):
         try:
             row = json.loads(line)
         except RecursionError:
-            unreadable.append(Unreadable(number, "the JSON is nested too deeply"))
+            unreadable.append(UnreadableLine(number, "the JSON is nested too deeply"))
         except ValueError as error:
-            unreadable.append(Unreadable(number, f"a line must be one JSON object: {error}"))
+            unreadable.append(UnreadableLine(number, f"a line must be one JSON object: {error}"))
         else:
             if isinstance(row, dict):
                 rows.append((number, row))
             else:
-                unreadable.append(Unreadable(number, f"a line must be a JSON object {{...}}: got {line.decode()[:80]}"))
+                unreadable.append(UnreadableLine(number, f"a line must be a JSON object {{...}}: got {line.decode()[:80]}"))
     chosen = choose(_names(row for _, row in rows))
     for name, theirs in chosen.items():
         rows, others = _of_one_kind(rows, name, theirs)
@@ -91,7 +91,7 @@ def _read_each(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Unreadable
 
 def _of_one_kind(
     rows: list[tuple[int, dict[str, Any]]], name: str, theirs: str
-) -> tuple[list[tuple[int, dict[str, Any]]], list[Unreadable]]:
+) -> tuple[list[tuple[int, dict[str, Any]]], list[UnreadableLine]]:
     """Rows whose value is of the first row's kind, and the others."""
     expected, alike, others = None, [], []
     for number, row in rows:
@@ -101,7 +101,7 @@ def _of_one_kind(
             alike.append((number, row))
         else:
             problem = f"{name} must be {expected}, as in the lines above: got {json.dumps(row[theirs])[:80]}"
-            others.append(Unreadable(number, problem))
+            others.append(UnreadableLine(number, problem))
     return alike, others
 
 
