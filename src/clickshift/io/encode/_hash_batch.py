@@ -1,4 +1,4 @@
-"""Sessions of a batch, checked and with hashes for ids: what can be done without knowing any other batch."""
+"""One batch of sessions, checked and with hashes instead of ids: all work that needs no other batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clickshift.io.tables.formats import TableFile
 
 
 class TextIdsFound(Exception):
-    """Columns of ids that were taken for integers have text: all of them must be text."""
+    """Columns of ids that were taken for integers hold text, so the log must be encoded again with text ids."""
 
     def __init__(self, columns: frozenset[str]) -> None:
         self.columns = columns
@@ -25,22 +25,35 @@ class TextIdsFound(Exception):
 
 @dataclass(frozen=True, eq=False)
 class HashedIds:
-    """Raw ids, a pyarrow array of integers or text, perhaps as places in it, and their hashes."""
+    """Raw ids and their hashes.
+
+    Parameters
+    ----------
+    names
+        Raw ids, a pyarrow array of integers or text; distinct ones if the column is dictionary-encoded.
+    hashes
+        Two hashes of every row's id.
+    indices
+        Index of every row's id in `names`, for a dictionary-encoded column; None if `names` has one id per row.
+    """
 
     names: Any
     hashes: UInt64[np.ndarray, "2 id"]
-    places: np.ndarray | None = None
+    indices: np.ndarray | None = None
 
     @classmethod
     def of(cls, column: str, array: Any, text: frozenset[str]) -> HashedIds | None:
-        """None for a type that is no id's. In columns of `text`, integers become text."""
+        """Hash a pyarrow array of ids; None for a type that is not an id's, or missing values.
+
+        Integers of the columns in `text` become text.
+        """
         import pyarrow as pa
 
-        places = None
+        indices = None
         if array.null_count:
             return None
         if pa.types.is_dictionary(array.type):
-            array, places = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
+            array, indices = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
             if array.null_count:
                 return None
         if pa.types.is_signed_integer(array.type):
@@ -50,129 +63,184 @@ class HashedIds:
         elif column not in text:
             raise TextIdsFound(frozenset([column]))
         hashes = hashes_of(array)
-        return cls(array, hashes if places is None else hashes[:, places], places)
+        return cls(array, hashes if indices is None else hashes[:, indices], indices)
 
-    def taken(self, rows: Int[np.ndarray, " new"]) -> Any:
+    def take(self, rows: Int[np.ndarray, " new"]) -> Any:
+        """Return the raw ids of some rows."""
         import pyarrow as pa
 
-        return self.names.take(pa.array(rows if self.places is None else self.places[rows]))
+        return self.names.take(pa.array(rows if self.indices is None else self.indices[rows]))
 
 
 @dataclass(frozen=True, eq=False)
 class HashedBatch:
-    """Sessions that keep the rules, with hashes for ids."""
+    """Sessions that keep all rules, with hashes instead of ids.
+
+    Parameters
+    ----------
+    query
+        Query of each session.
+    doc
+        Document of each result; results of all sessions are concatenated.
+    pair
+        Two hashes of each result's (query, document) pair.
+    start
+        Results `start[i]` up to `start[i + 1]` belong to session i.
+    click
+        Whether each result was clicked.
+    attributes
+        Values of each session, under the names of `Sessions`: count, time, user, log_prob.
+    n_skipped
+        Number of sessions and lines that were skipped.
+    first_skipped
+        Location and problem of the first one.
+    """
 
     query: HashedIds
     doc: HashedIds
     pair: UInt64[np.ndarray, "2 result"]
     start: Int[np.ndarray, " bound"]
     click: Bool[np.ndarray, " result"]
-    about: dict[str, np.ndarray]
-    skipped: int = 0
-    first_fault: str = ""
+    attributes: dict[str, np.ndarray]
+    n_skipped: int = 0
+    first_skipped: str = ""
 
 
 def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> HashedBatch:
-    """Quickly where all is well; the usual reader says, or leaves out, what is not."""
+    """Check and hash a batch in the wide layout: quickly if all is well, else with the reader that reports problems.
+
+    Parameters
+    ----------
+    part
+        Rows of a file.
+    skip_bad
+        Whether sessions that break a rule are skipped instead of raising an error.
+    text
+        Columns of ids that are text in some batch.
+
+    Raises
+    ------
+    FileError
+        "unreadable-line", and those of `read_wide`.
+    TextIdsFound
+        If a column that is not in `text` holds text.
+    """
     if part.unreadable and not skip_bad:
-        line, problem = part.unreadable[0]
-        advice = "Mend or remove it, or leave bad ones out with --skip-bad."
-        raise FileError(part.path, f"{problem} ({len(part.unreadable):,} such lines). {advice}", line=line)
-    found = None if part.unreadable else _plain(part, text=text)
-    if found is not None:
-        return found
+        (line, problem), count = part.unreadable[0], len(part.unreadable)
+        advice = 'Fix or remove it, or pass on_bad_line="skip".'
+        raise FileError(
+            part.path,
+            f"{problem} ({count:,} such lines). {advice}",
+            line=line,
+            code="unreadable-line",
+            count=count,
+        )
+    batch = None if part.unreadable else _hash_valid(part, text=text)
+    if batch is not None:
+        return batch
     import pyarrow as pa
 
-    log, faults = read_wide(TableRows([part]), skip=skip_bad)
+    log, bad_sessions = read_wide(TableRows([part]), skip=skip_bad)
     raw = [column.ids() for column in (log.query, log.doc)]
     arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
     query, doc = (HashedIds.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
     assert query is not None
     assert doc is not None
     start = np.append(0, np.cumsum(log.length))
+    first_unreadable = next((f"{part.path}, line {line}: {problem}" for line, problem in part.unreadable), "")
     return HashedBatch(
         query,
         doc,
         pair_hashes(query.hashes, doc.hashes, start),
         start,
         log.click,
-        _about({name: column.values for name, column in log.about.items()}, part, faults.bad),
-        int(faults.bad.sum()) + len(part.unreadable),
-        faults.first or next((f"{part.path}, line {line}: {problem}" for line, problem in part.unreadable), ""),
+        _session_attributes({name: column.values for name, column in log.attributes.items()}, part, bad_sessions.bad),
+        int(bad_sessions.bad.sum()) + len(part.unreadable),
+        bad_sessions.first or first_unreadable,
     )
 
 
-def _plain(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
-    """None where a rule may be broken, or a column has an unusual type."""
+def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
+    """Hash a batch without copying its lists; None if a rule may be broken, or a column has an unusual type."""
     import pyarrow as pa
 
     table = part.table
-    query, docs, clicks = (_one(table[name]) for name in ("query", "docs", "clicks"))
+    query, docs, clicks = (_one_array(table[name]) for name in ("query", "docs", "clicks"))
     lists = (pa.types.is_list, pa.types.is_large_list)
     if query.null_count or not all(any(test(column.type) for test in lists) for column in (docs, clicks)):
         return None
-    bounds = [column.offsets.to_numpy() for column in (docs, clicks)]
-    start, clicked = (bound.astype(np.int64) - bound[0] for bound in bounds)
-    if docs.null_count or clicks.null_count or not np.array_equal(start, clicked) or (np.diff(start) < 1).any():
+    offsets = [column.offsets.to_numpy() for column in (docs, clicks)]
+    start, click_start = (offset.astype(np.int64) - offset[0] for offset in offsets)
+    if docs.null_count or clicks.null_count or not np.array_equal(start, click_start) or (np.diff(start) < 1).any():
         return None
-    bits = clicks.flatten()
-    if bits.null_count or not (pa.types.is_integer(bits.type) or pa.types.is_boolean(bits.type)):
+    click_items = clicks.flatten()
+    if click_items.null_count or not (pa.types.is_integer(click_items.type) or pa.types.is_boolean(click_items.type)):
         return None
-    click = bits.to_numpy(zero_copy_only=False)
+    click = click_items.to_numpy(zero_copy_only=False)
     if click.dtype != bool and (click.min() < 0 or click.max() > 1):
         return None
     rows = TableRows([part])
-    faults = BadSessions(len(table), name=rows.name, skip=True)
-    about = rows.about()
-    check_session_columns(rows, faults, about)
+    bad_sessions = BadSessions(len(table), locate=rows.locate, skip=True)
+    attributes = rows.attributes()
+    check_session_columns(rows, bad_sessions, attributes)
     ids = {"query": query, "doc": docs.flatten()}
-    if found := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
-        raise TextIdsFound(found)
+    if columns := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
+        raise TextIdsFound(columns)
     query_ids, doc_ids = (HashedIds.of(name, array, text) for name, array in ids.items())
-    if faults.bad.any() or query_ids is None or doc_ids is None:
+    if bad_sessions.bad.any() or query_ids is None or doc_ids is None:
         return None
     pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
-    if _any_twice(pair[0], start):
+    if _has_duplicates(pair[0], start):
         return None
-    values = {name: column.values for name, column in about.items()}
-    return HashedBatch(query_ids, doc_ids, pair, start, click.astype(bool), _about(values, part, faults.bad))
+    values = {name: column.values for name, column in attributes.items()}
+    return HashedBatch(
+        query_ids, doc_ids, pair, start, click.astype(bool), _session_attributes(values, part, bad_sessions.bad)
+    )
 
 
-def _about(values: dict[str, np.ndarray], part: TableFile, bad: Bool[np.ndarray, " row"]) -> dict[str, np.ndarray]:
-    """Under the names that `Sessions` has."""
-    found: dict[str, np.ndarray] = {}
+def _session_attributes(
+    values: dict[str, np.ndarray], part: TableFile, bad: Bool[np.ndarray, " row"]
+) -> dict[str, np.ndarray]:
+    """Convert the optional columns of a log to the attributes of `Sessions`; users become hashes."""
+    attributes: dict[str, np.ndarray] = {}
     for name in ("time", "day"):
         if name in values:
-            found["time"] = values[name]
+            attributes["time"] = values[name]
     if "count" in values:
-        found["count"] = values["count"].astype(np.int64)
+        attributes["count"] = values["count"].astype(np.int64)
     if "propensity" in values:
-        found["log_prob"] = np.log(values["propensity"])
+        attributes["log_prob"] = np.log(values["propensity"])
     if "log_propensity" in values:
-        found["log_prob"] = values["log_propensity"].astype(np.float64)
+        attributes["log_prob"] = values["log_propensity"].astype(np.float64)
     if "user" in values:
-        ids = HashedIds.of("user", _one(part.table["user"]), frozenset(["user"]))
+        ids = HashedIds.of("user", _one_array(part.table["user"]), frozenset(["user"]))
         if ids is None:
-            raise FileError(part.path, "column user must hold ids, integers or text. Convert it first.")
-        found["user"] = ids.hashes[0][~bad].view(np.int64)
-    return found
+            raise FileError(
+                part.path,
+                "column user must hold ids, integers or text. Convert it first.",
+                code="bad-column",
+                column="user",
+            )
+        attributes["user"] = ids.hashes[0][~bad].view(np.int64)
+    return attributes
 
 
-def _is_integer(kind: Any) -> bool:
+def _is_integer(arrow_type: Any) -> bool:
+    """Return whether a pyarrow type, or the value type of a dictionary, is an integer."""
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind.value_type if pa.types.is_dictionary(kind) else kind))
+    return bool(pa.types.is_integer(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type))
 
 
-def _one(column: Any) -> Any:
-    """A column of a table as one array."""
+def _one_array(column: Any) -> Any:
+    """Return a column of a table as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _any_twice(pair, start):
-    """Whether a list has two results of one hash."""
+def _has_duplicates(pair, start):
+    """Return whether a list has two results with the same hash."""
     for i in range(len(start) - 1):
         for j in range(start[i] + 1, start[i + 1]):
             for earlier in range(start[i], j):
