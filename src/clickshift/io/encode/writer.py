@@ -102,8 +102,8 @@ def write_encoded_log(
     while True:
         try:
             return _encode(batches(), folder, skip_bad, source, facts, progress, text)
-        except TextIdsFound as found:
-            text |= found.columns
+        except TextIdsFound as error:
+            text |= error.columns
 
 
 def open_encoded(folder: Path) -> EncodedLog:

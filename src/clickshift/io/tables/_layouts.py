@@ -218,8 +218,8 @@ def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     order = _order_by_rank(owner, np.where(_not_an_integer(rank), 0, rank.values).astype(np.int64), length)
 
     def describe_ranks(number: int) -> Violation:
-        found = ", ".join(f"{value:g}" for value in np.sort(rank.values[owner == number])[:20])
-        return Violation("bad-ranks", f"ranks must be 1, 2, 3, ... once each{hint}: got {found}", {"value": found})
+        ranks = ", ".join(f"{value:g}" for value in np.sort(rank.values[owner == number])[:20])
+        return Violation("bad-ranks", f"ranks must be 1, 2, 3, ... once each{hint}: got {ranks}", {"value": ranks})
 
     bad_sessions.mark(_any_item(order < 0, length), describe_ranks)
     if not np.array_equal(order, np.arange(len(order))):
