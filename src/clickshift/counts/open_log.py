@@ -87,7 +87,9 @@ def open_log(
         batches = partial(batches_of, files, choosing)
     told = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     facts = {"files": len(files), "first_file": str(files[0]), "key": key}
-    return write_encoded_log(batches, place, skip_bad=on_bad_line == "skip", source=told, facts=facts, progress=progress)
+    return write_encoded_log(
+        batches, place, skip_bad=on_bad_line == "skip", source=told, facts=facts, progress=progress
+    )
 
 
 class _Choosing:

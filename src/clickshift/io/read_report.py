@@ -104,6 +104,7 @@ class ReadReport:
             warnings.warn(ClickshiftWarning(message, code="skipped-input", **self._facts()), stacklevel=3)
 
     def _sentences(self) -> list[str]:
+        """Return one sentence for every kind of left-out input."""
         sentences = [f"left out {count:,} {what}" for (what, _), count in self._left_out.items() if count]
         if self._n_bad:
             sentences.append(f"skipped {self._n_bad:,} bad line(s), the first at {self._first_bad}")

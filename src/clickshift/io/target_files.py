@@ -147,8 +147,8 @@ def _scores(path: Path, scored: Judgments) -> tuple[Vocabulary, np.ndarray]:
             path,
             f"a score must be a finite number: document {doc} of query {query} has {score[first]}. Fix it.",
             code="not-finite",
-            query=query,
-            document=doc,
+            query=str(query),
+            document=str(doc),
             value=float(score[first]),
         )
     return vocabulary, score

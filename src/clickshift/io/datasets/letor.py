@@ -275,7 +275,7 @@ def _refuse_shared_queries(vocabulary: Vocabulary, query: np.ndarray, table: np.
         problem = f"query {name} is in {files[first_file]} too, and may or may not be the same one."
         advice = "Read the files one by one, join them to one file, or rename the query."
         raise FileError(
-            files[second_file], f"{problem} {advice}", line=int(row["line"]), code="shared-query", query=name
+            files[second_file], f"{problem} {advice}", line=int(row["line"]), code="shared-query", query=str(name)
         )
 
 
@@ -300,8 +300,8 @@ def _drop_duplicates(
                 f"{problem} {advice}",
                 line=int(row["line"]),
                 code="duplicate-document",
-                query=query,
-                document=doc,
+                query=str(query),
+                document=str(doc),
                 count=len(repeated),
             )
         rows.skip(len(repeated), SkippedLines(1, int(row["file"]), int(row["line"]), problem))
@@ -343,6 +343,7 @@ def _write_cache(path: Path, corpus: Corpus, skipped: SkippedLines) -> None:
 
 
 def _warn_not_cached(error: FileError) -> None:
+    """Warn that the cache folder cannot be used."""
     warnings.warn(ClickshiftWarning(f"the corpus is not cached. {error}", code="not-cached"), stacklevel=4)
 
 

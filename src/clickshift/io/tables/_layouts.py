@@ -113,6 +113,7 @@ class TableRows:
         return self.parts[part], row - int(self._ends[part - 1] if part else 0)
 
     def _read(self, read: Callable[[str, Sequence[Any]], Any], name: str) -> Any:
+        """Read a column of all files; one that cannot be used is a FileError of the first file."""
         try:
             return read(name, [part.table[name] for part in self.parts])
         except ColumnError as error:
@@ -293,6 +294,7 @@ def _rule(rows: TableRows, name: str, code: str, rule: str) -> Callable[[int], V
 
 
 def _describe(rows: TableRows, name: str, code: str, rule: str, row: int) -> Violation:
+    """Describe how a row's value breaks a rule of its column."""
     value = rows.show(name, row)
     return Violation(code, f"{name} {rule}: got {value}", {"column": name, "value": value})
 

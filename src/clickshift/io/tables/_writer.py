@@ -207,6 +207,7 @@ def _writable_user(user: np.ndarray) -> np.ndarray:
 
 
 def _write_parquet(tables: Iterator[ArrowTable], path: Path) -> None:
+    """Write Parquet, one row group per table."""
     import pyarrow.parquet as pq
 
     with ExitStack() as stack:

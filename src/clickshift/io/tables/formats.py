@@ -104,6 +104,7 @@ def read_table(path: Path, choose: Choose) -> TableFile:
 
 
 def _empty_file(path: Path) -> FileError:
+    """Return the error of an empty file."""
     return FileError(path, "is empty. Was it written to the end?", code="empty-file")
 
 
