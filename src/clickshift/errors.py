@@ -71,7 +71,7 @@ class VocabularyError(ClickshiftError):
 
 
 class SpecError(ClickshiftError):
-    """A text such as "PlackettLuce(Oracle, temperature=0.1)", or an option, that does not name something that exists."""
+    """A text such as "PlackettLuce(Oracle, temperature=0.1)", or an option, that names nothing that exists."""
 
 
 class CapabilityError(ClickshiftError):

@@ -120,7 +120,7 @@ def open_log(
     description = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     facts = {"files": len(files), "first_file": str(files[0]), "key": key}
     return write_encoded_log(
-        batches, folder, skip_bad=on_bad_line == "skip", told=description, facts=facts, progress=progress
+        batches, folder, skip_bad=on_bad_line == "skip", source=description, facts=facts, progress=progress
     )
 
 

@@ -1,1 +1,3 @@
-"""Reports: rows become tables, plots and one self-contained HTML page."""
+"""Presentation of results: tidy rows become tables, Plotly figures, CSV and LaTeX files, and one HTML page."""
+
+__all__ = ["document", "export", "figures", "tables", "values"]  # noqa: F822 (modules)

@@ -1,4 +1,4 @@
-"""Tidy rows -> Plotly figures."""
+"""Plotly figures of tidy rows, and the colours and symbols that all figures share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ from typing import Any
 from clickshift.display.tables import Row
 
 COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5c677d"]
-"""Distinct on white, also for the colour-blind: blue, red, green, amber, violet, brown, grey."""
+"""Distinct on white, also for colour-blind readers: blue, red, green, amber, violet, brown, grey."""
 SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
-"""Distinct without any colour."""
+"""Marker symbols, distinct without colour."""
 
 
 def curve_figure(rows: Sequence[Row]) -> Any:
-    """How users move through the list, with intervals: over ranks where the parameter has them, else one point each."""
+    """Plot a browsing parameter of a click model with 95 % intervals.
+
+    Parameters
+    ----------
+    rows
+        Tidy rows of one parameter: parameter, estimate, low, high, and rank or after; last_click where the parameter
+        depends on the rank of the last click.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A line over ranks if the parameter has them, one line per rank of the last click; else one point per row.
+    """
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -46,7 +58,7 @@ def curve_figure(rows: Sequence[Row]) -> Any:
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """One line per rank of the last click, where the parameter depends on it."""
+    """Group rows by the rank of the last click."""
     lines: dict[str, list[Row]] = {}
     for row in rows:
         last = row.get("last_click")

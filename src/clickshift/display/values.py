@@ -1,4 +1,4 @@
-"""One number of a table: how it is written; of a mean over seeds, how sure it is and how it stands beside others."""
+"""Numbers of a table: how they are formatted, and means over seeds with their interval and comparison marks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Literal
 from clickshift.core.intervals import mean_interval
 
 Standing = Literal["best", "=", ""]
-"""The best of its column, not significantly worse than that, or neither."""
+"""Comparison with the other values of a column: the best, not significantly worse than the best, or neither."""
 
 
 def decimal(value: float) -> str:
-    """Four decimals, or a power of ten where all of them would be 0, as of small p-values; a dash for NaN.
+    """Format a number with four decimals, or as a power of ten if all of them would be 0; a dash for NaN.
 
+    Examples
+    --------
     >>> decimal(0.25), decimal(2.7e-8), decimal(0.0), decimal(math.nan)
     ('0.2500', '3e-08', '0.0000', '–')
     """
@@ -26,8 +28,29 @@ def decimal(value: float) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a page shows in bold for the best, text shows with a star.
+    """A mean with its interval and comparison marks, as one cell of a table.
 
+    As text, the best value has a star; an HTML page and LaTeX show it in bold.
+
+    Parameters
+    ----------
+    mean
+        The mean; NaN is shown as a dash.
+    half
+        Half the width of the 95 % confidence interval; NaN if there is only one seed.
+    standing
+        Comparison with the other values of the column.
+    dagger
+        Whether the value is not significantly worse than that of a peeking model.
+    aside
+        Whether the value is shown in brackets, because it is not compared.
+    digits
+        Number of decimals.
+    signed
+        Whether positive numbers have a plus sign.
+
+    Examples
+    --------
     >>> str(Measured(1.23456, 0.0006, standing="="))
     '=1.2346 ± .0006'
     >>> str(Measured(1.2, aside=True)), str(Measured(0.31, 0.02, digits=2, signed=True, standing="best"))
@@ -36,24 +59,22 @@ class Measured:
 
     mean: float
     half: float = math.nan
-    """Half the width of the 95 % interval; NaN from one seed."""
     standing: Standing = ""
     dagger: bool = False
-    """Not significantly worse than a model that peeks."""
     aside: bool = False
-    """In brackets: shown, but not compared."""
     digits: int = 4
     signed: bool = False
 
     @property
     def number(self) -> str:
+        """The formatted mean."""
         if math.isnan(self.mean):
             return "–"
         return f"{self.mean:+.{self.digits}f}" if self.signed else f"{self.mean:.{self.digits}f}"
 
     @property
     def spread(self) -> str:
-        """Such as "± .0006"; nothing where it is not known."""
+        """The formatted half-width of the interval, such as "± .0006"; empty if it is not known."""
         if math.isnan(self.half):
             return ""
         text = f"{self.half:.{self.digits}f}"
@@ -74,8 +95,22 @@ def measured(
     digits: int = 4,
     signed: bool = False,
 ) -> Measured:
-    """The mean of what the seeds gave, with its Student-t interval.
+    """Return the mean of the values of several seeds, with its 95 % Student-t interval.
 
+    Parameters
+    ----------
+    values
+        One value per seed; without any, the mean is NaN.
+    standing, dagger, aside, digits, signed
+        As in `Measured`.
+
+    Returns
+    -------
+    Measured
+        The cell of a table.
+
+    Examples
+    --------
     >>> str(measured([1.0, 2.0, 3.0], digits=1))
     '2.0 ± 2.5'
     """

@@ -18,7 +18,7 @@ from clickshift.core.files import open_text, write_atomically
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.io.tables.columns import number_column
-from clickshift.io.tables.formats import read_part
+from clickshift.io.tables.formats import read_table
 from clickshift.io.tables.json_lines import ColumnError
 from clickshift.ranking.labels import Trust
 
@@ -126,7 +126,7 @@ def read_propensities(path: str | Path) -> Propensities:
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
-    part = read_part(path, lambda names: _choose(path, names))
+    part = read_table(path, lambda names: _choose(path, names))
     if part.unreadable:
         line, problem = part.unreadable[0]
         raise FileError(path, f"{problem}. Mend or remove the line.", line=line)
@@ -238,7 +238,7 @@ def read_trust(path: str | Path) -> Trust:
             raise FileError(path, f"must have the columns rank, alpha and beta: there is no {missing[0]}.")
         return {name: name for name in _COLUMNS}
 
-    part = read_part(path, choose)
+    part = read_table(path, choose)
     if part.unreadable:
         line, problem = part.unreadable[0]
         raise FileError(path, f"{problem}. Mend or remove the line.", line=line)

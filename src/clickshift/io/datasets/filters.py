@@ -1,7 +1,13 @@
-"""What is done to a log before an experiment, as in the policy-shift paper (Deffayet, Renders, de Rijke, TOIS 2022).
+"""Filters that prepare a log for an experiment, as in the policy-shift paper.
 
-Readers break sessions into pages. From these the paper keeps the queries that people have judged, drops pages without
-a click, and splits by time (`Sessions.split_by_time`). Each step is a function here, from sessions to sessions.
+The readers of public logs turn every SERP of a search session into a session of its own. From these the paper keeps the
+queries with relevance judgments, drops SERPs without a click, and splits by time (`Sessions.split_by_time`). Each step
+is a function from sessions to sessions.
+
+References
+----------
+Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy distributional
+shift. ACM Transactions on Information Systems.
 """
 
 from __future__ import annotations
@@ -15,33 +21,83 @@ from clickshift.io.qrels import Judgments
 
 
 def annotated_only(sessions: Sessions, judged: Judgments | Raw) -> Sessions:
-    """The sessions of the queries that are judged: those of the judgments, or of these raw query ids."""
+    """Keep the sessions of the queries with relevance judgments.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+    judged
+        Judgments, or the raw ids of the judged queries.
+
+    Returns
+    -------
+    Sessions
+        The sessions of judged queries.
+
+    Raises
+    ------
+    DataError
+        "no-judged-query" if no session is left.
+    """
     queries = judged.queries if isinstance(judged, Judgments) else judged
     number = sessions.vocabulary.query_numbers(queries)
     keep = np.isin(sessions.rankings.query, number[number != UNSEEN])
     if not keep.any():
         raise DataError(
             f"at least one session must be of a judged query: got none, with {len(queries):,} judged ones. "
-            "Are the query ids of the log and of the judgments the same kind?"
+            "Are the query ids of the log and of the judgments the same kind?",
+            code="no-judged-query",
+            count=len(queries),
         )
     return sessions[keep]
 
 
 def drop_without_clicks(sessions: Sessions) -> Sessions:
-    """The sessions with at least one click.
+    """Keep the sessions with at least one click.
 
-    The paper's choice, for its tables. Click rates in what is left are too high, and the more so the rarer clicks are.
+    The policy-shift paper does so for its tables. Click rates of the result are too high, and the more so the rarer
+    clicks are.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+
+    Returns
+    -------
+    Sessions
+        The sessions with a click.
+
+    Raises
+    ------
+    DataError
+        "no-clicks" if no session is left.
     """
     keep = np.any(sessions.click, axis=1)
     if not keep.any():
-        raise DataError(f"at least one session must have a click: got none in {sessions.total:,}.")
+        raise DataError(
+            f"at least one session must have a click: got none in {sessions.total:,}.",
+            code="no-clicks",
+            total=sessions.total,
+        )
     return sessions[keep]
 
 
 def compact(sessions: Sessions) -> Sessions:
-    """The same sessions with the vocabulary of what they show, without the pairs that a filter left behind.
+    """Restrict the vocabulary of a log to the pairs that its sessions show.
 
     Use it before a split, never after: the parts would get different numbers for the same pair.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+
+    Returns
+    -------
+    Sessions
+        The same sessions, without the pairs that a filter left behind in the vocabulary.
     """
     shown = sessions.rankings.pair
     return sessions.in_vocabulary(sessions.vocabulary.with_pairs(shown[shown != UNSEEN]))

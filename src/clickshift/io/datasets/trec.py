@@ -1,8 +1,12 @@
-"""TREC Session Track 2014 as packaged for GraphCM (Lin et al., WSDM 2021): one page of results a line.
+"""TREC Session Track 2014 as packaged for GraphCM: one SERP per line.
 
     session, query, [documents], [vertical types], [clicks] and, in the labelled file, [relevance labels]
 
-stand between tabs; the lists are as long as the page. Labels are those of the track: 0 to 4, and -2 for spam.
+are separated by tabs; the lists are as long as the SERP. Labels are those of the track: 0 to 4, and -2 for spam.
+
+References
+----------
+Lin, J. et al. (2021). A graph-enhanced click model for web search. SIGIR. (The data is published with its code.)
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ import numpy as np
 
 from clickshift.core.files import open_text
 from clickshift.data.sessions import Sessions
-from clickshift.io.datasets.pages import pad_lists, to_sessions
-from clickshift.io.qrels import Judgments, agreed
+from clickshift.io.datasets._serps import pad_lists, to_sessions
+from clickshift.io.qrels import Judgments, consistent_judgments
 from clickshift.io.read_report import OnBadLine, ReadReport
 
 _RULE = "a line must be 'session query [documents] [types] [clicks]', lists of the same length with clicks 0 or 1"
@@ -26,7 +30,9 @@ _ID = re.compile(r"\s*(\d{1,18})\s*", re.ASCII)
 _LIST = re.compile(r"\s*\[\s*(-?\d{1,18}(?:\s*,\s*-?\d{1,18})*)\s*\]\s*", re.ASCII)
 
 
-class _Page(NamedTuple):
+class _Serp(NamedTuple):
+    """One line of the file."""
+
     session: int
     query: int
     docs: list[int]
@@ -35,62 +41,100 @@ class _Page(NamedTuple):
 
 
 def read_trec(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessions:
-    """The pages and clicks, of the files with and without labels; vertical types are not used.
+    """Read the SERPs and clicks of the TREC Session Track 2014, from the file with labels or the one without.
 
-    Lines are not in order of time, so there is none. `user` is the number of the search session, for pages of one
-    session are not independent. Pages that show a document twice (about 3 % of them) are dropped and reported.
+    Vertical types are not used. SERPs that show a document twice (about 3 % of them) are dropped and reported.
+
+    Parameters
+    ----------
+    path
+        The file, plain or gzip.
+    on_bad_line
+        "error" raises at the first line that breaks the format; "skip" counts such lines in one warning (code
+        "skipped-input").
+
+    Returns
+    -------
+    Sessions
+        One session per SERP. Lines are not in chronological order, so there is no time. `user` is the number of the
+        search session, because SERPs of one session are not independent.
+
+    Raises
+    ------
+    FileError
+        "bad-line", or "empty-file" if no SERP is left.
     """
-    notes = ReadReport(path, on_bad_line)
-    pages = list(_pages(path, notes, labelled=False))
-    docs, shown = pad_lists([page.docs for page in pages])
+    report = ReadReport(path, on_bad_line)
+    serps = list(_read_serps(path, report, labelled=False))
+    docs, shown = pad_lists([serp.docs for serp in serps])
     sessions = to_sessions(
-        np.array([page.query for page in pages], np.int64),
+        np.array([serp.query for serp in serps], np.int64),
         docs,
-        pad_lists([page.clicks for page in pages])[0] > 0,
+        pad_lists([serp.clicks for serp in serps])[0] > 0,
         shown=shown,
-        user=np.array([page.session for page in pages], np.int64),
-        notes=notes,
+        user=np.array([serp.session for serp in serps], np.int64),
+        report=report,
     )
-    notes.report()
+    report.report()
     return sessions
 
 
 def read_trec_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgments:
-    """The labels of the labelled file, -2 (spam) to 4.
+    """Read the relevance labels of the TREC Session Track 2014, -2 (spam) to 4.
 
-    Judges worked by topic, and the same query can belong to several: pairs with different labels are left unjudged.
+    Assessors judged by topic, and the same query can belong to several topics: pairs with different labels are left
+    unjudged.
+
+    Parameters
+    ----------
+    path
+        The labelled file, plain or gzip.
+    on_bad_line
+        "error" raises at the first line that breaks the format; "skip" counts such lines in one warning (code
+        "skipped-input").
+
+    Returns
+    -------
+    Judgments
+        The labels.
+
+    Raises
+    ------
+    FileError
+        "bad-line", or "empty-file" if no pair is judged.
     """
-    notes = ReadReport(path, on_bad_line)
-    pages = list(_pages(path, notes, labelled=True))
-    query = [page.query for page in pages for _ in page.docs]
-    docs = [doc for page in pages for doc in page.docs]
-    judgments = agreed(query, docs, [label for page in pages for label in page.labels or ()], notes)
+    report = ReadReport(path, on_bad_line)
+    serps = list(_read_serps(path, report, labelled=True))
+    query = [serp.query for serp in serps for _ in serp.docs]
+    docs = [doc for serp in serps for doc in serp.docs]
+    judgments = consistent_judgments(query, docs, [label for serp in serps for label in serp.labels or ()], report)
     if not len(judgments):
-        notes.nothing("judged pair")
-    notes.report()
+        report.fail_empty("judged pair")
+    report.report()
     return judgments
 
 
-def _pages(path: str | Path, notes: ReadReport, *, labelled: bool) -> Iterator[_Page]:
+def _read_serps(path: str | Path, report: ReadReport, *, labelled: bool) -> Iterator[_Serp]:
+    """Yield the SERPs of a file; lines that break the format are reported."""
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                page = _page(line)
-                if page is None or (labelled and page.labels is None):
-                    notes.bad_line(number, _LABELLED_RULE if labelled else _RULE, line.strip())
+                serp = _parse_line(line)
+                if serp is None or (labelled and serp.labels is None):
+                    report.bad_line(number, _LABELLED_RULE if labelled else _RULE, line.strip())
                 else:
-                    yield page
+                    yield serp
 
 
-def _page(line: str) -> _Page | None:
-    """The page of a line, or None where it breaks the format."""
+def _parse_line(line: str) -> _Serp | None:
+    """Parse the SERP of a line; None if the line breaks the format."""
     fields = line.split("\t")
     ids, lists = [_ID.fullmatch(field) for field in fields[:2]], [_LIST.fullmatch(field) for field in fields[2:]]
     if len(fields) not in {5, 6} or None in ids or None in lists:
         return None
-    session, query = (int(found[1]) for found in ids if found)
-    docs, types, clicks, *labels = ([int(value) for value in found[1].split(",")] for found in lists if found)
+    session, query = (int(match[1]) for match in ids if match)
+    docs, types, clicks, *labels = ([int(value) for value in match[1].split(",")] for match in lists if match)
     lengths = {len(docs), len(types), len(clicks), *map(len, labels)}
     if len(lengths) > 1 or min(docs) < 0 or not set(clicks) <= {0, 1}:
         return None
-    return _Page(session, query, docs, clicks, labels[0] if labels else None)
+    return _Serp(session, query, docs, clicks, labels[0] if labels else None)

@@ -1,7 +1,7 @@
-"""Sessions out of DuckDB: tables of a database, and logs with a row per result, whose rows it brings together.
+"""Logs read through DuckDB: tables of a database, and files with one row per result, grouped into sessions.
 
-DuckDB keeps to a memory limit and puts what does not fit into a folder. Rows of a session are joined by an aggregate; a
-window function takes ten times as long.
+DuckDB keeps to a memory limit and writes the rest to temporary files. The rows of a session are collected by an
+aggregate; a window function takes ten times as long.
 """
 
 from __future__ import annotations
@@ -17,121 +17,179 @@ import numpy as np
 
 from clickshift.core.parallel import n_threads
 from clickshift.errors import FileError, SpecError
-from clickshift.io.encode.batches import ROWS, Damaged, Read
+from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
 from clickshift.io.tables.formats import TableFile
 from clickshift.io.tables.json_lines import Choose
 
-_MARK = "::"
+_SEPARATOR = "::"
 _LISTS = ("docs", "clicks")
+_RESULT_COLUMNS = ("session", "query", "rank", "doc", "click")
 
 
 @dataclass(frozen=True)
 class DuckdbLimits:
-    """How much memory DuckDB may take, and the folder for the rest: one beside the encoded log by default."""
+    """Memory limit of DuckDB, and the directory of its temporary files.
+
+    Parameters
+    ----------
+    memory
+        Memory limit as DuckDB writes it, e.g. "4GB".
+    folder
+        Directory for temporary files; by default DuckDB chooses one.
+    """
 
     memory: str = "4GB"
     folder: str | Path | None = None
 
 
 def is_duckdb_table(path: Any) -> bool:
-    """Whether a text names a table of a database, as "clicks.duckdb::sessions" does."""
-    return isinstance(path, str) and _MARK in path
+    """Return whether a text names a table of a DuckDB database.
+
+    Examples
+    --------
+    >>> is_duckdb_table("clicks.duckdb::sessions"), is_duckdb_table("clicks.parquet")
+    (True, False)
+    """
+    return isinstance(path, str) and _SEPARATOR in path
 
 
 def parse_duckdb_table(text: str) -> tuple[Path, str]:
-    database, _, table = text.partition(_MARK)
+    """Split "FILE.duckdb::TABLE" into the file of the database and the name of the table.
+
+    Raises
+    ------
+    SpecError
+        "bad-table-name" for a text of another form.
+    FileError
+        "file-not-found" if there is no such file.
+    """
+    database, _, table = text.partition(_SEPARATOR)
     if not database or not table:
-        raise SpecError(f'a table must be named as "FILE.duckdb{_MARK}TABLE": got {text!r}.')
+        raise SpecError(
+            f'a table must be named as "FILE.duckdb{_SEPARATOR}TABLE": got {text!r}.', code="bad-table-name", value=text
+        )
     if not Path(database).is_file():
-        raise FileError(database, "there is no such database. Check the path.")
+        raise FileError(database, "there is no such database. Check the path.", code="file-not-found")
     return Path(database), table
 
 
 def database_batches(
-    database: Path, table: str, choosing: Callable[[Path], Choose], spill: DuckdbLimits
-) -> Iterator[Read | Damaged]:
-    """A table or view of a DuckDB database, in either layout."""
+    database: Path, table: str, choose: Callable[[Path], Choose], limits: DuckdbLimits
+) -> Iterator[ReadBatch | DamagedFile]:
+    """Yield functions that read a table or view of a DuckDB database, in either layout, batch by batch.
+
+    Parameters
+    ----------
+    database
+        File of the database.
+    table
+        Name of the table or view.
+    choose
+        Function from a file to the function that selects and names its columns.
+    limits
+        Memory limit and directory for temporary files.
+
+    Raises
+    ------
+    FileError
+        "unknown-table" if the database has no such table, "unreadable-log" if DuckDB fails.
+    """
     import duckdb
 
-    with _connected(spill, database) as connection:
+    with _connection(limits, database) as connection:
         try:
             relation = connection.table(table)
         except (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException):
-            known = ", ".join(row[0] for row in connection.sql("SHOW TABLES").fetchall()) or "none"
-            raise FileError(database, f"there is no table {table}: it has {known}.") from None
-        yield from _of_relation(relation, database, choosing)
+            tables = [row[0] for row in connection.sql("SHOW TABLES").fetchall()]
+            raise FileError(
+                database,
+                f"there is no table {table}: it has {', '.join(tables) or 'none'}.",
+                code="unknown-table",
+                value=table,
+                known=tables,
+            ) from None
+        yield from _relation_batches(relation, database, choose)
 
 
 def long_batches(
-    files: Sequence[Path], choosing: Callable[[Path], Choose], spill: DuckdbLimits
-) -> Iterator[Read | Damaged]:
-    """Files with a row per result."""
+    files: Sequence[Path], choose: Callable[[Path], Choose], limits: DuckdbLimits
+) -> Iterator[ReadBatch | DamagedFile]:
+    """Yield functions that read files with one row per result, grouped into sessions, batch by batch.
+
+    Parameters
+    ----------
+    files
+        Files of one format.
+    choose
+        Function from a file to the function that selects and names its columns.
+    limits
+        Memory limit and directory for temporary files.
+
+    Raises
+    ------
+    FileError
+        "unreadable-log" if DuckDB fails.
+    """
     names = [str(file) for file in files]
-    with _connected(spill, None) as connection:
+    with _connection(limits, None) as connection:
         if all(file.suffix.lower() == ".parquet" for file in files):
             relation = connection.read_parquet(names, union_by_name=True)
         elif any(".json" in file.name.lower() or ".ndjson" in file.name.lower() for file in files):
             relation = connection.read_json(names)
         else:
             relation = connection.read_csv(names)
-        yield from _of_relation(relation, files[0], choosing)
+        yield from _relation_batches(relation, files[0], choose)
 
 
 @contextmanager
-def _connected(spill: DuckdbLimits, database: Path | None) -> Iterator[Any]:
-    """A connection that keeps to a limit; what DuckDB says is wrong becomes one FileError."""
+def _connection(limits: DuckdbLimits, database: Path | None) -> Iterator[Any]:
+    """Open a DuckDB connection with a memory limit; its errors become one FileError."""
     import duckdb
 
-    settings: dict[str, Any] = {"memory_limit": spill.memory, "threads": n_threads()}
-    if spill.folder is not None:
-        settings["temp_directory"] = str(spill.folder)
-    where = ":memory:" if database is None else str(database)
+    settings: dict[str, Any] = {"memory_limit": limits.memory, "threads": n_threads()}
+    if limits.folder is not None:
+        settings["temp_directory"] = str(limits.folder)
+    source = ":memory:" if database is None else str(database)
     try:
-        with duckdb.connect(where, read_only=database is not None, config=settings) as connection:
+        with duckdb.connect(source, read_only=database is not None, config=settings) as connection:
             yield connection
     except duckdb.Error as error:
-        raise _told(database or "DuckDB", error) from None
+        reason = " ".join(str(error).split())
+        advice = "Pass spill=DuckdbLimits(memory=..., folder=...) with more memory or another folder, or fix the log."
+        raise FileError(
+            database or "DuckDB", f"DuckDB could not read the log ({reason}). {advice}", code="unreadable-log"
+        ) from None
 
 
-def _told(where: str | Path, error: Exception) -> FileError:
-    reason = " ".join(str(error).split())
-    advice = "Give it more memory or another spill folder, or mend what it names."
-    return FileError(where, f"DuckDB could not read the log ({reason}). {advice}")
-
-
-def _of_relation(relation: Any, path: Path, choosing: Callable[[Path], Choose]) -> Iterator[Read]:
-    """Batches are fetched one by one, in this thread; what is made of them is not."""
-    chosen = choosing(path)(relation.columns)
+def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose]) -> Iterator[ReadBatch]:
+    """Yield functions that process batches; the batches are fetched one by one, in this thread."""
+    chosen = choose(path)(relation.columns)
     long = "docs" not in chosen
-    wanted = ", ".join(f"{_quoted(theirs)} AS {ours}" for ours, theirs in chosen.items())
-    found = relation.project(wanted)
+    selected = relation.project(", ".join(f"{_quote(theirs)} AS {ours}" for ours, theirs in chosen.items()))
     if long:
-        found = found.aggregate(
+        selected = selected.aggregate(
             ", ".join(
                 [
                     "session",
                     "min(query) AS query",
                     "min(query) = max(query) AND count(query) = count(*) AS one_query",
                     "list({'rank': rank, 'doc': doc, 'click': click}) AS results",
-                    *(f"min({name}) AS {name}" for name in chosen if name not in _ROW),
+                    *(f"min({name}) AS {name}" for name in chosen if name not in _RESULT_COLUMNS),
                 ]
             ),
             "session",
         )
-    first = 0
-    for batch in found.to_arrow_reader(ROWS):
+    first_row = 0
+    for batch in selected.to_arrow_reader(BATCH_ROWS):
         import pyarrow as pa
 
-        part = TableFile(path, pa.table(batch), first_row=first)
-        first += len(part.table)
-        yield partial(_joined, part) if long else partial(list, [part])
+        part = TableFile(path, pa.table(batch), first_row=first_row)
+        first_row += len(part.table)
+        yield partial(_to_wide, part) if long else partial(list, [part])
 
 
-_ROW = ("session", "query", "rank", "doc", "click")
-
-
-def _joined(part: TableFile) -> list[TableFile]:
-    """Results of each session, brought into the order of their ranks: the wide layout."""
+def _to_wide(part: TableFile) -> list[TableFile]:
+    """Order the results of each session by rank: the wide layout."""
     import pyarrow as pa
 
     table = part.table
@@ -142,26 +200,30 @@ def _joined(part: TableFile) -> list[TableFile]:
     start -= start[0]
     length = np.diff(start)
     owner = np.repeat(np.arange(len(length)), length)
-    place = rank.fill_null(0).cast(pa.int64()).to_numpy() - 1
-    good = (place >= 0) & (place < length[owner])
+    rank_index = rank.fill_null(0).cast(pa.int64()).to_numpy() - 1
+    valid = (rank_index >= 0) & (rank_index < length[owner])
     order = np.full(len(owner), -1)
-    order[start[owner[good]] + place[good]] = np.flatnonzero(good)
+    order[start[owner[valid]] + rank_index[valid]] = np.flatnonzero(valid)
     bad = np.zeros(len(length), bool)
     bad[owner[order < 0]] = True
     bad |= ~table["one_query"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
     if bad.any():
-        session = table["session"][int(np.argmax(bad))].as_py()
+        session, count = table["session"][int(np.argmax(bad))].as_py(), int(bad.sum())
         raise FileError(
             part.path,
             f"session {session}: a session must have one query and the ranks 1, 2, 3, ... once each "
-            f"({int(bad.sum())} such sessions here). Mend or remove them.",
+            f"({count:,} such sessions in this batch). Fix or remove them.",
+            code="bad-ranks",
+            session=session,
+            count=count,
         )
-    offsets, taken = pa.array(start, pa.int64()), pa.array(order)
+    offsets, indices = pa.array(start, pa.int64()), pa.array(order)
     columns = {name: table[name] for name in table.column_names if name not in {"results", "one_query", "session"}}
     for name, values in zip(_LISTS, (doc, click), strict=True):
-        columns[name] = pa.LargeListArray.from_arrays(offsets, values.take(taken))
+        columns[name] = pa.LargeListArray.from_arrays(offsets, values.take(indices))
     return [TableFile(part.path, pa.table(columns), first_row=part.first_row)]
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
+    """Quote a name of a column for SQL."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""One file of a table, Parquet, CSV or JSON lines, as pyarrow columns under our names; its failures as FileErrors."""
+"""One table file, Parquet, CSV or JSON lines, as pyarrow columns under our names; failures become FileErrors."""
 
 from __future__ import annotations
 
@@ -15,112 +15,163 @@ from typing import Any
 from clickshift.core.files import open_bytes
 from clickshift.errors import FileError
 from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.json_lines import Choose, ColumnError, Unreadable, read_objects
+from clickshift.io.tables.json_lines import Choose, ColumnError, UnreadableLine, read_json_lines
 
-ID_COLUMNS = ("session", "query", "doc", "user")
 LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+"""Endings of the files that a log can be read from and written to."""
 
+_ID_COLUMNS = ("session", "query", "doc", "user")
 _BLOCK = 1 << 24
 _HEAD = 1 << 20
-_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"  # the one way to write it, so that 007 stays text
+_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"  # the canonical form of an integer, so that 007 stays text
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file of a log."""
+    """A table file, or consecutive rows of one.
+
+    Parameters
+    ----------
+    path
+        The file.
+    table
+        Its rows as a pyarrow table, under our column names.
+    unreadable
+        Lines that are not rows of the table.
+    first_row
+        Number of rows of the file before the first row of `table`.
+    """
 
     path: Path
     table: ArrowTable
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableLine] = field(default_factory=list)
     first_row: int = 0
-    """How many rows of the file stand before it."""
 
 
 def ending(path: Path) -> str | None:
-    """Which of `LOG_ENDINGS` the file's name has."""
-    return next((known for known in LOG_ENDINGS if path.name.lower().endswith(known)), None)
+    """Return the one of `LOG_ENDINGS` that a file's name has; None for other names.
+
+    Examples
+    --------
+    >>> ending(Path("clicks.CSV.gz"))
+    '.csv.gz'
+    """
+    return next((suffix for suffix in LOG_ENDINGS if path.name.lower().endswith(suffix)), None)
 
 
-def read_part(path: Path, choose: Choose) -> TableFile:
-    """The chosen columns of one file. `choose` may raise where it misses a column."""
-    kind = ending(path)
-    if kind is None:
+def read_table(path: Path, choose: Choose) -> TableFile:
+    """Read the chosen columns of one table file.
+
+    Parameters
+    ----------
+    path
+        A file with one of `LOG_ENDINGS`.
+    choose
+        Function that selects and names the columns; it may raise if it misses one.
+
+    Returns
+    -------
+    TableFile
+        The columns under our names, and the lines that are not rows.
+
+    Raises
+    ------
+    FileError
+        "unknown-format" for another ending, "file-not-found", "empty-file", "damaged-file" for a file that cannot be
+        parsed, and "bad-column" for a column that cannot be used.
+    """
+    file_ending = ending(path)
+    if file_ending is None:
         raise FileError(
             path,
-            f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Rename it; public logs (Yandex, TREC, "
-            "Open "
-            "Bandit) are converted by `clickshift log convert`.",
+            f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Rename the file. Public logs (Yandex, "
+            "TREC, Open Bandit) have readers in clickshift.io.datasets; `clickshift log convert` converts them.",
+            code="unknown-format",
+            known=list(LOG_ENDINGS),
         )
     try:
-        if kind == ".parquet":
-            return _parquet(path, choose)
+        if file_ending == ".parquet":
+            return _read_parquet(path, choose)
         with open_bytes(path) as file:
             data = b"".join(iter(partial(file.read, _BLOCK), b""))  # in large pieces: read() alone asks for small ones
         if not re.search(rb"\S", data):
-            raise FileError(path, "is empty. Was it written to the end?")
-        if kind.startswith((".jsonl", ".ndjson")):
-            return TableFile(path, *read_objects(data, choose))
-        return _csv(path, data, "\t" if kind.startswith(".tsv") else ",", choose)
+            raise _empty_file(path)
+        if file_ending.startswith((".jsonl", ".ndjson")):
+            return TableFile(path, *read_json_lines(data, choose))
+        return _read_csv(path, data, "\t" if file_ending.startswith(".tsv") else ",", choose)
     except ColumnError as error:
-        raise FileError(path, f"column {error.name} {error.problem}.") from None
+        raise FileError(path, f"column {error.name} {error.problem}.", code="bad-column", column=error.name) from None
+
+
+def _empty_file(path: Path) -> FileError:
+    """Return the error of an empty file."""
+    return FileError(path, "is empty. Was it written to the end?", code="empty-file")
 
 
 def column_names(path: Path) -> list[str]:
-    """Which columns a file has, from as little of it as tells."""
-    kind = ending(path) or ""
-    if kind == ".parquet":
+    """Return the column names of a table file, from its first bytes or its Parquet schema alone."""
+    file_ending = ending(path) or ""
+    if file_ending == ".parquet":
         import pyarrow.parquet as pq
 
         names: list[str] = pq.read_schema(path).names
         return names
     with open_bytes(path) as file:
         head = file.read(_HEAD)
-    if kind.startswith((".jsonl", ".ndjson")):
+    if file_ending.startswith((".jsonl", ".ndjson")):
         try:
             return list(json.loads(head.split(b"\n")[0]))
         except ValueError:
             return []
-    return [_unquoted(name) for name in _first_records(head, b"\t" if kind.startswith(".tsv") else b",")[0]]
+    return [_unquote(name) for name in _first_two_records(head, b"\t" if file_ending.startswith(".tsv") else b",")[0]]
 
 
 @contextmanager
-def parquet_faults(path: Path) -> Iterator[None]:
-    """Turn what reading Parquet can raise into a FileError that names the file."""
+def parquet_errors(path: Path) -> Iterator[None]:
+    """Turn the errors of reading Parquet into a FileError that names the file.
+
+    Raises
+    ------
+    FileError
+        "file-not-found" or "damaged-file".
+    """
     import pyarrow as pa
 
     try:
         yield
     except FileNotFoundError:
-        raise FileError(path, "there is no such file. Check the path.") from None
-    except FileError:  # also an error of values, as one of text is
+        raise FileError(path, "there is no such file. Check the path.", code="file-not-found") from None
+    except FileError:  # a ValueError, as UnicodeError is: it must not be caught below
         raise
     except (pa.ArrowException, OSError, UnicodeError) as error:
         reason = " ".join(str(error).split())
         advice = "Is it another format under this name, or was the copy cut short? Copy or write it again."
-        raise FileError(path, f"cannot be read as Parquet ({reason}). {advice}") from None
+        raise FileError(
+            path, f"cannot be read as Parquet ({reason}). {advice}", code="damaged-file", format="Parquet"
+        ) from None
 
 
-def _parquet(path: Path, choose: Choose) -> TableFile:
-    """Ids as a dictionary and places in it, as Parquet stores them: text is looked at once per id, not per result."""
+def _read_parquet(path: Path, choose: Choose) -> TableFile:
+    """Read a Parquet file with dictionary-encoded ids, as it stores them: text is decoded once per id, not per row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with parquet_faults(path):
+    with parquet_errors(path):
         with path.open("rb") as file:
             if not file.read(1):
-                raise FileError(path, "is empty. Was it written to the end?")
+                raise _empty_file(path)
         with pq.ParquetFile(path) as parquet:
             metadata, empty = parquet.metadata, parquet.schema_arrow.empty_table()
             chosen = choose(empty.column_names)
             leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
-        wanted = [chosen[name] for name in (*ID_COLUMNS, "docs") if name in chosen]
-        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-        ids = [leaf for leaf in texts for name in wanted if leaf == name or leaf.startswith(f"{name}.")]
+        id_names = [chosen[name] for name in (*_ID_COLUMNS, "docs") if name in chosen]
+        text_leaves = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        id_leaves = [leaf for leaf in text_leaves for name in id_names if leaf == name or leaf.startswith(f"{name}.")]
 
         def read(group: int) -> ArrowTable:
-            # one by one: pyarrow cannot join lists of dictionary-encoded items of several groups
+            # one group at a time: pyarrow cannot concatenate lists of dictionary-encoded items of several groups
             with pq.ParquetFile(
-                path, metadata=metadata, read_dictionary=ids, page_checksum_verification=True
+                path, metadata=metadata, read_dictionary=id_leaves, page_checksum_verification=True
             ) as parquet:
                 return parquet.read_row_group(group, columns=list(chosen.values()))
 
@@ -129,25 +180,25 @@ def _parquet(path: Path, choose: Choose) -> TableFile:
         table = pa.concat_tables(table.select(list(chosen.values())) for table in tables).rename_columns(list(chosen))
     for name in chosen:
         try:
-            table[name].validate(full=True)  # a damaged file may decode to places outside a dictionary
+            table[name].validate(full=True)  # a damaged file may decode to indices outside its dictionary
         except pa.ArrowException as error:
             raise ColumnError(name, f"is damaged, or holds text that is not UTF-8: {error}") from None
     return TableFile(path, table)
 
 
-def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableFile:
-    """All columns as text: pyarrow would guess types from the first rows, and stop at the first that has another."""
+def _read_csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableFile:
+    """Read CSV with all columns as text: pyarrow would infer types from the first rows and fail at other values."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    header, first = _first_records(data[:_HEAD], delimiter.encode())
-    names = [_unquoted(name) for name in header]
+    header, first_record = _first_two_records(data[:_HEAD], delimiter.encode())
+    names = [_unquote(name) for name in header]
     chosen = choose(names)
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableLine] = []
 
     def skip(row: Any) -> str:
         problem = f"a row must have {row.expected_columns} values as the header: got {row.actual_columns}"
-        unreadable.append(Unreadable(row.number or 0, f"{problem} ({row.text[:80]})"))
+        unreadable.append(UnreadableLine(row.number or 0, f"{problem} ({row.text[:80]})"))
         return "skip"
 
     def read(*, threads: bool) -> ArrowTable:
@@ -167,21 +218,26 @@ def _csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableFile:
 
     try:
         table = read(threads=True)
-        if unreadable:  # their numbers are known without threads only
+        if unreadable:  # pyarrow reports line numbers only without threads
             table = read(threads=False)
     except pa.ArrowException as error:
-        raise FileError(path, f"cannot be read as CSV ({error}). Is a quotation mark left open?") from None
+        raise FileError(
+            path,
+            f"cannot be read as CSV ({error}). Is a quotation mark left open?",
+            code="damaged-file",
+            format="CSV",
+        ) from None
     table = table.rename_columns(list(chosen))
-    for name in set(ID_COLUMNS) & set(chosen):
-        place = names.index(chosen[name])
-        quoted = place < len(first) and first[place].startswith(b'"')
+    for name in set(_ID_COLUMNS) & set(chosen):
+        index = names.index(chosen[name])
+        quoted = index < len(first_record) and first_record[index].startswith(b'"')
         if not quoted:
             table = table.set_column(table.column_names.index(name), name, integers_or_text(table[name]))
     return TableFile(path, table, unreadable)
 
 
 def integers_or_text(column: Any) -> Any:
-    """A column of text as integers, where it has nothing else."""
+    """Convert a pyarrow column of text to 64-bit integers if all of its values are integers; else leave it as text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -196,24 +252,25 @@ def integers_or_text(column: Any) -> Any:
     return pa.chunked_array(chunks, pa.int64())
 
 
-def _first_records(head: bytes, delimiter: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The fields of the first two records as they stand, quotation marks and all: what is quoted is text.
+def _first_two_records(head: bytes, delimiter: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the raw fields of the first two CSV records, with their quotation marks: a quoted field is text.
 
-    A reader of CSV drops the marks, and with them the difference between "7" and 7.
+    A CSV reader drops the marks, and with them the difference between "7" and 7.
     """
     pattern = re.compile(rb'("(?:[^"]|"")*"|[^' + delimiter + rb"\r\n]*)(" + delimiter + rb"|\r\n|\n|\r|$)")
     records: list[list[bytes]] = [[]]
-    place = len(head) - len(head.lstrip(b"\r\n"))
-    while place < len(head) and (found := pattern.match(head, place)):
-        records[-1].append(found[1])
-        place = found.end()
-        if found[2] != delimiter:
+    position = len(head) - len(head.lstrip(b"\r\n"))
+    while position < len(head) and (match := pattern.match(head, position)):
+        records[-1].append(match[1])
+        position = match.end()
+        if match[2] != delimiter:
             if len(records) == 2:
                 break
             records.append([])
     return records[0], records[1] if len(records) > 1 else []
 
 
-def _unquoted(field: bytes) -> str:
-    text = field.decode("utf-8", "replace")
+def _unquote(raw: bytes) -> str:
+    """Decode a raw CSV field, without its quotation marks."""
+    text = raw.decode("utf-8", "replace")
     return text[1:-1].replace('""', '"') if text.startswith('"') and text.endswith('"') and len(text) > 1 else text

@@ -1,12 +1,12 @@
-"""Logs of actions, one query or click a line, as Yandex published them: from bytes to pages with their clicks.
+"""Parser of Yandex logs, one query or click per line: from bytes to SERPs with their clicks.
 
-The logs have hundreds of millions of lines of two or three kinds, so they are read in blocks, and the bytes are taken
-apart by a compiled kernel. Every line becomes a row of the same 15 numbers:
+The logs have hundreds of millions of lines of two or three kinds, so they are read in blocks, and a compiled kernel
+parses the bytes. Every line becomes a row of the same 15 numbers:
 
     line number, session, letter of the kind, two numbers that depend on the kind, ten URLs
 
-    WSCD    Q   query, region, URLs          C   -, -, the URL clicked
-    Kaggle  Q   query, page, URLs (T alike)  C   -, page, the URL clicked     M   day, user
+    WSCD    Q   query, region, URLs             C   -, -, the URL clicked
+    Kaggle  Q   query, SERP, URLs (T likewise)  C   -, SERP, the URL clicked     M   day, user
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clickshift.core.files import line_blocks
 from clickshift.io.read_report import ReadReport
 
 BLOCK = 1 << 22
-"""Bytes that are read at once."""
+"""Number of bytes that are read at once."""
 
 RANKS: Final = 10
 LINE, SESSION, KIND, FIRST, SECOND, URL = 0, 1, 2, 3, 4, 5
@@ -38,62 +38,84 @@ _LARGEST = np.uint64(np.iinfo(np.int64).max)
 
 @final
 @dataclass(frozen=True, eq=False)
-class Matched:
-    """The pages of a block of whole sessions, with the clicks on them."""
+class MatchedSerps:
+    """The SERPs of a block of whole search sessions, with the clicks on them.
 
-    page: Int[np.ndarray, "page 15"]
-    """The row of each query action."""
-    click: Bool[np.ndarray, "page rank"]
-    meta: Int[np.ndarray, "page 15"] | None
-    """The row of each page's session metadata, where the log has them."""
+    Parameters
+    ----------
+    serp
+        The row of each query action.
+    click
+        Whether each result was clicked.
+    meta
+        The row of the metadata of each SERP's session, if the log has them.
+    unshown
+        Number of clicks on documents that no SERP of their session shows.
+    """
+
+    serp: Int[np.ndarray, "serp 15"]
+    click: Bool[np.ndarray, "serp rank"]
+    meta: Int[np.ndarray, "serp 15"] | None
     unshown: int
-    """How many clicks are on no page of their session."""
 
 
-def sessions_in(path: str | Path, *, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[Matched]:
-    """The pages of a log, block by block; lines with the same session number that follow each other are one session."""
+def read_serps(path: str | Path, *, kaggle: bool, rule: str, report: ReadReport) -> Iterator[MatchedSerps]:
+    """Yield the SERPs of a log, block by block; consecutive lines with the same session number are one session.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kaggle
+        Whether the log has the format of the Kaggle challenge or that of WSCD 2012.
+    rule
+        What every line must be, for messages.
+    report
+        Where bad lines and left-out queries are counted.
+    """
     rest = np.empty((0, _WIDTH), np.int64)
-    for actions in _actions(path, kaggle, rule, notes):
+    for actions in _read_actions(path, kaggle, rule, report):
         rows = np.concatenate([rest, actions])
-        # the last session of a block may go on in the next one
+        # the last session of a block may continue in the next one
         ends = np.flatnonzero(rows[1:, SESSION] != rows[:-1, SESSION])
         cut = int(ends[-1]) + 1 if len(ends) else 0
         rest = rows[cut:]
         if cut:
-            yield _matched(rows[:cut], kaggle, notes)
+            yield _match_clicks(rows[:cut], kaggle, report)
     if len(rest):
-        yield _matched(rest, kaggle, notes)
+        yield _match_clicks(rest, kaggle, report)
 
 
-def _matched(actions: np.ndarray, kaggle: bool, notes: ReadReport) -> Matched:
-    at, meta, click, unshown = _match(actions, kaggle)
-    page = actions[at]
+def _match_clicks(actions: np.ndarray, kaggle: bool, report: ReadReport) -> MatchedSerps:
+    """Assign clicks to SERPs, and leave out test queries and queries of sessions without metadata."""
+    query_row, meta_row, click, unshown = _match(actions, kaggle)
+    serp = actions[query_row]
     if not kaggle:
-        return Matched(page, click, None, unshown)
-    for row in page[meta < 0]:
+        return MatchedSerps(serp, click, None, unshown)
+    for row in serp[meta_row < 0]:
         rule = "a query must follow the M line of its session"
-        notes.bad_line(int(row[LINE]), rule, f"a query of session {row[SESSION]}, which has none")
-    known, test = meta >= 0, page[:, KIND] == _TEST
-    notes.left_out(int((known & test).sum()), "test queries (T), whose clicks are withheld")
-    keep = known & ~test
-    return Matched(page[keep], click[keep], actions[meta[keep]], unshown)
+        report.bad_line(int(row[LINE]), rule, f"a query of session {row[SESSION]}, which has none")
+    has_meta, is_test = meta_row >= 0, serp[:, KIND] == _TEST
+    report.left_out(int((has_meta & is_test).sum()), "test queries (T), whose clicks are withheld", "withheld-clicks")
+    keep = has_meta & ~is_test
+    return MatchedSerps(serp[keep], click[keep], actions[meta_row[keep]], unshown)
 
 
-def _actions(path: str | Path, kaggle: bool, rule: str, notes: ReadReport) -> Iterator[np.ndarray]:
-    """The rows of a log's good lines, block by block."""
-    lines = 0
+def _read_actions(path: str | Path, kaggle: bool, rule: str, report: ReadReport) -> Iterator[np.ndarray]:
+    """Yield the rows of a log's valid lines, block by block."""
+    n_lines = 0
     for data in line_blocks(path, size=BLOCK):
-        rows, state, start = _parse(np.frombuffer(data, np.uint8), kaggle, lines)
+        rows, state, start = _parse(np.frombuffer(data, np.uint8), kaggle, n_lines)
         for i in np.flatnonzero(state == _BAD):
-            notes.bad_line(lines + int(i) + 1, rule, data[start[i] : start[i + 1]].rstrip(b"\r\n"))
-        lines += len(state)
+            report.bad_line(n_lines + int(i) + 1, rule, data[start[i] : start[i + 1]].rstrip(b"\r\n"))
+        n_lines += len(state)
         yield rows[state == _GOOD]
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _parse(data, kaggle, lines_before):
-    """The row of every line, whether it is blank, good or bad, and where in the data it starts."""
+    """Parse all lines: the row of each, whether it is blank, good or bad, and where in the data it starts."""
     n = 0
     for byte in data:
         n += byte == _NEWLINE
@@ -119,9 +141,10 @@ def _parse(data, kaggle, lines_before):
 @njit
 @no_type_check
 def _tokens(data, at, value, after):
-    """The numbers (and capital letters, as negative numbers) of a line and the byte after each, up to the next line.
+    """Parse the tokens of a line: numbers, and capital letters as negative numbers, with the byte after each.
 
-    A line that has anything else, or a number that 64 bits do not hold, has -1 tokens.
+    Returned are the number of tokens and the start of the next line. A line with anything else, or with a number that
+    does not fit into 64 bits, has -1 tokens.
     """
     count, good = 0, True
     number, digits, letter = uint64(0), 0, 0
@@ -158,7 +181,7 @@ def _tokens(data, at, value, after):
 @njit
 @no_type_check
 def _numbers(value, start, stop):
-    """No letter among these tokens."""
+    """Return whether there is no letter among these tokens."""
     for i in range(start, stop):  # noqa: SIM110  (numba has no generators)
         if value[i] < 0:
             return False
@@ -168,7 +191,7 @@ def _numbers(value, start, stop):
 @njit
 @no_type_check
 def _followed_by(byte, after, start, stop, step):
-    """This byte after each of these tokens."""
+    """Return whether this byte follows each of these tokens."""
     for i in range(start, stop, step):  # noqa: SIM110
         if after[i] != byte:
             return False
@@ -178,7 +201,7 @@ def _followed_by(byte, after, start, stop, step):
 @njit
 @no_type_check
 def _wscd_line(value, after, n, row):
-    """Session, time, Q, query, region and ten URLs; or session, time, C and a URL."""
+    """Fill the row of a WSCD line: session, time, Q, query, region and ten URLs; or session, time, C and a URL."""
     if n < 4 or not _numbers(value, 0, 2) or not _numbers(value, 3, n) or not _followed_by(_TAB, after, 0, n - 1, 1):
         return False
     row[SESSION], row[KIND] = value[0], -value[2]
@@ -196,7 +219,11 @@ def _wscd_line(value, after, n, row):
 @njit
 @no_type_check
 def _kaggle_line(value, after, n, row):
-    """Session, M, day, user; or session, time, Q or T, page, query, terms, ten (URL, domain); or ... C, page, URL."""
+    """Fill the row of a Kaggle line.
+
+    It is session, M, day, user; or session, time, Q or T, SERP, query, terms, ten (URL, domain); or session, time, C,
+    SERP, URL.
+    """
     if n < 4 or value[0] < 0 or not _numbers(value, 3, n) or not _followed_by(_TAB, after, 0, 3, 1):
         return False
     row[SESSION] = value[0]
@@ -221,38 +248,39 @@ def _kaggle_line(value, after, n, row):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _match(actions, by_page):
-    """Give each click to the latest earlier query of its session that shows the URL (and has the click's page number).
+def _match(actions, by_serp):
+    """Assign each click to the latest earlier query of its session that shows the URL.
 
-    The rows of the queries and of their sessions' metadata, the clicks, and how many clicks found no place.
+    With `by_serp` the query must also have the click's SERP number. Returned are the rows of the queries and of their
+    sessions' metadata, the clicks, and the number of clicks that no query shows.
     """
     n = 0
     for i in range(len(actions)):
         n += actions[i, KIND] == _QUERY or actions[i, KIND] == _TEST
-    at, meta = np.empty(n, np.int64), np.empty(n, np.int64)
+    query_row, meta_row = np.empty(n, np.int64), np.empty(n, np.int64)
     click = np.zeros((n, RANKS), np.bool_)
-    found, first, about, unshown = 0, 0, -1, 0
+    n_serps, first, meta, unshown = 0, 0, -1, 0
     for i in range(len(actions)):
         kind = actions[i, KIND]
         if i == 0 or actions[i, SESSION] != actions[i - 1, SESSION]:
-            first, about = found, -1
+            first, meta = n_serps, -1
         if kind == _META:
-            about = i
+            meta = i
         elif kind == _CLICK:
-            place = -1
-            page = found
-            while place < 0 and page > first:
-                page -= 1
-                if not by_page or actions[at[page], SECOND] == actions[i, SECOND]:
+            clicked_rank = -1
+            serp = n_serps
+            while clicked_rank < 0 and serp > first:
+                serp -= 1
+                if not by_serp or actions[query_row[serp], SECOND] == actions[i, SECOND]:
                     for rank in range(RANKS):
-                        if actions[at[page], URL + rank] == actions[i, URL]:
-                            place = rank
+                        if actions[query_row[serp], URL + rank] == actions[i, URL]:
+                            clicked_rank = rank
                             break
-            if place < 0:
+            if clicked_rank < 0:
                 unshown += 1
             else:
-                click[page, place] = True
+                click[serp, clicked_rank] = True
         else:
-            at[found], meta[found] = i, about
-            found += 1
-    return at, meta, click, unshown
+            query_row[n_serps], meta_row[n_serps] = i, meta
+            n_serps += 1
+    return query_row, meta_row, click, unshown

@@ -1,4 +1,4 @@
-"""The lines of LETOR files, parsed by a compiled kernel that reads blocks of bytes.
+"""Parser of LETOR files: a compiled kernel that reads blocks of bytes.
 
 A line is a label, perhaps a qid, features in ascending order, and a comment that may name the document; see `letor`.
 """
@@ -16,12 +16,13 @@ from clickshift.core.files import line_blocks
 from clickshift.errors import FileError
 
 HIGHEST_LABEL = 31
-_TABLE = 1 << 24  # features in a table that the kernel fills: 64 MB, which go back to the system when it is freed
-_MOST_FEATURES = 10_000  # a higher number is more likely a slip in one line than a table of that width
+"""The highest label that is accepted."""
+_TABLE = 1 << 24  # values of a table that the kernel fills: 64 MB, which return to the system when it is freed
+_MOST_FEATURES = 10_000  # a higher feature number is more likely a typing error than a table of that width
 
 
 class SkippedLines(NamedTuple):
-    """How many bad lines there were, and the first of them."""
+    """Number of bad lines, and the first of them: the number of its file, its line and its problem."""
 
     total: int = 0
     file: int = 0
@@ -37,12 +38,22 @@ _RULES = {
     _EMPTY_QID: "qid: must be followed by the id of a query",
     _FEATURE: "a feature must be written number:value",
     _ORDER: "feature numbers must ascend from 1",
-    _WIDTH: "a feature number must be at most {most_features} (features=... sets it)",
+    _WIDTH: "a feature number must be at most {most_features} (pass features=... for more)",
     _VALUE: "the value of a feature must be a decimal number, neither nan nor inf",
 }
+_RULE_CODES = {
+    _LABEL: "bad-label",
+    _NO_QID: "missing-qid",
+    _QID: "unexpected-qid",
+    _EMPTY_QID: "empty-qid",
+    _FEATURE: "bad-feature",
+    _ORDER: "feature-order",
+    _WIDTH: "feature-number",
+    _VALUE: "bad-feature-value",
+}
 
-# What the parser must check; where it is (the place in the block, the line in its file, the number of data lines in all
-# files); what it found.
+# Settings of the parser; its position (in the block, the line in its file, the number of data lines in all files); and
+# its results.
 _STATE = np.dtype(
     [(name, np.int64) for name in ("max_label", "most_features", "skip", "position", "file", "line", "number")]
     + [(name, np.int64) for name in ("rows", "has_qid", "width", "widest", "bad", "problem", "token", "bad_line")]
@@ -51,7 +62,24 @@ _ROW = np.dtype([(name, np.int64) for name in ("label", "file", "line", "number"
 
 
 class LetorRows:
-    """The rows of all files in reading order; texts and features stay in the chunks that they were parsed into."""
+    """The rows of all files in reading order; texts and features stay in the chunks that they were parsed into.
+
+    Parameters
+    ----------
+    files
+        The files.
+    features
+        Number of features; None to take the highest number in the data.
+    max_label
+        Highest label; None for `HIGHEST_LABEL`.
+    skip
+        Whether bad lines are skipped and counted instead of raising an error.
+
+    Raises
+    ------
+    FileError
+        "bad-line", or "empty-file" for a file without a usable line.
+    """
 
     def __init__(self, files: list[Path], features: int | None, max_label: int | None, *, skip: bool) -> None:
         self._states = np.zeros(1, _STATE)
@@ -59,29 +87,30 @@ class LetorRows:
         state["max_label"] = max_label or HIGHEST_LABEL
         state["most_features"] = features or _MOST_FEATURES
         state["width"] = state["widest"] = features or 0
-        state["has_qid"] = -1  # the first row will tell
+        state["has_qid"] = -1  # unknown before the first row
         state["skip"] = skip
         self.skipped = SkippedLines()
         self.data_lines: list[int] = []
-        """Of each file, bad ones too: what the sizes of its queries must add up to."""
+        """Number of data lines of each file, with bad ones: the sizes of its queries must add up to it."""
         self.rows: list[np.ndarray] = []
         self.query: list[Any] = []
         self.doc: list[Any] = []
         self.features: list[np.ndarray] = []
-        """Filled tables: all rows of the first one, then those of the second, ..."""
+        """Tables of features: all rows of the first one, then those of the second, ..."""
         self._table = np.empty((0, 0), np.float32)
-        self._filled = 0
+        self._n_filled = 0
         for number, path in enumerate(files):
             self._read(number, path)
         self._close_table()
 
     @property
     def has_qid(self) -> bool:
+        """Whether lines name their query."""
         return bool(self.state["has_qid"] == 1)
 
     def _read(self, number: int, path: Path) -> None:
         """Add the rows of one file."""
-        state, chunks, lines_before, first = self.state, len(self.rows), int(self.state["number"]), SkippedLines()
+        state, n_chunks, lines_before, first = self.state, len(self.rows), int(self.state["number"]), SkippedLines()
         state["file"], state["line"], state["bad"] = number, 1, 0
         for text in line_blocks(path):
             block = np.frombuffer(text, np.uint8)
@@ -89,35 +118,47 @@ class LetorRows:
             while state["position"] < len(block):
                 self._parse(block)
                 if state["bad"] and not first.total:
-                    first = SkippedLines(1, number, int(state["bad_line"]), self._problem(block))
+                    first = SkippedLines(1, number, int(state["bad_line"]), self._describe_problem(block))
                     if not state["skip"]:
-                        advice = 'Mend the line, or read with on_bad_line="skip".'
-                        raise FileError(path, f"{first.problem} {advice}", line=first.line)
-        if len(self.rows) == chunks:
+                        advice = 'Fix the line, or pass on_bad_line="skip".'
+                        raise FileError(
+                            path,
+                            f"{first.problem} {advice}",
+                            line=first.line,
+                            code="bad-line",
+                            rule=_RULE_CODES[int(state["problem"])],
+                        )
+        if len(self.rows) == n_chunks:
             if first.total:
-                raise FileError(path, f"no line can be used. The first: {first.problem}", line=first.line)
-            found = "the file is empty" if state["line"] == 1 else "only blank lines and comments"
-            raise FileError(path, f"there must be at least one line of data: got none ({found}).")
+                raise FileError(
+                    path,
+                    f"no line can be used. The first: {first.problem}",
+                    line=first.line,
+                    code="empty-file",
+                    count=int(state["bad"]),
+                )
+            content = "the file is empty" if state["line"] == 1 else "only blank lines and comments"
+            raise FileError(path, f"there must be at least one line of data: got none ({content}).", code="empty-file")
         self.skip(int(state["bad"]), first)
         self.data_lines.append(int(state["number"]) - lines_before)
 
     def skip(self, total: int, first: SkippedLines) -> None:
-        """Count bad lines, and remember the first of all."""
+        """Count bad lines, and keep the first one of all files."""
         earliest = min(self.skipped, first, key=lambda bad: (not bad.total, bad.file, bad.line))
         self.skipped = earliest._replace(total=self.skipped.total + total)
 
     def _parse(self, block: np.ndarray) -> None:
-        """Add what the kernel can parse in one go: the block, or less where the table is full or too narrow."""
+        """Add the rows that the kernel parses in one call: the block, or less if the table is full or too narrow."""
         import pyarrow as pa
 
-        if self._filled == len(self._table) or self._table.shape[1] < self.state["width"]:
+        if self._n_filled == len(self._table) or self._table.shape[1] < self.state["width"]:
             self._close_table()
-        table = self._table[self._filled :]
+        table = self._table[self._n_filled :]
         rows = np.empty(len(table), _ROW)
         query, doc = np.empty(len(block), np.uint8), np.empty(len(block), np.uint8)
         _parse_lines(block, self._states, rows, table, query, doc)
         if n := int(self.state["rows"]):
-            self._filled += n
+            self._n_filled += n
             self.rows.append(rows[:n].copy())
             for text, end, texts in ((query, "query_end", self.query), (doc, "doc_end", self.doc)):
                 offsets = np.concatenate([[0], rows[end][:n]])
@@ -125,16 +166,17 @@ class LetorRows:
                 texts.append(pa.Array.from_buffers(pa.large_string(), n, buffers))
 
     def _close_table(self) -> None:
-        """Put the table with the others, and begin one that is as wide as the widest row so far."""
-        if self._filled:
-            self.features.append(self._table[: self._filled])
+        """Append the table to the others, and start one that is as wide as the widest row so far."""
+        if self._n_filled:
+            self.features.append(self._table[: self._n_filled])
         width = int(self.state["width"])
-        self._table, self._filled = np.empty((max(1, _TABLE // max(width, 16)), width), np.float32), 0
+        self._table, self._n_filled = np.empty((max(1, _TABLE // max(width, 16)), width), np.float32), 0
 
-    def _problem(self, block: np.ndarray) -> str:
+    def _describe_problem(self, block: np.ndarray) -> str:
+        """Describe the rule that the first bad line breaks, and the token that breaks it."""
         token = int(self.state["token"])
-        words = block[token : token + 60].tobytes().split(b"\n")[0].split(maxsplit=1)
-        got = repr(words[0].decode("utf-8", "replace")) if words else "the end of the line"
+        tokens = block[token : token + 60].tobytes().split(b"\n")[0].split(maxsplit=1)
+        got = repr(tokens[0].decode("utf-8", "replace")) if tokens else "the end of the line"
         limits = {name: int(self.state[name]) for name in ("max_label", "most_features")}
         return f"{_RULES[int(self.state['problem'])].format(**limits)}: got {got}."
 
@@ -142,9 +184,9 @@ class LetorRows:
 @njit(cache=True, nogil=True)
 @no_type_check
 def _parse_lines(data, states, rows, features, query, doc):
-    """Parse lines from the state's position on until the data end, the table is full or narrow, or a line is bad.
+    """Parse lines from the state's position until the data end, the table is full or too narrow, or a line is bad.
 
-    The last byte of the data is a line end, on which every loop stops: no bounds are checked.
+    The last byte of the data is a line end, at which every loop stops, so no bounds are checked.
     """
     at = states[0]
     at.rows = 0
@@ -177,7 +219,7 @@ def _parse_lines(data, states, rows, features, query, doc):
 @njit
 @no_type_check
 def _parse_line(data, i, at, rows, features, query, doc):
-    """The problem (0: none) of the line at i, the place of the token that has it, and the highest feature number."""
+    """Parse the line at i; return its problem (0: none), the index of the bad token, and the last feature number."""
     row, width = at.rows, features.shape[1]
     token = i
     grade, i = _number(data, i)
@@ -248,9 +290,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 @njit
 @no_type_check
 def _number(data, i):
-    """The decimal number at i (infinity from 10^91 on), NaN where there is none, and the place after it.
+    """Parse the decimal number at i (infinity from 10^91 on), NaN if there is none; also return the index after it.
 
-    18 digits are kept and there are at most three roundings, so it is off by 2^-51 of its size: nothing in float32.
+    18 digits are kept and there are at most three roundings, so the relative error is 2^-51: nothing in float32.
     """
     negative = data[i] == 45
     if negative or data[i] == 43:
@@ -296,6 +338,7 @@ def _number(data, i):
 @njit
 @no_type_check
 def _past_blanks(data, i):
+    """Return the index of the next byte that is not white space; a line end is not skipped."""
     while data[i] == 32 or (9 <= data[i] <= 13 and data[i] != 10):
         i += 1
     return i
@@ -304,5 +347,5 @@ def _past_blanks(data, i):
 @njit
 @no_type_check
 def _is_end(byte):
-    """Of a token: a blank, the end of the line, or a comment."""
+    """Return whether a byte ends a token: white space, the end of the line, or a comment."""
     return byte == 32 or 9 <= byte <= 13 or byte == 35
