@@ -13,7 +13,7 @@ from clickshift.errors import ClickshiftWarning, DataError, FileError, SpecError
 from clickshift.io.table_writer import table_ending, write_table
 from clickshift.judgments.grading import Grading
 
-FORMATS = ("parquet", "csv", "qrels", "lightgbm")
+JUDGMENT_FORMATS = ("parquet", "csv", "qrels", "lightgbm")
 _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".qrels": "qrels"}
 
 
@@ -22,10 +22,10 @@ def judgments_format(path: str | Path, format: str | None = None) -> str:
     path = Path(path)
     ending = path.suffix.lower()
     format = _BY_ENDING.get(ending) if format is None else format
-    if format not in FORMATS:
+    if format not in JUDGMENT_FORMATS:
         got = f"got {format!r}" if format else f"{path} does not tell"
         raise SpecError(
-            f"the format of judgments must be one of {', '.join(FORMATS)}: {got}. Choose one with --format."
+            f"the format of judgments must be one of {', '.join(JUDGMENT_FORMATS)}: {got}. Choose one with --format."
         )
     if format in {"parquet", "csv"} and ending != f".{format}":
         raise FileError(path, f"the ending of a {format} file must be .{format}. Rename it, or choose another format.")

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float, Int
 from clickshift.errors import CapabilityError, ClickshiftWarning, DataError, SpecError
 from clickshift.models.base import ClickModel
 
-GRADES = "0.05,0.1,0.2,0.4"
+DEFAULT_GRADES = "0.05,0.1,0.2,0.4"
 """Five grades for a relevance that is a probability."""
-MAX_GRADES = 31
+_MAX_GRADES = 31
 """As many as LightGBM has gains for."""
 
 
@@ -47,7 +47,7 @@ class Grading:
         known = ~(np.isnan(low) | np.isnan(high))
         if not known.any():
             return math.nan
-        return float((grades_of(low[known], self.cuts) == grades_of(high[known], self.cuts)).mean())
+        return float((_assign_grades(low[known], self.cuts) == _assign_grades(high[known], self.cuts)).mean())
 
     @property
     def group_sizes(self) -> Int[np.ndarray, " query"]:
@@ -57,7 +57,7 @@ class Grading:
 
 
 def grade_documents(
-    model: ClickModel, *, grades: str = GRADES, min_impressions: int = 0, level: float = 0.95
+    model: ClickModel, *, grades: str = DEFAULT_GRADES, min_impressions: int = 0, level: float = 0.95
 ) -> Grading:
     """Judge every pair that a model knows and that was shown often enough.
 
@@ -72,11 +72,11 @@ def grade_documents(
     weight = np.ones(table.num_rows)
     if error is not None:
         pair = model.vocabulary.pair_numbers(table["query"], table["doc"])
-        weight = reliability(table["relevance"].to_numpy(), error[pair])
+        weight = _reliability_weight(table["relevance"].to_numpy(), error[pair])
     table = table.append_column("weight", pa.array(weight)).filter(pa.array(keep))
     relevance = table["relevance"].to_numpy()
-    cuts = quantile_cuts(relevance, asked) if isinstance(asked, int) else asked
-    grade = grades_of(relevance, cuts)
+    cuts = _quantile_cuts(relevance, asked) if isinstance(asked, int) else asked
+    grade = _assign_grades(relevance, cuts)
     if relevance.max() > 1 and max(cuts, default=2.0) <= 1:
         warnings.warn(
             f"relevance goes up to {relevance.max():.4g} here, so it is no probability, and cut points up to "
@@ -98,24 +98,24 @@ def grade_documents(
 def parse_grades(text: str) -> tuple[float, ...] | int:
     """Cut points, or the number of grades of equal size."""
     problem = SpecError(
-        f"grades must be ascending cut points such as {GRADES}, or quantile:N for N grades of equal size, N from 2 to "
-        f"{MAX_GRADES}: got {text!r}."
+        f"grades must be ascending cut points such as {DEFAULT_GRADES}, or quantile:N for N grades of equal size, N from 2 to "
+        f"{_MAX_GRADES}: got {text!r}."
     )
     kind, colon, number = text.partition(":")
     if colon:
-        if kind.strip() != "quantile" or not number.strip().isdecimal() or not 2 <= int(number) <= MAX_GRADES:
+        if kind.strip() != "quantile" or not number.strip().isdecimal() or not 2 <= int(number) <= _MAX_GRADES:
             raise problem
         return int(number)
     try:
         cuts = tuple(float(cut) for cut in text.split(","))
     except ValueError:
         raise problem from None
-    if not all(map(math.isfinite, cuts)) or list(cuts) != sorted(set(cuts)) or len(cuts) >= MAX_GRADES:
+    if not all(map(math.isfinite, cuts)) or list(cuts) != sorted(set(cuts)) or len(cuts) >= _MAX_GRADES:
         raise problem
     return cuts
 
 
-def grades_of(relevance: Float[np.ndarray, " pair"], cuts: tuple[float, ...]) -> Int[np.ndarray, " pair"]:
+def _assign_grades(relevance: Float[np.ndarray, " pair"], cuts: tuple[float, ...]) -> Int[np.ndarray, " pair"]:
     """How many cut points each relevance reaches.
 
     >>> grades_of(np.array([0.05, 0.1, 0.5]), (0.1, 0.4)).tolist()
@@ -125,7 +125,7 @@ def grades_of(relevance: Float[np.ndarray, " pair"], cuts: tuple[float, ...]) ->
     return grade
 
 
-def quantile_cuts(relevance: Float[np.ndarray, " pair"], grades: int) -> tuple[float, ...]:
+def _quantile_cuts(relevance: Float[np.ndarray, " pair"], grades: int) -> tuple[float, ...]:
     """Cut points that make grades of equal size; fewer where so many pairs are equal that a grade would be empty."""
     ascending = np.sort(relevance)
     cuts = np.unique(ascending[np.arange(1, grades) * len(ascending) // grades])
@@ -139,7 +139,9 @@ def quantile_cuts(relevance: Float[np.ndarray, " pair"], grades: int) -> tuple[f
     return tuple(cuts.tolist())
 
 
-def reliability(relevance: Float[np.ndarray, " pair"], error: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
+def _reliability_weight(
+    relevance: Float[np.ndarray, " pair"], error: Float[np.ndarray, " pair"]
+) -> Float[np.ndarray, " pair"]:
     """Inverse variance, relative to that of a pair which is known exactly: V / (V + error^2) in logits.
 
     V is the variance of the logits over all pairs, so that a pair whose error is as large as the differences between

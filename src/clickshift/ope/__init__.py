@@ -2,7 +2,7 @@
 
 from clickshift.ope.estimators import WEIGHTS as WEIGHTS
 from clickshift.ope.estimators import Estimator as Estimator
-from clickshift.ope.evaluate import PAPER as PAPER
+from clickshift.ope.evaluate import PAPER_ESTIMATORS as PAPER_ESTIMATORS
 from clickshift.ope.evaluate import Difference as Difference
 from clickshift.ope.evaluate import Evaluation as Evaluation
 from clickshift.ope.evaluate import evaluate_target as evaluate_target
@@ -14,4 +14,4 @@ from clickshift.ope.intervals import Hoeffding as Hoeffding
 from clickshift.ope.result import Estimate as Estimate
 from clickshift.ope.rewards import Reward as Reward
 from clickshift.ope.target_policy import WeightedLists as WeightedLists
-from clickshift.ope.target_policy import by_score as by_score
+from clickshift.ope.target_policy import policy_from_scores as policy_from_scores

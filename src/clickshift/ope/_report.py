@@ -49,7 +49,7 @@ def estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     return [
         {
             "estimator": e.estimator,
-            "M": constant(e.clip),
+            "M": _clip_text(e.clip),
             "value": with_interval(e.value, e.low, e.high),
             "logged": f"{e.coverage:.1%}",
             "never logged": f"{e.never_logged:.1%}",
@@ -70,7 +70,7 @@ def verdicts_of(evaluations: Sequence[Evaluation]) -> list[dict[str, str]]:
     best = [best_clip(evaluation) for evaluation in evaluations]
     return [
         {
-            "estimator": e.estimator + (f" (M = {constant(e.clip)})" if e.clip < e.largest_weight else ""),
+            "estimator": e.estimator + (f" (M = {_clip_text(e.clip)})" if e.clip < e.largest_weight else ""),
             "verdict": e.verdict,
             "text": e.explanation,
         }
@@ -146,11 +146,11 @@ def _decided(worse: Estimate, better: Estimate) -> bool:
     return math.isnan(worse.ceiling) or math.isnan(better.floor) or worse.ceiling <= better.floor
 
 
-def difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "estimator": d["estimator"],
-            "M": constant(d["clip"]),
+            "M": _clip_text(d["clip"]),
             "first": d["first"],
             "second": d["second"],
             "difference": with_interval(d["difference"], d["low"], d["high"], signed=True),
@@ -178,19 +178,19 @@ def write_ope_report(
     ]
     write_rows(rows, folder / "rows.parquet")
     target, *others = evaluations
-    figures = {one.estimates[0].estimator: along_clip(one, evaluations[target]) for one in evaluations[target]}
+    figures = {one.estimates[0].estimator: _clipping_figure(one, evaluations[target]) for one in evaluations[target]}
     verdicts = verdicts_of(evaluations[target])
     cards = [Section(f"{v['estimator']}: {v['verdict']}", v["text"]) for v in verdicts]
     answer = "\n\n".join(["" if choice is None else choice_note(choice), *notes[target], _HOW])
     tables = {name: estimate_table(found) for name, found in evaluations.items()}
-    compared = difference_table(differences)
+    compared = _difference_table(differences)
     sections = [
         Section(f"What {target} would earn", answer, parts=cards),
         Section("In numbers", _HOW_TABLE, tables[target]),
         Section("Along the clipping constant", _HOW_CHARTS, parts=[Section(n, figure=f) for n, f in figures.items()]),
     ]
     if residuals:
-        figures["by day"] = by_day(residuals)
+        figures["by day"] = _residual_figure(residuals)
         days = "\n\n".join([*residual_drift_note(residuals), _HOW_DAYS])
         sections.append(Section("Day by day", days, parts=[Section("", figure=figures["by day"])]))
     for name in others:
@@ -206,13 +206,13 @@ def write_ope_report(
     return Written(folder / "report.html", folder / "rows.parquet", exports.files, verdicts, tables, missing)
 
 
-def along_clip(evaluation: Evaluation, beside: Sequence[Evaluation]) -> Any:
+def _clipping_figure(evaluation: Evaluation, beside: Sequence[Evaluation]) -> Any:
     """Value, interval and range of one estimator for each clipping constant, on a scale that all of them share."""
     import plotly.graph_objects as go
 
     estimates, figure = evaluation.estimates, go.Figure()
     name, colour = estimates[0].estimator, COLOURS[0]
-    x = [constant(e.clip) for e in estimates]
+    x = [_clip_text(e.clip) for e in estimates]
     if not math.isnan(estimates[0].floor):
         for edge, fill in (([e.floor for e in estimates], None), ([e.ceiling for e in estimates], "tonexty")):
             figure.add_scatter(
@@ -267,7 +267,7 @@ def residual_drift_note(residuals: Sequence[DayResidual]) -> list[str]:
     ]
 
 
-def by_day(residuals: Sequence[DayResidual]) -> Any:
+def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
     """What each estimator made of each day, less what the day earned."""
     import plotly.graph_objects as go
 
@@ -315,7 +315,7 @@ def _scale(evaluations: Sequence[Evaluation]) -> list[float]:
     return [low - margin, high + margin]
 
 
-def constant(clip: float) -> str:
+def _clip_text(clip: float) -> str:
     return "∞" if math.isinf(clip) else f"{clip:g}"
 
 

@@ -12,27 +12,27 @@ from numba import njit
 from clickshift.data.sessions import Rankings
 from clickshift.errors import CapabilityError, DataError
 from clickshift.models.base import ClickModel
-from clickshift.ope.accumulators import (
+from clickshift.ope._accumulators import (
     EXPOSURE,
     REWARD,
     REWARD_WEIGHT,
     SQUARE,
     WEIGHT,
-    Path,
+    ClippingPath,
     WeightedSums,
-    along,
+    clipped_sums,
+    clipping_path,
     effective_share,
-    path_of,
 )
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.grouped_log import Clusters, GroupedLog, Tally, added
+from clickshift.ope.grouped_log import Clusters, GroupedLog, Tally, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities, as_target, expected_reward
-from clickshift.ope.weights import ItemWeights, Logging, WeightUnits
+from clickshift.ope.weights import ItemWeights, LoggingPolicy, WeightUnits
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Spread:
+class WeightDiagnostics:
     """How unequal weights are, in a tally of one part."""
 
     effective: Float[np.ndarray, " clip"]
@@ -64,7 +64,7 @@ class BoundEstimator:
         estimator: Estimator,
         logged: GroupedLog,
         aim: TargetProbabilities,
-        logging: Logging = "frequencies",
+        logging: LoggingPolicy = "frequencies",
         *,
         target: Target | Rankings | None = None,
     ) -> BoundEstimator:
@@ -90,17 +90,17 @@ class BoundEstimator:
         sessions: np.ndarray = self.logged.per_query(tally.shown) * self.used[:, None]
         return sessions
 
-    def path(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Path:
+    def path(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> ClippingPath:
         """For clipping constants that `checked_clip` gives."""
         s, sessions = self.strata, self.sessions(tally)
         table, _, untold = self._table(tally, sessions, clip, s.group, len(s.worth))
-        reward, covered = along(table, clip)
+        reward, covered = clipped_sums(table, clip)
         total, mass = table[:, :, WEIGHT].sum(axis=1), s.mass.T @ sessions
         never = np.maximum(mass - total, 0) if untold is None else (untold * sessions).sum(axis=0, keepdims=True)
         sums = WeightedSums(sessions.sum(axis=0), reward, covered, total, mass, never, self.offset @ sessions)
-        return path_of(sums, self.estimator, s.worth, signed=untold is not None)
+        return clipping_path(sums, self.estimator, s.worth, signed=untold is not None)
 
-    def spread(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Spread:
+    def spread(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> WeightDiagnostics:
         """How unequal the weights are."""
         s, sessions = self.strata, self.sessions(tally)
         table, top, _ = self._table(tally, sessions, clip, s.group, len(s.worth))
@@ -108,7 +108,9 @@ class BoundEstimator:
         covered = np.zeros(self.logged.n_queries, bool)
         covered[s.query[(exposed[:, 0] > 0) & (s.aimed(exposed, sessions)[0][:, 0] != 0)]] = True
         without = (sessions[:, 0] > 0) & ~covered
-        return Spread(effective_share(table, clip, s.worth)[:, 0] * sessions.sum(), float(top[0]), int(without.sum()))
+        return WeightDiagnostics(
+            effective_share(table, clip, s.worth)[:, 0] * sessions.sum(), float(top[0]), int(without.sum())
+        )
 
     def per_query(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "query clip"]:
         """The plain or self-normalised estimate of each query (of a tally of one part), NaN where it is not known."""
@@ -117,7 +119,7 @@ class BoundEstimator:
         place = s.query.astype(np.int64) * groups + s.group
         table, *_ = self._table(tally, sessions, clip, place, groups * len(sessions))
         with np.errstate(invalid="ignore", divide="ignore"):
-            reward, covered = (part[..., 0].reshape(len(sessions), groups, -1) for part in along(table, clip))
+            reward, covered = (part[..., 0].reshape(len(sessions), groups, -1) for part in clipped_sums(table, clip))
             if self.estimator.self_normalised:
                 reward = np.where(covered > 0, reward / covered * s.mass[:, :, None], 0) * sessions[:, :, None]
             value = reward.sum(axis=1) / sessions
@@ -207,7 +209,7 @@ _MEMORY = 1 << 28  # bytes
 
 @final
 @dataclass(frozen=True, eq=False)
-class Terms:
+class ClusterTerms:
     """What each cluster adds to the sums of an estimator."""
 
     prepared: BoundEstimator
@@ -215,7 +217,7 @@ class Terms:
     of_cluster: Float[np.ndarray, "cluster term"]
 
     @classmethod
-    def of(cls, prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> Terms | None:
+    def of(cls, prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> ClusterTerms | None:
         """None where weights depend on the log, or where the terms would take too much memory."""
         s, clusters = prepared.strata, prepared.logged.clusters
         n_groups = len(s.worth)
@@ -240,16 +242,18 @@ class Terms:
             n_groups,
             terms,
         )
-        return cls(prepared, len(clip), added(clusters.of_row, terms * clusters.count[:, None], len(clusters.size)))
+        return cls(
+            prepared, len(clip), sum_by_index(clusters.of_row, terms * clusters.count[:, None], len(clusters.size))
+        )
 
-    def path(self, drawn: Float[np.ndarray, "cluster part"]) -> Path:
+    def path(self, drawn: Float[np.ndarray, "cluster part"]) -> ClippingPath:
         """Of logs in which each cluster is there so many times."""
         sums = self.of_cluster.T @ drawn
         worth, parts = self.prepared.strata.worth, drawn.shape[1]
         mass, total = (sums[2 + k * len(worth) : 2 + (k + 1) * len(worth)] for k in range(2))
         reward, covered = sums[2 + 2 * len(worth) :].reshape(2, len(worth), self.clips, parts)
         never = np.maximum(mass - total, 0)
-        return path_of(
+        return clipping_path(
             WeightedSums(sums[0], reward, covered, total, mass, never, sums[1]), self.prepared.estimator, worth
         )
 

@@ -15,12 +15,12 @@ import numpy as np
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, SpecError
+from clickshift.ope._optimise import best_exposure, best_lists, best_placement
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import Estimator
 from clickshift.ope.evaluate import Difference, evaluate_target, paired_difference
-from clickshift.ope.grouped_log import GroupedLog, added
+from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
-from clickshift.ope.optimise import best_exposure, best_lists, best_placement
 from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
 from clickshift.ope.target_policy import TargetProbabilities, WeightedLists
@@ -30,7 +30,7 @@ _FEW = Bootstrap(20)
 """Where the value alone is wanted."""
 
 
-class Pooled(NamedTuple):
+class PooledValue(NamedTuple):
     """Of both halves, by their sessions, with a 95 % interval."""
 
     value: float
@@ -40,16 +40,16 @@ class Pooled(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Optimised:
+class OptimisedPolicy:
     policy: WeightedLists
     """The best one according to the whole log."""
     logging: Estimate
     """What the log itself earned."""
     in_sample: Estimate
     """What the log that chose the policy says of it: too much."""
-    cross_fitted: Pooled
+    cross_fitted: PooledValue
     """What each half says of the policy that the other has chosen."""
-    gain: Pooled
+    gain: PooledValue
     """The same, above what the half itself earned."""
     lower: float
     """At least so much those policies earn, at 95 %: the bound of Li et al. (2018), theorems 4.5 and 4.6, with the
@@ -60,19 +60,19 @@ class Optimised:
     """How the log was parted."""
 
 
-def optimised(
+def optimise_policy(
     sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap, *, seed: int = 0
-) -> Optimised:
+) -> OptimisedPolicy:
     """The policy that an estimator (List, IP, PBM or Item) thinks best, and what it is worth."""
     policy = best_policy(GroupedLog.of(sessions, reward), estimator, clip)
     logging, in_sample, _ = _judged(policy, sessions, reward, estimator, clip, _FEW)
-    halves, how = in_halves(sessions, seed)
+    halves, how = _split_in_halves(sessions, seed)
     outside = [
         _judged(best_policy(GroupedLog.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
         for one, other in (halves, halves[::-1])
     ]
     judged, n = [estimate for _, estimate, _ in outside], [estimate.sessions for _, estimate, _ in outside]
-    return Optimised(
+    return OptimisedPolicy(
         policy,
         logging,
         in_sample,
@@ -132,7 +132,7 @@ def best_policy(logged: GroupedLog, estimator: str, clip: float) -> WeightedList
 
 def _of_lists(logged: GroupedLog, clip: float) -> Lottery:
     lists, total = logged.lists, logged.total
-    records, reward = (added(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
+    records, reward = (sum_by_index(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
     query, counts = lists.query.astype(np.int64), records.astype(np.int64)
     return best_lists(query, lists.pair, counts, reward, n_queries=logged.n_queries, clip=clip).lottery
 
@@ -143,7 +143,9 @@ def _of_placements(logged: GroupedLog, estimator: str, clip: float) -> Lottery:
     place = np.where(pair == UNSEEN, UNSEEN, pair * logged.n_ranks + ranks).ravel()
     shown = np.repeat(logged.total.shown, logged.n_ranks, axis=1)
     impressions, clicks = (
-        added(place, x.reshape(-1, 1), words.n_pairs * logged.n_ranks).reshape(-1, logged.n_ranks).astype(np.int64)
+        sum_by_index(place, x.reshape(-1, 1), words.n_pairs * logged.n_ranks)
+        .reshape(-1, logged.n_ranks)
+        .astype(np.int64)
         for x in (shown, logged.total.clicks[:, :, 0])
     )
     counts = words.query_offsets, impressions, clicks
@@ -153,7 +155,7 @@ def _of_placements(logged: GroupedLog, estimator: str, clip: float) -> Lottery:
     return best_exposure(*counts, theta=logged.theta, examination=examination, clip=clip).lottery
 
 
-def in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
+def _split_in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
     """Earlier and later sessions, days kept whole; random halves where the log has no time, or one day only."""
     time = sessions.time
     if time is not None:
@@ -176,9 +178,9 @@ def _judged(
     return log.estimates[0], judged.estimates[0], paired_difference(log, judged, interval)
 
 
-def _pooled(parts: Sequence[tuple[float, float]], sessions: Sequence[int]) -> Pooled:
+def _pooled(parts: Sequence[tuple[float, float]], sessions: Sequence[int]) -> PooledValue:
     """The halves are independent of each other."""
     value, error = np.array(parts, np.float64).T
     share = np.array(sessions) / max(sum(sessions), 1)
     mean, reach = float(share @ value), 1.96 * float(np.sqrt(share**2 @ error**2))
-    return Pooled(mean, mean - reach, mean + reach)
+    return PooledValue(mean, mean - reach, mean + reach)

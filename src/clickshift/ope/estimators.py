@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.pseudo_inverse import PIWeights
+from clickshift.ope._pseudo_inverse import PIWeights
 from clickshift.ope.weights import (
     CIPSWeights,
     IPWeights,

@@ -12,26 +12,26 @@ from jaxtyping import Float
 
 from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError
-from clickshift.ope.accumulators import Path
-from clickshift.ope.bound_estimator import BoundEstimator, Terms
+from clickshift.ope._accumulators import ClippingPath
+from clickshift.ope.bound_estimator import BoundEstimator, ClusterTerms
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.grouped_log import GroupedLog, tallied
+from clickshift.ope.grouped_log import GroupedLog, tally_resampled
 from clickshift.ope.intervals import (
-    DRAWN,
+    RESAMPLED_FIELDS,
     Bernstein,
     Bootstrap,
     Hoeffding,
     Interval,
+    add_model_error,
     has_model_error,
-    require_bounds,
+    require_valid_bounds,
     session_moments,
-    with_model_error,
 )
 from clickshift.ope.result import Estimate
 from clickshift.ope.target_policy import Target, TargetProbabilities, as_target
-from clickshift.ope.weights import CIPSWeights, Logging
+from clickshift.ope.weights import CIPSWeights, LoggingPolicy
 
-PAPER = ("List", "IP", "PBM", "Item", "RCTR")
+PAPER_ESTIMATORS = ("List", "IP", "PBM", "Item", "RCTR")
 """The estimators of Li et al. (2018)."""
 
 _Limits = tuple[float, float, float, float, float]
@@ -51,7 +51,7 @@ class Evaluation:
 def evaluate_target(
     logged: GroupedLog,
     target: Target | Rankings,
-    estimators: Sequence[Estimator | str] = PAPER,
+    estimators: Sequence[Estimator | str] = PAPER_ESTIMATORS,
     *,
     clip: Sequence[float] = (math.inf,),
     logging: Target | Rankings | str = "frequencies",
@@ -73,12 +73,12 @@ def evaluate_target(
     paths = [p.path(logged.total, limits) for p in ready]
     if isinstance(interval, Bootstrap):
         drawn = [
-            with_model_error(d, p, path, aim, target, limits, interval.seed)
+            add_model_error(d, p, path, aim, target, limits, interval.seed)
             for d, p, path in zip(_replicates(logged, ready, limits, interval), ready, paths, strict=True)
         ]
         return [_resampled(p, path, d, limits, interval, aim) for p, path, d in zip(ready, paths, drawn, strict=True)]
     for p in ready:
-        require_bounds(interval, p, limits)
+        require_valid_bounds(interval, p, limits)
     return [_bounded(p, path, limits, interval, aim) for p, path in zip(ready, paths, strict=True)]
 
 
@@ -101,7 +101,7 @@ def paired_difference(first: Evaluation, second: Evaluation, interval: Bootstrap
     return Difference(value, *interval.limits(value, second.replicates[clip] - first.replicates[clip]))
 
 
-def _logging(logged: GroupedLog, logging: Target | Rankings | str, prefixes: bool) -> Logging:
+def _logging(logged: GroupedLog, logging: Target | Rankings | str, prefixes: bool) -> LoggingPolicy:
     if not isinstance(logging, str):
         return TargetProbabilities.at(logged, logging, prefixes=prefixes)
     if logging == "frequencies":
@@ -115,27 +115,29 @@ def _replicates(
     logged: GroupedLog, ready: Sequence[BoundEstimator], clip: np.ndarray, interval: Bootstrap
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Value, floor and ceiling of each estimator in all replicates."""
-    terms = [Terms.of(p, clip) for p in ready]
+    terms = [ClusterTerms.of(p, clip) for p in ready]
     clusters = logged.clusters
 
-    def ask(drawn: np.ndarray) -> list[Path]:
+    def ask(drawn: np.ndarray) -> list[ClippingPath]:
         if all(terms):
             return [t.path(drawn) for t in terms if t]
-        tally = tallied(logged, clusters.entry, clusters.click, drawn, clusters.of_row, clusters.count)
+        tally = tally_resampled(logged, clusters.entry, clusters.click, drawn, clusters.of_row, clusters.count)
         return [t.path(drawn) if t else p.path(tally, clip) for t, p in zip(terms, ready, strict=True)]
 
     held = 0 if all(terms) else len(logged.list_of) * (logged.n_ranks + 6)
     blocks = interval.resample(logged, ask, held)
     joined = []
     for k in range(len(ready)):
-        value, floor, ceiling = (np.concatenate([getattr(block[k], name) for block in blocks], 1) for name in DRAWN)
+        value, floor, ceiling = (
+            np.concatenate([getattr(block[k], name) for block in blocks], 1) for name in RESAMPLED_FIELDS
+        )
         joined.append((value, floor, ceiling))
     return joined
 
 
 def _resampled(
     prepared: BoundEstimator,
-    path: Path,
+    path: ClippingPath,
     drawn: Sequence[np.ndarray],
     clip: np.ndarray,
     interval: Bootstrap,
@@ -152,7 +154,11 @@ def _resampled(
 
 
 def _bounded(
-    prepared: BoundEstimator, path: Path, clip: np.ndarray, interval: Hoeffding | Bernstein, aim: TargetProbabilities
+    prepared: BoundEstimator,
+    path: ClippingPath,
+    clip: np.ndarray,
+    interval: Hoeffding | Bernstein,
+    aim: TargetProbabilities,
 ) -> Evaluation:
     moments, n = session_moments(prepared, clip), float(path.sessions[0])
     limits: list[_Limits] = []
@@ -169,7 +175,7 @@ def _bounded(
 
 def _estimates(
     prepared: BoundEstimator,
-    path: Path,
+    path: ClippingPath,
     clip: np.ndarray,
     interval: Interval,
     aim: TargetProbabilities,

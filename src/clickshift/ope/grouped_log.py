@@ -103,7 +103,7 @@ class GroupedLog:
         theta = reward.theta(sessions.n_ranks)
         ranks = len(theta)
         was_cut = ranks < sessions.n_ranks and bool(rankings.shown[:, ranks].any())
-        of_row, first = distinct_rows(packed(rankings.pair[:, :ranks]))
+        of_row, first = distinct_rows(pack_rows(rankings.pair[:, :ranks]))
         of_row, first = _sorted(of_row, first, rankings.query, rankings.vocabulary.n_queries)
         lists = Rankings(rankings.vocabulary, rankings.query[first], _taken(rankings.pair, first, ranks))
         list_of, log_prob, entry_of = np.arange(len(first)), None, of_row
@@ -165,7 +165,7 @@ class GroupedLog:
     @cached_property
     def clusters(self) -> Clusters:
         """Built when a log is first resampled."""
-        keys = [self.entry_of[:, None], packed(np.packbits(self.click, axis=1))]
+        keys = [self.entry_of[:, None], pack_rows(np.packbits(self.click, axis=1))]
         if self.cluster is not None:
             keys.append(self.cluster[:, None])
         group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
@@ -192,13 +192,13 @@ class GroupedLog:
 
     def per_query(self, values: Float[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
         """Values of entries, added up by query."""
-        return added(self.query, values, self.n_queries)
+        return sum_by_index(self.query, values, self.n_queries)
 
     def __repr__(self) -> str:
         return f"Logged({self.count.sum():,.0f} sessions, {len(self.lists):,} distinct lists of {self.n_ranks} ranks)"
 
 
-def tallied(
+def tally_resampled(
     logged: GroupedLog,
     entry: Int[np.ndarray, " row"],
     click: Bool[np.ndarray, "row rank"],
@@ -223,14 +223,16 @@ def _most(logged: GroupedLog) -> float:
     return np.inf if logged.reward.is_linear else logged.largest
 
 
-def added(index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int) -> Float[np.ndarray, "m part"]:
+def sum_by_index(
+    index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int
+) -> Float[np.ndarray, "m part"]:
     """Add up rows with the same index; rows with the index `UNSEEN` are left out."""
     out = np.zeros((size, values.shape[1]))
     _add(index, values, out)
     return out
 
 
-def packed(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
+def pack_rows(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
     """Rows of small numbers, eight bytes to a word: quicker to hash, and nothing is copied where they fit."""
     per_word = 8 // rows.dtype.itemsize
     spare = -rows.shape[1] % per_word

@@ -16,7 +16,7 @@ from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.perturb import STEP, perturbed_models
-from clickshift.ope.accumulators import Path
+from clickshift.ope._accumulators import ClippingPath
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.target_policy import Target, TargetProbabilities
@@ -129,7 +129,9 @@ class Bernstein:
 Interval = Bootstrap | Hoeffding | Bernstein
 
 
-def require_bounds(interval: Hoeffding | Bernstein, prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> None:
+def require_valid_bounds(
+    interval: Hoeffding | Bernstein, prepared: BoundEstimator, clip: Float[np.ndarray, " clip"]
+) -> None:
     """Bounds hold for means of independent terms with a known range."""
     problem = None
     if prepared.estimator.self_normalised or prepared.estimator.model is not None:
@@ -228,14 +230,14 @@ def _moments(entry, click, count, unit, theta, earned, weight, limits, out):
             out[m, 1] += count[i] * value * value
 
 
-DRAWN = ("value", "floor", "ceiling")
+RESAMPLED_FIELDS = ("value", "floor", "ceiling")
 """What is followed through resampled logs."""
 
 
-def with_model_error(
+def add_model_error(
     drawn: Sequence[np.ndarray],
     prepared: BoundEstimator,
-    path: Path,
+    path: ClippingPath,
     aim: TargetProbabilities,
     target: Target,
     clip: np.ndarray,
@@ -257,7 +259,7 @@ def has_model_error(prepared: BoundEstimator) -> bool:
 
 
 def _slopes(
-    prepared: BoundEstimator, path: Path, aim: TargetProbabilities, target: Target, clip: np.ndarray
+    prepared: BoundEstimator, path: ClippingPath, aim: TargetProbabilities, target: Target, clip: np.ndarray
 ) -> Iterator[list[Float[np.ndarray, " clip"]]]:
     """By how much one error of one number moves what is drawn."""
     weights, logged = prepared.estimator.weights, prepared.logged
@@ -266,4 +268,4 @@ def _slopes(
     for model in perturbed_models(weights.model):
         strata = CIPSWeights(model).strata(logged, aim, "frequencies", target)
         there = replace(prepared, strata=strata).path(logged.total, clip)
-        yield [(getattr(there, name) - getattr(path, name))[:, 0] / STEP for name in DRAWN]
+        yield [(getattr(there, name) - getattr(path, name))[:, 0] / STEP for name in RESAMPLED_FIELDS]

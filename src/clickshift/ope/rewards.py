@@ -13,7 +13,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
 
-REWARDS = ("clicks", "dcg", "any-click")
+_REWARDS = ("clicks", "dcg", "any-click")
 _TEXT = re.compile(r"(clicks|dcg|any-click)(?:@([1-9]\d*))?")
 
 
@@ -34,8 +34,8 @@ class Reward:
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in REWARDS:
-            raise SpecError(f"a reward must be one of {', '.join(REWARDS)}: got {self.kind!r}.")
+        if self.kind not in _REWARDS:
+            raise SpecError(f"a reward must be one of {', '.join(_REWARDS)}: got {self.kind!r}.")
         if self.first is not None and self.first < 1:
             raise SpecError(f"a reward must count at least one rank: got first = {self.first}.")
         if self.weights is not None:
@@ -53,7 +53,7 @@ class Reward:
         """From a text such as clicks, clicks@3, dcg or any-click@5."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
-            raise SpecError(f"a reward must be {', '.join(REWARDS)}, with @K for the first K ranks: got {text!r}.")
+            raise SpecError(f"a reward must be {', '.join(_REWARDS)}, with @K for the first K ranks: got {text!r}.")
         return cls(match[1], None if match[2] is None else int(match[2]))  # type: ignore[arg-type]
 
     @property

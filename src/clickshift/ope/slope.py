@@ -27,7 +27,7 @@ from clickshift.ope.daily_residuals import ResidualDrift
 from clickshift.ope.evaluate import Evaluation
 from clickshift.ope.result import Estimate
 
-CHAIN = ("List", "IP", "PBM")
+_CHAIN = ("List", "IP", "PBM")
 """Each assumes more of clicks than the one before it."""
 _NOTHING = 1e-9
 """Lost mass that only rounding leaves."""
@@ -44,7 +44,7 @@ class Choice:
     reason: str
 
 
-def slope(value: Float[np.ndarray, " link"], error: Float[np.ndarray, " link"]) -> int:
+def _slope_index(value: Float[np.ndarray, " link"], error: Float[np.ndarray, " link"]) -> int:
     """The place in a chain, the least biased first, at which SLOPE stops.
 
     >>> slope(np.array([0.50, 0.48, 0.30]), np.array([0.05, 0.03, 0.02]))
@@ -59,7 +59,7 @@ def slope(value: Float[np.ndarray, " link"], error: Float[np.ndarray, " link"]) 
 def best_clip(evaluation: Evaluation) -> Estimate:
     """The estimate whose clipping constant SLOPE takes; the largest of those that give the same value."""
     falling = evaluation.estimates[::-1]
-    at = max(slope(*_values(falling)), 0)
+    at = max(_slope_index(*_values(falling)), 0)
     return next(e for e in falling if e.value == falling[at].value or e is falling[at])
 
 
@@ -69,31 +69,31 @@ def choose_by_slope(evaluations: Sequence[Evaluation], drifts: Sequence[Residual
     Otherwise the usable one that came closest on the log's own days, if these are known.
     """
     by_name = {e.estimates[-1].estimator: e for e in evaluations}
-    asked = [by_name[name] for name in CHAIN if name in by_name]
+    asked = [by_name[name] for name in _CHAIN if name in by_name]
     covered = [e for e in asked if _covers(e.estimates[-1])]
     if len(asked) == 1:
         only = asked[0].estimates[-1]
-        why = f"{only.estimator} is the only one of {_names(CHAIN)} to be asked"
+        why = f"{only.estimator} is the only one of {_names(_CHAIN)} to be asked"
         if only.verdict == "usable":
             return _chosen(asked[0], f"{why}.")
         return _by_days(by_name, drifts, f"{why}, and its verdict is {only.verdict!r}")
     if not covered:
-        return _by_days(by_name, drifts, f"None of {_names(CHAIN)} tells of all that the target shows")
+        return _by_days(by_name, drifts, f"None of {_names(_CHAIN)} tells of all that the target shows")
     names = [e.estimates[-1].estimator for e in covered]
     if len(covered) == 1:
-        why = f"Of {_names(CHAIN)}, {names[0]} alone tells of all that the target shows"
+        why = f"Of {_names(_CHAIN)}, {names[0]} alone tells of all that the target shows"
         return _by_days(by_name, drifts, why)
-    at = max(slope(*_values([e.estimates[-1] for e in covered])), 0)
+    at = max(_slope_index(*_values([e.estimates[-1] for e in covered])), 0)
     why = f"{names[at]} is chosen: "
     if at == 0:
         why += f"{names[1]} assumes more, and differs from it by more than chance explains."
     else:
         why += f"it agrees with {_names(names[:at])} within chance, and assumes more"
         why += "." if at == len(names) - 1 else f"; {names[at + 1]}, which assumes still more, does not agree."
-    if names[0] != CHAIN[0]:
+    if names[0] != _CHAIN[0]:
         first = covered[0].estimates[-1]
         why += (
-            f" {_names(CHAIN[: CHAIN.index(names[0])])} cannot tell whether {first.assumption}: that is taken for "
+            f" {_names(_CHAIN[: _CHAIN.index(names[0])])} cannot tell whether {first.assumption}: that is taken for "
             "granted."
         )
     return _chosen(covered[at], why)

@@ -15,7 +15,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 from clickshift.models.base import ClickModel
-from clickshift.ope.grouped_log import GroupedLog, Tally, added, packed
+from clickshift.ope.grouped_log import GroupedLog, Tally, pack_rows, sum_by_index
 from clickshift.policies.base import RankingDistribution
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
@@ -75,7 +75,7 @@ class WeightedLists:
 Target = RankingDistribution | WeightedLists
 
 
-def by_score(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]) -> RankingDistribution:
+def policy_from_scores(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]) -> RankingDistribution:
     """Each query's documents by descending score, ties at random, as the `Scores` policy ranks them."""
     return PlackettLuceRankings(vocabulary, np.asarray(score, np.float64), temperature=0.0)
 
@@ -121,17 +121,17 @@ class TargetProbabilities:
     def frequencies(cls, logged: GroupedLog, tally: Tally) -> TargetProbabilities:
         """The policy of a part of the log itself, such as one day, from its tally (of one part)."""
         share = tally.shown / np.maximum(logged.per_query(tally.shown), 1)[logged.query]
-        of_list = added(logged.list_of, share, len(logged.lists))[:, 0]
-        mass = added(logged.lists.query, of_list[:, None] * logged.lists.shown, logged.n_queries)
+        of_list = sum_by_index(logged.list_of, share, len(logged.lists))[:, 0]
+        mass = sum_by_index(logged.lists.query, of_list[:, None] * logged.lists.shown, logged.n_queries)
         return cls(of_list, _placed(logged, logged.lists, of_list), mass)
 
 
 def _of_lists(logged: GroupedLog, target: WeightedLists, prefixes: bool) -> TargetProbabilities:
-    own = cut_to(target.lists, logged.n_ranks)
+    own = pad_or_truncate(target.lists, logged.n_ranks)
     known = logged.vocabulary.queries_of(own.vocabulary)[own.query] != UNSEEN
     own, weight = own[known], target.weight[known]
     here = own.in_vocabulary(logged.vocabulary)
-    mass = added(here.query, weight[:, None] * here.shown, logged.n_queries)
+    mass = sum_by_index(here.query, weight[:, None] * here.shown, logged.n_queries)
     beginning = _begun(logged.lists, here, weight) if prefixes else None
     stranger = here.shown & ~_occurs(logged)[here.pair] & (weight > 0)[:, None]
     row, rank = np.nonzero(stranger)
@@ -149,7 +149,7 @@ def _of_policy(logged: GroupedLog, target: RankingDistribution, prefixes: bool) 
     wanted = wanted[wanted != UNSEEN]
     placement = target.placement(wanted, ranks=ranks) if len(wanted) else np.zeros((words.n_pairs, ranks))
     query_here = logged.vocabulary.queries_of(words)
-    mass = added(query_here[words.pair_query], placement, logged.n_queries)
+    mass = sum_by_index(query_here[words.pair_query], placement, logged.n_queries)
     pair_there = words.pairs_of(logged.vocabulary)
     here = np.where((pair_there == UNSEEN)[:, None], 0.0, placement[pair_there])
     # a policy shows min(ranks, candidates) documents: a shorter list is not one of its lists
@@ -174,7 +174,7 @@ def _beginnings(log: Rankings, target: RankingDistribution) -> Float[np.ndarray,
 def _whole(log: Rankings, here: Rankings, weight: np.ndarray) -> Float[np.ndarray, " list"]:
     """The weight of the target's lists that are each logged list. A document that the log does not know is in none."""
     at = np.flatnonzero((here.shown == (here.pair != UNSEEN)).all(axis=1))
-    theirs, ours = packed(here.pair[at]), packed(log.pair)
+    theirs, ours = pack_rows(here.pair[at]), pack_rows(log.pair)
     group, first = distinct_rows(theirs)
     prob, index = np.append(np.bincount(group, weight[at], len(first)), 0.0), RowIndex.of(theirs[first])
     out = np.empty(len(log))
@@ -208,7 +208,7 @@ def _placed(logged: GroupedLog, here: Rankings, weight: np.ndarray) -> Float[np.
     place = np.where(here.pair == UNSEEN, UNSEEN, here.pair * np.int64(logged.n_ranks) + np.arange(logged.n_ranks))
     weights = np.repeat(weight, logged.n_ranks)[:, None]
     size = logged.vocabulary.n_pairs * logged.n_ranks
-    return added(place.ravel(), weights, size).reshape(-1, logged.n_ranks)
+    return sum_by_index(place.ravel(), weights, size).reshape(-1, logged.n_ranks)
 
 
 def _occurs(logged: GroupedLog) -> Bool[np.ndarray, " pair_or_unseen"]:
@@ -224,7 +224,7 @@ def _likeliest(words: Vocabulary, pair: np.ndarray, prob: np.ndarray) -> tuple[i
     return len(pair), tuple(names)
 
 
-def cut_to(lists: Rankings, ranks: int) -> Rankings:
+def pad_or_truncate(lists: Rankings, ranks: int) -> Rankings:
     """Lists of so many ranks, longer ones cut and shorter ones padded."""
     spare = ((0, 0), (0, max(0, ranks - lists.n_ranks)))
     pair = np.pad(lists.pair[:, :ranks], spare, constant_values=UNSEEN)
@@ -257,8 +257,10 @@ def expected_reward(
     lists, weight = weighted_lists(logged, as_target(target), rng=rng)
     if not len(lists):
         return np.zeros(logged.n_queries)
-    reward = logged.reward.expected(model, cut_to(lists, logged.n_ranks)) * weight
-    return added(logged.vocabulary.queries_of(lists.vocabulary)[lists.query], reward[:, None], logged.n_queries)[:, 0]
+    reward = logged.reward.expected(model, pad_or_truncate(lists, logged.n_ranks)) * weight
+    return sum_by_index(logged.vocabulary.queries_of(lists.vocabulary)[lists.query], reward[:, None], logged.n_queries)[
+        :, 0
+    ]
 
 
 def _one_each(lists: Rankings) -> Float[np.ndarray, " session"]:

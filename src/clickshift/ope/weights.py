@@ -23,14 +23,14 @@ from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.grouped_log import GroupedLog, Tally, added
-from clickshift.ope.target_policy import Target, TargetProbabilities, cut_to, weighted_lists
+from clickshift.ope.grouped_log import GroupedLog, Tally, sum_by_index
+from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, weighted_lists
 
-Logging = TargetProbabilities | Literal["frequencies", "propensities"]
+LoggingPolicy = TargetProbabilities | Literal["frequencies", "propensities"]
 """A policy that is known, list frequencies of the log itself, or the propensities that the log carries."""
 
 
-Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+_SolveWeights = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @final
@@ -52,7 +52,7 @@ class WeightUnits:
     """The target of all units, logged or not."""
     worth: Float[np.ndarray, " group"]
     """The most that one unit of mass can earn."""
-    solve: Solve | None = None
+    solve: _SolveWeights | None = None
     """For weights that are no ratio of two probabilities, and may be negative."""
 
     @property
@@ -99,7 +99,7 @@ class Weights(Protocol):
 
     @abstractmethod
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         """The units of a log. Weights that ask a click model need the target itself, beside the aim at it."""
 
@@ -114,7 +114,7 @@ class ListWeights:
     needs_linear: ClassVar[bool] = False
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         unit, known = logged.list_of, None
         if isinstance(logging, TargetProbabilities):
@@ -151,7 +151,7 @@ class IPWeights:
     needs_linear: ClassVar[bool] = True
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         pair, rank = logged.cell_pair, logged.cell_rank
         return WeightUnits(
@@ -160,7 +160,7 @@ class IPWeights:
             logged.vocabulary.pair_query[pair],
             rank,
             aim.placement[pair, rank],
-            known.placement[pair, rank] if (known := known_policy(self, logging)) else None,
+            known.placement[pair, rank] if (known := _known_logging_policy(self, logging)) else None,
             aim.mass,
             logged.theta,
         )
@@ -181,7 +181,7 @@ class PBMWeights:
     needs_linear: ClassVar[bool] = True
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         if self.examination is None:
             return _by_document(self, 1 / np.arange(1.0, logged.n_ranks + 1), logged, aim, logging)
@@ -204,7 +204,7 @@ class ItemWeights:
     needs_linear: ClassVar[bool] = True
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         return _by_document(self, np.ones(logged.n_ranks), logged, aim, logging)
 
@@ -219,7 +219,7 @@ class RCTRWeights:
     needs_linear: ClassVar[bool] = False
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         queries = np.arange(logged.n_queries)
         ranked = aim.ranked.astype(np.float64)
@@ -239,10 +239,10 @@ class RIPSWeights:
     needs_linear: ClassVar[bool] = True
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         unit, first_list, rank = _prefixes(logged)
-        known = known_policy(self, logging)
+        known = _known_logging_policy(self, logging)
         if aim.prefix_prob is None or (known is not None and known.prefix_prob is None):
             raise CapabilityError("RIPS needs probabilities of beginnings: make the Aim with prefixes=True.")
         return WeightUnits(
@@ -257,7 +257,7 @@ class RIPSWeights:
         )
 
 
-def known_policy(weights: Weights, logging: Logging) -> TargetProbabilities | None:
+def _known_logging_policy(weights: Weights, logging: LoggingPolicy) -> TargetProbabilities | None:
     if logging == "propensities":
         raise CapabilityError(
             f"{type(weights).__name__} needs how likely the logging policy shows each document at each rank: "
@@ -271,9 +271,9 @@ def _by_document(
     examination: Float[np.ndarray, " rank"],
     logged: GroupedLog,
     aim: TargetProbabilities,
-    logging: Logging,
+    logging: LoggingPolicy,
 ) -> WeightUnits:
-    known, exposure, words = known_policy(weights, logging), logged.theta * examination, logged.vocabulary
+    known, exposure, words = _known_logging_policy(weights, logging), logged.theta * examination, logged.vocabulary
     return WeightUnits(
         logged.by_entry(logged.lists.pair),  # UNSEEN where nothing is shown
         exposure[None],
@@ -355,14 +355,14 @@ class CIPSWeights:
             raise CapabilityError(f"{type(self.model).__name__} cannot predict the clicks of a list. Choose another.")
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         if logging != "frequencies":
             raise CapabilityError("CIPS weighs by the lists that were shown. Leave the logging policy out.")
         if target is None:
             raise CapabilityError("CIPS asks its model about the target's lists: give the target.")
         words, (lists, weight) = logged.vocabulary, weighted_lists(logged, target)
-        lists = cut_to(lists, logged.n_ranks)
+        lists = pad_or_truncate(lists, logged.n_ranks)
         shown_there, shown_here = self.model.click_prob(lists), self.model.click_prob(logged.lists)
         there = lists.vocabulary
         pair_here = words.pairs_of(there)
@@ -374,9 +374,9 @@ class CIPSWeights:
         expected = np.where(lists.shown, shown_there / np.maximum(scale[lists.pair], 1e-300), 0.0)
         expected = expected * logged.theta * weight[:, None]
         pair = np.where(lists.shown, np.append(pair_here, UNSEEN)[lists.pair], UNSEEN)
-        aimed = added(pair.ravel().astype(np.int64), expected.reshape(-1, 1), words.n_pairs)[:, 0]
+        aimed = sum_by_index(pair.ravel().astype(np.int64), expected.reshape(-1, 1), words.n_pairs)[:, 0]
         query = words.queries_of(there)[lists.query].astype(np.int64)
-        mass = added(query, expected.sum(axis=1, keepdims=True), logged.n_queries)
+        mass = sum_by_index(query, expected.sum(axis=1, keepdims=True), logged.n_queries)
         top[-1] = 1.0
         exposure = np.where(
             logged.lists.shown, shown_here / np.maximum(top[logged.lists.pair], 1e-300) * logged.theta, 0.0

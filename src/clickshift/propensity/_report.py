@@ -34,7 +34,7 @@ def propensities_title(found: Propensities) -> str:
     return f"Examination relative to rank {found.reference_rank + 1}, by {found.method} ({level})"
 
 
-def propensities_figure(found: Propensities) -> Any:
+def _propensities_figure(found: Propensities) -> Any:
     """The curve with its intervals, beside 1 / rank as a guide for the eye."""
     import plotly.graph_objects as go
 
@@ -80,7 +80,7 @@ def write_propensities_report(path: Path, found: Propensities, settings: Mapping
     """One page: the curve, the table, and every doubt in words."""
     words = "\n\n".join([*found.warnings, _HOW])
     title = propensities_title(found)
-    sections = [Section(title, words, propensities_table(found), propensities_figure(found))]
+    sections = [Section(title, words, propensities_table(found), _propensities_figure(found))]
     write_report(path, title="How likely each rank is examined", sections=sections, settings=settings)
 
 

@@ -25,22 +25,22 @@ from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.propensity.bootstrap import Curve, check_level
-from clickshift.propensity.dual_learning import dual_learning
+from clickshift.propensity._bootstrap import ExaminationCurve, check_level
+from clickshift.propensity._dual_learning import dual_learning
+from clickshift.propensity._from_click_model import (
+    ModelIntervals,
+    fit_named_model,
+    is_pbm,
+    model_curve,
+    model_intervals,
+    pbm_curve,
+)
+from clickshift.propensity._harvesting import harvest
+from clickshift.propensity._regression_em import regression_em
+from clickshift.propensity._swaps import swap_ratios
 from clickshift.propensity.files import Propensities as Propensities
 from clickshift.propensity.files import read_propensities as read_propensities
 from clickshift.propensity.files import write_propensities as write_propensities
-from clickshift.propensity.from_click_model import (
-    ModelIntervals,
-    fit_named_model,
-    informed,
-    is_pbm,
-    model_curve,
-    pbm_curve,
-)
-from clickshift.propensity.harvesting import harvest
-from clickshift.propensity.regression_em import regression_em
-from clickshift.propensity.swaps import swap_ratios
 
 METHODS = ("swaps", "harvesting", "regression-em", "dual-learning")
 _BY_FEATURES = ("regression-em", "dual-learning")
@@ -82,7 +82,9 @@ def propensities(
         name, n = method, _RESAMPLED if replicates is None else replicates
         rng = generator(seed, "propensities", method)
         progress(f"{n} resampled logs")
-        found: Curve | ModelIntervals = _estimate(log, cells, method, corpus, swapped, reference_rank, n, rng)
+        found: ExaminationCurve | ModelIntervals = _estimate(
+            log, cells, method, corpus, swapped, reference_rank, n, rng
+        )
     elif isinstance(method, str) and is_pbm(method):
         assert isinstance(log, Sessions)
         name, n = method, _RESAMPLED if replicates is None else replicates
@@ -95,7 +97,7 @@ def propensities(
         progress("fitting" if isinstance(method, str) else "examining")
         model = fit_named_model(log, method) if isinstance(method, str) else method
         name = method if isinstance(method, str) else type(model).__name__
-        own = informed(model, ranks=log.n_ranks, reference=reference_rank, level=level)
+        own = model_intervals(model, ranks=log.n_ranks, reference=reference_rank, level=level)
         text = method if isinstance(method, str) else None
         rng = generator(seed, "propensities", name)
         found = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
@@ -144,7 +146,7 @@ def _estimate(
     reference: int,
     replicates: int,
     rng: np.random.Generator,
-) -> Curve:
+) -> ExaminationCurve:
     if method == "swaps":
         return swap_ratios(
             cells if swapped is None else log, swapped, reference=reference, replicates=replicates, rng=rng

@@ -18,7 +18,7 @@ _NOTHING = 1e-13
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def place_best(offsets, order, cap, worth, length, out):
+def place_optimal_exposure(offsets, order, cap, worth, length, out):
     """Write the placement of the best exposures of these queries to `out`, pair x rank, which holds 0 before.
 
     `order` has the pairs of each query, the ones that gain most by exposure first; `length` says how many ranks to
@@ -31,9 +31,9 @@ def place_best(offsets, order, cap, worth, length, out):
         pair = order[offsets[q] : offsets[q + 1]]
         rank = np.argsort(-worth[:ranks], kind="mergesort")
         value = worth[rank]
-        exposure = best_exposures(cap[pair], value)
+        exposure = _greedy_exposures(cap[pair], value)
         doc = np.argsort(-exposure, kind="mergesort")
-        placed = placed_by(exposure[doc], value)
+        placed = _placement_from_exposures(exposure[doc], value)
         for i in range(len(placed)):
             for k in range(ranks):
                 out[pair[doc[i]], rank[k]] = placed[i, k]
@@ -41,7 +41,7 @@ def place_best(offsets, order, cap, worth, length, out):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def best_exposures(cap, value):
+def _greedy_exposures(cap, value):
     """Exposures of documents, each as large as its cap and those before it allow; `value` of ranks, descending.
 
     A set of m + 1 documents that holds this one is tightest with the m most exposed of those before it.
@@ -72,7 +72,7 @@ def best_exposures(cap, value):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def placed_by(exposure, value):
+def _placement_from_exposures(exposure, value):
     """Document x rank: a placement that gives each document its exposure at least, all ranks filled; both descending.
 
     The proof of Hardy, Littlewood and Polya is the algorithm. At first, document i stands at the i-th rank. One that

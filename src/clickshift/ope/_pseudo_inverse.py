@@ -15,9 +15,9 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.errors import CapabilityError
-from clickshift.ope.grouped_log import GroupedLog, added
+from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities
-from clickshift.ope.weights import Logging, WeightUnits
+from clickshift.ope.weights import LoggingPolicy, WeightUnits
 
 _ENOUGH = 1e-22
 """Of the squared gradient that the solver starts with."""
@@ -34,7 +34,7 @@ class PIWeights:
     needs_linear: ClassVar[bool] = False
 
     def strata(
-        self, logged: GroupedLog, aim: TargetProbabilities, logging: Logging, target: Target | None = None
+        self, logged: GroupedLog, aim: TargetProbabilities, logging: LoggingPolicy, target: Target | None = None
     ) -> WeightUnits:
         if logging != "frequencies":
             raise CapabilityError(
@@ -42,7 +42,7 @@ class PIWeights:
                 "here. Leave the logging policy out."
             )
         lists = logged.lists
-        places = Places.of(logged, aim)
+        places = _PlacementSystem.of(logged, aim)
         return WeightUnits(
             logged.list_of[:, None],
             np.ones((1, 1)),
@@ -58,7 +58,7 @@ class PIWeights:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Places:
+class _PlacementSystem:
     """The linear system of each query: its logged lists, and how likely the target shows each of their places."""
 
     logged: GroupedLog
@@ -72,12 +72,12 @@ class Places:
     """Of the target's places, those that no logged list has, by the same share."""
 
     @classmethod
-    def of(cls, logged: GroupedLog, aim: TargetProbabilities) -> Places:
+    def of(cls, logged: GroupedLog, aim: TargetProbabilities) -> _PlacementSystem:
         pair, rank = logged.cell_pair, logged.cell_rank
         aimed = np.ascontiguousarray(aim.placement[pair, rank])
         share = logged.theta / logged.largest
         value = np.ascontiguousarray(share[rank])
-        told = added(logged.vocabulary.pair_query[pair], (aimed * value)[:, None], logged.n_queries)[:, 0]
+        told = sum_by_index(logged.vocabulary.pair_query[pair], (aimed * value)[:, None], logged.n_queries)[:, 0]
         query = logged.lists.query
         ends = np.r_[0, np.cumsum(np.bincount(query, minlength=logged.n_queries))]
         unlogged = np.maximum(aim.mass @ share - told, 0)

@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.counts.cells import Cells
-from clickshift.propensity.bootstrap import effective_sample_size, query_weights
+from clickshift.propensity._bootstrap import effective_sample_size, query_weights
 
-_NUMBERS = 1 << 22
+_BLOCK_SIZE = 1 << 22
 """Pairs x ranks x ranks that are worked on at once."""
 
 
@@ -38,7 +38,7 @@ class Interventions:
     """Effective number of queries that have any."""
 
 
-def interventions(cells: Cells, *, replicates: int, rng: np.random.Generator) -> Interventions:
+def count_interventions(cells: Cells, *, replicates: int, rng: np.random.Generator) -> Interventions:
     """From counts by pair and rank."""
     cells = cells if cells.by == "rank" else cells.rolled_up("rank")
     n_ranks = cells.n_ranks
@@ -75,7 +75,7 @@ def _blocks(cells: Cells) -> Iterator[tuple[Int[np.ndarray, " query"], np.ndarra
         return
     query = cells.vocabulary.pair_query[pairs]
     first = np.flatnonzero(np.r_[True, query[1:] != query[:-1]])
-    size = max(1, _NUMBERS // cells.n_ranks**2)
+    size = max(1, _BLOCK_SIZE // cells.n_ranks**2)
     cuts = np.unique(np.searchsorted(first, np.arange(0, len(pairs), size), side="right") - 1)
     for start, stop in zip(cuts, np.append(cuts[1:], len(first)), strict=True):
         rows = slice(first[start], first[stop] if stop < len(first) else len(pairs))

@@ -31,14 +31,14 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, for_ranges
 from clickshift.errors import DataError
-from clickshift.ope.optimal_exposure import place_best
+from clickshift.ope._optimal_exposure import place_optimal_exposure
 from clickshift.policies.birkhoff import Lottery, decompose_placements
 
-Counts = Int[np.ndarray, "pair rank"]
+_Counts = Int[np.ndarray, "pair rank"]
 
-_QUERIES = 256
+_QUERIES_PER_TASK = 256
 """Queries that a thread works on at once."""
-_CELLS = 2000
+_CELLS_PER_PROGRAM = 2000
 """Cells in one linear program: several queries share the cost of calling the solver."""
 _NOTHING = 1e-13
 """Room that only rounding leaves."""
@@ -111,8 +111,8 @@ def best_lists(
 
 def best_exposure(
     offsets: Int[np.ndarray, " bound"],
-    impressions: Counts,
-    clicks: Counts,
+    impressions: _Counts,
+    clicks: _Counts,
     *,
     theta: Float[np.ndarray, " rank"],
     examination: Float[np.ndarray, " rank"],
@@ -148,17 +148,17 @@ def best_exposure(
 
         def block(rows: slice) -> None:
             bounds = offsets[rows.start : rows.stop + 1]
-            place_best(bounds, order, cap, worth, log.length[rows], placement)
+            place_optimal_exposure(bounds, order, cap, worth, log.length[rows], placement)
 
-        for_ranges(block, log.n_queries, chunk=_QUERIES)
+        for_ranges(block, log.n_queries, chunk=_QUERIES_PER_TASK)
     log.fill(placement)
     return log.best(placement, rate * np.minimum(placement @ worth, cap))
 
 
 def best_placement(
     offsets: Int[np.ndarray, " bound"],
-    impressions: Counts,
-    clicks: Counts,
+    impressions: _Counts,
+    clicks: _Counts,
     *,
     theta: Float[np.ndarray, " rank"],
     clip: float = math.inf,
@@ -184,7 +184,7 @@ def best_placement(
         pair, rank = np.nonzero(rate)
         # cells of a query are neighbours, and a program takes whole queries
         first = np.searchsorted(pair, offsets)
-        starts = np.unique(np.append(first[np.unique(first // _CELLS, return_index=True)[1]], len(pair)))
+        starts = np.unique(np.append(first[np.unique(first // _CELLS_PER_PROGRAM, return_index=True)[1]], len(pair)))
 
         def program(k: int) -> None:
             here = slice(starts[k], starts[k + 1])

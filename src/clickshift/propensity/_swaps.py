@@ -3,7 +3,7 @@
 
     examination_k / examination_1 = weighted clicks at rank k / weighted clicks at rank 1
 
-of the same documents, those that a swap moved, with the weights of `interventions`: the ratio of Mantel and Haenszel,
+of the same documents, those that a swap moved, with the weights of `count_interventions`: the ratio of Mantel and Haenszel,
 which is the papers' ratio of click-through rates where a swap is as likely as none, and holds for any share of swaps,
 also one that differs by query.
 """
@@ -16,8 +16,8 @@ from jaxtyping import Int
 from clickshift.counts.cells import Cells
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError
-from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.interventions import interventions
+from clickshift.propensity._bootstrap import ExaminationCurve
+from clickshift.propensity._interventions import count_interventions
 
 
 def swap_ratios(
@@ -27,7 +27,7 @@ def swap_ratios(
     reference: int,
     replicates: int,
     rng: np.random.Generator,
-) -> Curve:
+) -> ExaminationCurve:
     """Examination relative to the `reference` rank; NaN for a rank that was not swapped with it.
 
     `swapped` has, for every row of the log, the rank (from 0) that changed places with the reference rank, and the
@@ -36,7 +36,7 @@ def swap_ratios(
     """
     if swapped is None:
         cells = log if isinstance(log, Cells) else Cells.of(log)
-        found = interventions(cells, replicates=replicates, rng=rng)
+        found = count_interventions(cells, replicates=replicates, rng=rng)
         here, there = found.clicks[:, :, reference], found.clicks[:, reference, :]
         return _ratios(here, there, found.weight[:, :, reference], reference, found.n_queries)
     if isinstance(log, Cells):
@@ -48,18 +48,20 @@ def swap_ratios(
     n_queries = []
     for rank in np.unique(swapped[~as_ranked]):
         two = _two_ranks(Cells.of(log[np.flatnonzero(as_ranked | (swapped == rank))]), reference, int(rank))
-        found = interventions(two, replicates=replicates, rng=rng)
+        found = count_interventions(two, replicates=replicates, rng=rng)
         here[:, rank], there[:, rank] = found.clicks[:, 1, 0], found.clicks[:, 0, 1]
         weight[:, rank] = found.weight[:, 1, 0]
         n_queries.append(found.n_queries)
     return _ratios(here, there, weight, reference, min(n_queries, default=0.0))
 
 
-def _ratios(here: np.ndarray, there: np.ndarray, weight: np.ndarray, reference: int, n_queries: float) -> Curve:
+def _ratios(
+    here: np.ndarray, there: np.ndarray, weight: np.ndarray, reference: int, n_queries: float
+) -> ExaminationCurve:
     known = (weight > 0) & (there > 0)
     ratio = np.where(known, here / np.where(known, there, 1.0), np.nan)
     ratio[:, reference] = 1.0
-    return Curve(ratio[0], ratio[1:], n_queries)
+    return ExaminationCurve(ratio[0], ratio[1:], n_queries)
 
 
 def _two_ranks(cells: Cells, reference: int, rank: int) -> Cells:

@@ -36,7 +36,7 @@ class WeightedSums:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Path:
+class ClippingPath:
     """An estimate along the clipping constants, for each part of a tally. Masses are in units of the reward."""
 
     sessions: Float[np.ndarray, " part"]
@@ -54,9 +54,9 @@ class Path:
     """And the part that clipping takes away."""
 
 
-def path_of(
+def clipping_path(
     sums: WeightedSums, estimator: Estimator, worth: Float[np.ndarray, " group"], *, signed: bool = False
-) -> Path:
+) -> ClippingPath:
     """`worth` is the most that one unit of a group's mass can earn; `signed` weights may count lost mass either way."""
     n = sums.sessions
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -80,10 +80,10 @@ def path_of(
             lost = np.full_like(lost, np.nan) if estimator.weights is None else lost
             floor, ceiling = value - lost, value + lost
         clipped_mass: np.ndarray = np.einsum("g,gmp->mp", worth, clipped)
-    return Path(n, value, floor, ceiling, worth @ mass, worth @ never, clipped_mass)
+    return ClippingPath(n, value, floor, ceiling, worth @ mass, worth @ never, clipped_mass)
 
 
-def along(
+def clipped_sums(
     table: Float[np.ndarray, "place bin sum part"], clip: Float[np.ndarray, " clip"]
 ) -> tuple[Float[np.ndarray, "place clip part"], Float[np.ndarray, "place clip part"]]:
     """Sums of reward and of exposure, times clipped weights, for all constants.

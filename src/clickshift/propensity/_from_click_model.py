@@ -22,8 +22,8 @@ from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.models.base import ClickModel, at_rank
 from clickshift.models.pbm import PBM
 from clickshift.policies.derived.model_scores import examination
-from clickshift.propensity.bootstrap import Curve, effective_sample_size, query_weights
-from clickshift.propensity.orthogonal import within_documents
+from clickshift.propensity._bootstrap import ExaminationCurve, effective_sample_size, query_weights
+from clickshift.propensity._orthogonal import within_documents
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def pbm_curve(
     connected: bool,
     replicates: int,
     rng: np.random.Generator,
-) -> Curve:
+) -> ExaminationCurve:
     """PBM's examination by documents that were seen at several ranks; what they do not tell is left to the model's
     assumptions, without an interval. That is news where ranks are `connected`, by documents that nobody clicked."""
     found = within_documents(cells, reference=reference, replicates=replicates, rng=rng).relative_to(reference)
@@ -73,12 +73,12 @@ def pbm_curve(
         f"no clicked document says how rank {ranks} compares with rank {reference + 1}: the curve rests on the model's "
         "assumptions there, and has no interval."
     )
-    return Curve(estimate, found.replicates, found.n_queries, (doubt,) if connected else ())
+    return ExaminationCurve(estimate, found.replicates, found.n_queries, (doubt,) if connected else ())
 
 
 def model_curve(
     log: Sessions, model: ClickModel, text: str | None, *, replicates: int, rng: np.random.Generator
-) -> Curve:
+) -> ExaminationCurve:
     """Mean examination over the log's lists; `text` is what the model was fitted by, if it was fitted on this log."""
     if not model.predicts_clicks or model.peeks:
         raise DataError(
@@ -96,10 +96,10 @@ def model_curve(
             again = learner.fit_from(learner.counts(log, weight=count), start=model)
         curves.append(examination(again, lists, weight=np.bincount(group, count, len(lists))))
     shown = np.bincount(query, log.count)
-    return Curve.of(curves, effective_sample_size(shown))
+    return ExaminationCurve.of(curves, effective_sample_size(shown))
 
 
-def informed(model: ClickModel, *, ranks: int, reference: int, level: float) -> ModelIntervals | None:
+def model_intervals(model: ClickModel, *, ranks: int, reference: int, level: float) -> ModelIntervals | None:
     """PBM's own intervals; None of another model, or where the reference is not the rank that is 1 by convention."""
     errors = None if model.evidence is None else model.evidence.logit_error.get("examination")
     known = min(reference, len(errors) - 1) if errors is not None else 0

@@ -25,16 +25,16 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.nuisance_trees import DocumentScores
-from clickshift.propensity.orthogonal import Documents
-from clickshift.propensity.rank_model import ExaminationEquations, by_features
+from clickshift.propensity._bootstrap import ExaminationCurve
+from clickshift.propensity._nuisance_trees import DocumentScores
+from clickshift.propensity._orthogonal import DocumentCounts
+from clickshift.propensity._rank_model import ExaminationEquations, cross_fitted_curve
 
 _NEVER = 1e-12  # examination of a rank without clicks
 
 
 @dataclass(frozen=True, eq=False)
-class ClickedLists:
+class _ClickedLists:
     """Distinct lists with at least one click, and their clicks."""
 
     row: Int[np.ndarray, "list rank"]
@@ -44,7 +44,7 @@ class ClickedLists:
     pairs: Int[np.ndarray, " row"]
 
     @classmethod
-    def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> ClickedLists:
+    def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> _ClickedLists:
         """Lists with a document that the vocabulary does not hold end before it: what is below is not comparable."""
         pair = log.rankings.pair
         known = np.logical_and.accumulate(log.rankings.shown & (pair != UNSEEN), axis=1)
@@ -62,17 +62,19 @@ class ClickedLists:
         return cls(row, shown, clicks, pairs)
 
 
-def dual_learning(log: Sessions, corpus: Corpus, *, replicates: int, rng: np.random.Generator) -> Curve:
+def dual_learning(log: Sessions, corpus: Corpus, *, replicates: int, rng: np.random.Generator) -> ExaminationCurve:
     """Examination from the lists of a log, in the vocabulary of a corpus with features."""
-    documents = Documents.of(Cells.of(log))
-    lists = ClickedLists.of(log, documents.pairs)
-    return by_features(documents, corpus, lambda examined: _Dual(lists, examined), replicates=replicates, rng=rng)
+    documents = DocumentCounts.of(Cells.of(log))
+    lists = _ClickedLists.of(log, documents.pairs)
+    return cross_fitted_curve(
+        documents, corpus, lambda examined: _DualLearningTask(lists, examined), replicates=replicates, rng=rng
+    )
 
 
-class _Dual:
+class _DualLearningTask:
     """The two halves of the algorithm."""
 
-    def __init__(self, lists: ClickedLists, examined: ExaminationEquations) -> None:
+    def __init__(self, lists: _ClickedLists, examined: ExaminationEquations) -> None:
         self._lists, self._clicks, self._examined = lists, lists.clicks, examined
         self.examination: np.ndarray = np.ones(lists.row.shape[1])
 

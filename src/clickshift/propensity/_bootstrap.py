@@ -17,7 +17,7 @@ from clickshift.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class ExaminationCurve:
     """Examination by rank, on any scale: the estimate, and what resampled queries make of it."""
 
     estimate: Float[np.ndarray, " rank"]
@@ -29,17 +29,17 @@ class Curve:
     """In words that follow the name of the method."""
 
     @classmethod
-    def of(cls, curves: Sequence[Float[np.ndarray, " rank"]], n_queries: float) -> Curve:
+    def of(cls, curves: Sequence[Float[np.ndarray, " rank"]], n_queries: float) -> ExaminationCurve:
         """Of the log itself, and then of resampled logs."""
         stacked = np.stack(curves)
         return cls(stacked[0], stacked[1:], n_queries)
 
-    def relative_to(self, rank: int) -> Curve:
+    def relative_to(self, rank: int) -> ExaminationCurve:
         """The curve that is 1 at a rank."""
         with np.errstate(divide="ignore", invalid="ignore"):
             estimate = self.estimate / self.estimate[rank]
             replicates = self.replicates / self.replicates[:, rank, None]
-        return Curve(estimate, replicates, self.n_queries, self.doubts)
+        return ExaminationCurve(estimate, replicates, self.n_queries, self.doubts)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Lower and upper end, and the standard error; NaN where there is none.

@@ -23,14 +23,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.counts.cells import Cells
-from clickshift.propensity.bootstrap import Curve, effective_sample_size, query_weights
+from clickshift.propensity._bootstrap import ExaminationCurve, effective_sample_size, query_weights
 
 _MOST_STEPS, _STILL, _FAR = 50, 1e-9, 1.0
 _LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Documents:
+class DocumentCounts:
     """How often each document was shown and clicked at each rank."""
 
     pairs: Int[np.ndarray, " row"]
@@ -40,7 +40,7 @@ class Documents:
     clicked: Float[np.ndarray, "row rank"]
 
     @classmethod
-    def of(cls, cells: Cells) -> Documents:
+    def of(cls, cells: Cells) -> DocumentCounts:
         cells = cells if cells.by == "rank" else cells.rolled_up("rank")
         pairs, row = np.unique(cells.pair, return_inverse=True)
         query = np.unique(cells.vocabulary.pair_query[pairs], return_inverse=True)[1]
@@ -73,8 +73,8 @@ class Solution:
         return moved
 
 
-def solve(
-    documents: Documents,
+def solve_equations(
+    documents: DocumentCounts,
     share: Float[np.ndarray, "row rank"],
     attractiveness: Float[np.ndarray, " row"] | None = None,
     *,
@@ -106,20 +106,22 @@ def solve(
     return Solution(log_theta, influence)
 
 
-def within_documents(cells: Cells, *, reference: int, replicates: int, rng: np.random.Generator) -> Curve:
+def within_documents(cells: Cells, *, reference: int, replicates: int, rng: np.random.Generator) -> ExaminationCurve:
     """Every document compared with itself; NaN at ranks that no clicked documents join with the reference rank."""
     from scipy.sparse.csgraph import connected_components
 
-    documents = Documents.of(cells)
+    documents = DocumentCounts.of(cells)
     seen = ((documents.shown > 0) & (documents.clicked.sum(axis=1, keepdims=True) > 0)).astype(float)
     clicked = documents.clicked.sum(axis=0) > 0
     joined = (seen.T @ seen > 0) & clicked & clicked[:, None]
     component = connected_components(joined, directed=False)[1]
-    found = solve(documents, documents.shown, among=component == component[reference])
-    return curve([found], documents, replicates, rng)
+    found = solve_equations(documents, documents.shown, among=component == component[reference])
+    return mean_curve([found], documents, replicates, rng)
 
 
-def curve(solutions: list[Solution], documents: Documents, replicates: int, rng: np.random.Generator) -> Curve:
+def mean_curve(
+    solutions: list[Solution], documents: DocumentCounts, replicates: int, rng: np.random.Generator
+) -> ExaminationCurve:
     """The mean of solutions that differ by chance, such as how queries were dealt into folds.
 
     Each is resampled as often as the others, so that replicates differ by that chance, too.
@@ -128,7 +130,7 @@ def curve(solutions: list[Solution], documents: Documents, replicates: int, rng:
     with np.errstate(invalid="ignore"):  # nothing was clicked
         mean = np.mean([found.log_examination - np.nanmax(found.log_examination) for found in solutions], axis=0)
     resampled = [found.resampled(each, rng) for found in solutions]
-    return Curve(np.exp(mean), np.exp(np.concatenate(resampled)[:replicates]), documents.effective_queries)
+    return ExaminationCurve(np.exp(mean), np.exp(np.concatenate(resampled)[:replicates]), documents.effective_queries)
 
 
 class _Equations:
@@ -136,7 +138,7 @@ class _Equations:
 
     def __init__(
         self,
-        documents: Documents,
+        documents: DocumentCounts,
         share: Float[np.ndarray, "row rank"],
         attractiveness: Float[np.ndarray, " row"] | None,
         ranks: Int[np.ndarray, " some"],

@@ -1,7 +1,7 @@
 """Intervention harvesting: the AllPairs estimator of Agarwal et al. (WSDM 2019).
 
 Several rankers show a document at several ranks, which is as good as swapping it on purpose. With the weighted clicks c
-and the weights w of `interventions`, examination p and, for each pair of ranks, the mean attractiveness r of the
+and the weights w of `count_interventions`, examination p and, for each pair of ranks, the mean attractiveness r of the
 documents that were seen at both,
 
     max over p, r of   sum over k != l of  c_kl ln(p_k r_kl) + (w_kl - c_kl) ln(1 - p_k r_kl),   r_kl = r_lk
@@ -16,21 +16,21 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.counts.cells import Cells
-from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.interventions import interventions
+from clickshift.propensity._bootstrap import ExaminationCurve
+from clickshift.propensity._interventions import count_interventions
 
 _STEPS, _STILL = 200, 1e-10
 _MOST_CLICKS = 1 - 1e-4  # of the weight: where everything is clicked, the maximum is at the edge
 
 
-def harvest(cells: Cells, *, replicates: int, rng: np.random.Generator) -> Curve:
+def harvest(cells: Cells, *, replicates: int, rng: np.random.Generator) -> ExaminationCurve:
     """Examination from counts by pair and rank, relative to the best connected rank; NaN where nothing connects."""
-    found = interventions(cells, replicates=replicates, rng=rng)
-    curves = all_pairs(found.clicks, found.weight)
-    return Curve(curves[0], curves[1:], found.n_queries)
+    found = count_interventions(cells, replicates=replicates, rng=rng)
+    curves = _fit_all_pairs(found.clicks, found.weight)
+    return ExaminationCurve(curves[0], curves[1:], found.n_queries)
 
 
-def all_pairs(
+def _fit_all_pairs(
     clicks: Float[np.ndarray, "replicate rank rank"], weight: Float[np.ndarray, "replicate rank rank"]
 ) -> Float[np.ndarray, "replicate rank"]:
     """Maximise the likelihood above, for all replicates at once; they must have the same pairs of ranks.

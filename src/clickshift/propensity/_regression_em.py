@@ -18,20 +18,20 @@ from jaxtyping import Float
 
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
-from clickshift.propensity.bootstrap import Curve
-from clickshift.propensity.nuisance_trees import DocumentScores
-from clickshift.propensity.orthogonal import Documents
-from clickshift.propensity.rank_model import ExaminationEquations, by_features
+from clickshift.propensity._bootstrap import ExaminationCurve
+from clickshift.propensity._nuisance_trees import DocumentScores
+from clickshift.propensity._orthogonal import DocumentCounts
+from clickshift.propensity._rank_model import ExaminationEquations, cross_fitted_curve
 
 _LEAST, _MOST = 1e-6, 1 - 1e-6
 
 
-def regression_em(cells: Cells, corpus: Corpus, *, replicates: int, rng: np.random.Generator) -> Curve:
+def regression_em(cells: Cells, corpus: Corpus, *, replicates: int, rng: np.random.Generator) -> ExaminationCurve:
     """Examination from counts by pair and rank, in the vocabulary of a corpus with features."""
-    return by_features(Documents.of(cells), corpus, _Likelihood, replicates=replicates, rng=rng)
+    return cross_fitted_curve(DocumentCounts.of(cells), corpus, _RegressionEMTask, replicates=replicates, rng=rng)
 
 
-class _Likelihood:
+class _RegressionEMTask:
     """Of the counts; theta is what was learned last."""
 
     def __init__(self, examined: ExaminationEquations) -> None:
