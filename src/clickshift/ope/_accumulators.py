@@ -1,4 +1,8 @@
-"""From sums of clipped weights to an estimate, for any number of clipping constants and resampled logs at once."""
+"""Estimates from sums of clipped importance weights, for many clipping constants and many (resampled) logs at once.
+
+Units of the log are binned by their importance weight, with the clipping constants as bin edges. Two cumulative sums
+over the bins then give the clipped sums for every clipping constant in one pass.
+"""
 
 from __future__ import annotations
 
@@ -11,84 +15,120 @@ from jaxtyping import Float
 from clickshift.ope.estimators import Estimator
 
 REWARD_WEIGHT, REWARD, WEIGHT, EXPOSURE, SQUARE = range(5)
-"""What is added up over units, in bins of their weight."""
+"""Sums over the units of a bin: reward x weight, reward, exposure x weight, exposure, exposure x weight^2."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class WeightedSums:
-    """Over the sessions of a log, and for each part of a tally. A part is a log of its own, such as a resampled one."""
+    """Sums over the sessions of a log, for each part of a tally; a part is a log of its own, e.g. a resampled one.
+
+    Parameters
+    ----------
+    sessions
+        Number of sessions.
+    reward
+        Reward x clipped weight; the residual reward, beyond what the click model predicts, if there is a model.
+    covered
+        Exposure x clipped weight: the mass of the target policy that the log supports after clipping.
+    logged
+        Exposure x unclipped weight: the mass of the target policy that was logged.
+    mass
+        Total mass of the target policy.
+    never_logged
+        Mass of the target policy outside the support of the log, clipping aside.
+    predicted
+        Reward of the target policy that the click model predicts; 0 without a model.
+    """
 
     sessions: Float[np.ndarray, " part"]
     reward: Float[np.ndarray, "group clip part"]
-    """Reward x clipped weight; beyond what a model expects, if there is one."""
     covered: Float[np.ndarray, "group clip part"]
-    """Exposure x clipped weight: how much of the target the log tells of."""
-    total: Float[np.ndarray, "group part"]
-    """Exposure x weight."""
+    logged: Float[np.ndarray, "group part"]
     mass: Float[np.ndarray, "group part"]
-    """All of the target."""
-    never: Float[np.ndarray, "group part"]
-    """What of it the log cannot tell of, clipping aside."""
-    expected: Float[np.ndarray, " part"]
-    """What a model expects of the target; 0 without a model."""
+    never_logged: Float[np.ndarray, "group part"]
+    predicted: Float[np.ndarray, " part"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ClippingPath:
-    """An estimate along the clipping constants, for each part of a tally. Masses are in units of the reward."""
+    """An estimate as a function of the clipping constant, for each part of a tally. Masses are in units of the reward.
+
+    Parameters
+    ----------
+    sessions
+        Number of sessions.
+    value
+        Estimated reward per session; NaN where nothing that the target policy shows was logged.
+    floor
+        Smallest possible reward of the target policy: lost mass earns nothing. NaN for the direct method.
+    ceiling
+        Largest possible reward of the target policy: everything in the lost mass is clicked.
+    most
+        Reward of the target policy if everything that it shows were clicked.
+    never_logged
+        Part of `most` that was never logged.
+    clipped
+        Part of `most` that clipping removes.
+    """
 
     sessions: Float[np.ndarray, " part"]
     value: Float[np.ndarray, "clip part"]
-    """NaN where nothing of the target was logged."""
     floor: Float[np.ndarray, "clip part"]
-    """The least that the target can earn: as if lost mass earned nothing. NaN for the direct method."""
     ceiling: Float[np.ndarray, "clip part"]
-    """The most that it can earn: as if all lost mass were clicked."""
     most: Float[np.ndarray, " part"]
-    """What the target would earn if all that it shows were clicked."""
-    never: Float[np.ndarray, " part"]
-    """Of that, the part that was never logged."""
+    never_logged: Float[np.ndarray, " part"]
     clipped: Float[np.ndarray, "clip part"]
-    """And the part that clipping takes away."""
 
 
 def clipping_path(
-    sums: WeightedSums, estimator: Estimator, worth: Float[np.ndarray, " group"], *, signed: bool = False
+    sums: WeightedSums, estimator: Estimator, max_reward: Float[np.ndarray, " group"], *, signed: bool = False
 ) -> ClippingPath:
-    """`worth` is the most that one unit of a group's mass can earn; `signed` weights may count lost mass either way."""
+    """Turn sums of clipped weights into estimates with their partial-identification range.
+
+    Parameters
+    ----------
+    sums
+        Sums over the sessions of each part.
+    estimator
+        Decides on self-normalisation and on the click model.
+    max_reward
+        Largest reward of one unit of a group's mass.
+    signed
+        Whether weights may be negative, so that lost mass may count in either direction.
+    """
     n = sums.sessions
     with np.errstate(invalid="ignore", divide="ignore"):
-        reward, covered, total, mass = sums.reward / n, sums.covered / n, sums.total / n, sums.mass / n
-        never, clipped = sums.never / n, np.maximum(total[:, None] - covered, 0)
+        reward, covered, logged, mass = sums.reward / n, sums.covered / n, sums.logged / n, sums.mass / n
+        never_logged, clipped = sums.never_logged / n, np.maximum(logged[:, None] - covered, 0)
         value = reward
         if estimator.self_normalised:
             value = np.where(covered > 0, reward / covered * mass[:, None], 0)
-        told = covered != 0 if signed else covered > 0
-        value = np.where(told.any(axis=0), value.sum(axis=0), np.nan)
-        lost: np.ndarray = np.einsum("g,gmp->mp", worth, never[:, None] + clipped)
+        has_overlap = covered != 0 if signed else covered > 0
+        value = np.where(has_overlap.any(axis=0), value.sum(axis=0), np.nan)
+        lost: np.ndarray = np.einsum("g,gmp->mp", max_reward, never_logged[:, None] + clipped)
         floor = reward.sum(axis=0)
         ceiling = floor + lost
         if signed:
             floor = floor - lost
         if estimator.model is not None:
-            # what the log says beyond the model: nothing where it does not overlap, or is not asked
-            beyond = np.zeros_like(value) if estimator.weights is None else np.nan_to_num(value)
-            value = beyond + sums.expected / n
-            # the model says something between 0 and all of what is lost, and so does the truth
+            # the correction by weighted residuals is 0 without overlap, and for the direct method
+            correction = np.zeros_like(value) if estimator.weights is None else np.nan_to_num(value)
+            value = correction + sums.predicted / n
+            # for the lost mass, both the model's prediction and the truth are between 0 and all of it
             lost = np.full_like(lost, np.nan) if estimator.weights is None else lost
             floor, ceiling = value - lost, value + lost
-        clipped_mass: np.ndarray = np.einsum("g,gmp->mp", worth, clipped)
-    return ClippingPath(n, value, floor, ceiling, worth @ mass, worth @ never, clipped_mass)
+        clipped_reward: np.ndarray = np.einsum("g,gmp->mp", max_reward, clipped)
+    return ClippingPath(n, value, floor, ceiling, max_reward @ mass, max_reward @ never_logged, clipped_reward)
 
 
 def clipped_sums(
     table: Float[np.ndarray, "place bin sum part"], clip: Float[np.ndarray, " clip"]
 ) -> tuple[Float[np.ndarray, "place clip part"], Float[np.ndarray, "place clip part"]]:
-    """Sums of reward and of exposure, times clipped weights, for all constants.
+    """Sum reward x clipped weight, and exposure x clipped weight, for all clipping constants.
 
-    Units of bins 0..j have a weight up to clip[j] and keep it; those of later bins have clip[j] instead.
+    Units of bins 0..j have a weight up to clip[j] and keep it; the weight of units in later bins becomes clip[j].
     """
     below, above = _below_above(table)
     limit = clip[:, None]
@@ -100,13 +140,13 @@ def clipped_sums(
 def effective_share(
     table: Float[np.ndarray, "place bin sum part"],
     clip: Float[np.ndarray, " clip"],
-    worth: Float[np.ndarray, " place"],
+    max_reward: Float[np.ndarray, " place"],
 ) -> Float[np.ndarray, "clip part"]:
-    """Effective sample size over sample size: (sum w)^2 / (n sum w^2), impressions weighted by exposure and worth."""
+    """Effective over actual sample size: (sum w)^2 / (n sum w^2), impressions weighted by exposure x max_reward."""
     below, above = _below_above(table)
     limit = clip[:, None]
     exposure, first, square = (
-        np.tensordot(worth, values, 1)
+        np.tensordot(max_reward, values, 1)
         for values in (
             table[:, :, EXPOSURE].sum(axis=1),
             below[:, :, WEIGHT] + _times(limit, above[:, :, EXPOSURE]),
@@ -118,10 +158,11 @@ def effective_share(
 
 
 def _below_above(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum the bins up to each clipping constant, and the bins above it."""
     return np.cumsum(table, axis=1)[:, :-1], np.cumsum(table[:, ::-1], axis=1)[:, -2::-1]
 
 
-def _times(limit: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Infinity times nothing is nothing."""
-    product: np.ndarray = np.multiply(limit, rest, where=rest != 0, out=np.zeros(rest.shape))
+def _times(limit: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Multiply with the convention that infinity times 0 is 0."""
+    product: np.ndarray = np.multiply(limit, values, where=values != 0, out=np.zeros(values.shape))
     return product
