@@ -1,16 +1,21 @@
-"""The dual learning algorithm (Ai et al. 2018): examination and relevance, each learned with the other as weights.
+"""The dual learning algorithm: examination and relevance, each estimated with the inverse of the other as weights.
 
 Over the lists of the log, with C_k the clicks at rank k, f the score of a document and g the logarithm of examination,
 
-    ranking loss = - sum of C_k exp(g_1 - g_k) ln softmax(f)_k     (clicks by inverse examination)
+    ranking loss = - sum of C_k exp(g_1 - g_k) ln softmax(f)_k     (clicks weighted by inverse propensity)
 
-softmax over the documents of the list. The loss is linear in clicks, so that equal lists are counted together.
-Relevance is a sum of trees on features, where the paper has a network. The paper finds g by the same loss with f and g
-exchanged, clicks by inverse relevance, which takes for examination what trees have not learned of relevance: g is found
-by comparing documents with the same features instead (`comparable`), with exp(f) for what is believed of them.
+with the softmax over the documents of the list. The loss is linear in clicks, so that equal lists are counted together.
+Relevance is a sum of trees on features, where the paper has a network. The paper estimates g by the same loss with f
+and g exchanged, clicks weighted by inverse relevance; this attributes to examination whatever the trees have not
+learned of relevance. Here g solves orthogonal estimating equations instead (`_orthogonal`), with exp(f) as the estimate
+of relevance.
 
-What is found is as good as the log: where every document keeps its rank, only what features say of documents at other
-ranks decides.
+The result is only as good as the log: where every document keeps its rank, the curve rests entirely on what the
+features say of documents at other ranks.
+
+References
+----------
+Ai, Q. et al. (2018). Unbiased learning to rank with unbiased propensity estimation. SIGIR.
 """
 
 from __future__ import annotations
@@ -30,22 +35,34 @@ from clickshift.propensity._nuisance_trees import DocumentScores
 from clickshift.propensity._orthogonal import DocumentCounts
 from clickshift.propensity._rank_model import ExaminationEquations, cross_fitted_curve
 
-_NEVER = 1e-12  # examination of a rank without clicks
+_MIN_EXAMINATION = 1e-12
+"""Examination of a rank without clicks, relative to the largest."""
 
 
 @dataclass(frozen=True, eq=False)
 class _ClickedLists:
-    """Distinct lists with at least one click, and their clicks."""
+    """Distinct lists with at least one click, and their clicks.
+
+    Parameters
+    ----------
+    row
+        Index of each document in `pairs`; 0 where nothing is shown.
+    shown
+        Whether a document is shown at each rank.
+    clicks
+        Number of clicks at each rank.
+    pairs
+        Pairs that occur, in ascending order.
+    """
 
     row: Int[np.ndarray, "list rank"]
-    """The number of each document among `pairs`; 0 where nothing is shown."""
     shown: Bool[np.ndarray, "list rank"]
     clicks: Float[np.ndarray, "list rank"]
     pairs: Int[np.ndarray, " row"]
 
     @classmethod
     def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> _ClickedLists:
-        """Lists with a document that the vocabulary does not hold end before it: what is below is not comparable."""
+        """Group the lists of a log. A list ends before a document outside the vocabulary: below, nothing compares."""
         pair = log.rankings.pair
         known = np.logical_and.accumulate(log.rankings.shown & (pair != UNSEEN), axis=1)
         clicked = np.flatnonzero((log.click & known).any(axis=1))
@@ -63,45 +80,51 @@ class _ClickedLists:
 
 
 def dual_learning(log: Sessions, corpus: Corpus, *, replicates: int, rng: np.random.Generator) -> ExaminationCurve:
-    """Examination from the lists of a log, in the vocabulary of a corpus with features."""
+    """Estimate examination by the dual learning algorithm; the log is in the vocabulary of a corpus with features."""
     documents = DocumentCounts.of(Cells.of(log))
     lists = _ClickedLists.of(log, documents.pairs)
-    return cross_fitted_curve(
-        documents, corpus, lambda examined: _DualLearningTask(lists, examined), replicates=replicates, rng=rng
-    )
+
+    def task(equations: ExaminationEquations) -> _DualLearningTask:
+        return _DualLearningTask(lists, equations)
+
+    return cross_fitted_curve(documents, corpus, task, replicates=replicates, rng=rng)
 
 
 class _DualLearningTask:
-    """The two halves of the algorithm."""
+    """The two halves of the algorithm: examination given relevance, and the ranking loss given examination."""
 
-    def __init__(self, lists: _ClickedLists, examined: ExaminationEquations) -> None:
-        self._lists, self._clicks, self._examined = lists, lists.clicks, examined
+    def __init__(self, lists: _ClickedLists, equations: ExaminationEquations) -> None:
+        self._lists, self._clicks, self._equations = lists, lists.clicks, equations
         self.examination: np.ndarray = np.ones(lists.row.shape[1])
 
-    def learn(self, scores: DocumentScores) -> None:
-        found = self._examined.learn(np.exp(scores - scores.mean()))
-        self.examination = np.maximum(found / found.max(), _NEVER)
+    def update(self, scores: DocumentScores) -> None:
+        """Estimate examination given the scores."""
+        examination = self._equations.solve(np.exp(scores - scores.mean()))
+        self.examination = np.maximum(examination / examination.max(), _MIN_EXAMINATION)
 
     def loss(self, scores: DocumentScores) -> float:
-        """How surprising it is which of a list's documents are clicked: comparable whatever the weights are."""
-        share = self._softmax(self._at_ranks(scores) + np.log(self.examination))
+        """Negative log likelihood of which documents of a list are clicked: comparable whatever the weights are."""
+        share = self._softmax(self._by_rank(scores) + np.log(self.examination))
         return -float((self._clicks * np.log(np.maximum(share, 1e-300))).sum())
 
-    def slopes(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
-        """Of the ranking loss."""
+    def derivatives(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
+        """First and second derivative of the ranking loss."""
         clicks = self._clicks / self.examination
-        share, total = self._softmax(self._at_ranks(scores)), clicks.sum(axis=1, keepdims=True)
+        share, total = self._softmax(self._by_rank(scores)), clicks.sum(axis=1, keepdims=True)
         return self._by_row(total * share - clicks), self._by_row(total * share * (1 - share))
 
     def _softmax(self, x: np.ndarray) -> np.ndarray:
+        """Softmax over the documents of each list."""
         shown = self._lists.shown
-        worth = np.where(shown, np.exp(x - np.where(shown, x, -np.inf).max(axis=1, keepdims=True)), 0.0)
-        share: np.ndarray = worth / worth.sum(axis=1, keepdims=True)
+        exp = np.where(shown, np.exp(x - np.where(shown, x, -np.inf).max(axis=1, keepdims=True)), 0.0)
+        share: np.ndarray = exp / exp.sum(axis=1, keepdims=True)
         return share
 
-    def _at_ranks(self, by_row: np.ndarray) -> np.ndarray:
-        return np.where(self._lists.shown, by_row[self._lists.row], 0.0)
+    def _by_rank(self, values: np.ndarray) -> np.ndarray:
+        """Arrange values by document as lists x ranks."""
+        return np.where(self._lists.shown, values[self._lists.row], 0.0)
 
-    def _by_row(self, at_ranks: np.ndarray) -> np.ndarray:
+    def _by_row(self, values: np.ndarray) -> np.ndarray:
+        """Sum values by list and rank over each document."""
         shown = self._lists.shown
-        return np.bincount(self._lists.row[shown], at_ranks[shown], len(self._lists.pairs))
+        return np.bincount(self._lists.row[shown], values[shown], len(self._lists.pairs))

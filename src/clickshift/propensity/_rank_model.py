@@ -1,8 +1,8 @@
-"""Examination where documents with the same features are compared: which ranks they get, by trees, and what attracts.
+"""Position bias from documents with the same features: a model of the ranks that they get, and one of attractiveness.
 
-How often a ranker puts documents with such features at each rank is learned like relevance, by boosted trees that are
-cross-fitted. Trees of little data follow chance, and so does the way in which queries are dealt into folds: it is done
-a few times.
+How often the rankers show documents with given features at each rank (rank shares) is learned like relevance, by
+cross-fitted boosted trees. Trees trained on little data vary at random, and so does the assignment of queries to folds:
+cross-fitting is repeated a few times.
 """
 
 from __future__ import annotations
@@ -15,19 +15,27 @@ from jaxtyping import Float
 
 from clickshift.data.corpus import Corpus
 from clickshift.errors import DataError
-from clickshift.propensity._bootstrap import ExaminationCurve
+from clickshift.propensity._bootstrap import CurveWarning, ExaminationCurve
 from clickshift.propensity._nuisance_trees import FOLDS, CrossFittedTrees, DocumentScores, NuisanceTask
 from clickshift.propensity._orthogonal import DocumentCounts, Solution, mean_curve, solve_equations
 
 _REPEATS = 4
-"""How often queries are dealt into folds."""
-_LEAST = 1e-12
-_DECIDED = 0.05
-"""What features must leave open of the rank, at least, as a share of what is open without them."""
+"""Number of random assignments of queries to folds."""
+_MIN_SHARE = 1e-12
+_MIN_UNEXPLAINED = 0.05
+"""Smallest share of the variation of ranks that features must leave unexplained."""
 
 
 class ExaminationEquations:
-    """Examination of documents whose ranks have these shares, given what attracts; it starts where it was last."""
+    """Estimating equations of examination for documents with given rank shares; each solution starts at the last one.
+
+    Parameters
+    ----------
+    documents
+        Counts by document and rank.
+    share
+        Share of each rank among the impressions of documents with the same features.
+    """
 
     def __init__(self, documents: DocumentCounts, share: Float[np.ndarray, "row rank"]) -> None:
         self.documents, self._share = documents, share
@@ -35,11 +43,12 @@ class ExaminationEquations:
 
     @property
     def solution(self) -> Solution:
-        assert self._last is not None, "nothing was learned yet"
+        """The last solution."""
+        assert self._last is not None, "not solved yet"
         return self._last
 
-    def learn(self, attractiveness: Float[np.ndarray, " row"]) -> Float[np.ndarray, " rank"]:
-        """0 at a rank without clicks."""
+    def solve(self, attractiveness: Float[np.ndarray, " row"]) -> Float[np.ndarray, " rank"]:
+        """Estimate examination given the attractiveness of documents; 0 at a rank without clicks."""
         start = None if self._last is None else self._last.log_examination
         self._last = solve_equations(self.documents, self._share, attractiveness, start=start)
         examination: np.ndarray = np.exp(self._last.log_examination)
@@ -54,40 +63,66 @@ def cross_fitted_curve(
     replicates: int,
     rng: np.random.Generator,
 ) -> ExaminationCurve:
-    """The curve of a task that learns examination together with relevance, by documents of a corpus with features."""
+    """Estimate examination together with relevance, from the features of documents.
+
+    Parameters
+    ----------
+    documents
+        Counts by document and rank.
+    corpus
+        Features of the documents.
+    task
+        Function that makes the task, which updates relevance and examination in turn.
+    replicates
+        Number of resampled logs.
+    rng
+        Generator of folds and bootstrap weights.
+
+    Raises
+    ------
+    DataError
+        If no document of the corpus was clicked ("no-clicks").
+    """
     assert corpus.features is not None
     if not documents.clicked.any():
-        raise DataError("no document of the corpus was clicked. Do log and corpus have the same ids?")
-    trees, found = CrossFittedTrees(corpus.features[documents.pairs]), []
-    left = 1.0
+        raise DataError(
+            "no document of the corpus was clicked. Check that the log and the corpus have the same ids.",
+            code="no-clicks",
+        )
+    trees, solutions = CrossFittedTrees(corpus.features[documents.pairs]), []
+    unexplained = 1.0
     for _ in range(_REPEATS):
         fold = rng.permutation(documents.n_queries)[documents.query] % FOLDS
         share = _rank_shares(trees, documents, fold)
-        left = min(left, _unexplained_share(documents.shown, share))
-        examined = ExaminationEquations(documents, share)
-        trees.cross_fit(task(examined), fold)
-        found.append(examined.solution)
-        if left < _DECIDED:
+        unexplained = min(unexplained, _unexplained_share(documents.shown, share))
+        equations = ExaminationEquations(documents, share)
+        trees.cross_fit(task(equations), fold)
+        solutions.append(equations.solution)
+        if unexplained < _MIN_UNEXPLAINED:
             break
     else:
-        return mean_curve(found, documents, replicates, rng)
-    doubt = (
-        f"features all but say at which rank a document is shown ({left:.1%} is left open), so that no documents with "
-        "the same features can be compared: the curve rests on how trees go on from one rank to another, and has no "
-        "interval. What would help: randomise the order of a few results now and then, or log several rankers."
+        return mean_curve(solutions, documents, replicates, rng)
+    warning = CurveWarning(
+        "rank-determined-by-features",
+        f"features almost determine the rank of a document (they leave {unexplained:.1%} of its variation "
+        "unexplained), so that documents with the same features cannot be compared at different ranks: the curve rests "
+        "on the extrapolation of trees, and has no interval. What would help: randomise the order of a few results now "
+        "and then, or log several rankers.",
     )
-    return replace(mean_curve(found, documents, 0, rng), doubts=(doubt,))
+    return replace(mean_curve(solutions, documents, 0, rng), warnings=(warning,))
 
 
 def _unexplained_share(shown: Float[np.ndarray, "row rank"], share: Float[np.ndarray, "row rank"]) -> float:
-    """How often a document is not where `share` says, relative to what is so if all documents had the same shares."""
-    at_all = shown.sum(axis=0) / shown.sum()
-    without = float(1 - (at_all**2).sum())
-    return float((shown * (1 - share)).sum() / shown.sum()) / without if without > 0 else 1.0
+    """Probability that a document is not at the rank that `share` predicts, relative to equal shares for all."""
+    marginal = shown.sum(axis=0) / shown.sum()
+    without_features = float(1 - (marginal**2).sum())
+    if not without_features > 0:
+        return 1.0
+    return float((shown * (1 - share)).sum() / shown.sum()) / without_features
 
 
 def _rank_shares(trees: CrossFittedTrees, documents: DocumentCounts, fold: np.ndarray) -> Float[np.ndarray, "row rank"]:
-    """The share of every rank among the impressions of documents with the same features."""
+    """Estimate the share of every rank among the impressions of documents with the same features."""
     ranks = documents.shown.shape[1]
     if ranks == 1:
         return np.ones_like(documents.shown)
@@ -96,24 +131,26 @@ def _rank_shares(trees: CrossFittedTrees, documents: DocumentCounts, fold: np.nd
 
 
 class _RankShareTask:
-    """The multinomial likelihood of the ranks at which documents were shown."""
+    """Multinomial likelihood of the ranks at which documents were shown."""
 
     def __init__(self, shown: Float[np.ndarray, "row rank"]) -> None:
         self._shown, self._total = shown, shown.sum(axis=1, keepdims=True)
-        self._start = np.log(np.maximum(shown.sum(axis=0) / shown.sum(), _LEAST))
+        self._start = np.log(np.maximum(shown.sum(axis=0) / shown.sum(), _MIN_SHARE))
 
-    def learn(self, scores: DocumentScores) -> None:
-        """There is nothing besides the scores."""
+    def update(self, scores: DocumentScores) -> None:
+        """Do nothing: there are no parameters besides the scores."""
 
     def loss(self, scores: DocumentScores) -> float:
-        return -float((self._shown * np.log(np.maximum(self.share(scores), _LEAST))).sum())
+        """Negative log likelihood."""
+        return -float((self._shown * np.log(np.maximum(self.share(scores), _MIN_SHARE))).sum())
 
-    def slopes(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
-        """The diagonal of the second derivatives, enlarged as usual where outputs are scaled against each other."""
+    def derivatives(self, scores: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
+        """Gradient, and the diagonal of the Hessian, enlarged as usual for outputs that are normalised together."""
         share, ranks = self.share(scores), scores.shape[1]
         return self._total * share - self._shown, self._total * share * (1 - share) * ranks / (ranks - 1)
 
     def share(self, scores: DocumentScores) -> Float[np.ndarray, "row rank"]:
+        """Predicted share of each rank: the softmax of the scores."""
         x = self._start + scores
         share: np.ndarray = np.exp(x - x.max(axis=1, keepdims=True))
         share /= share.sum(axis=1, keepdims=True)
