@@ -51,10 +51,11 @@ class Grading:
     def certain_share(self) -> float:
         """Share of pairs whose whole confidence interval has one grade; NaN where the model has no intervals."""
         low, high = self.table["low"].to_numpy(), self.table["high"].to_numpy()
-        known = ~(np.isnan(low) | np.isnan(high))
-        if not known.any():
+        has_interval = ~(np.isnan(low) | np.isnan(high))
+        if not has_interval.any():
             return math.nan
-        return float((_assign_grades(low[known], self.cuts) == _assign_grades(high[known], self.cuts)).mean())
+        low, high = low[has_interval], high[has_interval]
+        return float((_assign_grades(low, self.cuts) == _assign_grades(high, self.cuts)).mean())
 
     @property
     def group_sizes(self) -> Int[np.ndarray, " query"]:

@@ -205,6 +205,16 @@ def best_policy(log: GroupedLog, estimator: str, clip: float) -> WeightedLists:
         If the estimator cannot be optimised ("unknown-name").
     CapabilityError
         If the reward is not a sum over clicks, as all estimators but List need ("nonlinear-reward").
+
+    Examples
+    --------
+    >>> from clickshift.data.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
+    >>> lists = Rankings(vocabulary, np.zeros(2, np.int32), np.array([[0, 1], [1, 0]], np.int32))
+    >>> log = GroupedLog.of(Sessions(lists, np.array([[True, False], [True, True]]), np.array([30, 10])))
+    >>> policy = best_policy(log, "List", clip=2.0)
+    >>> policy.lists.pair.tolist(), policy.weight.tolist()
+    ([[1, 0], [0, 1]], [0.5, 0.5])
     """
     if estimator not in _ESTIMATORS:
         raise SpecError(

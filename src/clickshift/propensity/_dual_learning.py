@@ -64,16 +64,16 @@ class _ClickedLists:
     def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> _ClickedLists:
         """Group the lists of a log. A list ends before a document outside the vocabulary: below, nothing compares."""
         pair = log.rankings.pair
-        known = np.logical_and.accumulate(log.rankings.shown & (pair != UNSEEN), axis=1)
-        clicked = np.flatnonzero((log.click & known).any(axis=1))
-        pair, known = np.where(known, pair, UNSEEN)[clicked], known[clicked]
+        in_vocabulary = np.logical_and.accumulate(log.rankings.shown & (pair != UNSEEN), axis=1)
+        clicked = np.flatnonzero((log.click & in_vocabulary).any(axis=1))
+        pair, in_vocabulary = np.where(in_vocabulary, pair, UNSEEN)[clicked], in_vocabulary[clicked]
         group, first = distinct_rows(np.concatenate([log.rankings.query[clicked, None], pair], axis=1, dtype=np.int64))
         clicks = np.zeros((len(first), pair.shape[1]))
         for rank in range(pair.shape[1]):
             clicks[:, rank] = np.bincount(
-                group, log.count[clicked] * (log.click[clicked, rank] & known[:, rank]), len(first)
+                group, log.count[clicked] * (log.click[clicked, rank] & in_vocabulary[:, rank]), len(first)
             )
-        pair, shown = pair[first], known[first]
+        pair, shown = pair[first], in_vocabulary[first]
         row = np.zeros(pair.shape, np.int64)
         row[shown] = np.searchsorted(pairs, pair[shown])
         return cls(row, shown, clicks, pairs)

@@ -274,17 +274,17 @@ def _in_corpus(
 ) -> tuple[Cells, Sessions | Cells]:
     """Translate counts and log to the corpus' vocabulary, without documents that it does not contain."""
     pair = corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
-    known = pair != UNSEEN
-    if not known.any():
+    in_corpus = pair != UNSEEN
+    if not in_corpus.any():
         raise DataError(
             "no document of the log is in the corpus. Check that both have the same ids.", code="no-common-documents"
         )
-    if not known.all():
-        share = float(cells.impressions[~known].sum() / cells.impressions.sum())
+    if not in_corpus.all():
+        share = float(cells.impressions[~in_corpus].sum() / cells.impressions.sum())
         message = f"{share:.1%} of all impressions are of documents that are not in the corpus; they are left out."
         findings.append(CurveWarning("outside-corpus", message))
-    order = np.argsort(pair[known], kind="stable")
-    kept = np.flatnonzero(known)[order]
+    order = np.argsort(pair[in_corpus], kind="stable")
+    kept = np.flatnonzero(in_corpus)[order]
     translated = Cells(
         corpus.vocabulary,
         cells.n_ranks,
