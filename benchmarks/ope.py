@@ -40,7 +40,7 @@ from clax_peer import Peak
 from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
-from clickshift.ope import PAPER, Bootstrap, Estimator, GroupedLog, evaluate_target
+from clickshift.ope import PAPER_ESTIMATORS, Bootstrap, Estimator, GroupedLog, evaluate_target
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import checked_clip
 from clickshift.ope.target_policy import TargetProbabilities
@@ -209,7 +209,7 @@ def at_scale(sessions: int, temperature: float) -> Row:
             name: clock(
                 name, lambda n=name: BoundEstimator.of(Estimator.named(n), logged, aim).path(total, limits)
             ).value
-            for name in PAPER
+            for name in PAPER_ESTIMATORS
         }
         return logged, {name: value[-1, 0] for name, value in values.items()}
 

@@ -47,12 +47,12 @@ def backtest(
     from clickshift.experiments._backtest_report import backtest_words, error_table, gain_table, write_backtest_report
     from clickshift.experiments.backtest import TASKS, Backtest
     from clickshift.experiments.log_files import TABLE, LogFile
-    from clickshift.ope.evaluate import PAPER
+    from clickshift.ope.evaluate import PAPER_ESTIMATORS
     from clickshift.simulation.drifting_log import DriftingLog
 
     if simulated == (log is not None):
         raise SpecError("a backtest needs a log or --simulated, one of them. Name a log, or leave it out.")
-    tasks, names = tuple(dict.fromkeys(reward)) or TASKS, tuple(dict.fromkeys(estimator)) or PAPER
+    tasks, names = tuple(dict.fromkeys(reward)) or TASKS, tuple(dict.fromkeys(estimator)) or PAPER_ESTIMATORS
     protocol = Backtest(tasks, names, queries=queries, query=query, parts=parts, in_order=in_order, seed=seed)
     with warnings_shown():
         sessions: Log

@@ -196,10 +196,10 @@ def _cluster(text: str) -> Literal["session", "user"]:
 
 def _estimators(texts: list[str], reward: Reward, logging: str, *, with_model: bool) -> list[str]:
     """`auto` stands for all that can be asked: without ranks in the reward or the propensities, whole lists only."""
-    from clickshift.ope import PAPER
+    from clickshift.ope import PAPER_ESTIMATORS
 
     whole = not reward.is_linear or logging == "propensities"
-    auto = ["List", "RCTR"] if whole else list(PAPER)
+    auto = ["List", "RCTR"] if whole else list(PAPER_ESTIMATORS)
     if with_model:
         auto += ["DM", "DR-List"] if whole else ["CIPS", "DM", "DR-IP"]
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
@@ -247,14 +247,14 @@ def _read(path: Path) -> Target:
     from clickshift.data.sessions import Rankings
     from clickshift.errors import DataError, FileError
     from clickshift.io.target_files import read_target
-    from clickshift.ope import WeightedLists, by_score
+    from clickshift.ope import WeightedLists, policy_from_scores
 
     what, numbers = read_target(path)
     try:
         if isinstance(what, Rankings):
             return WeightedLists(what) if numbers is None else WeightedLists(what, numbers)
         assert numbers is not None, "scores come with pairs"
-        return by_score(what, numbers)
+        return policy_from_scores(what, numbers)
     except DataError as error:
         raise FileError(path, str(error)) from None
 

@@ -10,7 +10,7 @@ import typer
 from clickshift.cli.console import Json, LogPath, progress, show_json, show_table, warnings_shown
 
 if TYPE_CHECKING:
-    from clickshift.ope.cross_fitting import Optimised
+    from clickshift.ope.cross_fitting import OptimisedPolicy
 
 RewardText = typer.Option(
     "clicks", "--reward", help="clicks, dcg or any-click; with @K, such as clicks@3, of the first K ranks."
@@ -45,14 +45,14 @@ def optimise(
     from clickshift.io.target_files import write_target
     from clickshift.ope import Bootstrap, Reward
     from clickshift.ope._report import with_interval
-    from clickshift.ope.cross_fitting import optimised
+    from clickshift.ope.cross_fitting import optimise_policy
 
     table_ending(output)
     earned = Reward.named(reward)
     with warnings_shown(), progress("optimising"):
         opened = open_log(log, on_bad_line="skip" if skip_bad else "error")
         sessions = opened if isinstance(opened, Sessions) else opened.sessions()
-        found = optimised(sessions, earned, estimator, clip, Bootstrap(replicates, seed=seed), seed=seed)
+        found = optimise_policy(sessions, earned, estimator, clip, Bootstrap(replicates, seed=seed), seed=seed)
         write_target(output, found.policy.lists, found.policy.weight)
     promise, kept, gain = found.in_sample, found.cross_fitted, found.gain
     facts = {
@@ -92,7 +92,7 @@ def optimise(
     typer.echo(f"{len(found.policy.weight):,} lists of {promise.queries:,} queries: {output}")
 
 
-def _kept_words(found: Optimised) -> str:
+def _kept_words(found: OptimisedPolicy) -> str:
     """What of the promised gain is left on sessions that did not choose the policy."""
     promised, gain, assumption = found.in_sample.value - found.logging.value, found.gain, found.in_sample.assumption
     interval = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"

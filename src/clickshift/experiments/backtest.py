@@ -25,7 +25,7 @@ from clickshift.errors import DataError, SpecError
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.daily_residuals import days_of, leave_one_out
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.evaluate import PAPER
+from clickshift.ope.evaluate import PAPER_ESTIMATORS
 from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.rewards import Reward
 
@@ -42,7 +42,7 @@ class Backtest:
 
     tasks: tuple[str, ...] = TASKS
     """Rewards. The log and the lists are cut to the ranks that a reward counts."""
-    estimators: tuple[str, ...] = PAPER
+    estimators: tuple[str, ...] = PAPER_ESTIMATORS
     clip: tuple[float, ...] = CLIPPING_CONSTANTS
     queries: int = 100
     """The group of the most frequent ones. The next ones, down to rank `down_to`, are a group of their own."""

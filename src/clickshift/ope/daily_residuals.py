@@ -1,7 +1,7 @@
-"""Day by day: what estimators make of each day from all other days, beside what the day earned.
+"""Daily residuals: every day's reward as estimated from all other days, minus the reward that the day earned.
 
-Estimators see queries and lists alone. Where users, documents or the season change, residuals drift, and so may what is
-said of a target.
+Estimators see only queries and lists. Where users, documents or the season change, residuals drift, and estimates of a
+target policy may be off by as much.
 """
 
 from __future__ import annotations
@@ -20,113 +20,188 @@ from clickshift.ope.grouped_log import GroupedLog, Tally
 from clickshift.ope.target_policy import TargetProbabilities
 from clickshift.ope.weights import IPWeights, ItemWeights, ListWeights, PBMWeights, RCTRWeights
 
-_MOST_DAYS = 1000
-"""More distinct days than this are something else, such as seconds."""
+_MAX_DAYS = 1000
+"""More distinct values than this are not days but, e.g., seconds."""
 
 
 class LeaveOneOut(NamedTuple):
-    """One day, all others, and the policy of the day as the log shows it."""
+    """One day, all other days, and the policy of that day as list frequencies."""
 
     today: Tally
     others: Tally
-    aim: TargetProbabilities
+    probabilities: TargetProbabilities
 
 
 @final
 @dataclass(frozen=True)
 class DayResidual:
-    """One estimator on one day, over the queries that other days have too."""
+    """The residual of one estimator on one day, over the queries that other days have, too.
+
+    Parameters
+    ----------
+    estimator
+        Name of the estimator.
+    day
+        Name of the day.
+    sessions
+        Number of sessions on that day.
+    earned
+        Reward per session on that day.
+    estimated
+        The same, estimated from the other days. Lists of the day that the other days lack count as earning nothing.
+    error
+        Standard error of `earned`.
+    """
 
     estimator: str
     day: str
     sessions: int
     earned: float
-    """Reward per session."""
     estimated: float
-    """By the other days. What they lack of the day's lists counts as earning nothing."""
     error: float
-    """The standard error of what was earned."""
 
     @property
     def residual(self) -> float:
+        """Estimated minus earned reward per session."""
         return self.estimated - self.earned
 
 
 def days_of(time: Shaped[np.ndarray, " row"]) -> tuple[Int[np.ndarray, " row"], tuple[str, ...]]:
-    """The number of each row's day, and the days' names."""
+    """Number the day of each row of a log.
+
+    Parameters
+    ----------
+    time
+        Timestamps, durations or numbers of days; fractions of a day are dropped.
+
+    Returns
+    -------
+    tuple of array and tuple of str
+        The number of each row's day, from 0, and the days' names.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than 2 or more than 1000 days ("bad-days").
+
+    Examples
+    --------
+    >>> days_of(np.array([2.1, 1.0, 2.9]))
+    (array([1, 0, 1]), ('1', '2'))
+    """
     if time.dtype.kind in "Mm":
         time = time.astype(f"{'datetime' if time.dtype.kind == 'M' else 'timedelta'}64[D]")
     elif time.dtype.kind == "f":
         time = np.floor(time)
     days, day = np.unique(time, return_inverse=True)
-    if not 2 <= len(days) <= _MOST_DAYS:
+    if not 2 <= len(days) <= _MAX_DAYS:
         raise DataError(
-            f"the times of a log must be of 2 to {_MOST_DAYS} days: got {len(days):,} distinct ones. "
-            "Give it a 'day' column, or take parts instead."
+            f"the times of a log must cover 2 to {_MAX_DAYS} days: got {len(days):,} distinct ones. "
+            "Add a 'day' column, or choose parts instead of days.",
+            code="bad-days",
+            count=len(days),
         )
     return day, tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in days.tolist())
 
 
-def leave_one_out(logged: GroupedLog, day: Int[np.ndarray, " row"], days: int) -> Iterator[LeaveOneOut]:
-    """Each day in turn; the other days are all days less one."""
-    for d in range(days):
-        today = logged.tally(day == d)
-        yield LeaveOneOut(today, logged.total - today, TargetProbabilities.frequencies(logged, today))
+def leave_one_out(log: GroupedLog, day: Int[np.ndarray, " row"], n_days: int) -> Iterator[LeaveOneOut]:
+    """Yield each day in turn; the tally of the other days is that of the whole log minus the day's.
+
+    Parameters
+    ----------
+    log
+        The grouped log.
+    day
+        Day of each row of the log, from 0.
+    n_days
+        Number of days.
+    """
+    for d in range(n_days):
+        today = log.tally(day == d)
+        yield LeaveOneOut(today, log.total - today, TargetProbabilities.frequencies(log, today))
 
 
 def day_residuals(
-    logged: GroupedLog,
+    log: GroupedLog,
     day: Int[np.ndarray, " row"],
     names: Sequence[str],
     estimators: Sequence[Estimator],
     *,
     clip: float,
 ) -> list[DayResidual]:
-    """Of plain estimators; others would need more of the day's policy than its counts. Days as `days_of` gives them."""
-    asked = [
+    """Estimate the reward of every day from all other days, and compare it with the reward that the day earned.
+
+    Parameters
+    ----------
+    log
+        The grouped log.
+    day, names
+        Day of each row and names of the days, as `days_of` returns them.
+    estimators
+        Estimators; only plain List, IP, PBM, Item and RCTR are used: others need more of the day's policy than counts.
+    clip
+        Clipping constant.
+
+    Returns
+    -------
+    list of DayResidual
+        One residual per day and estimator; days without queries that other days have, too, are left out.
+    """
+    plain = [
         e
         for e in estimators
         if isinstance(e.weights, ListWeights | IPWeights | PBMWeights | ItemWeights | RCTRWeights) and e.model is None
     ]
     limits = np.array([clip])
-    square = np.bincount(day, logged.count * logged.reward.earned(logged.click) ** 2, len(names))
-    count = np.bincount(day, logged.count, len(names))
-    found = []
-    for d, (today, others, aim) in enumerate(leave_one_out(logged, day, len(names))):
-        here, there = (logged.per_query(part.shown)[:, 0] for part in (today, others))
-        both = (here > 0) & (there > 0)
-        sessions = float(here[both].sum())
+    square = np.bincount(day, log.count * log.reward.earned(log.click) ** 2, len(names))
+    count = np.bincount(day, log.count, len(names))
+    residuals = []
+    for d, (today, others, probabilities) in enumerate(leave_one_out(log, day, len(names))):
+        sessions_today, sessions_others = (log.per_query(part.shown)[:, 0] for part in (today, others))
+        both = (sessions_today > 0) & (sessions_others > 0)
+        sessions = float(sessions_today[both].sum())
         if not sessions:
             continue
-        earned = float(logged.per_query(today.earned)[both, 0].sum() / sessions)
-        spread = max(square[d] / count[d] - earned**2, 0.0)
-        for estimator in asked:
-            value = np.nan_to_num(BoundEstimator.of(estimator, logged, aim).per_query(others, limits)[both, 0])
-            estimated = float(here[both] @ value / sessions)
-            error = float(np.sqrt(spread / sessions))
-            found.append(DayResidual(estimator.name, names[d], int(sessions), earned, estimated, error))
-    return found
+        earned = float(log.per_query(today.earned)[both, 0].sum() / sessions)
+        variance = max(square[d] / count[d] - earned**2, 0.0)
+        for estimator in plain:
+            value = np.nan_to_num(BoundEstimator.of(estimator, log, probabilities).per_query(others, limits)[both, 0])
+            estimated = float(sessions_today[both] @ value / sessions)
+            error = float(np.sqrt(variance / sessions))
+            residuals.append(DayResidual(estimator.name, names[d], int(sessions), earned, estimated, error))
+    return residuals
 
 
 @final
 @dataclass(frozen=True)
 class ResidualDrift:
-    """The residuals of one estimator over all days, weighted by sessions."""
+    """Summary of the daily residuals of one estimator, weighted by sessions.
+
+    Parameters
+    ----------
+    estimator
+        Name of the estimator.
+    mean
+        Mean residual.
+    rms
+        Root mean square of the residuals.
+    sampling_rms
+        Root mean square that sampling error of the daily rewards alone would give.
+    """
 
     estimator: str
     mean: float
     rms: float
-    chance: float
-    """What the root mean square would be if only chance moved what a day earns."""
+    sampling_rms: float
 
     @classmethod
     def of(cls, residuals: Sequence[DayResidual]) -> list[ResidualDrift]:
-        """For each estimator."""
-        found = []
+        """Summarise the residuals of each estimator."""
+        drifts = []
         for name in dict.fromkeys(r.estimator for r in residuals):
-            mine = [r for r in residuals if r.estimator == name]
-            residual, error, sessions = np.array([(r.residual, r.error, r.sessions) for r in mine]).T
+            own = [r for r in residuals if r.estimator == name]
+            residual, error, sessions = np.array([(r.residual, r.error, r.sessions) for r in own]).T
             share = sessions / sessions.sum()
-            rms, chance = (float(np.sqrt(share @ x**2)) for x in (residual, error))
-            found.append(cls(name, float(share @ residual), rms, chance))
-        return found
+            rms, sampling_rms = (float(np.sqrt(share @ x**2)) for x in (residual, error))
+            drifts.append(cls(name, float(share @ residual), rms, sampling_rms))
+        return drifts

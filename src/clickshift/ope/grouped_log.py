@@ -1,7 +1,8 @@
-"""A log as off-policy evaluation sees it: its distinct lists, how often each was shown, and what was clicked.
+"""A log grouped by distinct list: how often each list was shown, and what was clicked.
 
-One pass groups the sessions; after it, the cost of everything follows the number of distinct lists. A tally of part of
-the log (a day, a resampled log) has the same entries, so tallies can be added and subtracted.
+One pass groups the sessions; after it, the cost of every estimator grows with the number of distinct lists, not of
+sessions. A tally of a part of the log (a day, a resampled log) has the same entries, so tallies can be added and
+subtracted.
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ from clickshift.ope.rewards import Reward
 @final
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts by entry. The last dimension is for several logs at once, such as resampled ones."""
+    """Counts by entry of a grouped log. The last dimension holds several logs at once, e.g. resampled ones.
+
+    Parameters
+    ----------
+    shown
+        Number of sessions.
+    clicks
+        Number of clicks at each rank. Mostly 0: stored in a small type, where the counts fit, for resampled logs.
+    earned
+        Total reward of all sessions of an entry.
+    """
 
     shown: Float[np.ndarray, "entry part"]
     clicks: Num[np.ndarray, "entry rank part"]
-    """Mostly nothing: in small numbers, where they fit, for resampled logs."""
     earned: Float[np.ndarray, "entry part"]
-    """The reward of all sessions of an entry."""
 
     def __sub__(self, other: Tally) -> Tally:
         return Tally(self.shown - other.shown, self.clicks - other.clicks, self.earned - other.earned)
@@ -40,28 +49,76 @@ class Tally:
 @final
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """What is drawn again to resample a log: sessions, or users with all of theirs.
+    """Units of the bootstrap: sessions, or users with all of their sessions.
 
-    Equal rows are merged, and stand in the order of their entries.
+    Equal rows are merged, and are in the order of their entries.
+
+    Parameters
+    ----------
+    size
+        Number of equal clusters that one cluster stands for.
+    of_row
+        Cluster of each row.
+    entry
+        Entry of each row.
+    click
+        Clicks of each row.
+    count
+        Number of sessions of a row in one cluster.
     """
 
     size: Float[np.ndarray, " cluster"]
-    """How many equal clusters one stands for."""
     of_row: Int[np.ndarray, " row"]
     entry: Int[np.ndarray, " row"]
     click: Bool[np.ndarray, "row rank"]
     count: Float[np.ndarray, " row"]
-    """Sessions of this row in one cluster."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GroupedLog:
-    """Distinct lists, cut to the ranks that the reward counts. Contexts are queries.
+    """Distinct lists of a log, truncated to the ranks that the reward counts. The context of a list is its query.
 
-    An entry is a distinct list with its logged propensity: entries and lists are the same where the log has none. A
-    cell is a document at a rank, of those that were shown. Lists of a query stand together, and so do entries of a
-    list: what is counted by documents then is near in memory.
+    An entry is a distinct list together with its logged propensity: entries are lists where the log has no
+    propensities. A cell is a document at a rank, among those that were shown. Lists of a query are adjacent, and so are
+    entries of a list, so that counts by document are close in memory.
+
+    Parameters
+    ----------
+    reward
+        Reward of a list.
+    theta
+        Weight of each rank in the reward.
+    lists
+        Distinct lists.
+    list_of
+        List of each entry.
+    log_prob
+        Logged log-propensities; None where the log has none, or where they belong to longer lists.
+    was_cut
+        Whether lists are shorter here than in the log.
+    cell
+        Cell number of each list at each rank, `UNSEEN` below the end of the list.
+    cell_pair
+        (Query, document) pair of each cell.
+    cell_rank
+        Rank of each cell, from 0.
+    entry_of
+        Entry of each row of the log.
+    click
+        Clicks of each row of the log.
+    count
+        Number of sessions that each row of the log stands for.
+    cluster
+        User, or other cluster, of each row of the log; None where sessions are independent.
+
+    Examples
+    --------
+    >>> from clickshift.data.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
+    >>> lists = Rankings(vocabulary, np.array([0, 0, 0], np.int32), np.array([[0, 1], [0, 1], [1, 0]], np.int32))
+    >>> GroupedLog.of(Sessions(lists, np.array([[True, False], [False, False], [True, True]])))
+    GroupedLog(3 sessions, 2 distinct lists of 2 ranks)
     """
 
     reward: Reward
@@ -69,18 +126,14 @@ class GroupedLog:
     lists: Rankings
     list_of: Int[np.ndarray, " entry"]
     log_prob: Float[np.ndarray, " entry"] | None
-    """Logged propensities; None where the log has none, or where they are those of longer lists."""
     was_cut: bool
-    """Whether lists are shorter here than in the log."""
     cell: Int[np.ndarray, "list rank"]
-    """The number of each list's cells, `UNSEEN` below its end."""
     cell_pair: Int[np.ndarray, " cell"]
     cell_rank: Int[np.ndarray, " cell"]
     entry_of: Int[np.ndarray, " row"]
     click: Bool[np.ndarray, "row rank"]
     count: Float[np.ndarray, " row"]
     cluster: Int[np.ndarray, " row"] | None
-    """The user, or other cluster, of each row of the log; None where sessions are independent."""
 
     @classmethod
     def of(
@@ -90,27 +143,50 @@ class GroupedLog:
         *,
         cluster: Literal["session", "user"] | np.ndarray = "session",
     ) -> GroupedLog:
-        """Group a log. `cluster` says which sessions are not independent: those of one user, or of one label."""
+        """Group the sessions of a log by list.
+
+        Parameters
+        ----------
+        sessions
+            The log.
+        reward
+            Reward of a list, or its name, e.g. "dcg@3".
+        cluster
+            Which sessions the bootstrap resamples together: "session" for independent sessions, "user" for all sessions
+            of a user, or one label per row of the log.
+
+        Returns
+        -------
+        GroupedLog
+            The grouped log.
+
+        Raises
+        ------
+        DataError
+            If queries or documents have no id ("missing-id"), or if clusters are invalid ("bad-option",
+            "missing-users", "unequal-lengths", "too-few-clusters").
+        """
         reward = Reward.named(reward) if isinstance(reward, str) else reward
         rankings = sessions.rankings
         if rankings.query.min() == UNSEEN or (
             rankings.pair.min() == UNSEEN and ((rankings.pair == UNSEEN) & rankings.shown).any()
         ):
             raise DataError(
-                "every query and document of the log must have an id, or lists cannot be told apart: some have been "
-                "lost in a translation. Give the log in its own vocabulary."
+                "every query and document of the log must have an id, so that lists can be distinguished: some ids "
+                "were lost when the log was translated to another vocabulary. Pass the log in its own vocabulary.",
+                code="missing-id",
             )
         theta = reward.theta(sessions.n_ranks)
         ranks = len(theta)
         was_cut = ranks < sessions.n_ranks and bool(rankings.shown[:, ranks].any())
-        of_row, first = distinct_rows(packed(rankings.pair[:, :ranks]))
-        of_row, first = _sorted(of_row, first, rankings.query, rankings.vocabulary.n_queries)
-        lists = Rankings(rankings.vocabulary, rankings.query[first], _taken(rankings.pair, first, ranks))
+        of_row, first = distinct_rows(pack_rows(rankings.pair[:, :ranks]))
+        of_row, first = _sort_groups(of_row, first, rankings.query, rankings.vocabulary.n_queries)
+        lists = Rankings(rankings.vocabulary, rankings.query[first], _take_prefixes(rankings.pair, first, ranks))
         list_of, log_prob, entry_of = np.arange(len(first)), None, of_row
         if rankings.log_prob is not None and not was_cut:
             if not np.array_equal(rankings.log_prob, rankings.log_prob[first][of_row]):
                 keys = np.stack([of_row, rankings.log_prob.view(np.int64)], axis=1)
-                entry_of, first = _sorted(*distinct_rows(keys), of_row, len(lists))
+                entry_of, first = _sort_groups(*distinct_rows(keys), of_row, len(lists))
             list_of, log_prob = of_row[first], rankings.log_prob[first]
         return cls(
             reward,
@@ -119,7 +195,7 @@ class GroupedLog:
             list_of,
             log_prob,
             was_cut,
-            *_cells(lists),
+            *_number_cells(lists),
             entry_of,
             np.ascontiguousarray(sessions.click[:, :ranks]),
             sessions.count.astype(np.float64),
@@ -128,44 +204,46 @@ class GroupedLog:
 
     @property
     def vocabulary(self) -> Vocabulary:
+        """Vocabulary of the log."""
         return self.lists.vocabulary
 
     @property
     def n_ranks(self) -> int:
+        """Number of ranks that the reward counts."""
         return len(self.theta)
 
     @property
     def n_queries(self) -> int:
-        """Of the vocabulary; some may have no session."""
+        """Number of queries of the vocabulary; some may have no session."""
         return self.vocabulary.n_queries
 
     @property
     def largest(self) -> float:
-        """The most that one list can earn."""
+        """Largest reward of one list."""
         return self.reward.largest(self.n_ranks)
 
     @cached_property
     def query(self) -> Int[np.ndarray, " entry"]:
+        """Query of each entry."""
         query: np.ndarray = self.lists.query[self.list_of]
         return query
 
     @cached_property
     def total(self) -> Tally:
-        """All of the log."""
+        """Tally of the whole log."""
         return self.tally()
 
     def tally(self, rows: Bool[np.ndarray, " row"] | None = None) -> Tally:
-        """Of the whole log, or of some of its rows, such as those of one day."""
-        everything = rows is None
-        entry, click, count = (a if everything else a[rows] for a in (self.entry_of, self.click, self.count))
-        tally = _nothing(self, 1, np.dtype(np.float64))
-        _count_once(entry, click, self.theta, _most(self), count, tally.shown, tally.clicks, tally.earned)
+        """Count the whole log, or some of its rows, e.g. those of one day."""
+        entry, click, count = (a if rows is None else a[rows] for a in (self.entry_of, self.click, self.count))
+        tally = _empty_tally(self, 1, np.dtype(np.float64))
+        _count_once(entry, click, self.theta, _reward_cap(self), count, tally.shown, tally.clicks, tally.earned)
         return tally
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Built when a log is first resampled."""
-        keys = [self.entry_of[:, None], packed(np.packbits(self.click, axis=1))]
+        """Units of the bootstrap, built when the log is first resampled."""
+        keys = [self.entry_of[:, None], pack_rows(np.packbits(self.click, axis=1))]
         if self.cluster is not None:
             keys.append(self.cluster[:, None])
         group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
@@ -173,91 +251,102 @@ class GroupedLog:
         order = stable_order(self.entry_of[first], len(self.list_of))
         rows = first[order]
         entry, click = self.entry_of[rows], self.click[rows]
-        if self.cluster is None:  # numbered as they come, so that what is drawn does not depend on the order of lists
+        if self.cluster is None:  # in order of appearance, so that random draws do not depend on the order of lists
             return Clusters(count, order, entry, click, np.ones(len(rows)))
         return Clusters(np.ones(int(self.cluster.max()) + 1), self.cluster[rows], entry, click, count[order])
 
     @cached_property
     def resampled_type(self) -> np.dtype:
-        """Of the clicks of a resampled log: the smallest that can count how often the most frequent list is drawn.
+        """Smallest number type for the clicks of a resampled log: it must count the draws of the most frequent list.
 
-        A sum of Poisson numbers is not twice its mean and 100; one of clusters not sixteen times, but once in 10^14.
+        A sum of Poisson numbers stays below twice its mean plus 100, and one over clusters below sixteen times its mean
+        plus 100, except with a probability of about 10^-14.
         """
         most = (2 if self.cluster is None else 16) * float(self.total.shown.max()) + 100
         return np.dtype(np.uint16 if most < 1 << 16 else np.float32 if most < 1 << 24 else np.float64)
 
     def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
-        """Values of lists for every entry; not copied where entries are lists."""
+        """Spread values by list over entries; not copied where entries are lists."""
         return of_list if len(self.list_of) == len(self.lists) else of_list[self.list_of]
 
     def per_query(self, values: Float[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
-        """Values of entries, added up by query."""
-        return added(self.query, values, self.n_queries)
+        """Sum values by entry over the entries of each query."""
+        return sum_by_index(self.query, values, self.n_queries)
 
     def __repr__(self) -> str:
-        return f"Logged({self.count.sum():,.0f} sessions, {len(self.lists):,} distinct lists of {self.n_ranks} ranks)"
+        return (
+            f"GroupedLog({self.count.sum():,.0f} sessions, {len(self.lists):,} distinct lists of {self.n_ranks} ranks)"
+        )
 
 
-def tallied(
-    logged: GroupedLog,
+def tally_resampled(
+    log: GroupedLog,
     entry: Int[np.ndarray, " row"],
     click: Bool[np.ndarray, "row rank"],
     drawn: Float[np.ndarray, "cluster part"],
     cluster: Int[np.ndarray, " row"],
     count: Float[np.ndarray, " row"],
 ) -> Tally:
-    """Count rows, each `count` times as often as its cluster was drawn."""
-    tally = _nothing(logged, drawn.shape[1], logged.resampled_type)
-    _count(entry, click, logged.theta, _most(logged), drawn, cluster, count, tally.shown, tally.clicks, tally.earned)
+    """Count the rows of resampled logs: each counts `count` times as often as its cluster was drawn."""
+    tally = _empty_tally(log, drawn.shape[1], log.resampled_type)
+    _count(entry, click, log.theta, _reward_cap(log), drawn, cluster, count, tally.shown, tally.clicks, tally.earned)
     return tally
 
 
-def _nothing(logged: GroupedLog, parts: int, of_clicks: np.dtype) -> Tally:
-    entries = len(logged.list_of)
-    clicks = np.zeros((entries, logged.n_ranks, parts), of_clicks)
+def _empty_tally(log: GroupedLog, parts: int, click_type: np.dtype) -> Tally:
+    """Make a tally of zeros."""
+    entries = len(log.list_of)
+    clicks = np.zeros((entries, log.n_ranks, parts), click_type)
     return Tally(np.zeros((entries, parts)), clicks, np.zeros((entries, parts)))
 
 
-def _most(logged: GroupedLog) -> float:
-    """What a list may earn: 1 where one click is as good as many."""
-    return np.inf if logged.reward.is_linear else logged.largest
+def _reward_cap(log: GroupedLog) -> float:
+    """Cap of a session's reward: 1 where any number of clicks counts as one."""
+    return np.inf if log.reward.is_linear else log.largest
 
 
-def added(index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int) -> Float[np.ndarray, "m part"]:
-    """Add up rows with the same index; rows with the index `UNSEEN` are left out."""
+def sum_by_index(
+    index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int
+) -> Float[np.ndarray, "m part"]:
+    """Sum the rows with the same index; rows with the index `UNSEEN` are ignored."""
     out = np.zeros((size, values.shape[1]))
     _add(index, values, out)
     return out
 
 
-def packed(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
-    """Rows of small numbers, eight bytes to a word: quicker to hash, and nothing is copied where they fit."""
+def pack_rows(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
+    """Pack rows of small integers into 8-byte words, which are faster to hash; not copied where they fit."""
     per_word = 8 // rows.dtype.itemsize
-    spare = -rows.shape[1] % per_word
-    if spare:
-        rows = np.pad(rows, ((0, 0), (0, spare)))
+    padding = -rows.shape[1] % per_word
+    if padding:
+        rows = np.pad(rows, ((0, 0), (0, padding)))
     return np.ascontiguousarray(rows).view(np.int64)
 
 
-def _sorted(
+def _sort_groups(
     group: Int[np.ndarray, " row"], first: Int[np.ndarray, " group"], number: Int[np.ndarray, " row"], size: int
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " group"]]:
-    """The same groups, ordered by a number that all rows of a group share."""
+    """Renumber groups in the order of a number that all rows of a group share."""
     order = stable_order(number[first], size)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place[group], first[order]
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return position[group], first[order]
 
 
-def _taken(pair: Int[np.ndarray, "row _"], rows: Int[np.ndarray, " list"], ranks: int) -> Int[np.ndarray, "list rank"]:
-    """The first ranks of some rows."""
+def _take_prefixes(
+    pair: Int[np.ndarray, "row _"], rows: Int[np.ndarray, " list"], ranks: int
+) -> Int[np.ndarray, "list rank"]:
+    """Copy the first `ranks` ranks of some rows."""
     taken = np.empty((len(rows), ranks), np.int32)
-    for_ranges(lambda some: _take(pair, rows[some], taken[some]), len(rows))
+    for_ranges(lambda block: _take(pair, rows[block], taken[block]), len(rows))
     return taken
 
 
-def _cells(lists: Rankings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of cells, rank by rank, then by pair."""
+def _number_cells(lists: Rankings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the cells by rank, then by pair.
+
+    Returns the cell of each list at each rank, and the pair and the rank of each cell.
+    """
     occurs = np.zeros((lists.vocabulary.n_pairs, lists.n_ranks), bool)
     for_ranges(lambda rows: _mark(lists.pair[rows], occurs), len(lists))
     rank, pair = np.nonzero(occurs.T)
@@ -269,26 +358,39 @@ def _cells(lists: Rankings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _cluster_numbers(sessions: Sessions, cluster: str | np.ndarray) -> np.ndarray | None:
+    """Number the cluster of each row from 0; None where every session is a cluster of its own."""
     if isinstance(cluster, str) and cluster == "session":
         return None
     if isinstance(cluster, str):
         if cluster != "user":
-            raise DataError(f"cluster must be 'session', 'user' or one label per row: got {cluster!r}.")
+            raise DataError(
+                f"cluster must be 'session', 'user' or one label per row: got {cluster!r}.",
+                code="bad-option",
+                value=cluster,
+            )
         if sessions.user is None:
-            raise DataError("clusters by user need users: this log has none. Add a user column, or use 'session'.")
+            raise DataError(
+                'clusters by user need users: this log has none. Add a user column, or pass cluster="session".',
+                code="missing-users",
+            )
         cluster = sessions.user
     if len(cluster) != len(sessions):
-        raise DataError(f"there must be one cluster per row of the log, {len(sessions)}: got {len(cluster)}.")
+        raise DataError(
+            f"there must be one cluster per row of the log, {len(sessions)}: got {len(cluster)}.",
+            code="unequal-lengths",
+            count=len(cluster),
+            expected=len(sessions),
+        )
     number: np.ndarray = np.unique(cluster, return_inverse=True)[1]
     if not number.any():
-        raise DataError("there must be at least two clusters to tell how far chance goes: got one.")
+        raise DataError("a bootstrap over clusters needs at least two clusters: got one.", code="too-few-clusters")
     return number
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _count(entry, click, theta, most, drawn, cluster, count, shown, clicks, earned):
-    """A list earns the weights of its clicks, and `most` at most."""
+def _count(entry, click, theta, reward_cap, drawn, cluster, count, shown, clicks, earned):
+    """Count the rows of resampled logs; the reward of a session is the sum of theta over its clicks, capped."""
     parts, ranks = drawn.shape[1], click.shape[1]
     for i in range(len(entry)):
         e, c, reward = entry[i], cluster[i], 0.0
@@ -299,7 +401,7 @@ def _count(entry, click, theta, most, drawn, cluster, count, shown, clicks, earn
                 reward += theta[r]
                 for p in range(parts):
                     clicks[e, r, p] += drawn[c, p] * count[i]
-        reward = min(reward, most)
+        reward = min(reward, reward_cap)
         if reward > 0.0:
             for p in range(parts):
                 earned[e, p] += drawn[c, p] * count[i] * reward
@@ -307,7 +409,8 @@ def _count(entry, click, theta, most, drawn, cluster, count, shown, clicks, earn
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _count_once(entry, click, theta, most, count, shown, clicks, earned):
+def _count_once(entry, click, theta, reward_cap, count, shown, clicks, earned):
+    """Count the rows of one log, as `_count` does for several."""
     for i in range(len(entry)):
         e, reward = entry[i], 0.0
         shown[e, 0] += count[i]
@@ -316,12 +419,13 @@ def _count_once(entry, click, theta, most, count, shown, clicks, earned):
                 reward += theta[r]
                 clicks[e, r, 0] += count[i]
         if reward > 0.0:
-            earned[e, 0] += count[i] * min(reward, most)
+            earned[e, 0] += count[i] * min(reward, reward_cap)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _add(index, values, out):
+    """Add each row of `values` to the row of `out` that `index` names, unless that is negative."""
     for i in range(len(index)):
         if index[i] >= 0:
             for p in range(values.shape[1]):
@@ -331,7 +435,11 @@ def _add(index, values, out):
 @njit(cache=True, nogil=True)
 @no_type_check
 def _take(pair, rows, taken):
-    """Rows are anywhere: some are asked for at once, so that they are waited for once (see `grouping`)."""
+    """Copy rows at random positions, 32 at a time.
+
+    A first loop touches all 32 rows, so that their cache misses overlap (see `core.unique_rows`); the sum of what it
+    touched is returned so that the compiler keeps that loop.
+    """
     touched = 0
     for start in range(0, len(rows), 32):
         end = min(start + 32, len(rows))
@@ -346,6 +454,7 @@ def _take(pair, rows, taken):
 @njit(cache=True, nogil=True)
 @no_type_check
 def _mark(pair, occurs):
+    """Mark each (pair, rank) that occurs."""
     for i in range(pair.shape[0]):
         for r in range(pair.shape[1]):
             if pair[i, r] >= 0:
@@ -355,6 +464,7 @@ def _mark(pair, occurs):
 @njit(cache=True, nogil=True)
 @no_type_check
 def _look_up(pair, number, out):
+    """Look up the cell number of each list at each rank."""
     for i in range(pair.shape[0]):
         for r in range(pair.shape[1]):
             out[i, r] = number[pair[i, r], r] if pair[i, r] >= 0 else UNSEEN

@@ -1,4 +1,4 @@
-"""Estimate: what a target would earn, how sure that is, and whether this log can tell."""
+"""The result of an off-policy evaluation: the value, its uncertainty, and whether the log has enough overlap."""
 
 from __future__ import annotations
 
@@ -7,91 +7,133 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 Verdict = Literal["usable", "weak overlap", "not identified"]
+"""Whether the overlap of the log with the target policy is enough for the estimate."""
 
-_ENOUGH = 0.8
-"""Share of the target that the log must tell of, neither clipped nor never logged, for a value to be usable."""
-_HALF = 0.5
-_EFFECTIVE = 100
-_SOME = 0.0005
-"""Lost mass that is worth a word."""
+_USABLE_SHARE = 0.8
+"""Share of the target policy that must be covered, neither clipped nor never logged, for a usable estimate."""
+_IDENTIFIED_SHARE = 0.5
+"""Share of the target policy that must be covered for the estimate to mean anything."""
+_USABLE_SAMPLE_SIZE = 100
+"""Effective sample size, in sessions, that a usable estimate needs."""
+_NEGLIGIBLE = 0.0005
+"""Lost mass that the explanation does not mention."""
 
 
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """A value is never alone. Masses are shares of what the target would earn if all that it shows were clicked."""
+    """One off-policy estimate with its interval, diagnostics and verdict.
+
+    Masses are shares of the reward that the target policy would earn if everything that it shows were clicked.
+
+    Parameters
+    ----------
+    estimator
+        Name of the estimator.
+    reward
+        Name of the reward.
+    clip
+        Clipping constant: the largest importance weight.
+    value
+        Reward per session; NaN where nothing that the target policy shows was logged.
+    error
+        Standard error.
+    low, high
+        Confidence interval of the (clipped) estimator's expectation: it does not account for lost mass.
+    interval
+        Level and method of the interval.
+    coverage
+        Share of the target policy that was logged. Under a known logging policy, its mean importance weight, which is 1
+        in expectation where the logging policy supports the target policy.
+    never_logged
+        Lost mass: share of the target policy that was never logged.
+    clipped
+        Lost mass: share that was logged, but with a weight above the clipping constant.
+    effective
+        Effective sample size, in sessions.
+    largest_weight
+        Largest importance weight before clipping.
+    floor, ceiling
+        Partial identification: the value if lost mass earns nothing, and if all of it is clicked.
+    floor_low, ceiling_high
+        The same range, widened by sampling error: each end by a one-sided interval with half of the error probability.
+    sessions
+        Number of sessions used.
+    sessions_skipped
+        Number of sessions of queries that the target policy, or a known logging policy, does not rank.
+    queries
+        Number of queries used.
+    queries_skipped
+        Number of queries that the target policy, or a known logging policy, does not rank.
+    queries_without_overlap
+        Number of used queries for which nothing that the target policy shows was logged.
+    assumption
+        What must hold of clicks, as the end of a sentence that begins with "if".
+    notes
+        Remarks, as sentences.
+    """
 
     estimator: str
     reward: str
     clip: float
-    """The largest weight that was allowed."""
     value: float
-    """Reward per session; NaN where nothing of the target was logged."""
     error: float
-    """Standard error."""
     low: float
     high: float
-    """Interval of what the estimator estimates, clipped as it is: lost mass is not in it."""
     interval: str
-    """How the interval was found, and its level."""
     coverage: float
-    """Share of the target that was logged; under a known logging policy, its mean weight, which is 1 on average where
-    that policy can show all that the target shows."""
     never_logged: float
-    """Lost mass: the rest of the target."""
     clipped: float
-    """Lost mass: logged, but with a weight above the clipping constant."""
     effective: float
-    """Effective sample size, in sessions."""
     largest_weight: float
-    """Before clipping."""
     floor: float
     ceiling: float
-    """Partial identification: lost mass may earn nothing, or all be clicked."""
     floor_low: float
     ceiling_high: float
-    """The same, widened by sampling error: each end by an interval with half of the doubt."""
     sessions: int
     sessions_skipped: int
-    """Of queries that the target, or a known logging policy, does not rank."""
     queries: int
     queries_skipped: int
     queries_without_overlap: int
-    """Used, but nothing that the target shows was logged there."""
     assumption: str
-    """What must hold of clicks."""
     notes: tuple[str, ...] = ()
 
     @property
     def lost(self) -> float:
+        """Share of the target policy that was never logged or is clipped."""
         return self.never_logged + self.clipped
 
     @property
     def verdict(self) -> Verdict:
-        if math.isnan(self.value) or 1 - self.lost < _HALF:
+        """Whether the overlap of the log with the target policy is enough."""
+        if math.isnan(self.value) or 1 - self.lost < _IDENTIFIED_SHARE:
             return "not identified"
-        return "weak overlap" if 1 - self.lost < _ENOUGH or self.effective < _EFFECTIVE else "usable"
+        weak = 1 - self.lost < _USABLE_SHARE or self.effective < _USABLE_SAMPLE_SIZE
+        return "weak overlap" if weak else "usable"
 
     @property
     def explanation(self) -> str:
-        """The sentence that explains the verdict."""
+        """Sentence that explains the verdict."""
         if not self.sessions:
-            return "The target ranks no query of the log: nothing can be said."
+            return "The target ranks no query of the log: there is no estimate."
         if math.isnan(self.value):
-            return "Nothing that the target shows was ever logged: this log cannot tell what it earns."
-        parts = [f"{self.never_logged:.1%} of what the target shows was never logged"] * (self.never_logged >= _SOME)
-        parts += [f"clipping at {self.clip:g} takes away {self.clipped:.1%} of it"] * (self.clipped >= _SOME)
+            return "Nothing that the target shows was ever logged: its reward is not identified from this log."
+        parts = []
+        if self.never_logged >= _NEGLIGIBLE:
+            parts.append(f"{self.never_logged:.1%} of what the target shows was never logged")
+        if self.clipped >= _NEGLIGIBLE:
+            parts.append(f"clipping at {self.clip:g} removes {self.clipped:.1%} of it")
         lost = " and ".join(parts)
         lost = f"{lost[:1].upper()}{lost[1:]}"
         if self.verdict == "not identified":
             return f"{lost}: the value may be anything from {self.floor:.4g} to {self.ceiling:.4g}."
         effective = f"{self.effective:,.0f} of {self.sessions:,} sessions"
         if self.verdict == "weak overlap":
-            why = lost if self.lost > 1 - _ENOUGH else f"The weights leave the worth of {effective}"
-            return f"{why}: take the value as a hint, and look at the range it may lie in."
+            reason = lost if self.lost > 1 - _USABLE_SHARE else f"Effective sample size is {effective}"
+            return f"{reason}: treat this estimate as indicative only, and check the range of possible values."
         condition = f", if {self.assumption}" if self.assumption else ""
-        told = f"{100 * (1 - self.lost):.3g}% of what the target shows is told by the log"
-        return f"{told}, with the worth of {effective}{condition}."
+        covered = f"The log covers {100 * (1 - self.lost):.3g}% of what the target shows"
+        return f"{covered}, and the effective sample size is {effective}: the estimate is usable{condition}."
 
     def __str__(self) -> str:
         return f"{self.estimator} {self.value:.4g} [{self.low:.4g}, {self.high:.4g}] {self.verdict}: {self.explanation}"

@@ -1,17 +1,21 @@
-"""Which estimator, and which clipping constant: SLOPE (Su, Srinath & Krishnamurthy, ICML 2020).
+"""Choice of the estimator and of its clipping constant by SLOPE.
 
-Estimators are put in a chain, the least biased first, whose bias grows and whose spread falls. With 2 CNF as half of
-an interval, the last one is taken up to which all intervals have a point in common:
+Estimators form a chain from the least to the most biased one, along which bias grows and variance falls. With 2 CNF as
+half of an interval's width, SLOPE chooses the last estimator up to which all intervals have a point in common:
 
     i = max{ i : I_1 ∩ ... ∩ I_i is not empty },   I_i = [V_i - 2 CNF_i, V_i + 2 CNF_i]
 
-As soon as an interval leaves the others, bias has become larger than chance. As in the authors' code, CNF is the
-standard error, made to fall along the chain.
+Once an interval does not intersect the others, the bias exceeds the sampling error. As in the authors' code, CNF is the
+standard error, made to decrease along the chain.
 
-Clipping constants are such a chain, the largest first: clipping takes away reward, the more the smaller the constant.
-So are List, IP and PBM without lost mass, each of which assumes what the one before it does, and more. Item and RCTR
-have no place in it: where users examine as PBM says they are biased, and where clicks depend on the document alone PBM
-is biased and Item is not. Between those, only a backtest on past days can choose.
+Clipping constants are such a chain, from the largest to the smallest: clipping removes reward, and more of it the
+smaller the constant. List, IP and PBM without lost mass are one, too: each assumes what the one before it assumes, and
+more. Item and RCTR have no place in it: under position bias as PBM describes it they are biased, and where clicks
+depend on the document alone PBM is biased and Item is not. Only a backtest on past days can choose between those.
+
+References
+----------
+Su, Y., Srinath, P. & Krishnamurthy, A. (2020). Adaptive estimator selection for off-policy evaluation. ICML.
 """
 
 from __future__ import annotations
@@ -27,108 +31,150 @@ from clickshift.ope.daily_residuals import ResidualDrift
 from clickshift.ope.evaluate import Evaluation
 from clickshift.ope.result import Estimate
 
-CHAIN = ("List", "IP", "PBM")
-"""Each assumes more of clicks than the one before it."""
-_NOTHING = 1e-9
-"""Lost mass that only rounding leaves."""
-_BACKTEST = "let a backtest on past days choose"
+_CHAIN = ("List", "IP", "PBM")
+"""Each estimator assumes more of clicks than the one before it."""
+_ROUNDING = 1e-9
+"""Lost mass up to this size is a rounding error."""
+_BACKTEST = "choose by a backtest on past days"
 
 
 @final
 @dataclass(frozen=True)
 class Choice:
-    """What to go by, and why."""
+    """The chosen estimate, and the reason for it.
+
+    Parameters
+    ----------
+    estimate
+        The estimate; None where only a backtest can choose.
+    reason
+        The reason, as a sentence.
+    """
 
     estimate: Estimate | None
-    """None where only a backtest can choose."""
     reason: str
 
 
-def slope(value: Float[np.ndarray, " link"], error: Float[np.ndarray, " link"]) -> int:
-    """The place in a chain, the least biased first, at which SLOPE stops.
+def _slope_index(value: Float[np.ndarray, " link"], error: Float[np.ndarray, " link"]) -> int:
+    """Index at which SLOPE stops in a chain from the least to the most biased estimate; -1 if the first one is NaN.
 
-    >>> slope(np.array([0.50, 0.48, 0.30]), np.array([0.05, 0.03, 0.02]))
+    >>> _slope_index(np.array([0.50, 0.48, 0.30]), np.array([0.05, 0.03, 0.02]))
     1
     """
     width = 2 * np.fmax.accumulate(error[::-1])[::-1]
     low, high = np.maximum.accumulate(value - width), np.minimum.accumulate(value + width)
-    apart = ~(low <= high)  # also where a value is not known
-    return int(apart.argmax()) - 1 if apart.any() else len(value) - 1
+    disjoint = ~(low <= high)  # also where a value is NaN
+    return int(disjoint.argmax()) - 1 if disjoint.any() else len(value) - 1
 
 
 def best_clip(evaluation: Evaluation) -> Estimate:
-    """The estimate whose clipping constant SLOPE takes; the largest of those that give the same value."""
-    falling = evaluation.estimates[::-1]
-    at = max(slope(*_values(falling)), 0)
-    return next(e for e in falling if e.value == falling[at].value or e is falling[at])
+    """Choose the clipping constant of one estimator by SLOPE.
+
+    Parameters
+    ----------
+    evaluation
+        Estimates for several clipping constants.
+
+    Returns
+    -------
+    Estimate
+        The estimate with the chosen clipping constant: the largest of those that give the same value.
+    """
+    descending = evaluation.estimates[::-1]
+    index = max(_slope_index(*_values_and_errors(descending)), 0)
+    return next(e for e in descending if e.value == descending[index].value or e is descending[index])
 
 
 def choose_by_slope(evaluations: Sequence[Evaluation], drifts: Sequence[ResidualDrift] = ()) -> Choice:
-    """One of List, IP and PBM, where two of them tell of all that the target shows; then its clipping constant.
+    """Choose one of List, IP and PBM by SLOPE, and then its clipping constant.
 
-    Otherwise the usable one that came closest on the log's own days, if these are known.
+    SLOPE needs two of the three estimators to cover everything that the target policy shows. Otherwise the usable
+    estimator with the smallest daily residuals is chosen, if those are known.
+
+    Parameters
+    ----------
+    evaluations
+        One evaluation per estimator.
+    drifts
+        Summaries of the estimators' daily residuals.
+
+    Returns
+    -------
+    Choice
+        The chosen estimate, or None, and the reason.
+
+    References
+    ----------
+    Su, Y., Srinath, P. & Krishnamurthy, A. (2020). Adaptive estimator selection for off-policy evaluation. ICML.
     """
     by_name = {e.estimates[-1].estimator: e for e in evaluations}
-    asked = [by_name[name] for name in CHAIN if name in by_name]
-    covered = [e for e in asked if _covers(e.estimates[-1])]
-    if len(asked) == 1:
-        only = asked[0].estimates[-1]
-        why = f"{only.estimator} is the only one of {_names(CHAIN)} to be asked"
+    candidates = [by_name[name] for name in _CHAIN if name in by_name]
+    covering = [e for e in candidates if _covers(e.estimates[-1])]
+    if len(candidates) == 1:
+        only = candidates[0].estimates[-1]
+        reason = f"{only.estimator} is the only one of {_enumerate(_CHAIN)} that was computed"
         if only.verdict == "usable":
-            return _chosen(asked[0], f"{why}.")
-        return _by_days(by_name, drifts, f"{why}, and its verdict is {only.verdict!r}")
-    if not covered:
-        return _by_days(by_name, drifts, f"None of {_names(CHAIN)} tells of all that the target shows")
-    names = [e.estimates[-1].estimator for e in covered]
-    if len(covered) == 1:
-        why = f"Of {_names(CHAIN)}, {names[0]} alone tells of all that the target shows"
-        return _by_days(by_name, drifts, why)
-    at = max(slope(*_values([e.estimates[-1] for e in covered])), 0)
-    why = f"{names[at]} is chosen: "
-    if at == 0:
-        why += f"{names[1]} assumes more, and differs from it by more than chance explains."
+            return _choose_clip(candidates[0], f"{reason}.")
+        return _choose_by_days(by_name, drifts, f"{reason}, and its verdict is {only.verdict!r}")
+    if not covering:
+        return _choose_by_days(by_name, drifts, f"None of {_enumerate(_CHAIN)} covers everything that the target shows")
+    names = [e.estimates[-1].estimator for e in covering]
+    if len(covering) == 1:
+        reason = f"Of {_enumerate(_CHAIN)}, only {names[0]} covers everything that the target shows"
+        return _choose_by_days(by_name, drifts, reason)
+    index = max(_slope_index(*_values_and_errors([e.estimates[-1] for e in covering])), 0)
+    reason = f"{names[index]} is chosen: "
+    if index == 0:
+        reason += f"{names[1]} assumes more, and differs from it by more than sampling error explains."
     else:
-        why += f"it agrees with {_names(names[:at])} within chance, and assumes more"
-        why += "." if at == len(names) - 1 else f"; {names[at + 1]}, which assumes still more, does not agree."
-    if names[0] != CHAIN[0]:
-        first = covered[0].estimates[-1]
-        why += (
-            f" {_names(CHAIN[: CHAIN.index(names[0])])} cannot tell whether {first.assumption}: that is taken for "
-            "granted."
+        reason += f"it agrees with {_enumerate(names[:index])} within sampling error, and assumes more"
+        last = index == len(names) - 1
+        reason += "." if last else f"; {names[index + 1]}, which assumes still more, does not agree."
+    if names[0] != _CHAIN[0]:
+        first = covering[0].estimates[-1]
+        reason += (
+            f" {_enumerate(_CHAIN[: _CHAIN.index(names[0])])} cannot test whether {first.assumption}: this is assumed."
         )
-    return _chosen(covered[at], why)
+    return _choose_clip(covering[index], reason)
 
 
-def _by_days(by_name: Mapping[str, Evaluation], drifts: Sequence[ResidualDrift], why: str) -> Choice:
+def _choose_by_days(by_name: Mapping[str, Evaluation], drifts: Sequence[ResidualDrift], reason: str) -> Choice:
+    """Choose the usable estimator with the smallest daily residuals."""
     usable = [d for d in drifts if d.estimator in by_name and best_clip(by_name[d.estimator]).verdict == "usable"]
     if not usable:
-        return Choice(None, f"{why}: {_BACKTEST}.")
+        return Choice(None, f"{reason}: {_BACKTEST}.")
     best = min(usable, key=lambda d: d.rms)
-    told = f"of those that are usable, {best.estimator} came closest on the log's own days, off by {best.rms:.4f}"
-    return Choice(best_clip(by_name[best.estimator]), f"{why}; {told}.")
+    result = (
+        f"of the usable estimators, {best.estimator} has the smallest daily residuals, with a root mean square of "
+        f"{best.rms:.4f}"
+    )
+    return Choice(best_clip(by_name[best.estimator]), f"{reason}; {result}.")
 
 
-def _chosen(evaluation: Evaluation, why: str) -> Choice:
-    found, largest = best_clip(evaluation), evaluation.estimates[-1]
-    if found is not largest:
-        why += (
-            f" Clipping at {found.clip:g} changes it by no more than chance explains; what it takes away is not in the "
-            "interval."
+def _choose_clip(evaluation: Evaluation, reason: str) -> Choice:
+    """Choose the clipping constant of an estimator, and add to the reason."""
+    chosen, largest = best_clip(evaluation), evaluation.estimates[-1]
+    if chosen is not largest:
+        reason += (
+            f" Clipping at {chosen.clip:g} changes the value by no more than sampling error explains; the mass that it "
+            "removes is not accounted for in the interval."
         )
     elif len(evaluation.estimates) > 1 and evaluation.estimates[0].value != largest.value:
-        why += " Stronger clipping changes it by more than chance explains."
-    return Choice(found, why)
+        reason += " Stronger clipping changes the value by more than sampling error explains."
+    return Choice(chosen, reason)
 
 
 def _covers(estimate: Estimate) -> bool:
-    """Whether all that lost mass could earn is less than the standard error: then it cannot be told from chance."""
-    return estimate.lost <= _NOTHING or estimate.ceiling - estimate.floor <= estimate.error
+    """Whether the largest possible reward of lost mass is below the standard error, and so within sampling error."""
+    return estimate.lost <= _ROUNDING or estimate.ceiling - estimate.floor <= estimate.error
 
 
-def _values(estimates: Sequence[Estimate]) -> tuple[np.ndarray, np.ndarray]:
+def _values_and_errors(estimates: Sequence[Estimate]) -> tuple[np.ndarray, np.ndarray]:
+    """Values and standard errors of estimates."""
     return np.array([e.value for e in estimates]), np.array([e.error for e in estimates])
 
 
-def _names(names: Sequence[str]) -> str:
+def _enumerate(names: Sequence[str]) -> str:
+    """Join names with commas and "and"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last

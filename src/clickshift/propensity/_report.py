@@ -1,4 +1,4 @@
-"""The page of an examination curve: how likely each rank is examined, how sure that is, and what is in doubt."""
+"""The report of a position-bias curve: examination by rank with intervals and warnings."""
 
 from __future__ import annotations
 
@@ -12,52 +12,56 @@ from clickshift.display.document import Section, write_report
 from clickshift.display.figures import COLOURS
 from clickshift.propensity.files import Propensities
 
-_HOW = """Examination is how likely a result at this rank is looked at, relative to the reference rank, whatever the
-result is worth. Effective swaps are how often documents were seen at this rank and at another one: what the comparison
-rests on."""
+_HOW = """Examination is the probability that a user looks at the result at this rank, relative to the reference rank,
+whatever its relevance. Effective swaps count how often documents were shown at this rank and at another one: they are
+the evidence for the comparison."""
 
 
-def propensities_table(found: Propensities) -> list[dict[str, Any]]:
-    """A row per rank, for reading."""
-    rows = found.table()
-    read = {"rank": "rank", "examination": "examination", "low": "low", "high": "high", "error": "standard error"}
-    table = [{title: row[name] for name, title in read.items()} for row in rows]
+def propensities_table(propensities: Propensities) -> list[dict[str, Any]]:
+    """Make a table for people, with a row per rank."""
+    rows = propensities.table()
+    titles = {"rank": "rank", "examination": "examination", "low": "low", "high": "high", "error": "standard error"}
+    table = [{title: row[name] for name, title in titles.items()} for row in rows]
     for name, title in (("impressions", "impressions"), ("swaps", "effective swaps")):
-        if getattr(found, name) is not None:
-            table = [line | {title: round(row[name])} for line, row in zip(table, rows, strict=True)]
+        if getattr(propensities, name) is not None:
+            table = [shown | {title: round(row[name])} for shown, row in zip(table, rows, strict=True)]
     return table
 
 
-def propensities_title(found: Propensities) -> str:
-    """What the numbers are."""
-    level = f"{100 * found.level:g} % intervals: {found.interval}" if found.interval != "none" else "no intervals"
-    return f"Examination relative to rank {found.reference_rank + 1}, by {found.method} ({level})"
+def propensities_title(propensities: Propensities) -> str:
+    """Title of the table and of the report."""
+    level = (
+        f"{100 * propensities.level:g} % intervals: {propensities.interval}"
+        if propensities.interval != "none"
+        else "no intervals"
+    )
+    return f"Examination relative to rank {propensities.reference_rank + 1}, by {propensities.method} ({level})"
 
 
-def propensities_figure(found: Propensities) -> Any:
-    """The curve with its intervals, beside 1 / rank as a guide for the eye."""
+def _propensities_figure(propensities: Propensities) -> Any:
+    """Plot the curve with its intervals, and 1 / rank for comparison."""
     import plotly.graph_objects as go
 
-    rows = [row for row in found.table() if not math.isnan(row["examination"])]
+    rows = [row for row in propensities.table() if not math.isnan(row["examination"])]
     figure = go.Figure()
-    ranks = list(range(1, found.n_ranks + 1))
+    ranks = list(range(1, propensities.n_ranks + 1))
     figure.add_scatter(
         name="1 / rank",
         x=ranks,
-        y=[(found.reference_rank + 1) / rank for rank in ranks],
+        y=[(propensities.reference_rank + 1) / rank for rank in ranks],
         mode="lines",
         line={"color": COLOURS[-1], "width": 1, "dash": "dot"},
         hoverinfo="skip",
     )
     figure.add_scatter(
-        name=html.escape(found.method),
+        name=html.escape(propensities.method),
         x=[row["rank"] for row in rows],
         y=[row["examination"] for row in rows],
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [_length(row["high"] - row["examination"]) for row in rows],
-            "arrayminus": [_length(row["examination"] - row["low"]) for row in rows],
+            "array": [_bar_length(row["high"] - row["examination"]) for row in rows],
+            "arrayminus": [_bar_length(row["examination"] - row["low"]) for row in rows],
             "thickness": 1.4,
             "width": 4,
         },
@@ -68,21 +72,22 @@ def propensities_figure(found: Propensities) -> Any:
     )
     figure.update_layout(
         template="plotly_white",
-        xaxis={"title": "rank", "dtick": 1 if found.n_ranks <= 20 else None},
-        yaxis={"title": f"examination relative to rank {found.reference_rank + 1}", "rangemode": "tozero"},
+        xaxis={"title": "rank", "dtick": 1 if propensities.n_ranks <= 20 else None},
+        yaxis={"title": f"examination relative to rank {propensities.reference_rank + 1}", "rangemode": "tozero"},
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
         margin={"l": 60, "r": 20, "t": 40, "b": 80},
     )
     return figure
 
 
-def write_propensities_report(path: Path, found: Propensities, settings: Mapping[str, Any]) -> None:
-    """One page: the curve, the table, and every doubt in words."""
-    words = "\n\n".join([*found.warnings, _HOW])
-    title = propensities_title(found)
-    sections = [Section(title, words, propensities_table(found), propensities_figure(found))]
-    write_report(path, title="How likely each rank is examined", sections=sections, settings=settings)
+def write_propensities_report(path: Path, propensities: Propensities, settings: Mapping[str, Any]) -> None:
+    """Write a page with the curve, the table and all warnings."""
+    text = "\n\n".join([*propensities.warnings, _HOW])
+    title = propensities_title(propensities)
+    sections = [Section(title, text, propensities_table(propensities), _propensities_figure(propensities))]
+    write_report(path, title="Position bias", sections=sections, settings=settings)
 
 
-def _length(value: float) -> float:
+def _bar_length(value: float) -> float:
+    """Length of an error bar."""
     return 0.0 if math.isnan(value) else max(value, 0.0)

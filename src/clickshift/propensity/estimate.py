@@ -1,10 +1,10 @@
-"""Propensities: how likely each rank is examined, told from clicks in five ways, with intervals and doubts.
+"""Position-bias estimation: examination propensities by rank from clicks, by five methods, with intervals and warnings.
 
-| method        | what it needs                                            | what it assumes of clicks                |
+| method        | needs                                                    | assumes of clicks                        |
 |---------------|----------------------------------------------------------|------------------------------------------|
-| swaps         | documents swapped with the first result at random        | examination depends on the rank alone    |
+| swaps         | documents randomly swapped with the first result         | examination depends on the rank alone    |
 | harvesting    | documents that several rankers showed at several ranks   | the same                                 |
-| regression-em | a corpus with features that say what attracts            | the same, and attractiveness by features |
+| regression-em | a corpus with features that predict attractiveness       | the same, and attractiveness by features |
 | dual-learning | the same                                                 | the same, and relevance by features      |
 | a click model | what that model needs                                    | what that model assumes                  |
 """
@@ -25,28 +25,29 @@ from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.propensity.bootstrap import Curve, check_level
-from clickshift.propensity.dual_learning import dual_learning
+from clickshift.propensity._bootstrap import CurveWarning, ExaminationCurve, check_level
+from clickshift.propensity._dual_learning import dual_learning
+from clickshift.propensity._from_click_model import (
+    ModelIntervals,
+    fit_named_model,
+    is_pbm,
+    model_curve,
+    model_intervals,
+    pbm_curve,
+)
+from clickshift.propensity._harvesting import harvest
+from clickshift.propensity._regression_em import regression_em
+from clickshift.propensity._swaps import swap_ratios
 from clickshift.propensity.files import Propensities as Propensities
 from clickshift.propensity.files import read_propensities as read_propensities
 from clickshift.propensity.files import write_propensities as write_propensities
-from clickshift.propensity.from_click_model import (
-    ModelIntervals,
-    fit_named_model,
-    informed,
-    is_pbm,
-    model_curve,
-    pbm_curve,
-)
-from clickshift.propensity.harvesting import harvest
-from clickshift.propensity.regression_em import regression_em
-from clickshift.propensity.swaps import swap_ratios
 
 METHODS = ("swaps", "harvesting", "regression-em", "dual-learning")
-_BY_FEATURES = ("regression-em", "dual-learning")
+"""Methods besides click models."""
+_FEATURE_METHODS = ("regression-em", "dual-learning")
 _FEW_QUERIES = 10
-_RESAMPLED, _REFITS = 200, 20
-"""Resampled logs, where nobody says how many: counts are quick, a click model that is fitted anew takes its time."""
+_REPLICATES, _REFITS = 200, 20
+"""Default number of resampled logs: counts are fast, refitting a click model is slow."""
 
 
 def propensities(
@@ -59,67 +60,127 @@ def propensities(
     level: float = 0.95,
     replicates: int | None = None,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda said: None,
+    progress: Callable[[str], None] = lambda message: None,
 ) -> Propensities:
-    """How likely each rank is examined, relative to `reference_rank`, by one of `METHODS`, a fitted click model, or the
-    name of one that is then fitted ("PBM", "EM('UBM')").
+    """Estimate the position bias of a log: the examination probability of each rank, relative to a reference rank.
 
-    `corpus` has the features of regression-em and dual-learning. `swapped` says which sessions are interventions, for
-    swaps: the rank, from 0, that changed places with the reference rank; -1, or the reference rank, where none did.
-    Counts (`Cells`) do for swaps that are not marked, harvesting and regression-em. Intervals are by resampled queries,
-    `replicates` of them (None: what the method can afford, 0: no intervals); a PBM that is given has its own.
-    Warns, and keeps the words, where the log cannot tell a good place from a good document.
+    Warns, and keeps the warnings in the result, where the log cannot separate position bias from relevance.
+
+    Parameters
+    ----------
+    log
+        The log. Counts (`Cells`) are enough for unmarked swaps, harvesting and regression-em.
+    method
+        One of `METHODS`, a fitted click model, or the name of one to fit, e.g. "PBM" or "EM('UBM')".
+    corpus
+        Corpus with the features that regression-em and dual-learning need.
+    swapped
+        For the method swaps, which sessions are interventions: the rank, from 0, that was swapped with the reference
+        rank; -1, or the reference rank, where none was.
+    reference_rank
+        The rank, from 0, whose examination is 1.
+    level
+        Confidence level of the intervals.
+    replicates
+        Number of resampled logs, for a bootstrap over queries; None for a default that suits the method, 0 for no
+        intervals. A fitted PBM has intervals of its own.
+    seed
+        Random seed of the bootstrap and of cross-fitting.
+    progress
+        Called with a message before each long step.
+
+    Returns
+    -------
+    Propensities
+        Examination by rank, with intervals and warnings.
+
+    Raises
+    ------
+    DataError
+        If the log or the corpus does not have what the method needs ("needs-sessions", "no-features",
+        "no-common-documents", "no-clicks", "cannot-predict-clicks"), or if an argument is out of range ("bad-level",
+        "rank-out-of-range", "wrong-shape").
+    SpecError
+        If an argument does not belong to the method ("bad-option"), or if there are too few replicates
+        ("too-few-replicates").
+
+    References
+    ----------
+    Joachims, T., Swaminathan, A. & Schnabel, T. (2017). Unbiased learning-to-rank with biased feedback. WSDM. (swaps)
+
+    Agarwal, A. et al. (2019). Estimating position bias without intrusive interventions. WSDM. (harvesting)
+
+    Wang, X. et al. (2018). Position bias estimation for unbiased learning to rank in personal search. WSDM.
+    (regression-em)
+
+    Ai, Q. et al. (2018). Unbiased learning to rank with unbiased propensity estimation. SIGIR. (dual-learning)
+
+    Examples
+    --------
+    >>> from clickshift.data.sessions import Rankings
+    >>> from clickshift.data.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
+    >>> lists = Rankings(vocabulary, np.zeros(2, np.int32), np.array([[0, 1], [1, 0]], np.int32))
+    >>> log = Sessions(lists, np.array([[True, True], [True, False]]), np.array([1000, 1000]))
+    >>> curve = propensities(log, "swaps", replicates=0)
+    >>> curve.estimate.tolist()
+    [1.0, 0.5]
     """
     check_level(level)
     cells = log if isinstance(log, Cells) else Cells.of(log)
     cells = cells if cells.by == "rank" else cells.rolled_up("rank")
-    _check(log, method, corpus, swapped, reference_rank, replicates, cells.n_ranks)
-    doubts: list[str] = []
+    _check_arguments(log, method, corpus, swapped, reference_rank, replicates, cells.n_ranks)
+    findings: list[CurveWarning] = []
     if corpus is not None:
-        cells, log = _in_corpus(log, cells, corpus, doubts)
+        cells, log = _in_corpus(log, cells, corpus, findings)
     graph = swap_graph(cells)
     if isinstance(method, str) and method in METHODS:
-        name, n = method, _RESAMPLED if replicates is None else replicates
+        name, n = method, _REPLICATES if replicates is None else replicates
         rng = generator(seed, "propensities", method)
         progress(f"{n} resampled logs")
-        found: Curve | ModelIntervals = _estimate(log, cells, method, corpus, swapped, reference_rank, n, rng)
+        result: ExaminationCurve | ModelIntervals = _estimate_curve(
+            log, cells, method, corpus, swapped, reference_rank, n, rng
+        )
     elif isinstance(method, str) and is_pbm(method):
         assert isinstance(log, Sessions)
-        name, n = method, _RESAMPLED if replicates is None else replicates
+        name, n = method, _REPLICATES if replicates is None else replicates
         rng = generator(seed, "propensities", method)
         connected = graph.n_components == 1
-        found = pbm_curve(log, cells, method, reference=reference_rank, connected=connected, replicates=n, rng=rng)
+        result = pbm_curve(log, cells, method, reference=reference_rank, connected=connected, replicates=n, rng=rng)
     else:
         assert isinstance(log, Sessions)
         n = _REFITS if replicates is None else replicates
-        progress("fitting" if isinstance(method, str) else "examining")
+        progress("fitting the click model" if isinstance(method, str) else "computing examination")
         model = fit_named_model(log, method) if isinstance(method, str) else method
         name = method if isinstance(method, str) else type(model).__name__
-        own = informed(model, ranks=log.n_ranks, reference=reference_rank, level=level)
+        own = model_intervals(model, ranks=log.n_ranks, reference=reference_rank, level=level)
         text = method if isinstance(method, str) else None
         rng = generator(seed, "propensities", name)
-        found = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
-    if doubt := graph.warning():
-        doubts.insert(0, f"{name}: {doubt}{_rests_on(name)}")
-    if isinstance(found, ModelIntervals):
-        values, how = (found.estimate, found.low, found.high, found.error), "observed information of the fitted model"
+        result = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
+    if message := graph.warning():
+        findings.insert(0, CurveWarning("weakly-connected-ranks", f"{name}: {message}{_basis(name)}"))
+    if isinstance(result, ModelIntervals):
+        values, interval = (
+            (result.estimate, result.low, result.high, result.error),
+            "observed information of the fitted model",
+        )
     else:
-        n = len(found.replicates)
-        how = f"bootstrap over queries, {n} replicates" if n > 1 else "none"
-        curve = found.relative_to(reference_rank)
+        n = len(result.replicates)
+        interval = f"bootstrap over queries, {n} replicates" if n > 1 else "none"
+        curve = result.relative_to(reference_rank)
         values = curve.estimate, *curve.interval(level)
-        doubts += [f"{name}: {doubt}" for doubt in curve.doubts]
-        if n > 1 and found.n_queries < _FEW_QUERIES and np.isfinite(curve.replicates).all(axis=0).sum() > 1:
-            doubts.append(
-                f"{name}: intervals rest on few queries, as many as {found.n_queries:.1f} that are equally frequent; "
-                "take them as rough."
+        findings += [CurveWarning(code, f"{name}: {message}") for code, message in curve.warnings]
+        if n > 1 and result.n_queries < _FEW_QUERIES and np.isfinite(curve.replicates).all(axis=0).sum() > 1:
+            message = (
+                f"{name}: the effective number of queries is only {result.n_queries:.1f}: treat the intervals as rough."
             )
+            findings.append(CurveWarning("few-queries", message))
     estimate, low, high, error = values
     estimate[reference_rank] = low[reference_rank] = high[reference_rank] = 1.0  # by definition, not by measurement
     error[reference_rank] = 0.0
-    doubts += _gaps(name, estimate, reference_rank, disconnected=graph.n_components > 1)
-    for doubt in doubts:
-        warnings.warn(doubt, ClickshiftWarning, stacklevel=2)
+    findings += _gaps(name, estimate, reference_rank, disconnected=graph.n_components > 1)
+    for code, message in findings:
+        warnings.warn(ClickshiftWarning(message, code=code, method=name), stacklevel=2)
     return Propensities(
         name,
         estimate,
@@ -128,14 +189,14 @@ def propensities(
         error,
         reference_rank=reference_rank,
         level=level,
-        interval=how,
+        interval=interval,
         impressions=cells.by_rank()[0],
         swaps=graph.swaps.sum(axis=1),
-        warnings=tuple(doubts),
+        warnings=tuple(message for _, message in findings),
     )
 
 
-def _estimate(
+def _estimate_curve(
     log: Sessions | Cells,
     cells: Cells,
     method: str,
@@ -144,7 +205,8 @@ def _estimate(
     reference: int,
     replicates: int,
     rng: np.random.Generator,
-) -> Curve:
+) -> ExaminationCurve:
+    """Estimate examination by one of `METHODS`."""
     if method == "swaps":
         return swap_ratios(
             cells if swapped is None else log, swapped, reference=reference, replicates=replicates, rng=rng
@@ -158,7 +220,7 @@ def _estimate(
     return dual_learning(log, corpus, replicates=replicates, rng=rng)
 
 
-def _check(
+def _check_arguments(
     log: Sessions | Cells,
     method: str | ClickModel,
     corpus: Corpus | None,
@@ -167,35 +229,63 @@ def _check(
     replicates: int | None,
     n_ranks: int,
 ) -> None:
-    by_features = isinstance(method, str) and method in _BY_FEATURES
+    """Check that the arguments of `propensities` belong to the method."""
+    by_features = isinstance(method, str) and method in _FEATURE_METHODS
+    name = method if isinstance(method, str) else type(method).__name__
     if not isinstance(log, Sessions) and method not in {"swaps", "harvesting", "regression-em"}:
-        raise DataError(f"{method} looks at whole lists, which counts do not hold: give the log itself.")
+        raise DataError(
+            f"{name} needs whole lists, which counts do not contain: pass the log itself.",
+            code="needs-sessions",
+            method=name,
+        )
     if by_features and (corpus is None or corpus.features is None):
-        raise DataError(f"{method} learns from features: give a corpus that has them.")
+        raise DataError(f"{name} learns from features: pass a corpus that has them.", code="no-features", method=name)
     if corpus is not None and not by_features:
-        raise SpecError(f"a corpus is for {' and '.join(_BY_FEATURES)}: {method} takes none.")
+        raise SpecError(
+            f"corpus is only for {' and '.join(_FEATURE_METHODS)}: {name} does not use it.",
+            code="bad-option",
+            option="corpus",
+            method=name,
+        )
     if swapped is not None and method != "swaps":
-        raise SpecError(f"swapped is for the method swaps: {method} does not use it.")
+        raise SpecError(
+            f"swapped is only for the method swaps: {name} does not use it.",
+            code="bad-option",
+            option="swapped",
+            method=name,
+        )
     if not 0 <= reference < n_ranks:
-        raise DataError(f"the reference rank must be one of the log's {n_ranks}: got rank {reference + 1}.")
+        raise DataError(
+            f"the reference rank must be one of the log's {n_ranks}: got rank {reference + 1}.",
+            code="rank-out-of-range",
+            value=reference + 1,
+            n_ranks=n_ranks,
+        )
     if replicates is not None and replicates and replicates < 5:
-        raise SpecError(f"an interval needs at least 5 replicates, or give 0 for none: got {replicates}.")
+        raise SpecError(
+            f"an interval needs at least 5 replicates, or 0 for no interval: got {replicates}.",
+            code="too-few-replicates",
+            value=replicates,
+        )
 
 
 def _in_corpus(
-    log: Sessions | Cells, cells: Cells, corpus: Corpus, doubts: list[str]
+    log: Sessions | Cells, cells: Cells, corpus: Corpus, findings: list[CurveWarning]
 ) -> tuple[Cells, Sessions | Cells]:
-    """The log in the corpus' numbers, without the documents that it does not hold."""
+    """Translate counts and log to the corpus' vocabulary, without documents that it does not contain."""
     pair = corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
-    known = pair != UNSEEN
-    if not known.any():
-        raise DataError("no document of the log is in the corpus. Do both have the same ids?")
-    if not known.all():
-        share = float(cells.impressions[~known].sum() / cells.impressions.sum())
-        doubts.append(f"{share:.1%} of what was shown is not in the corpus and is left out.")
-    order = np.argsort(pair[known], kind="stable")
-    kept = np.flatnonzero(known)[order]
-    here = Cells(
+    in_corpus = pair != UNSEEN
+    if not in_corpus.any():
+        raise DataError(
+            "no document of the log is in the corpus. Check that both have the same ids.", code="no-common-documents"
+        )
+    if not in_corpus.all():
+        share = float(cells.impressions[~in_corpus].sum() / cells.impressions.sum())
+        message = f"{share:.1%} of all impressions are of documents that are not in the corpus; they are left out."
+        findings.append(CurveWarning("outside-corpus", message))
+    order = np.argsort(pair[in_corpus], kind="stable")
+    kept = np.flatnonzero(in_corpus)[order]
+    translated = Cells(
         corpus.vocabulary,
         cells.n_ranks,
         "rank",
@@ -204,26 +294,31 @@ def _in_corpus(
         cells.impressions[kept],
         cells.clicks[kept],
     )
-    return here, log.in_vocabulary(corpus.vocabulary) if isinstance(log, Sessions) else here
+    return translated, log.in_vocabulary(corpus.vocabulary) if isinstance(log, Sessions) else translated
 
 
-def _rests_on(name: str) -> str:
-    if name in _BY_FEATURES:
-        return f" What {name} says of them rests on the features alone."
+def _basis(name: str) -> str:
+    """Sentence on what the estimate of unconnected ranks is based on."""
+    if name in _FEATURE_METHODS:
+        return f" The estimate of {name} for them rests on the features alone."
     if name in METHODS:
         return ""
-    return f" What {name} says of them rests on its assumptions alone."
+    return f" The estimate of {name} for them rests on its assumptions alone."
 
 
-def _gaps(name: str, estimate: np.ndarray, reference: int, *, disconnected: bool) -> list[str]:
-    unknown, never = np.flatnonzero(np.isnan(estimate)) + 1, np.flatnonzero(estimate == 0) + 1
-    said = []
-    if len(unknown) and not disconnected:
-        said.append(f"{name}: no document says how rank {_listed(unknown)} compares with rank {reference + 1}.")
-    if len(never):
-        said.append(f"{name}: nothing was clicked at rank {_listed(never)}, which gets 0 without an interval.")
-    return said
+def _gaps(name: str, estimate: np.ndarray, reference: int, *, disconnected: bool) -> list[CurveWarning]:
+    """Report ranks whose examination is not identified, or 0."""
+    unidentified, never_clicked = np.flatnonzero(np.isnan(estimate)) + 1, np.flatnonzero(estimate == 0) + 1
+    findings = []
+    if len(unidentified) and not disconnected:
+        message = f"{name}: no document compares rank {_join(unidentified)} with rank {reference + 1}."
+        findings.append(CurveWarning("rank-not-identified", message))
+    if len(never_clicked):
+        message = f"{name}: nothing was clicked at rank {_join(never_clicked)}: its examination is 0, without interval."
+        findings.append(CurveWarning("rank-without-clicks", message))
+    return findings
 
 
-def _listed(ranks: np.ndarray) -> str:
+def _join(ranks: np.ndarray) -> str:
+    """Join ranks with commas."""
     return ", ".join(map(str, ranks))

@@ -296,7 +296,7 @@ def _renumber(path: Path, blocks: list[Block], numbers: Int[np.ndarray, " pair_o
 
     def work(k: int) -> None:
         block = blocks[k]
-        _look_up(pairs[block.first_pair : block.place + block.rows * block.ranks], numbers)
+        _look_up(pairs[block.first_pair : block.first_pair + block.rows * block.ranks], numbers)
 
     for_each(work, len(blocks))
     pairs.flush()

@@ -1,21 +1,27 @@
-"""The policy that an estimator thinks best, from the log alone (Li et al., KDD 2018, section 4.3).
+"""The policy that maximises an estimator, from the log alone (Li et al. 2018, section 4.3).
 
-The paper states a linear program over all queries. It falls apart into one per query, and only the IP estimator's needs
-a solver. With n records of a query, the estimators in counts are
+The paper states a linear program over all queries. It decomposes into one per query, and only that of the IP estimator
+needs a solver. With n records of a query and clipping constant M, the estimators in counts are
 
     List       sum over lists A        of  r_A / n_A                min{ h(A), M n_A / n }
     IP         sum over cells (a, k)   of  theta_k c_ak / n_ak      min{ h(a, k), M n_ak / n }
     PBM, Item  sum over documents a    of  C_a / X_a                min{ e_a, M X_a / n }
 
 with C_a = sum_k theta_k c_ak, X_a = sum_k theta_k p_k n_ak and e_a = sum_k theta_k p_k h(a, k); Item has p = 1. Each
-term earns at a fixed rate up to a cap. Lists share probability 1: the best ones are filled first. Documents share the
-exposure of the ranks: see `exposures.py`. Cells share ranks and documents, which is a transportation problem.
+term earns at a fixed rate up to a cap. Lists share a probability of 1: those with the highest rate are filled first.
+Documents share the exposure of the ranks: see `_optimal_exposure`. Cells share ranks and documents, which is a
+transportation problem.
 
 Probability that can earn nothing more stays on the logging policy as far as it fits; exposure that can earn nothing
-more stays with the most exposed documents. With M of 1 or less the logging policy is returned: no other looks better.
+more stays with the most exposed documents. With M of 1 or less the logging policy is returned: no other policy looks
+better.
 
-The value found is that of the best policy on the log by which it was chosen, hence too high. Judge the policy on
-records that did not choose it.
+The resulting value is that of the best policy on the log that chose it, and therefore biased upwards. Evaluate the
+policy on records that did not choose it.
+
+References
+----------
+Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
 """
 
 from __future__ import annotations
@@ -31,43 +37,59 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, for_ranges
 from clickshift.errors import DataError
-from clickshift.ope.optimal_exposure import place_best
+from clickshift.ope._optimal_exposure import place_optimal_exposure
 from clickshift.policies.birkhoff import Lottery, decompose_placements
 
-Counts = Int[np.ndarray, "pair rank"]
+_Counts = Int[np.ndarray, "pair rank"]
 
-_QUERIES = 256
-"""Queries that a thread works on at once."""
-_CELLS = 2000
-"""Cells in one linear program: several queries share the cost of calling the solver."""
-_NOTHING = 1e-13
-"""Room that only rounding leaves."""
+_QUERIES_PER_TASK = 256
+"""Number of queries that a thread processes at once."""
+_CELLS_PER_PROGRAM = 2000
+"""Number of cells in one linear program: several queries share the cost of calling the solver."""
+_ROUNDING = 1e-13
+"""Remaining probability that is a rounding error."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BestLists:
-    """The policy over logged lists that the List estimator thinks best."""
+    """The policy over logged lists that maximises the List estimator.
+
+    Parameters
+    ----------
+    lottery
+        Lists with probabilities.
+    value
+        Its estimated reward on this log, by query; NaN for a query without records.
+    """
 
     lottery: Lottery
     value: Float[np.ndarray, " query"]
-    """What the estimator says of it on this log; not a number for a query without records."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BestPlacement:
-    """The policy that an estimator by document and rank thinks best, as the chance of each document at each rank."""
+    """The policy that maximises an estimator by document and rank, as the probability of each document at each rank.
+
+    Parameters
+    ----------
+    offsets
+        Pairs `offsets[q]` up to, not including, `offsets[q + 1]` are the documents of query q.
+    placement
+        Probability of each pair at each rank. A query's lists are as long as its longest logged one. Rows of queries
+        without records are 0.
+    value
+        Its estimated reward on this log, by query; NaN for a query without records.
+    """
 
     offsets: Int[np.ndarray, " bound"]
     placement: Float[np.ndarray, "pair rank"]
-    """A query's lists are as long as its longest logged one. Rows of queries without records are 0."""
     value: Float[np.ndarray, " query"]
-    """What the estimator says of it on this log; not a number for a query without records."""
 
     @cached_property
     def lottery(self) -> Lottery:
-        """Lists that give this placement; they need not have been logged."""
+        """Lists with probabilities that realise the placement; they need not have been logged."""
         return decompose_placements(self.offsets, self.placement)
 
 
@@ -80,11 +102,30 @@ def best_lists(
     n_queries: int,
     clip: float = math.inf,
 ) -> BestLists:
-    """The best policy according to the List estimator: logged lists by mean reward, each up to `clip` times as often as
-    it was logged.
+    """Maximise the List estimator: logged lists by mean reward, each up to `clip` times as often as it was logged.
 
-    `records` and `reward` of each distinct logged list are totals. Of equal lists, the one with more records is first.
+    Parameters
+    ----------
+    query
+        Query of each distinct logged list.
+    pair
+        Pairs of each list.
+    records
+        Number of records of each list. Of lists with equal mean reward, the one with more records is first.
+    reward
+        Total reward of each list.
+    n_queries
+        Number of queries.
+    clip
+        Clipping constant.
 
+    Raises
+    ------
+    DataError
+        If the arguments are not those of logged lists ("bad-clip", "query-out-of-range", "bad-count", "bad-reward").
+
+    Examples
+    --------
     >>> best = best_lists(
     ...     np.array([0, 0]), np.array([[0, 1], [1, 0]]), np.array([6, 2]), np.array([3.0, 2.0]), n_queries=1, clip=2
     ... )
@@ -93,16 +134,24 @@ def best_lists(
     """
     _check_clip(clip)
     if ((query < 0) | (query >= n_queries)).any():
-        raise DataError(f"query numbers of lists must be from 0 to {n_queries - 1}. Were they made with another log?")
+        raise DataError(
+            f"query numbers of lists must be from 0 to {n_queries - 1}. Check that they are from the same log.",
+            code="query-out-of-range",
+            n_queries=n_queries,
+        )
     if (records < 1).any():
-        raise DataError(f"a logged list must have a record: got {records.min()}. Drop the lists that have none.")
+        raise DataError(
+            f"a logged list must have a record: got {records.min()}. Remove the lists that have none.",
+            code="bad-count",
+            value=int(records.min()),
+        )
     if not ((reward >= 0) & np.isfinite(reward)).all():
-        raise DataError("the reward of a list must be a number, 0 or above. Lists are chosen for what they earn.")
+        raise DataError("the reward of a list must be a number, 0 or above.", code="bad-reward")
     n = np.bincount(query, records, n_queries)
     logged, mean = records / n[query], reward / records
     order = np.lexsort((-records, -mean, query))
     prob = np.zeros(len(query))
-    # never capped below what was logged: what a clip below 1 forbids to earn stays there
+    # the cap is never below the logged frequency: probability that cannot earn under a clip below 1 stays there
     _fill_in_order(order, query, max(clip, 1.0) * logged, prob)
     value = np.bincount(query, mean * np.minimum(prob, clip * logged), n_queries)
     kept = order[prob[order] > 0]
@@ -111,18 +160,38 @@ def best_lists(
 
 def best_exposure(
     offsets: Int[np.ndarray, " bound"],
-    impressions: Counts,
-    clicks: Counts,
+    impressions: _Counts,
+    clicks: _Counts,
     *,
     theta: Float[np.ndarray, " rank"],
     examination: Float[np.ndarray, " rank"],
     clip: float = math.inf,
 ) -> BestPlacement:
-    """The best policy according to the PBM estimator or, if every examination is 1, the Item estimator.
+    """Maximise the PBM estimator or, if every examination is 1, the Item estimator.
 
-    Pairs `offsets[q]` up to, not including, `offsets[q + 1]` are the documents of query q. `theta` is the reward of a
-    click at each rank. Documents with most reward per exposure are exposed first.
+    Documents with the highest reward per exposure are exposed first.
 
+    Parameters
+    ----------
+    offsets
+        Pairs `offsets[q]` up to, not including, `offsets[q + 1]` are the documents of query q.
+    impressions, clicks
+        Counts of each pair at each rank.
+    theta
+        Reward of a click at each rank.
+    examination
+        Examination probability of each rank, above 0.
+    clip
+        Clipping constant.
+
+    Raises
+    ------
+    DataError
+        If the arguments are not those of logged lists ("bad-clip", "bad-examination", "bad-offsets", "bad-reward",
+        "bad-count").
+
+    Examples
+    --------
     >>> best = best_exposure(
     ...     np.array([0, 2]), np.array([[9, 1], [1, 9]]), np.array([[2, 0], [1, 3]]),
     ...     theta=np.ones(2), examination=np.array([1.0, 0.5]), clip=1.5,
@@ -130,15 +199,17 @@ def best_exposure(
     >>> best.placement.round(3).tolist(), best.value.round(3).tolist()
     ([[0.35, 0.65], [0.65, 0.35]], [0.742])
     """
-    log = _Logged(offsets, impressions, clicks, theta)
+    log = _PlacementCounts(offsets, impressions, clicks, theta)
     _check_clip(clip)
     if examination.shape != theta.shape or not ((examination > 0) & (examination <= 1)).all():
         raise DataError(
             f"examination must be a probability above 0 for each of {log.n_ranks} ranks: got {examination}. "
-            "Leave ranks out that nobody looks at."
+            "Leave out ranks that are never examined.",
+            code="bad-examination",
+            n_ranks=log.n_ranks,
         )
-    worth = theta * examination
-    reward, exposed = clicks @ theta, impressions @ worth
+    rank_exposure = theta * examination
+    reward, exposed = clicks @ theta, impressions @ rank_exposure
     rate = np.divide(reward, exposed, out=np.zeros(log.n_pairs), where=exposed > 0)
     logged = np.divide(exposed, log.records[log.query], out=np.zeros(log.n_pairs), where=exposed > 0)
     cap = np.multiply(clip, logged, out=np.zeros(log.n_pairs), where=exposed > 0)
@@ -146,60 +217,78 @@ def best_exposure(
     if clip > 1:
         order = np.lexsort((-impressions.sum(axis=1), -rate, log.query))
 
-        def block(rows: slice) -> None:
+        def place(rows: slice) -> None:
             bounds = offsets[rows.start : rows.stop + 1]
-            place_best(bounds, order, cap, worth, log.length[rows], placement)
+            place_optimal_exposure(bounds, order, cap, rank_exposure, log.length[rows], placement)
 
-        for_ranges(block, log.n_queries, chunk=_QUERIES)
+        for_ranges(place, log.n_queries, chunk=_QUERIES_PER_TASK)
     log.fill(placement)
-    return log.best(placement, rate * np.minimum(placement @ worth, cap))
+    return log.best(placement, rate * np.minimum(placement @ rank_exposure, cap))
 
 
 def best_placement(
     offsets: Int[np.ndarray, " bound"],
-    impressions: Counts,
-    clicks: Counts,
+    impressions: _Counts,
+    clicks: _Counts,
     *,
     theta: Float[np.ndarray, " rank"],
     clip: float = math.inf,
 ) -> BestPlacement:
-    """The best policy according to the IP estimator. Arguments are as in `best_exposure`.
+    """Maximise the IP estimator.
 
-    A linear program has a variable for each clicked cell, up to `clip` times as often as it was logged; all ranks are
-    then filled, which is possible whatever it has found. Unlike the list estimator's, the policy may show lists that
-    were never logged.
+    A linear program has a variable for each clicked cell, up to `clip` times as often as it was logged; afterwards all
+    ranks are filled, which is possible for any solution. Unlike that of the List estimator, the policy may show lists
+    that were never logged.
 
+    Parameters
+    ----------
+    offsets
+        Pairs `offsets[q]` up to, not including, `offsets[q + 1]` are the documents of query q.
+    impressions, clicks
+        Counts of each pair at each rank.
+    theta
+        Reward of a click at each rank.
+    clip
+        Clipping constant.
+
+    Raises
+    ------
+    DataError
+        If the arguments are not those of logged lists ("bad-clip", "bad-offsets", "bad-reward", "bad-count").
+
+    Examples
+    --------
     >>> best = best_placement(
     ...     np.array([0, 2]), np.array([[9, 1], [1, 9]]), np.array([[2, 0], [1, 3]]), theta=np.ones(2), clip=3
     ... )
     >>> best.placement.round(3).tolist(), best.value.round(3).tolist()
     ([[0.7, 0.3], [0.3, 0.7]], [0.689])
     """
-    log = _Logged(offsets, impressions, clicks, theta)
+    log = _PlacementCounts(offsets, impressions, clicks, theta)
     _check_clip(clip)
     rate = np.divide(clicks * theta, impressions, out=np.zeros(impressions.shape), where=impressions > 0)
     cap = np.multiply(clip, log.placement, out=np.zeros(impressions.shape), where=impressions > 0)
     placement = np.zeros(impressions.shape)
     if clip > 1:
         pair, rank = np.nonzero(rate)
-        # cells of a query are neighbours, and a program takes whole queries
+        # cells of a query are adjacent, and a program contains whole queries
         first = np.searchsorted(pair, offsets)
-        starts = np.unique(np.append(first[np.unique(first // _CELLS, return_index=True)[1]], len(pair)))
+        starts = np.unique(np.append(first[np.unique(first // _CELLS_PER_PROGRAM, return_index=True)[1]], len(pair)))
 
-        def program(k: int) -> None:
-            here = slice(starts[k], starts[k + 1])
-            cell = pair[here], rank[here]
-            placement[cell] = _transported(log.query[cell[0]], *cell, rate[cell], np.minimum(cap[cell], 1.0))
+        def solve(k: int) -> None:
+            block = slice(starts[k], starts[k + 1])
+            cell = pair[block], rank[block]
+            placement[cell] = _solve_transportation(log.query[cell[0]], *cell, rate[cell], np.minimum(cap[cell], 1.0))
 
-        for_each(program, len(starts) - 1)
+        for_each(solve, len(starts) - 1)
     log.fill(placement)
     return log.best(placement, (rate * np.minimum(placement, cap)).sum(axis=1))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Logged:
-    """Counts of documents by rank, checked: they are such as lists give."""
+class _PlacementCounts:
+    """Validated counts of documents by rank: such as a log of lists gives."""
 
     offsets: np.ndarray
     impressions: np.ndarray
@@ -208,91 +297,113 @@ class _Logged:
 
     def __post_init__(self) -> None:
         if self.offsets[0] != 0 or self.offsets[-1] != self.n_pairs or (np.diff(self.offsets) < 0).any():
-            raise DataError(f"offsets must go from 0 to the number of pairs, {self.n_pairs}, and must not fall.")
+            raise DataError(
+                f"offsets must go from 0 to the number of pairs, {self.n_pairs}, and must not decrease.",
+                code="bad-offsets",
+                n_pairs=self.n_pairs,
+            )
         if self.theta.shape != (self.n_ranks,) or not ((self.theta >= 0) & np.isfinite(self.theta)).all():
-            raise DataError(f"theta must be a number, 0 or above, for each of {self.n_ranks} ranks: got {self.theta}.")
+            raise DataError(
+                f"theta must be a number, 0 or above, for each of {self.n_ranks} ranks: got {self.theta}.",
+                code="bad-reward",
+                n_ranks=self.n_ranks,
+            )
         if (
             self.clicks.shape != self.impressions.shape
             or not ((self.clicks >= 0) & (self.clicks <= self.impressions)).all()
         ):
             raise DataError(
-                "clicks must be from 0 to the impressions of their pair and rank. Count one click per impression."
+                "clicks must be from 0 to the impressions of their pair and rank. Count one click per impression.",
+                code="bad-count",
             )
         shown = self.impressions.sum(axis=1)
         if (np.diff(self._by_query(self.impressions), axis=1) > 0).any() or (shown > self.records[self.query]).any():
             raise DataError(
                 "impressions must be those of lists without gaps and repetitions: some rank has more of them than the "
-                "rank above it, or some document more than its query has records. Count the same lists for all ranks."
+                "rank above it, or some document more than its query has records. Count the same lists for all ranks.",
+                code="bad-count",
             )
         short = np.bincount(self.query, shown > 0, self.n_queries) < self.length
         if short.any():
             raise DataError(
                 f"lists of {self.length[short][0]} ranks need as many documents: query number "
-                f"{int(short.argmax())} has fewer. Count the same lists for all ranks."
+                f"{int(short.argmax())} has fewer. Count the same lists for all ranks.",
+                code="bad-count",
+                query=int(short.argmax()),
             )
 
     @property
     def n_pairs(self) -> int:
+        """Number of (query, document) pairs."""
         return len(self.impressions)
 
     @property
     def n_ranks(self) -> int:
+        """Number of ranks."""
         return int(self.impressions.shape[1])
 
     @property
     def n_queries(self) -> int:
+        """Number of queries."""
         return len(self.offsets) - 1
 
     @cached_property
     def query(self) -> Int[np.ndarray, " pair"]:
+        """Query of each pair."""
         return np.repeat(np.arange(self.n_queries), np.diff(self.offsets))
 
     @cached_property
     def records(self) -> Int[np.ndarray, " query"]:
-        """Every list has a first rank."""
+        """Number of records of each query: every list has a first rank."""
         records: np.ndarray = self._by_query(self.impressions)[:, 0]
         return records
 
     @cached_property
     def length(self) -> Int[np.ndarray, " query"]:
-        """Of the longest logged list."""
+        """Length of the longest logged list of each query."""
         length: np.ndarray = (self._by_query(self.impressions) > 0).sum(axis=1)
         return length
 
     @cached_property
     def placement(self) -> Float[np.ndarray, "pair rank"]:
-        """Of the logging policy, as far as it shows."""
+        """Placement of the logging policy, estimated by frequencies."""
         placement: np.ndarray = self.impressions / np.maximum(self.records, 1)[self.query][:, None]
         return placement
 
     def _by_query(self, counts: np.ndarray) -> Int[np.ndarray, "query rank"]:
+        """Sum counts over the documents of each query."""
         sums = np.concatenate([np.zeros((1, self.n_ranks), np.int64), np.cumsum(counts, axis=0)])
         total: np.ndarray = sums[self.offsets[1:]] - sums[self.offsets[:-1]]
         return total
 
     def fill(self, placement: np.ndarray) -> None:
-        """Fill every rank of every query."""
+        """Fill every rank of every query, in place."""
         _fill(self.offsets, self.length, self.placement, placement)
 
     def best(self, placement: np.ndarray, earned: np.ndarray) -> BestPlacement:
-        """`earned` by each document, of one record."""
+        """Make the result; `earned` is the estimated reward of each document per record."""
         value = np.bincount(self.query, earned, self.n_queries)
         return BestPlacement(self.offsets, placement, np.where(self.records > 0, value, np.nan))
 
 
 def _check_clip(clip: float) -> None:
+    """Check a clipping constant."""
     if not clip > 0:
-        raise DataError(f"the clip M must be above 0: got {clip}. Give inf for no clipping.")
+        raise DataError(
+            f"the clipping constant M must be above 0: got {clip}. Pass inf for no clipping.",
+            code="bad-clip",
+            value=clip,
+        )
 
 
-def _transported(
+def _solve_transportation(
     query: Int[np.ndarray, " cell"],
     pair: Int[np.ndarray, " cell"],
     rank: Int[np.ndarray, " cell"],
     rate: Float[np.ndarray, " cell"],
     cap: Float[np.ndarray, " cell"],
 ) -> Float[np.ndarray, " cell"]:
-    """Probabilities of cells that earn most, at most 1 for each document and for each rank of each query."""
+    """Find the probabilities of cells with the largest reward: at most 1 per document and per rank of each query."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
@@ -301,18 +412,18 @@ def _transported(
     places, place = np.unique(query * (rank.max() + 1) + rank, return_inverse=True)
     rows = np.concatenate([doc, len(docs) + place])
     limits = csr_array((np.ones(2 * len(cap)), (rows, np.tile(cells, 2))), shape=(len(docs) + len(places), len(cap)))
-    best = np.zeros(query.max() + 1)
-    np.maximum.at(best, query, rate)  # queries with few clicks are solved as exactly as others
-    found = linprog(
-        -rate / best[query],
+    best_rate = np.zeros(query.max() + 1)
+    np.maximum.at(best_rate, query, rate)  # scaled so that queries with few clicks are solved as exactly as others
+    solution = linprog(
+        -rate / best_rate[query],
         A_ub=limits,
         b_ub=np.ones(limits.shape[0]),
         bounds=np.c_[np.zeros(len(cap)), cap],
         method="highs",
     )
-    assert found.status == 0, found.message
-    prob: np.ndarray = np.clip(found.x, 0.0, cap)
-    for limit in (doc, place):  # the solver keeps limits to 1e-7 only
+    assert solution.status == 0, solution.message
+    prob: np.ndarray = np.clip(solution.x, 0.0, cap)
+    for limit in (doc, place):  # the solver satisfies constraints only to 1e-7
         prob /= np.maximum(np.bincount(limit, prob), 1.0)[limit]
     return prob
 
@@ -320,23 +431,23 @@ def _transported(
 @njit(cache=True, nogil=True)
 @no_type_check
 def _fill_in_order(order, query, cap, prob):
-    """Give each list, in order, its cap or what its query has left."""
-    last, left = -1, 0.0
+    """Give each list, in order, its cap or the remaining probability of its query."""
+    last, remaining = -1, 0.0
     for i in order:
         if query[i] != last:
-            last, left = query[i], 1.0
-        prob[i] = min(cap[i], left)
-        left -= prob[i]
+            last, remaining = query[i], 1.0
+        prob[i] = min(cap[i], remaining)
+        remaining -= prob[i]
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _fill(offsets, length, logged, placement):
-    """Raise a placement until every rank of every query is filled: cells first up to the logging policy's own
-    probability, then any documents that were ever shown.
+    """Increase a placement until every rank of every query is filled.
 
-    Any way of filling comes to an end, because the query has at least as many documents as ranks, and so at least as
-    much room in its rows as in its columns.
+    Cells are filled first up to the logging policy's own probability, then with any documents that were ever shown.
+    Filling always succeeds: the query has at least as many documents as ranks, and so at least as much room in its rows
+    as in its columns.
     """
     for q in range(len(length)):
         begin, end = offsets[q], offsets[q + 1]
@@ -352,7 +463,7 @@ def _fill(offsets, length, logged, placement):
                 for k in range(length[q]):
                     wanted = logged[p, k] - placement[p, k] if from_log else 1.0
                     given = min(wanted, room_rank[k], room_doc[p - begin])
-                    if given > _NOTHING:
+                    if given > _ROUNDING:
                         placement[p, k] += given
                         room_rank[k] -= given
                         room_doc[p - begin] -= given
