@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from clickshift.core.rng import as_generator
-from clickshift.debiasedness.classifier_cmi import BoostedTrees, check_size, features, sample_conditionally
+from clickshift.debiasedness.classifier_cmi import BoostedTrees, check_row_count, feature_matrix, sample_conditionally
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError
 
@@ -62,10 +62,10 @@ def conditional_independence_test(rows: ScoredPairs, *, rng: int | np.random.Gen
     A third of the rows are real. In another third, logging scores come from rows of the last third with the same label.
     Trees are fitted on a random half of the first two and judged on the other half.
     """
-    check_size(rows)
+    check_row_count(rows)
     rng = as_generator(rng)
     real, rest, others = (rows[third] for third in np.array_split(rng.permutation(len(rows)), 3))
-    pooled = np.concatenate((features(real), features(sample_conditionally(rest, others, rng=rng))))
+    pooled = np.concatenate((feature_matrix(real), feature_matrix(sample_conditionally(rest, others, rng=rng))))
     is_real = np.arange(len(pooled)) < len(real)
     train, test = np.array_split(rng.permutation(len(pooled)), 2)
     taken_for_real = BoostedTrees().prob(pooled[train], is_real[train], pooled[test]) > 0.5

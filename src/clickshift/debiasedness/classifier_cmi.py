@@ -154,7 +154,7 @@ class Classifier:
         return cls(splits=5, fits=5, clip=1e-8, same_split=True, keep_unmatched=True)
 
     def __call__(self, rows: ScoredPairs, rng: np.random.Generator) -> float:
-        check_size(rows)
+        check_row_count(rows)
         key = stream_key(rng)
         samples = [self._samples(rows, key, split) for split in range(self.splits)]
         values = np.empty((self.splits, self.fits))
@@ -177,7 +177,7 @@ class Classifier:
             neighbours=self.neighbours,
             keep_unmatched=self.keep_unmatched,
         )
-        return features(real), features(mimicked)
+        return feature_matrix(real), feature_matrix(mimicked)
 
     def _divergence(self, real: np.ndarray, mimicked: np.ndarray, rng: np.random.Generator) -> float:
         """Rows of P and Q are dealt independently: a row may be fitted and its twin be judged, as in the paper."""
@@ -191,7 +191,7 @@ class Classifier:
         return float(np.log(odds[: len(real_test)]).mean() - np.log(odds[len(real_test) :].mean()))
 
 
-def check_size(rows: ScoredPairs) -> None:
+def check_row_count(rows: ScoredPairs) -> None:
     if len(rows) < FEWEST_ROWS:
         raise DataError(
             f"a classifier needs at least {FEWEST_ROWS} judged pairs: got {len(rows)}. Judge more, or use "
@@ -199,7 +199,7 @@ def check_size(rows: ScoredPairs) -> None:
         )
 
 
-def features(rows: ScoredPairs) -> Float[np.ndarray, "row feature"]:
+def feature_matrix(rows: ScoredPairs) -> Float[np.ndarray, "row feature"]:
     """What the classifier sees, raw."""
     return np.column_stack((rows.estimate, rows.logging, rows.label))
 
@@ -221,7 +221,7 @@ def sample_conditionally(
     if neighbours is None:
         begin, end = np.searchsorted(known, rows.label, "left"), np.searchsorted(known, rows.label, "right")
     else:
-        begin, end = nearest(known, rows.label, neighbours)
+        begin, end = _nearest_labels(known, rows.label, neighbours)
     matched = begin < end
     if not matched.all() and not keep_unmatched:
         raise DataError(
@@ -235,7 +235,7 @@ def sample_conditionally(
     return rows.with_logging(mimicked)
 
 
-def nearest(
+def _nearest_labels(
     known: Float[np.ndarray, " known"], label: Float[np.ndarray, " row"], k: int
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"]]:
     """Where, in sorted labels, the k nearest to each label begin and end, with all that are as near as the last.

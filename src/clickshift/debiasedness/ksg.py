@@ -50,7 +50,7 @@ class KSG:
                 "Merge labels, or judge more documents."
             )
         total = sum(
-            len(label) * mutual_information(rows.estimate[label], rows.logging[label], self.neighbours, rng)
+            len(label) * _mutual_information(rows.estimate[label], rows.logging[label], self.neighbours, rng)
             for label in usable
         )
         return total / sum(map(len, usable))
@@ -59,7 +59,7 @@ class KSG:
         return sum(len(label) for label in rows.by_label if len(label) <= self.neighbours + 1)
 
 
-def mutual_information(
+def _mutual_information(
     x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"], neighbours: int, rng: np.random.Generator
 ) -> float:
     """KSG on the ranks of x and y.
@@ -69,7 +69,7 @@ def mutual_information(
     """
     n = len(x)
     x_at, y_at = np.empty(n), np.empty(n)
-    by_x, by_y = shuffled_order(x, rng), shuffled_order(y, rng)
+    by_x, by_y = _argsort_with_random_ties(x, rng), _argsort_with_random_ties(y, rng)
     x_at[by_x], y_at[by_y] = np.arange(n) + rng.random((2, n))
     closer = np.empty((n, 2), np.int64)
 
@@ -81,7 +81,7 @@ def mutual_information(
     return float(psi[neighbours - 1] + psi[n - 1] - psi[closer].sum() / n)
 
 
-def shuffled_order(values: Float[np.ndarray, " n"], rng: np.random.Generator) -> np.ndarray:
+def _argsort_with_random_ties(values: Float[np.ndarray, " n"], rng: np.random.Generator) -> np.ndarray:
     """What sorts the values, equal ones in random order."""
     shuffle = rng.permutation(len(values))
     order: np.ndarray = shuffle[np.argsort(values[shuffle], kind="stable")]

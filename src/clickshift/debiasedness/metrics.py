@@ -20,7 +20,7 @@ import numpy as np
 
 from clickshift.core.rng import as_generator
 from clickshift.debiasedness.ksg import KSG
-from clickshift.debiasedness.mean_dependence import regression
+from clickshift.debiasedness._mean_dependence import mean_dependence_regression
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 
@@ -117,9 +117,9 @@ class MeanDependence:
         _check(self.permutations, self.subsamples, self.level)
 
     def __call__(self, rows: ScoredPairs, *, rng: int | np.random.Generator) -> Dependence:
-        rng, found = as_generator(rng), regression(rows)
-        null = [regression(shuffled) for shuffled in _shuffled(rows, self.permutations, rng)]
-        halves = np.array([regression(half).share for half in _halves(rows, self.subsamples, rng)])
+        rng, found = as_generator(rng), mean_dependence_regression(rows)
+        null = [mean_dependence_regression(shuffled) for shuffled in _shuffled(rows, self.permutations, rng)]
+        halves = np.array([mean_dependence_regression(half).share for half in _halves(rows, self.subsamples, rng)])
         p_value = _p_value(found.wald, np.array([shuffled.wald for shuffled in null]))
         low, high = _interval(found.share, halves, self.level)
         of_null = _of_null(np.array([shuffled.share for shuffled in null]))

@@ -10,7 +10,7 @@ from typing import Any
 
 from clickshift.display.document import Section, write_report
 from clickshift.display.figures import COLOURS
-from clickshift.drift.results import CLICKS, NEW, PLACES, BeyondChance, Change, Day, DriftResult
+from clickshift.drift._results import CLICKS, NEW, PLACES, BeyondChance, Change, Day, DriftResult
 
 _HOW = f"""Places: how far the documents at each rank of a query are others than the day before (total variation
 distance, 0 to 1), less what chance alone gives for one and the same ranker. New documents: results that the day before
@@ -101,8 +101,8 @@ def write_drift_report(path: Path, found: DriftResult, settings: Mapping[str, An
     """One page: the verdict, what changed day by day, and click-through rates."""
     sections = [
         Section("What was found", "\n\n".join([*drift_verdict(found), _HOW])),
-        Section("Since the day before", table=drift_table(found), figure=change_figure(found.steps)),
-        Section("Clicks by rank", table=ctr_table(found, ranks), figure=ctr_figure(found.days)),
+        Section("Since the day before", table=drift_table(found), figure=_change_figure(found.steps)),
+        Section("Clicks by rank", table=ctr_table(found, ranks), figure=_ctr_figure(found.days)),
         Section("Clicks on the same documents at the same ranks", table=_like_for_like(found.steps)),
     ]
     sections = [section for section in sections if section.text or section.table]
@@ -111,7 +111,7 @@ def write_drift_report(path: Path, found: DriftResult, settings: Mapping[str, An
     )
 
 
-def change_figure(steps: Sequence[Change]) -> Any:
+def _change_figure(steps: Sequence[Change]) -> Any:
     """Places and new documents beyond chance, with what counts as much."""
     import plotly.graph_objects as go
 
@@ -137,7 +137,7 @@ def change_figure(steps: Sequence[Change]) -> Any:
     return figure
 
 
-def ctr_figure(days: Sequence[Day]) -> Any:
+def _ctr_figure(days: Sequence[Day]) -> Any:
     """Click-through rates of some ranks, day by day."""
     import plotly.graph_objects as go
 

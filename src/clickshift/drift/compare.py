@@ -18,14 +18,14 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.daily import DayCounts, sort_by_time
 from clickshift.data.sessions import union
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.drift.results import ALARM, BeyondChance, Change, ClickChange, Day, DriftResult, quantile
+from clickshift.drift._results import ALARM, BeyondChance, Change, ClickChange, Day, DriftResult, quantile
 from clickshift.errors import DataError
 
 _MANY = 30
 """Queries that share the variance, from which on it can be told from them."""
 
 
-def drift(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -> DriftResult:
+def compare_days(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -> DriftResult:
     """Compare days in order of their times, or as given where these are not known; places down to `ranks`.
 
     Days that were weighted take part with their weights, as if they were fewer sessions: chance is overstated then.
@@ -133,7 +133,7 @@ def _places(both: _Both, sessions: np.ndarray, common: np.ndarray, ranks: int) -
         seen = np.flatnonzero(counts.sum(axis=0) > 1e-9)
         (a, b), (n, m) = counts[:, seen], sessions[:, of[seen]]
         distance += np.bincount(of[seen], np.abs(a / n - b / m), len(common)) / 2
-        expected = mean_deviation(a + b, n, m) * (1 / n + 1 / m)
+        expected = _mean_deviation(a + b, n, m) * (1 / n + 1 / m)
         chance += np.bincount(of[seen], expected, len(common)) / 2
     distance, chance = (value[common] / depth[common] for value in (distance, np.minimum(chance, depth)))
     n, m = sessions[:, common]
@@ -150,7 +150,7 @@ def _new_documents(both: _Both, sessions: np.ndarray, common: np.ndarray) -> Bey
     query = both.words.pair_query
     pairs = np.flatnonzero(common[query] & (impressions.sum(axis=0) > 0))
     (a, b), (n, m) = impressions[:, pairs], sessions[:, query[pairs]]
-    missed = prob_none(a + b, n, m)
+    missed = _prob_none(a + b, n, m)
     new, chance, total, error = (
         np.bincount(query[pairs], value, len(common))[common]
         for value in (np.where(a == 0, b, 0.0), (a + b) * missed, b, (a + b) * np.sqrt(missed * (1 - missed)))
@@ -199,7 +199,7 @@ def _clicks(both: _Both) -> tuple[ClickChange, ...]:
     )
 
 
-def mean_deviation(
+def _mean_deviation(
     marked: Float[np.ndarray, " n"], n: Float[np.ndarray, " n"], m: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
     """E|X - E X| of the number X of marked sessions among n, if `marked` of n + m were dealt at random.
@@ -216,7 +216,7 @@ def mean_deviation(
     return deviation
 
 
-def prob_none(
+def _prob_none(
     marked: Float[np.ndarray, " n"], n: Float[np.ndarray, " n"], m: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
     """P(X = 0), as above: none of the marked sessions is among the n.

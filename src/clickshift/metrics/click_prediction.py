@@ -158,7 +158,7 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict
         predictions = Predictions.of(model, log)
         facts = _judged([(log, predictions)], model, auroc_of(predictions))
         return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
-    area = StreamedAUROC(log.n_ranks)
+    area = _StreamedAUROC(log.n_ranks)
 
     def parts() -> Iterator[tuple[Sessions, Predictions]]:
         for part in log.in_vocabulary(model.vocabulary).chunks():
@@ -215,7 +215,7 @@ class _Sums:
             return Perplexity(np.exp2(bits / np.where(self.impressions > 0, self.impressions, np.nan)))
 
 
-class StreamedAUROC:
+class _StreamedAUROC:
     """AUROC from a histogram of probabilities, in steps of a thousandth of each: no log is sorted. Probabilities of one
     step count as equal."""
 

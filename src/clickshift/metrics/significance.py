@@ -44,7 +44,7 @@ def bootstrap_interval(
     return mean, float(low), float(high)
 
 
-def paired(a: Values, b: Values, *, alternative: Alternative = "two-sided") -> float:
+def paired_t_test(a: Values, b: Values, *, alternative: Alternative = "two-sided") -> float:
     """The p-value of Student's t-test on the differences of paired values; "less" and "greater" as in `welch`.
 
     >>> round(paired([1.0, 2.0, 4.0], [2.0, 4.0, 5.0], alternative="less"), 4)

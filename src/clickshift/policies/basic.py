@@ -55,7 +55,7 @@ class Feature(Scored):
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:
         score = corpus.feature(self.number).astype(np.float64)
-        return rescaled(corpus, score) if self.rescale else score
+        return min_max_scaled(corpus, score) if self.rescale else score
 
 
 @final
@@ -95,7 +95,7 @@ class NoisyOracle(Scored):
 
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:
-        score: np.ndarray = _truth(corpus, self.scale) + self.sd * noise(corpus.vocabulary, self.seed)
+        score: np.ndarray = _truth(corpus, self.scale) + self.sd * _pair_noise(corpus.vocabulary, self.seed)
         return np.clip(score, 0, 1) if self.scale == "gain" else score
 
 
@@ -148,7 +148,7 @@ class Scores(Scored):
         return score
 
 
-def rescaled(corpus: Corpus, score: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
+def min_max_scaled(corpus: Corpus, score: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
     """Each query's scores from 0 (its lowest) to 1 (its highest); .5 where all are equal."""
     starts, query = corpus.offsets[:-1], corpus.vocabulary.pair_query
     low, high = np.minimum.reduceat(score, starts)[query], np.maximum.reduceat(score, starts)[query]
@@ -162,7 +162,7 @@ def _truth(corpus: Corpus, scale: Scale) -> Float[np.ndarray, " pair"]:
     return corpus.gain if scale == "gain" else corpus.label.astype(np.float64)
 
 
-def noise(vocabulary: Vocabulary, seed: int) -> Float[np.ndarray, " pair"]:
+def _pair_noise(vocabulary: Vocabulary, seed: int) -> Float[np.ndarray, " pair"]:
     """A standard normal number per pair, a function of the seed and of its raw ids alone.
 
     So a document keeps its noise when the corpus is cut down, e.g. to the documents that a log has shown.

@@ -15,7 +15,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.base import Number
-from clickshift.policies.basic import Scored, rescaled
+from clickshift.policies.basic import Scored, min_max_scaled
 
 _MOST_DOCS = 10_000  # LightGBM refuses longer lists
 
@@ -53,7 +53,7 @@ class LambdaMART(Scored):
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:
         score = self._cross_fitted(corpus) if self.train is None else self._fitted_on(self.train, corpus)
-        return rescaled(corpus, score) if self.rescale else score
+        return min_max_scaled(corpus, score) if self.rescale else score
 
     def _fitted_on(self, train: Corpus, corpus: Corpus) -> np.ndarray:
         shared = corpus.vocabulary.query_numbers(train.vocabulary.query_ids) != UNSEEN

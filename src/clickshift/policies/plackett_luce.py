@@ -17,8 +17,8 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.policies.base import Number, RankingDistribution, ScoredPolicy, checked_queries
-from clickshift.policies.plackett_luce_marginals import place_queries
-from clickshift.policies.plackett_luce_sampling import TieredOrder, draw_lists, log_prob_of_lists
+from clickshift.policies._plackett_luce_marginals import fill_placements
+from clickshift.policies._plackett_luce_sampling import TieredOrder, draw_lists, log_prob_of_lists
 
 _FLOOR = 0.01
 _WIDEST = 1e9
@@ -109,7 +109,7 @@ class PlackettLuceRankings(RankingDistribution):
         wanted = np.arange(self.vocabulary.n_queries) if query is None else np.unique(query)
         wanted = checked_queries(self.vocabulary, wanted, ranks)
         prob = np.zeros((self.vocabulary.n_pairs, ranks))
-        for_ranges(lambda rows: place_queries(wanted[rows], self.order, 1.0, prob), len(wanted), chunk=16)
+        for_ranges(lambda rows: fill_placements(wanted[rows], self.order, 1.0, prob), len(wanted), chunk=16)
         return prob
 
     @cached_property

@@ -56,7 +56,7 @@ class FixedRanking:
 
     def click_prob(self, user: PBM) -> Float[np.ndarray, " pair"]:
         """Examination times attractiveness, of every document where it stands."""
-        prob: np.ndarray = self.examination(user) * attractiveness(self.corpus, user)
+        prob: np.ndarray = self.examination(user) * _attractiveness(self.corpus, user)
         return prob
 
     def examination(self, user: PBM) -> Float[np.ndarray, " pair"]:
@@ -97,7 +97,7 @@ class FixedRanking:
         return lists
 
 
-def attractiveness(corpus: Corpus, user: PBM) -> Float[np.ndarray, " pair"]:
+def _attractiveness(corpus: Corpus, user: PBM) -> Float[np.ndarray, " pair"]:
     """noise + (1 - noise) (2^label - 1) / (2^max_label - 1)."""
     return user.noise + (1 - user.noise) * corpus.gain
 

@@ -24,7 +24,7 @@ from clickshift.policies import POLICIES
 from clickshift.policies.base import Policy, ScoredPolicy
 from clickshift.policies.basic import Scores
 from clickshift.policies.plackett_luce import PlackettLuce
-from clickshift.simulation.simulate import Observed, PowerLaw, simulate
+from clickshift.simulation.simulate import ObservedFrequencies, PowerLaw, simulate
 from clickshift.simulation.users import USERS
 
 Named = tuple[tuple[str, str], ...]
@@ -82,7 +82,7 @@ class World:
         return generator(self.seed, "policy-shift", *names)
 
 
-def check_texts(world: World, users: Named, training: Named) -> None:
+def check_specs(world: World, users: Named, training: Named) -> None:
     """Raise for a text that names nothing, before any work."""
     for _, text in users:
         parse(text, USERS)
@@ -134,7 +134,7 @@ def _logs(world: World, user: str, training: str) -> SimulatedLogs:
     test = {IND: ind}
     for name, text in world.testing:
         ranker, rng = _policy(world, text), world.rng("ood", user, training, name)
-        law_seen = Observed(frequency)  # queries as frequent as in training
+        law_seen = ObservedFrequencies(frequency)  # queries as frequent as in training
         test[name] = simulate(seen, ranker, model, world.test_sessions, queries=law_seen, ranks=world.ranks, rng=rng)
     judged = JudgedPairs.of(corpus.vocabulary, corpus.label.astype(np.float64), shown=shown)
     first = policies[0].policy if len(policies) == 1 and isinstance(policies[0], PlackettLuce) else None

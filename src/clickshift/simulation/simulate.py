@@ -45,7 +45,7 @@ class PowerLaw:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedFrequencies:
     """Queries arrive as often as they did elsewhere, e.g. in a training log."""
 
     counts: Float[np.ndarray, " query"]
@@ -57,7 +57,7 @@ class Observed:
         return probs
 
 
-QueryLaw = UniformQueries | PowerLaw | Observed
+QueryDistribution = UniformQueries | PowerLaw | ObservedFrequencies
 
 
 def simulate(
@@ -66,7 +66,7 @@ def simulate(
     user: User | ClickModel,
     sessions: int,
     *,
-    queries: QueryLaw | Literal["uniform"] = "uniform",
+    queries: QueryDistribution | Literal["uniform"] = "uniform",
     ranks: int = 10,
     rng: int | np.random.Generator,
     progress: Callable[[int], None] | None = None,

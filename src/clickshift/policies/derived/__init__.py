@@ -21,8 +21,8 @@ from clickshift.models.base import ClickModel
 from clickshift.policies.derived.fair import FairLists as FairLists
 from clickshift.policies.derived.fair import fair as fair
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
-from clickshift.policies.derived.optimal_orders import Order, at_most_examined, best_order
-from clickshift.policies.derived.search import PRECISE, PredictedReward, local_search, sampled_search
+from clickshift.policies.derived._optimal_orders import Order, match_examination, best_order
+from clickshift.policies.derived._search import PRECISE, PredictedReward, local_search, sampled_search
 
 SEARCHES = ("local", "sampled")
 _SOME = 30
@@ -101,7 +101,7 @@ def _starts(promise: PredictedReward, starts: int, rng: np.random.Generator) -> 
     if starts > 1:
         some = lists[np.sort(rng.permutation(len(lists))[:_SOME])]
         seen = np.mean([examination(model, some) for model in promise.models], axis=0)
-        orders.append(at_most_examined(given, seen, lists))
+        orders.append(match_examination(given, seen, lists))
     for _ in range(starts - 2):
         shuffled = np.argsort(np.where(lists.shown, rng.random(lists.shown.shape), np.inf), axis=1)
         orders.append(shuffled)

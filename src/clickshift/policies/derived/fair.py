@@ -20,7 +20,7 @@ from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
-from clickshift.policies.derived.search import PRECISE
+from clickshift.policies.derived._search import PRECISE
 
 Square = Float[np.ndarray, "doc rank"]
 
@@ -89,8 +89,8 @@ def fair(
     row, order, weight = [], [], []
     for query, n in enumerate(best.length.tolist()):
         pair = best.pair[query, :n]
-        placed = fair_placement(relevance[pair], seen[:n], tolerance, None if group is None else group[pair])
-        for share, documents in decompose_square_placement(placed):
+        placed = _fair_placement(relevance[pair], seen[:n], tolerance, None if group is None else group[pair])
+        for share, documents in _decompose_square_placement(placed):
             row.append(query)
             weight.append(share)
             order.append(np.append(documents, np.arange(n, best.n_ranks)))
@@ -100,7 +100,7 @@ def fair(
     return FairLists(lists, np.array(weight), relevance, seen, predicted)
 
 
-def fair_placement(
+def _fair_placement(
     relevance: Float[np.ndarray, " doc"],
     examination: Float[np.ndarray, " rank"],
     tolerance: float,
@@ -128,7 +128,7 @@ def fair_placement(
     return placement
 
 
-def decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
+def _decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
     """Lists (the document at each rank) and their probabilities, which add up to 1 and give the placement."""
     from scipy.optimize import linear_sum_assignment
 

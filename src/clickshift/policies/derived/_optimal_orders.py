@@ -31,10 +31,10 @@ def best_order(model: ClickModel, lists: Rankings) -> Order | None:
 def _most_examined_first(model: PBM, lists: Rankings) -> Order:
     """The i-th best document at the i-th most examined rank: sum e_r a_d is largest if both are sorted alike."""
     best_first = _sorted_places(-model.attractiveness[lists.pair], lists)
-    return at_most_examined(best_first, at_rank(model.examination, lists.n_ranks), lists)
+    return match_examination(best_first, at_rank(model.examination, lists.n_ranks), lists)
 
 
-def at_most_examined(best_first: Order, examination: Float[np.ndarray, " rank"], lists: Rankings) -> Order:
+def match_examination(best_first: Order, examination: Float[np.ndarray, " rank"], lists: Rankings) -> Order:
     """The i-th of `best_first` at the i-th most examined of the ranks that the list has."""
     rank = _sorted_places(np.broadcast_to(-examination, lists.pair.shape), lists)
     order = np.empty_like(best_first)

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from clickshift.data.sessions import Rankings
 from clickshift.models.base import ClickModel
-from clickshift.policies.derived.optimal_orders import Order
+from clickshift.policies.derived._optimal_orders import Order
 
 COARSE, FINE, PRECISE = 0.3, 0.03, 1e-9
 """Tolerances of `ClickModel.expected_clicks`: for finding a good list, for improving on it, and for stating its value,
@@ -135,7 +135,7 @@ def sampled_search(promise: PredictedReward, samples: int, *, rng: np.random.Gen
     order = np.tile(np.arange(lists.n_ranks), (len(lists), 1))
     for length in np.unique(lists.length).tolist():
         queries = np.flatnonzero(lists.length == length)
-        drawn = some_orders(length, samples, rng=rng)
+        drawn = _sample_orders(length, samples, rng=rng)
         tried = np.tile(np.arange(lists.n_ranks), (len(drawn), 1))
         tried[:, :length] = drawn
         best = np.full(len(queries), -np.inf)
@@ -152,7 +152,7 @@ def sampled_search(promise: PredictedReward, samples: int, *, rng: np.random.Gen
     return order
 
 
-def some_orders(n: int, samples: int, *, rng: np.random.Generator) -> Int[np.ndarray, "order rank"]:
+def _sample_orders(n: int, samples: int, *, rng: np.random.Generator) -> Int[np.ndarray, "order rank"]:
     """Different orders of n things, sorted, so that neighbours begin alike: `samples` at random, or all."""
     if n > _NUMBERED:  # nobody can try them all, and two that are equal are as good as never drawn
         shuffled = rng.permuted(np.tile(np.arange(n), (samples, 1)), axis=1)

@@ -29,7 +29,7 @@ _FULL = 1e-16
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def place_queries(query, order, step, out):
+def fill_placements(query, order, step, out):
     """Write the placement of these queries' candidates to `out`, pair x rank, which holds 0 before.
 
     `step` shrinks the distance of the nodes, to see that the result does not depend on it.

@@ -38,7 +38,7 @@ class DependenceRegression(NamedTuple):
     labels, the estimate changes by so much."""
 
 
-def regression(rows: ScoredPairs) -> DependenceRegression:
+def mean_dependence_regression(rows: ScoredPairs) -> DependenceRegression:
     """Labels of fewer than four rows say nothing about a parabola and are left out."""
     kept = [label for label in rows.by_label if len(label) > _TERMS + 1]
     if not kept:
