@@ -1,4 +1,4 @@
-"""Importance-weighted perplexity: perplexity under a target policy, estimated from the logging policy's held-out clicks.
+"""Importance-weighted perplexity: perplexity under a target policy from the logging policy's held-out clicks.
 
 Where both policies are known, each result is weighted by the ratio of the probabilities that the target and the logging
 policy show that document at that rank. The weighted mean of bits then has the expectation of the mean over the target
