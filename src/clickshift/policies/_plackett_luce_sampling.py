@@ -111,10 +111,10 @@ def log_prob_of_lists(query, pair, length, order, log_prob):
 @no_type_check
 def _max_candidates(offset):
     """Return the largest number of candidates of a query."""
-    most = 0
+    largest = 0
     for q in range(len(offset) - 1):
-        most = max(most, offset[q + 1] - offset[q])
-    return most
+        largest = max(largest, offset[q + 1] - offset[q])
+    return largest
 
 
 @njit(cache=True, nogil=True)

@@ -156,14 +156,16 @@ class PlackettLuceRankings(RankingDistribution):
 
     @override
     def log_prob(self, rankings: Rankings) -> Float[np.ndarray, " session"]:
-        own = rankings.in_vocabulary(self.vocabulary)
-        query, pair, length = (np.ascontiguousarray(part, np.int32) for part in (own.query, own.pair, own.length))
-        log_prob = np.zeros(len(own))
+        translated = rankings.in_vocabulary(self.vocabulary)
+        query, pair, length = (
+            np.ascontiguousarray(part, np.int32) for part in (translated.query, translated.pair, translated.length)
+        )
+        log_prob = np.zeros(len(translated))
 
         def block(rows: slice) -> None:
             log_prob_of_lists(query[rows], pair[rows], length[rows], self.order, log_prob[rows])
 
-        for_ranges(block, len(own))
+        for_ranges(block, len(translated))
         return log_prob
 
     @override
