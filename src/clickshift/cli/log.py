@@ -229,7 +229,7 @@ def drift(
     """
     from clickshift.display.document import check_page
     from clickshift.drift._report import ctr_table, drift_facts, drift_table, drift_verdict, write_drift_report
-    from clickshift.drift.compare import drift as compared
+    from clickshift.drift.compare import compare_days as compared
 
     if output is not None:
         check_page(output)

@@ -1,6 +1,6 @@
-"""Two more answers of the CMIP authors' code to whether a model repeats its logging policy.
+"""Two further measures, from the CMIP authors' code, of whether a click model repeats its logging policy's mistakes.
 
-The ratio of shared mistakes needs no estimator, and the test says yes or no instead of how much.
+The agreement ratio needs no estimator; the conditional independence test decides instead of measuring.
 """
 
 from __future__ import annotations
@@ -12,19 +12,36 @@ import numpy as np
 from numba import njit
 
 from clickshift.core.rng import as_generator
-from clickshift.debiasedness.classifier_cmi import BoostedTrees, check_size, features, sample_conditionally
+from clickshift.debiasedness.classifier_cmi import BoostedTrees, check_row_count, feature_matrix, sample_conditionally
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError
 
 
 def agreement_ratio(rows: ScoredPairs) -> float:
-    """Of the pairs that the model or the logging policy orders wrongly, the share that both do: 1 for equal mistakes.
+    """Compute the share of mistakes that the model and the logging policy have in common; 1 for equal mistakes.
 
-    A pair is two documents of a query with different labels; all pairs of all queries count alike. Equal scores count
-    as put in random order, for the two independently: such a pair is half a mistake. (In the authors' code it is a
-    mistake or not by the order of the rows.) Always a number from 0 to 1: where nobody makes a mistake, none is shared,
-    and it is 0; without any pair it is an error.
+    A mistake is a pair of documents of a query, with different labels, in the wrong order; all such pairs count alike.
+    The ratio is the number of pairs that both order wrongly over the number that at least one orders wrongly. Equal
+    scores count as ordered at random, independently for the two: such a pair is half a mistake. (In the authors' code
+    the order of the rows decides.) Without any mistake the ratio is 0.
 
+    Parameters
+    ----------
+    rows
+        Judged pairs with estimates and logging scores.
+
+    Returns
+    -------
+    float
+        Ratio from 0 to 1.
+
+    Raises
+    ------
+    DataError
+        "no-comparable-documents" if no query has two documents with different labels.
+
+    Examples
+    --------
     >>> agreement_ratio(ScoredPairs.of([1, 1, 1], estimate=[3, 2, 1], logging=[2, 3, 1], label=[0, 1, 2]))
     0.6666666666666666
     """
@@ -34,7 +51,9 @@ def agreement_ratio(rows: ScoredPairs) -> float:
     if pairs == 0:
         raise DataError(
             f"a query must have two documents with different labels: none of the {rows.n_queries:,} queries has. "
-            "Give the query of each row, and judge more than one document per query."
+            "Pass the query of each row, and judge more than one document per query.",
+            code="no-comparable-documents",
+            queries=rows.n_queries,
         )
     return shared / mistakes if mistakes else 0.0
 
@@ -42,41 +61,73 @@ def agreement_ratio(rows: ScoredPairs) -> float:
 @final
 @dataclass(frozen=True)
 class IndependenceTest:
-    """What a classifier of real against mimicked rows made of the test rows."""
+    """Result of a conditional independence test by a classifier of real against resampled rows.
+
+    Parameters
+    ----------
+    loss
+        Share of test rows that the classifier misclassified.
+    threshold
+        1/2 - 1 / sqrt(test rows): two standard errors below the loss of guessing.
+    test_rows
+        Number of test rows.
+    """
 
     loss: float
-    """The share that it took for the wrong kind."""
     threshold: float
-    """1/2 - 1 / sqrt(test rows): two standard errors below what guessing gives."""
     test_rows: int
 
     @property
     def independent(self) -> bool:
-        """Whether the classifier did no better than guess."""
+        """Whether the classifier did no better than guessing."""
         return self.loss > self.threshold
 
 
 def conditional_independence_test(rows: ScoredPairs, *, rng: int | np.random.Generator) -> IndependenceTest:
-    """Are estimate and logging score independent given the label? (CCIT, Sen et al. 2017.)
+    """Test whether estimate and logging score are independent given the label (CCIT).
 
-    A third of the rows are real. In another third, logging scores come from rows of the last third with the same label.
-    Trees are fitted on a random half of the first two and judged on the other half.
+    A third of the rows stay as they are. In another third, logging scores are replaced by those of rows of the last
+    third with the same label. Boosted trees are fitted on a random half of the first two thirds and tested on the other
+    half.
+
+    Parameters
+    ----------
+    rows
+        Judged pairs with estimates and logging scores.
+    rng
+        Seed or random generator of the splits and of the resampling.
+
+    Returns
+    -------
+    IndependenceTest
+        Loss of the classifier, and whether it is that of guessing.
+
+    Raises
+    ------
+    DataError
+        "too-few-rows" for fewer than 100 rows; "unmatched-label" if a label occurs in only one of the parts.
+
+    References
+    ----------
+    Sen, R., Suresh, A. T., Shanmugam, K., Dimakis, A. G., Shakkottai, S. (2017). Model-powered conditional independence
+    test. NeurIPS.
     """
-    check_size(rows)
+    check_row_count(rows)
     rng = as_generator(rng)
-    real, rest, others = (rows[third] for third in np.array_split(rng.permutation(len(rows)), 3))
-    pooled = np.concatenate((features(real), features(sample_conditionally(rest, others, rng=rng))))
+    real, replaced, others = (rows[third] for third in np.array_split(rng.permutation(len(rows)), 3))
+    resampled = sample_conditionally(replaced, others, rng=rng)
+    pooled = np.concatenate((feature_matrix(real), feature_matrix(resampled)))
     is_real = np.arange(len(pooled)) < len(real)
     train, test = np.array_split(rng.permutation(len(pooled)), 2)
-    taken_for_real = BoostedTrees().prob(pooled[train], is_real[train], pooled[test]) > 0.5
-    loss = float((taken_for_real != is_real[test]).mean())
+    classified_real = BoostedTrees().prob(pooled[train], is_real[train], pooled[test]) > 0.5
+    loss = float((classified_real != is_real[test]).mean())
     return IndependenceTest(loss, 0.5 - 1 / len(test) ** 0.5, len(test))
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _count_mistakes(begin, estimate, logging, label):
-    """Quarters of pairs that both order wrongly and that at least one does, and the number of pairs."""
+    """Count, in quarters, the pairs that both order wrongly and that at least one does, and the number of pairs."""
     shared, mistakes, pairs = 0, 0, 0
     for query in range(len(begin) - 1):
         for i in range(begin[query], begin[query + 1]):

@@ -1,15 +1,23 @@
-"""CMIP as it was published: mimic rows without dependence, and see how well a classifier tells them from the real ones.
+"""Conditional mutual information by classification, the published estimator of CMIP.
 
-Half of the rows are the joint sample P. The mimicked sample Q is the same half with the logging score of each row taken
-from a row of the other half that has the same label: given the label, estimate and logging score are independent there.
+Half of the rows are the joint sample P. The sample Q is the same half with the logging score of each row resampled from
+rows of the other half with the same label: given the label, estimate and logging score are independent in Q.
 I(estimate; logging | label) is the divergence KL(P || Q). A classifier of P against Q, fitted on halves of both, gives
-the odds r = p / (1 - p) of the other halves, and Donsker and Varadhan's bound of the divergence is
+the odds r = p / (1 - p) on the other halves, and the Donsker-Varadhan bound of the divergence is
 
     mean of ln r over P  -  ln of the mean of r over Q
 
-(Sen et al. 2017; Mukherjee et al. 2019, algorithm 1; Deffayet et al. 2023.) A classifier that has learned its training
-rows by heart is sure of things that do not hold for others: the value is far below the truth where rows are few, and
-below 0 without any dependence. Compare such values between models on the same rows only.
+An overfitted classifier is overconfident on held-out rows: the estimate is far below the truth where rows are few, and
+below 0 without any dependence. Compare such values only between models on the same rows.
+
+References
+----------
+Sen, R., Suresh, A. T., Shanmugam, K., Dimakis, A. G., Shakkottai, S. (2017). Model-powered conditional independence
+test. NeurIPS.
+Mukherjee, S., Asnani, H., Kannan, S. (2019). CCMI: classifier based conditional mutual information estimation. UAI.
+(algorithm 1)
+Deffayet, R., Hager, P., Renders, J.-M., de Rijke, M. (2023). An offline metric for the debiasedness of click models.
+SIGIR.
 """
 
 from __future__ import annotations
@@ -27,16 +35,31 @@ from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 
 FEWEST_ROWS = 100
-"""Of fewer, a quarter of which are fitted, trees with 20 rows per leaf can hardly be made."""
-_NEWTON_STEPS = 100
-_CLOSE = 1e-6
-"""Nats of the whole sample that another Newton step would gain at most."""
+"""Smallest number of rows: a quarter of them is fitted, and trees have at least 20 rows per leaf."""
+_MAX_NEWTON_STEPS = 100
+_NEWTON_TOLERANCE = 1e-6
+"""Newton decrement, in nats over the whole sample, below which the fit has converged."""
 
 
 @final
 @dataclass(frozen=True)
 class BoostedTrees:
-    """Boosted trees with LightGBM's defaults for classification, as in the published code."""
+    """Boosted trees with LightGBM's defaults for classification, as in the published code.
+
+    Parameters
+    ----------
+    trees
+        Number of trees.
+    leaves
+        Number of leaves per tree.
+    rate
+        Learning rate.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if an option is out of range.
+    """
 
     trees: int = 100
     leaves: int = 31
@@ -45,8 +68,12 @@ class BoostedTrees:
     def __post_init__(self) -> None:
         if self.trees < 1 or self.leaves < 2 or not self.rate > 0:
             raise SpecError(
-                "Trees needs trees >= 1, leaves >= 2 and rate > 0: "
-                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}."
+                "BoostedTrees needs trees >= 1, leaves >= 2 and rate > 0: "
+                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}.",
+                code="bad-option",
+                trees=self.trees,
+                leaves=self.leaves,
+                rate=self.rate,
             )
 
     def prob(
@@ -55,14 +82,24 @@ class BoostedTrees:
         is_real: Bool[np.ndarray, " train"],
         test: Float[np.ndarray, "test feature"],
     ) -> Float[np.ndarray, " test"]:
-        """The probability that each test row is a real one."""
+        """Fit the classifier and return the probability that each test row is a real one.
+
+        Parameters
+        ----------
+        train
+            Features of the training rows.
+        is_real
+            Whether each training row is real, not resampled.
+        test
+            Features of the test rows.
+        """
         import lightgbm
 
         settings = {
             "objective": "binary",
             "num_leaves": self.leaves,
             "learning_rate": self.rate,
-            # several fits run side by side instead: a fit this small spends its time waiting for its own threads
+            # several fits run in parallel instead: a fit this small spends its time waiting for its own threads
             "num_threads": 1,
             "deterministic": True,
             "force_row_wise": True,
@@ -76,16 +113,32 @@ class BoostedTrees:
 @final
 @dataclass(frozen=True)
 class Logistic:
-    """Logistic regression on all products of up to `degree` of the three numbers, penalised by |weights|^2 / 2.
+    """Logistic regression on all products of up to `degree` features, penalised by |weights|^2 / 2.
 
-    Within-label Gaussian scores have a log ratio of degree 2: there it is the right model, which trees never are.
+    Scores that are Gaussian within labels have a log density ratio of degree 2: there it is well specified, which trees
+    never are.
+
+    Parameters
+    ----------
+    degree
+        Largest degree of the products.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if the degree is below 1.
     """
 
     degree: int = 2
 
     def __post_init__(self) -> None:
         if self.degree < 1:
-            raise SpecError(f"the degree must be at least 1: got {self.degree}.")
+            raise SpecError(
+                f"the degree must be at least 1: got {self.degree}.",
+                code="bad-option",
+                option="degree",
+                value=self.degree,
+            )
 
     def prob(
         self,
@@ -93,7 +146,17 @@ class Logistic:
         is_real: Bool[np.ndarray, " train"],
         test: Float[np.ndarray, "test feature"],
     ) -> Float[np.ndarray, " test"]:
-        """The probability that each test row is a real one."""
+        """Fit the classifier and return the probability that each test row is a real one.
+
+        Parameters
+        ----------
+        train
+            Features of the training rows.
+        is_real
+            Whether each training row is real, not resampled.
+        test
+            Features of the test rows.
+        """
         from scipy.special import expit
 
         spread = train.std(axis=0)
@@ -103,6 +166,7 @@ class Logistic:
         return prob
 
     def _products(self, x: np.ndarray) -> np.ndarray:
+        """Return all products of up to `degree` features, the constant first."""
         chosen = (
             c for degree in range(self.degree + 1) for c in combinations_with_replacement(range(x.shape[1]), degree)
         )
@@ -112,12 +176,38 @@ class Logistic:
 @final
 @dataclass(frozen=True)
 class Classifier:
-    """The published estimator, in nats. The defaults are the paper's; `as_library` gives those of its package.
+    """Estimator of conditional mutual information by classification, in nats.
 
-    Relevance that is not graded needs `neighbours`: a logging score is then taken from one of that many rows of the
-    other half whose labels are nearest, all of the equally near ones included. On grades it changes nothing but for a
-    grade that has fewer rows there.
+    The defaults are the paper's; `as_library` gives those of the authors' package. Relevance that is not graded needs
+    `neighbours`.
 
+    Parameters
+    ----------
+    splits
+        Number of random splits of the rows into two halves.
+    fits
+        Number of classifiers per split.
+    clip
+        Distance from 0 and 1 to which probabilities are clipped.
+    neighbours
+        If set, a logging score is resampled from this many rows of the other half with the nearest labels, including
+        all equally near ones. On grades it matters only for a grade with fewer rows there. None resamples from rows of
+        equal label.
+    by
+        Classifier.
+    same_split
+        Whether to split the rows the same way every time: the variance between splits is then not averaged out.
+    keep_unmatched
+        Whether to keep a row unchanged if no row of the other half has its label; its dependence is then not measured.
+        Otherwise such a row is an error.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if an option is out of range.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> label = rng.integers(5, size=4000)
     >>> logging = label + rng.normal(size=4000)
@@ -127,34 +217,54 @@ class Classifier:
     """
 
     splits: int = 3
-    """Times that rows are split in two and mimicked."""
     fits: int = 5
-    """Classifiers per split."""
     clip: float = 0.01
-    """Probabilities are kept this far from 0 and 1."""
     neighbours: int | None = None
     by: BoostedTrees | Logistic = BoostedTrees()
     same_split: bool = False
-    """Split rows the same way every time: the spread between splits is then not averaged out."""
     keep_unmatched: bool = False
-    """Leave a row as it is where no row of the other half has its label; its dependence then goes unseen. Else it is an
-    error."""
 
     def __post_init__(self) -> None:
         if self.splits < 1 or self.fits < 1:
-            raise SpecError(f"splits and fits must be at least 1: got {self.splits} and {self.fits}.")
+            raise SpecError(
+                f"splits and fits must be at least 1: got {self.splits} and {self.fits}.",
+                code="bad-option",
+                splits=self.splits,
+                fits=self.fits,
+            )
         if not 0 < self.clip < 0.5:
-            raise SpecError(f"the clip must be between 0 and 0.5: got {self.clip}.")
+            raise SpecError(
+                f"clip must be between 0 and 0.5: got {self.clip}.", code="bad-option", option="clip", value=self.clip
+            )
         if self.neighbours is not None and self.neighbours < 1:
-            raise SpecError(f"neighbours must be at least 1, or None for equal labels: got {self.neighbours}.")
+            raise SpecError(
+                f"neighbours must be at least 1, or None for equal labels: got {self.neighbours}.",
+                code="bad-option",
+                option="neighbours",
+                value=self.neighbours,
+            )
 
     @classmethod
     def as_library(cls) -> Classifier:
-        """What the authors' package cmip-metric 0.1.2 does, but for its random numbers, which have no seed."""
+        """Return the estimator of the authors' package cmip-metric 0.1.2, but for its unseeded random numbers."""
         return cls(splits=5, fits=5, clip=1e-8, same_split=True, keep_unmatched=True)
 
     def __call__(self, rows: ScoredPairs, rng: np.random.Generator) -> float:
-        check_size(rows)
+        """Estimate I(estimate; logging | label).
+
+        Parameters
+        ----------
+        rows
+            Judged pairs with estimates and logging scores.
+        rng
+            Random generator of the splits and of the resampling.
+
+        Raises
+        ------
+        DataError
+            "too-few-rows" for fewer than 100 rows; "unmatched-label" if a label occurs in only one half.
+        """
+        check_row_count(rows)
         key = stream_key(rng)
         samples = [self._samples(rows, key, split) for split in range(self.splits)]
         values = np.empty((self.splits, self.fits))
@@ -167,40 +277,53 @@ class Classifier:
         return float(values.mean())
 
     def _samples(self, rows: ScoredPairs, key: int, split: int) -> tuple[np.ndarray, np.ndarray]:
-        """P and Q."""
+        """Return the samples P and Q of one split."""
         order = generator(key, "split", 0 if self.same_split else split).permutation(len(rows))
         real, others = (rows[half] for half in np.array_split(order, 2))
-        mimicked = sample_conditionally(
+        resampled = sample_conditionally(
             real,
             others,
             rng=generator(key, "mimic", split),
             neighbours=self.neighbours,
             keep_unmatched=self.keep_unmatched,
         )
-        return features(real), features(mimicked)
+        return feature_matrix(real), feature_matrix(resampled)
 
-    def _divergence(self, real: np.ndarray, mimicked: np.ndarray, rng: np.random.Generator) -> float:
-        """Rows of P and Q are dealt independently: a row may be fitted and its twin be judged, as in the paper."""
-        real_train, real_test = _halves(real, rng)
-        mimicked_train, mimicked_test = _halves(mimicked, rng)
-        is_real = np.arange(len(real_train) + len(mimicked_train)) < len(real_train)
+    def _divergence(self, real: np.ndarray, resampled: np.ndarray, rng: np.random.Generator) -> float:
+        """Return the Donsker-Varadhan bound of one classifier.
+
+        P and Q are split independently: a row may be a training row in one and a test row in the other, as in the
+        paper.
+        """
+        real_train, real_test = _random_halves(real, rng)
+        resampled_train, resampled_test = _random_halves(resampled, rng)
+        is_real = np.arange(len(real_train) + len(resampled_train)) < len(real_train)
         prob = self.by.prob(
-            np.concatenate((real_train, mimicked_train)), is_real, np.concatenate((real_test, mimicked_test))
+            np.concatenate((real_train, resampled_train)), is_real, np.concatenate((real_test, resampled_test))
         ).clip(self.clip, 1 - self.clip)
         odds = prob / (1 - prob)
         return float(np.log(odds[: len(real_test)]).mean() - np.log(odds[len(real_test) :].mean()))
 
 
-def check_size(rows: ScoredPairs) -> None:
+def check_row_count(rows: ScoredPairs) -> None:
+    """Check that there are enough rows for a classifier.
+
+    Raises
+    ------
+    DataError
+        "too-few-rows" for fewer than 100 rows.
+    """
     if len(rows) < FEWEST_ROWS:
         raise DataError(
             f"a classifier needs at least {FEWEST_ROWS} judged pairs: got {len(rows)}. Judge more, or use "
-            "KSG, which needs fewer."
+            "KSG, which needs fewer.",
+            code="too-few-rows",
+            count=len(rows),
         )
 
 
-def features(rows: ScoredPairs) -> Float[np.ndarray, "row feature"]:
-    """What the classifier sees, raw."""
+def feature_matrix(rows: ScoredPairs) -> Float[np.ndarray, "row feature"]:
+    """Return the classifier's features: estimate, logging score and label, unscaled."""
     return np.column_stack((rows.estimate, rows.logging, rows.label))
 
 
@@ -212,65 +335,88 @@ def sample_conditionally(
     neighbours: int | None = None,
     keep_unmatched: bool = False,
 ) -> ScoredPairs:
-    """The rows, each with the logging score of one of the others drawn from those of the same or of the nearest labels.
+    """Replace the logging score of each row by that of another row drawn from those of equal or nearest label.
 
-    `neighbours` and `keep_unmatched` are those of `Classifier`.
+    Parameters
+    ----------
+    rows
+        Rows to resample.
+    others
+        Rows whose logging scores are drawn.
+    rng
+        Random generator.
+    neighbours, keep_unmatched
+        As in `Classifier`.
+
+    Raises
+    ------
+    DataError
+        "unmatched-label" if a label does not occur among the others; "too-few-rows" if `neighbours` exceeds their
+        number.
     """
     order = np.argsort(others.label, kind="stable")
-    known, logging = others.label[order], others.logging[order]
+    other_label, logging = others.label[order], others.logging[order]
     if neighbours is None:
-        begin, end = np.searchsorted(known, rows.label, "left"), np.searchsorted(known, rows.label, "right")
+        begin = np.searchsorted(other_label, rows.label, "left")
+        end = np.searchsorted(other_label, rows.label, "right")
     else:
-        begin, end = nearest(known, rows.label, neighbours)
+        begin, end = _nearest_labels(other_label, rows.label, neighbours)
     matched = begin < end
     if not matched.all() and not keep_unmatched:
         raise DataError(
             "every label must occur in both of two random parts of the rows: "
             f"{rows.label[~matched][0]:g} is missing in one of them ({(~matched).sum():,} of {len(rows):,} rows have "
-            "no match). Merge rare labels; if relevance is not graded, give neighbours=1 or more."
+            "no match). Merge rare labels; if relevance is not graded, pass neighbours=1 or more.",
+            code="unmatched-label",
+            value=float(rows.label[~matched][0]),
+            count=int((~matched).sum()),
         )
     drawn = rng.integers(begin[matched], end[matched])
-    mimicked = rows.logging.copy()
-    mimicked[matched] = logging[drawn]
-    return rows.with_logging(mimicked)
+    resampled = rows.logging.copy()
+    resampled[matched] = logging[drawn]
+    return rows.with_logging(resampled)
 
 
-def nearest(
-    known: Float[np.ndarray, " known"], label: Float[np.ndarray, " row"], k: int
+def _nearest_labels(
+    sorted_labels: Float[np.ndarray, " sorted"], label: Float[np.ndarray, " row"], k: int
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"]]:
-    """Where, in sorted labels, the k nearest to each label begin and end, with all that are as near as the last.
+    """Return the range of the k sorted labels nearest to each label, extended to all that are as near as the last.
 
-    >>> begin, end = nearest(np.array([0.0, 1.0, 1.0, 4.0]), np.array([0.9, 3.0]), 1)
+    >>> begin, end = _nearest_labels(np.array([0.0, 1.0, 1.0, 4.0]), np.array([0.9, 3.0]), 1)
     >>> begin.tolist(), end.tolist()
     ([1, 3], [3, 4])
     """
-    n = len(known)
+    n = len(sorted_labels)
     if k > n:
         raise DataError(
-            f"neighbours must be at most the {n:,} rows to choose from: got {k:,}. A handful is enough: more of them "
-            "blur the label."
+            f"neighbours must be at most the {n:,} rows to choose from: got {k:,}. A few are enough: more of them blur "
+            "the label.",
+            code="too-few-rows",
+            count=n,
+            neighbours=k,
         )
-    at = np.searchsorted(known, label)
+    at = np.searchsorted(sorted_labels, label)
     low, high = np.maximum(at - k, 0), np.minimum(at, n - k)
-    for _ in range(k.bit_length()):  # bisection of where the window of k begins
+    for _ in range(k.bit_length()):  # bisection for the start of the window of k labels
         middle = (low + high) // 2
-        beyond = known[np.minimum(middle + k, n - 1)]
-        later = (low < high) & (label - known[middle] > beyond - label)
+        beyond = sorted_labels[np.minimum(middle + k, n - 1)]
+        later = (low < high) & (label - sorted_labels[middle] > beyond - label)
         low, high = np.where(later, middle + 1, low), np.where(later, high, middle)
-    first, last = known[low], known[low + k - 1]
+    first, last = sorted_labels[low], sorted_labels[low + k - 1]
     radius = np.maximum(label - first, last - label)
-    before, after = known[np.maximum(low - 1, 0)], known[np.minimum(low + k, n - 1)]
+    before, after = sorted_labels[np.maximum(low - 1, 0)], sorted_labels[np.minimum(low + k, n - 1)]
     first = np.where(label - before <= radius, before, first)
     last = np.where(after - label <= radius, after, last)
-    return np.searchsorted(known, first, "left"), np.searchsorted(known, last, "right")
+    return np.searchsorted(sorted_labels, first, "left"), np.searchsorted(sorted_labels, last, "right")
 
 
-def _halves(sample: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+def _random_halves(sample: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Split a sample into two random halves."""
     return np.array_split(rng.permutation(sample), 2)
 
 
 def _logistic_regression(terms: np.ndarray, is_real: np.ndarray) -> np.ndarray:
-    """Weights of the terms by Newton's method, halving steps that do not pay; the first term is constant and free."""
+    """Fit the weights by Newton's method with step halving; the first term is the constant, which is not penalised."""
     from scipy.special import expit
 
     penalty, sign = np.r_[0.0, np.ones(terms.shape[1] - 1)], np.where(is_real, 1.0, -1.0)
@@ -279,15 +425,15 @@ def _logistic_regression(terms: np.ndarray, is_real: np.ndarray) -> np.ndarray:
         return float(np.logaddexp(0, -sign * (terms @ weight)).sum() + penalty @ weight**2 / 2)
 
     weight = np.zeros(terms.shape[1])
-    now = loss(weight)
-    for _ in range(_NEWTON_STEPS):
+    current = loss(weight)
+    for _ in range(_MAX_NEWTON_STEPS):
         prob = expit(terms @ weight)
-        slope = terms.T @ (prob - is_real) + penalty * weight
-        curvature = (terms.T * (prob * (1 - prob))) @ terms + np.diag(penalty)
-        step = np.linalg.solve(curvature, slope)
-        if slope @ step < _CLOSE:
+        gradient = terms.T @ (prob - is_real) + penalty * weight
+        hessian = (terms.T * (prob * (1 - prob))) @ terms + np.diag(penalty)
+        step = np.linalg.solve(hessian, gradient)
+        if gradient @ step < _NEWTON_TOLERANCE:
             break
-        while (then := loss(weight - step)) > now and slope @ step >= _CLOSE:
+        while (proposed := loss(weight - step)) > current and gradient @ step >= _NEWTON_TOLERANCE:
             step = step / 2
-        weight, now = weight - step, then
+        weight, current = weight - step, proposed
     return weight

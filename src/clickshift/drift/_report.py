@@ -1,4 +1,4 @@
-"""How days differ, for reading: a verdict in words, tables and charts."""
+"""Report of a comparison of days: a verdict, tables and charts."""
 
 from __future__ import annotations
 
@@ -10,77 +10,123 @@ from typing import Any
 
 from clickshift.display.document import Section, write_report
 from clickshift.display.figures import COLOURS
-from clickshift.drift.results import CLICKS, NEW, PLACES, BeyondChance, Change, Day, DriftResult
+from clickshift.drift._results import (
+    CLICK_THRESHOLD,
+    NEW_DOCUMENT_THRESHOLD,
+    POSITION_THRESHOLD,
+    ChanceCorrectedChange,
+    Change,
+    Day,
+    DriftResult,
+)
 
-_HOW = f"""Places: how far the documents at each rank of a query are others than the day before (total variation
-distance, 0 to 1), less what chance alone gives for one and the same ranker. New documents: results that the day before
-never showed for the same query, less what chance gives. Clicks, like for like: the click-through rate of the documents
-that stood at a rank on both days, later by earlier. An old model is called untrustworthy where one of them is surely
-beyond {PLACES:.0%}, {NEW:.0%} or {1 + CLICKS:.2f} times."""
-_SHOWN = {"changed": "changed", "some": "a little", "same": "no", "unclear": "cannot tell"}
+_METHOD = f"""Positions: total variation distance (0 to 1) between the documents shown at each rank of a query on a day
+and on the day before, corrected for the distance expected by chance from one ranker. New documents: results that the
+day before never showed for the same query, corrected for chance. CTR ratio: click-through rate on the later day over
+that on the earlier day, for the documents shown at a rank on both days. A model of an earlier day should not be trusted
+if one of the changes is significantly larger than {POSITION_THRESHOLD:.0%} of the positions,
+{NEW_DOCUMENT_THRESHOLD:.0%} of the results, or a CTR ratio of {1 + CLICK_THRESHOLD:.2f} in either direction."""
+_VERDICT_TEXT = {"changed": "changed", "some": "a little", "same": "no", "unclear": "unclear"}
 _CTR_RANKS = (1, 2, 3, 5, 10)
+"""Ranks whose click-through rates are plotted."""
+_LAYOUT: dict[str, Any] = {
+    "template": "plotly_white",
+    "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
+    "margin": {"l": 60, "r": 20, "t": 40, "b": 80},
+}
 
 
-def drift_verdict(found: DriftResult) -> list[str]:
-    """The verdict: which models should not be trusted any more and why; then when that came."""
-    last = found.days[-1].name
-    old = [change for change in found.until_last if change.verdict == "changed"]
-    said = []
-    if old:
-        names, nearest = _listed([change.earlier for change in old]), old[-1]
-        said.append(
+def drift_verdict(result: DriftResult) -> list[str]:
+    """State which models should not be trusted on the last day, why, and when the change happened.
+
+    Parameters
+    ----------
+    result
+        Comparison of days.
+
+    Returns
+    -------
+    list of str
+        One paragraph per statement.
+    """
+    last = result.days[-1].name
+    untrusted = [change for change in result.until_last if change.verdict == "changed"]
+    paragraphs = []
+    if untrusted:
+        names, nearest = _join_names([change.earlier for change in untrusted]), untrusted[-1]
+        paragraphs.append(
             f"A model fitted on {names} should not be trusted on {last}: since {nearest.earlier}, "
             f"{'; '.join(nearest.reasons)}."
         )
-        came = [step for step in found.steps if step.verdict == "changed"]
-        for step in came:
+        changed_steps = [step for step in result.steps if step.verdict == "changed"]
+        for step in changed_steps:
             if (step.earlier, step.later) != (nearest.earlier, nearest.later):
-                said.append(f"From {step.earlier} to {step.later}, {'; '.join(step.reasons)}.")
-        if not came:
-            said.append("No day differs as much from the day before: the change came little by little.")
-    for verdict, words in (
-        ("some", "surely differs from {last}, but too little to matter: a model fitted on it can be used."),
+                paragraphs.append(f"From {step.earlier} to {step.later}, {'; '.join(step.reasons)}.")
+        if not changed_steps:
+            paragraphs.append("No day differs this much from the day before: the change was gradual.")
+    for verdict, text in (
+        ("some", "differs significantly from {last}, but too little to matter: a model fitted on it can be used."),
         ("same", "does not differ from {last} beyond chance: a model fitted on it can be used."),
-        ("unclear", "has too few sessions of the same queries as {last} to tell whether the ranker changed."),
+        ("unclear", "has too few sessions of the same queries as {last} to decide whether the ranker changed."),
     ):
-        names_of = [change.earlier for change in found.until_last if change.verdict == verdict]
-        said += [f"{_listed(names_of)} {words.format(last=last)}"] if names_of else []
-    return said
+        days = [change.earlier for change in result.until_last if change.verdict == verdict]
+        paragraphs += [f"{_join_names(days)} {text.format(last=last)}"] if days else []
+    return paragraphs
 
 
-def drift_table(found: DriftResult) -> list[dict[str, Any]]:
-    """A row per day, and what changed since the day before."""
-    timed, table = all(day.last is not None for day in found.days), []
-    for day, step in zip(found.days, (None, *found.steps), strict=True):
-        line: dict[str, Any] = {"day": day.name}
-        if timed:
-            line |= {"from": str(day.first), "to": str(day.last)}
-        line |= {"sessions": round(day.sessions), "clicks per session": day.clicks_per_session}
-        line |= {
-            "places": None if step is None else _beyond(step.places),
-            "new documents": None if step is None else _beyond(step.new_documents),
+def drift_table(result: DriftResult) -> list[dict[str, Any]]:
+    """Tabulate the days and what changed since the day before, for display.
+
+    Parameters
+    ----------
+    result
+        Comparison of days.
+    """
+    has_times, table = all(day.last is not None for day in result.days), []
+    for day, step in zip(result.days, (None, *result.steps), strict=True):
+        row: dict[str, Any] = {"day": day.name}
+        if has_times:
+            row |= {"from": str(day.first), "to": str(day.last)}
+        row |= {"sessions": round(day.sessions), "clicks per session": day.clicks_per_session}
+        row |= {
+            "positions": None if step is None else _change_text(step.places),
+            "new documents": None if step is None else _change_text(step.new_documents),
             "new queries": None if step is None else f"{step.new_queries:.1%}",
-            "rank 1, like for like": None if step is None else _ratio(step),
-            "changed": None if step is None else _SHOWN[step.verdict],
+            "rank 1 CTR ratio": None if step is None else _ratio_text(step),
+            "changed": None if step is None else _VERDICT_TEXT[step.verdict],
         }
-        table.append(line)
+        table.append(row)
     return table
 
 
-def ctr_table(found: DriftResult, ranks: int) -> list[dict[str, Any]]:
-    """A row per day: click-through rates by rank with half the width of their 95 % intervals."""
-    width = min(max(len(day.ctr) for day in found.days), ranks)
-    return [{"day": day.name} | {f"rank {r + 1}": _rate(day, r) for r in range(width)} for day in found.days]
+def ctr_table(result: DriftResult, ranks: int) -> list[dict[str, Any]]:
+    """Tabulate click-through rates by day and rank, with half the width of their 95 % intervals.
+
+    Parameters
+    ----------
+    result
+        Comparison of days.
+    ranks
+        Number of ranks.
+    """
+    width = min(max(len(day.ctr) for day in result.days), ranks)
+    return [{"day": day.name} | {f"rank {r + 1}": _rate_text(day, r) for r in range(width)} for day in result.days]
 
 
-def drift_facts(found: DriftResult) -> dict[str, Any]:
-    """Everything, as plain values."""
+def drift_facts(result: DriftResult) -> dict[str, Any]:
+    """Return the whole comparison as plain values, for JSON output.
+
+    Parameters
+    ----------
+    result
+        Comparison of days.
+    """
     return {
         "days": [
             {
                 "day": day.name,
-                "first": None if day.first is None else _plain(day.first),
-                "last": None if day.last is None else _plain(day.last),
+                "first": None if day.first is None else _plain_time(day.first),
+                "last": None if day.last is None else _plain_time(day.last),
                 "sessions": day.sessions,
                 "clicks_per_session": day.clicks_per_session,
                 "ctr_by_rank": [
@@ -88,71 +134,87 @@ def drift_facts(found: DriftResult) -> dict[str, Any]:
                     for r in range(len(day.ctr))
                 ],
             }
-            for day in found.days
+            for day in result.days
         ],
-        "since_the_day_before": [_change_facts(change) for change in found.steps],
-        "until_the_last_day": [_change_facts(change) for change in found.until_last],
-        "trusted": all(change.verdict != "changed" for change in found.until_last),
-        "words": drift_verdict(found),
+        "since_the_day_before": [_change_facts(change) for change in result.steps],
+        "until_the_last_day": [_change_facts(change) for change in result.until_last],
+        "trusted": all(change.verdict != "changed" for change in result.until_last),
+        "words": drift_verdict(result),
     }
 
 
-def write_drift_report(path: Path, found: DriftResult, settings: Mapping[str, Any], *, ranks: int) -> None:
-    """One page: the verdict, what changed day by day, and click-through rates."""
+def write_drift_report(path: Path, result: DriftResult, settings: Mapping[str, Any], *, ranks: int) -> None:
+    """Write an HTML page with the verdict, the changes by day, and click-through rates.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    result
+        Comparison of days.
+    settings
+        Settings to list on the page.
+    ranks
+        Number of ranks in the table of click-through rates.
+    """
     sections = [
-        Section("What was found", "\n\n".join([*drift_verdict(found), _HOW])),
-        Section("Since the day before", table=drift_table(found), figure=change_figure(found.steps)),
-        Section("Clicks by rank", table=ctr_table(found, ranks), figure=ctr_figure(found.days)),
-        Section("Clicks on the same documents at the same ranks", table=_like_for_like(found.steps)),
+        Section("Conclusion", "\n\n".join([*drift_verdict(result), _METHOD])),
+        Section("Since the day before", table=drift_table(result), figure=_change_figure(result.steps)),
+        Section("Clicks by rank", table=ctr_table(result, ranks), figure=_ctr_figure(result.days)),
+        Section("Clicks on the same documents at the same ranks", table=_click_table(result.steps)),
     ]
     sections = [section for section in sections if section.text or section.table]
     write_report(
-        path, title="How days differ, and whether an old model still holds", sections=sections, settings=settings
+        path, title="Drift between days: can an old model still be used?", sections=sections, settings=settings
     )
 
 
-def change_figure(steps: Sequence[Change]) -> Any:
-    """Places and new documents beyond chance, with what counts as much."""
+def _change_figure(steps: Sequence[Change]) -> Any:
+    """Plot changed positions and new documents, corrected for chance, with their thresholds."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    for name, colour, symbol, field, much in (
-        ("places", COLOURS[0], "circle", "places", PLACES),
-        ("new documents", COLOURS[1], "diamond", "new_documents", NEW),
+    for name, colour, symbol, field, threshold in (
+        ("positions", COLOURS[0], "circle", "places", POSITION_THRESHOLD),
+        ("new documents", COLOURS[1], "diamond", "new_documents", NEW_DOCUMENT_THRESHOLD),
     ):
-        shares: list[BeyondChance] = [getattr(step, field) for step in steps]
+        shares: list[ChanceCorrectedChange] = [getattr(step, field) for step in steps]
         figure.add_scatter(
             name=name,
             x=[html.escape(step.later) for step in steps],
             y=[None if math.isnan(share.change) else share.change for share in shares],
-            error_y={"type": "data", "array": [_known(share.change - share.low) for share in shares], "width": 4},
+            error_y={
+                "type": "data",
+                "array": [_finite_or_zero(share.change - share.low) for share in shares],
+                "width": 4,
+            },
             mode="lines+markers",
             line={"color": colour, "width": 1.5},
             marker={"size": 8, "symbol": symbol},
             hovertemplate="%{x}: %{y:.3f}<extra>%{fullData.name}</extra>",
         )
-        figure.add_hline(y=much, line={"color": colour, "width": 1, "dash": "dot"})
-    figure.update_layout(**_LAYOUT, yaxis={"title": "changed since the day before, beyond chance"})
+        figure.add_hline(y=threshold, line={"color": colour, "width": 1, "dash": "dot"})
+    figure.update_layout(**_LAYOUT, yaxis={"title": "change since the day before, beyond chance"})
     figure.update_xaxes(type="category")
     return figure
 
 
-def ctr_figure(days: Sequence[Day]) -> Any:
-    """Click-through rates of some ranks, day by day."""
+def _ctr_figure(days: Sequence[Day]) -> Any:
+    """Plot click-through rates of some ranks by day."""
     import plotly.graph_objects as go
 
     figure, width = go.Figure(), max(len(day.ctr) for day in days)
     for i, r in enumerate(rank - 1 for rank in _CTR_RANKS if rank <= width):
-        there = [day for day in days if r < len(day.ctr) and not math.isnan(day.ctr[r])]
+        with_rank = [day for day in days if r < len(day.ctr) and not math.isnan(day.ctr[r])]
         figure.add_scatter(
             name=f"rank {r + 1}",
-            x=[html.escape(day.name) for day in there],
-            y=[float(day.ctr[r]) for day in there],
+            x=[html.escape(day.name) for day in with_rank],
+            y=[float(day.ctr[r]) for day in with_rank],
             error_y={
                 "type": "data",
                 "symmetric": False,
-                "array": [float(day.high[r] - day.ctr[r]) for day in there],
-                "arrayminus": [float(day.ctr[r] - day.low[r]) for day in there],
+                "array": [float(day.high[r] - day.ctr[r]) for day in with_rank],
+                "arrayminus": [float(day.ctr[r] - day.low[r]) for day in with_rank],
                 "width": 4,
             },
             mode="lines+markers",
@@ -164,14 +226,8 @@ def ctr_figure(days: Sequence[Day]) -> Any:
     return figure
 
 
-_LAYOUT: dict[str, Any] = {
-    "template": "plotly_white",
-    "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
-    "margin": {"l": 60, "r": 20, "t": 40, "b": 80},
-}
-
-
-def _like_for_like(steps: Sequence[Change]) -> list[dict[str, Any]]:
+def _click_table(steps: Sequence[Change]) -> list[dict[str, Any]]:
+    """Tabulate the ratios of click-through rates by step and rank."""
     return [
         {
             "from": step.earlier,
@@ -188,6 +244,7 @@ def _like_for_like(steps: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def _change_facts(change: Change) -> dict[str, Any]:
+    """Return a change as plain values, for JSON output."""
     shares = {
         name: {"observed": s.observed, "chance": s.chance, "change": s.change, "surely_above": s.low}
         for name, s in (("places", change.places), ("new_documents", change.new_documents))
@@ -206,33 +263,39 @@ def _change_facts(change: Change) -> dict[str, Any]:
     }
 
 
-def _beyond(share: BeyondChance) -> str:
+def _change_text(share: ChanceCorrectedChange) -> str:
+    """Return a corrected change with the observed share and that expected by chance, as text."""
     if math.isnan(share.change):
-        return "cannot tell"
+        return "unknown"
     return f"{max(share.change, 0.0):.1%} ({share.observed:.1%}, by chance {share.chance:.1%})"
 
 
-def _ratio(step: Change) -> str:
+def _ratio_text(step: Change) -> str:
+    """Return the ratio of click-through rates at the first rank with its interval, as text."""
     first = next((clicks for clicks in step.clicks if clicks.rank == 0), None)
     if first is None or math.isnan(first.ratio):
-        return "cannot tell"
+        return "unknown"
     return f"{first.ratio:.2f} [{first.low:.2f}, {first.high:.2f}]"
 
 
-def _rate(day: Day, rank: int) -> str | None:
+def _rate_text(day: Day, rank: int) -> str | None:
+    """Return a click-through rate with half the width of its interval, as text; None if the rank is empty."""
     if rank >= len(day.ctr) or math.isnan(day.ctr[rank]):
         return None
     half = f"{(day.high[rank] - day.low[rank]) / 2:.3f}"
     return f"{day.ctr[rank]:.3f} ± {half[1:] if half.startswith('0.') else half}"
 
 
-def _known(value: float) -> float:
+def _finite_or_zero(value: float) -> float:
+    """Return the value, or 0 if it is not finite."""
     return value if math.isfinite(value) else 0.0
 
 
-def _plain(time: Any) -> Any:
+def _plain_time(time: Any) -> Any:
+    """Return a time as a number or text."""
     return time if isinstance(time, float) else str(time)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
+    """Return names as text, e.g. "a, b or c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

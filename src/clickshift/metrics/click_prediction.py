@@ -1,7 +1,6 @@
-"""How well a model predicts clicks: log-likelihood, perplexity and AUROC, per rank and on average.
+"""Metrics of click prediction: log-likelihood, perplexity and AUROC, per rank and on average.
 
-Values first, averages last: `Predictions` holds the probability of every result, computed once, and everything else is
-an aggregate of it.
+`Predictions` holds the click probability of every result, computed once; every metric is an aggregate of it.
 """
 
 from __future__ import annotations
@@ -23,63 +22,106 @@ from clickshift.metrics.predictions import PredictionKind, Predictions
 from clickshift.models.base import ClickModel
 
 PROBABILITY_FLOOR = 1e-10
-"""Probabilities are kept this far from 0 and 1, as in the papers' code: a model that rules out what happens pays 33
-bits."""
-_FINE = 13
-_STEPS = (0x3F800000 >> _FINE) + 1
-"""Of a probability's 32 bits as many are kept as tell it to a thousandth of itself; 1 is the last step."""
+"""Distance from 0 and 1 to which probabilities are clipped, as in the papers' code: a model that excludes what happens
+pays 33 bits."""
+_DROPPED_BITS = 13
+_BINS = (0x3F800000 >> _DROPPED_BITS) + 1
+"""Number of histogram bins of the streamed AUROC. Dropping the low bits of a 32-bit probability keeps about three
+significant digits; probability 1 is the last bin."""
 
 
 @dataclass(frozen=True, eq=False)
 class Perplexity:
-    """2 to the mean number of bits that a result's click costs: 1 is certainty, 2 is a coin."""
+    """Perplexity of click predictions: 2 to the mean number of bits per result; 1 is certainty, 2 a coin flip.
+
+    Parameters
+    ----------
+    at_rank
+        Perplexity of each rank over all sessions that show it; NaN where no session does.
+    """
 
     at_rank: Float[np.ndarray, " rank"]
-    """Perplexity of each rank over all sessions that show it; NaN where none does."""
 
     @property
     def average(self) -> float:
-        """Unweighted mean over ranks (the policy-shift paper's eq. 1, with the minus sign that it lacks)."""
+        """Unweighted mean over ranks (eq. 1 of the policy-shift paper, with the minus sign that it lacks)."""
         return float(self.at_rank[~np.isnan(self.at_rank)].mean()) if not np.isnan(self.at_rank).all() else float("nan")
 
     def __float__(self) -> float:
+        """Return the average over ranks."""
         return self.average
 
     def __repr__(self) -> str:
+        """Return a short text with the average."""
         return f"Perplexity({self.average:.4f})"
 
 
 @dataclass(frozen=True, eq=False)
 class AUROC:
-    """The probability that a clicked result was given a higher click probability than one that was not clicked.
+    """Area under the ROC curve: the probability that a clicked result has a higher prediction than a skipped one.
 
-    Equal probabilities count one half. NaN where all results were clicked or none was.
+    Equal predictions count one half. NaN where all results were clicked or none was.
+
+    Parameters
+    ----------
+    full
+        Area over the results of all ranks together: it is high for any model that knows that lower ranks get fewer
+        clicks.
+    at_rank
+        Area over the results of each rank.
     """
 
     full: float
-    """Over the results of all ranks together: it is high for any model that knows that lower ranks get fewer clicks."""
     at_rank: Float[np.ndarray, " rank"]
-    """Over the results of each rank alone."""
 
     def __float__(self) -> float:
+        """Return the area over all ranks together."""
         return self.full
 
     def __repr__(self) -> str:
+        """Return a short text with the area over all ranks together."""
         return f"AUROC({self.full:.4f})"
 
 
 def click_bits(
     model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", clip: float = PROBABILITY_FLOOR
 ) -> Float[np.ndarray, "session rank"]:
-    """-log2 of the probability that the model gave to what happened; 0 where nothing is shown.
+    """Compute -log2 of the probability that a model gave to each observed click or skip.
 
-    "conditional" uses the clicks above a result, "marginal" does not.
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log to predict.
+    kind
+        "conditional" predicts each click given the clicks above it, "marginal" without them.
+    clip
+        Distance from 0 and 1 to which probabilities are clipped.
+
+    Returns
+    -------
+    Float[session, rank]
+        Bits per result; 0 where nothing is shown.
     """
     return bits_of(Predictions.of(model, sessions, kind=kind), clip=clip)
 
 
 def bits_of(predictions: Predictions, *, clip: float = PROBABILITY_FLOOR) -> Float[np.ndarray, "session rank"]:
-    """`click_bits` of probabilities that are there."""
+    """Compute `click_bits` of given predictions.
+
+    Parameters
+    ----------
+    predictions
+        Predicted click probabilities of a log.
+    clip
+        Distance from 0 and 1 to which probabilities are clipped.
+
+    Returns
+    -------
+    Float[session, rank]
+        Bits per result; 0 where nothing is shown.
+    """
     sessions = predictions.sessions
     prob = np.clip(predictions.prob, clip, 1 - clip)
     bits: np.ndarray = -np.log2(np.where(sessions.click, prob, 1 - prob))
@@ -90,7 +132,17 @@ def bits_of(predictions: Predictions, *, clip: float = PROBABILITY_FLOOR) -> Flo
 def perplexity_of(
     bits: Float[np.ndarray, "session rank"], shown: Bool[np.ndarray, "session rank"], count: Int[np.ndarray, " session"]
 ) -> Perplexity:
-    """PPL@r = 2^(mean bits at rank r over the whole set); sessions that do not show rank r do not count there."""
+    """Compute the perplexity from bits per result: PPL@r = 2^(mean bits at rank r over all sessions that show it).
+
+    Parameters
+    ----------
+    bits
+        Bits per result, as from `click_bits`.
+    shown
+        Whether each result is shown; sessions that do not show rank r do not count there.
+    count
+        Number of sessions that each row stands for.
+    """
     impressions = count @ shown
     with np.errstate(invalid="ignore"):
         return Perplexity(np.exp2((count @ bits) / np.where(impressions > 0, impressions, np.nan)))
@@ -99,27 +151,78 @@ def perplexity_of(
 def perplexity(
     model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", clip: float = PROBABILITY_FLOOR
 ) -> Perplexity:
-    """Perplexity of a model on a log; see `click_bits` for the options."""
-    return _perplexity(Predictions.of(model, sessions, kind=kind), clip)
+    """Compute the perplexity of a model on a log.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log to predict.
+    kind
+        "conditional" predicts each click given the clicks above it, "marginal" without them.
+    clip
+        Distance from 0 and 1 to which probabilities are clipped.
+
+    Returns
+    -------
+    Perplexity
+        Perplexity per rank and on average.
+    """
+    return _perplexity_of_predictions(Predictions.of(model, sessions, kind=kind), clip)
 
 
 def log_likelihood_per_session(model: ClickModel, sessions: Sessions) -> float:
-    """Mean natural log-likelihood of a session, unclipped."""
+    """Compute the mean natural log-likelihood of a session, without clipping.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log to predict.
+    """
     return _log_likelihood(Predictions.of(model, sessions))
 
 
 def auroc(model: ClickModel, sessions: Sessions, kind: PredictionKind = "conditional") -> AUROC:
-    """Area under the ROC curve of a model's click predictions; NaN for a model that peeks at the clicks."""
+    """Compute the area under the ROC curve of a model's click predictions.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log to predict.
+    kind
+        "conditional" predicts each click given the clicks above it, "marginal" without them.
+
+    Returns
+    -------
+    AUROC
+        Area over all ranks and per rank; NaN for a model that is shown the clicks it predicts.
+    """
     if model.peeks:
-        return _no_auroc(sessions.n_ranks)
+        return _undefined_auroc(sessions.n_ranks)
     return auroc_of(Predictions.of(model, sessions, kind=kind))
 
 
 def auroc_of(predictions: Predictions) -> AUROC:
-    """`auroc` of probabilities that are there: one sort, and one pass over the results in that order."""
+    """Compute the area under the ROC curve of given predictions, with one sort and one pass over the results.
+
+    Parameters
+    ----------
+    predictions
+        Predicted click probabilities of a log.
+
+    Returns
+    -------
+    AUROC
+        Area over all ranks and per rank; NaN for a model that is shown the clicks it predicts.
+    """
     sessions = predictions.sessions
     if predictions.peeks:
-        return _no_auroc(sessions.n_ranks)
+        return _undefined_auroc(sessions.n_ranks)
     wins, clicked, skipped = _mann_whitney(predictions.ascending, predictions.prob, sessions.click, sessions.count)
     pairs = clicked * skipped
     area = np.where(pairs > 0, wins / np.where(pairs > 0, pairs, 1.0), np.nan)
@@ -127,20 +230,42 @@ def auroc_of(predictions: Predictions) -> AUROC:
 
 
 def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
-    """Share of the impressions whose (query, document) pair the model knows nothing of."""
+    """Compute the share of impressions whose (query, document) pair the model was not trained on.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log.
+    """
     pair = sessions.in_vocabulary(model.vocabulary).rankings.pair
     unseen = pair == UNSEEN if model.evidence is None else model.evidence.impressions[pair] == 0
     return float((sessions.count @ (unseen & sessions.rankings.shown)).sum() / sessions.impressions_by_rank().sum())
 
 
 def evaluation_of_seeds(models: Sequence[ClickModel], log: Log) -> dict[str, Any]:
-    """Means of `evaluation` over models of one kind, with the 95 % Student-t interval of each single number."""
-    each = [evaluation(model, log) for model in models]
-    if len(each) == 1:
-        return each[0]
-    facts: dict[str, Any] = {"sessions": log.total, "seeds": len(each)}
-    for name in (name for name in each[0] if name != "sessions"):
-        values = np.array([one[name] for one in each])
+    """Average `evaluation` over models of one kind that differ by seed.
+
+    Parameters
+    ----------
+    models
+        Click models.
+    log
+        Log to predict.
+
+    Returns
+    -------
+    dict
+        Means over models by metric, and the 95 % Student-t interval of each scalar metric as `<metric>_interval`.
+        With one model, its `evaluation`.
+    """
+    evaluations = [evaluation(model, log) for model in models]
+    if len(evaluations) == 1:
+        return evaluations[0]
+    facts: dict[str, Any] = {"sessions": log.total, "seeds": len(evaluations)}
+    for name in (name for name in evaluations[0] if name != "sessions"):
+        values = np.array([one[name] for one in evaluations])
         facts[name] = values.mean(axis=0).tolist()
         if values.ndim == 1:
             facts[f"{name}_interval"] = mean_interval(values)[1:]
@@ -148,31 +273,44 @@ def evaluation_of_seeds(models: Sequence[ClickModel], log: Log) -> dict[str, Any
 
 
 def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict[str, Any]:
-    """Everything that a model's click predictions on a log are judged by, as plain values.
+    """Compute all metrics of a model's click predictions on a log.
 
-    The model predicts once with the clicks above and once without them, whatever is asked. AUROC is that of the
-    conditional probabilities; of a log that is larger than memory, that of their first three digits. `calibrated` adds
-    the rows of `calibration`, of the same probabilities, for a model that does not peek and a log in memory.
+    The model predicts once with the clicks above each result and once without them, whatever is asked for.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    log
+        Log to predict, in memory or encoded.
+    calibrated
+        Whether to add the rows of `calibration`, for a log in memory and a model that does not peek.
+
+    Returns
+    -------
+    dict
+        Metrics by name. AUROC is that of the conditional probabilities; for a log larger than memory, that of their
+        first three significant digits.
     """
     if isinstance(log, Sessions):
         predictions = Predictions.of(model, log)
-        facts = _judged([(log, predictions)], model, auroc_of(predictions))
+        facts = _metrics([(log, predictions)], model, auroc_of(predictions))
         return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
-    area = StreamedAUROC(log.n_ranks)
+    streamed = _StreamedAUROC(log.n_ranks)
 
     def parts() -> Iterator[tuple[Sessions, Predictions]]:
         for part in log.in_vocabulary(model.vocabulary).chunks():
             predictions = Predictions.of(model, part)
-            area.add(predictions)
+            streamed.add(predictions)
             yield part, predictions
 
-    facts = _judged(parts(), model, None)
-    found = _no_auroc(log.n_ranks) if model.peeks else area.found()
-    return facts | {"auroc": found.full, "auroc_at_rank": found.at_rank.tolist()}
+    facts = _metrics(parts(), model, None)
+    area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
+    return facts | {"auroc": area.full, "auroc_at_rank": area.at_rank.tolist()}
 
 
-def _judged(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None) -> dict[str, Any]:
-    """Sums over the parts of a log, and what they come to."""
+def _metrics(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None) -> dict[str, Any]:
+    """Return the metrics of a log from sums over its parts."""
     sums = _Sums()
     for sessions, predictions in parts:
         sums.add(model, sessions, predictions)
@@ -191,13 +329,14 @@ def _judged(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, ar
 
 
 class _Sums:
-    """What is added up over the parts of a log."""
+    """Sums over the parts of a log from which its metrics are computed."""
 
     def __init__(self) -> None:
         self.sessions, self.log_likelihood, self.unseen = 0, 0.0, 0.0
         self.impressions = self.bits = self.marginal_bits = np.zeros(1)
 
     def add(self, model: ClickModel, sessions: Sessions, predictions: Predictions) -> None:
+        """Add one part of the log."""
         bits = sessions.count @ bits_of(predictions)
         self.sessions += sessions.total
         self.impressions = self.impressions + sessions.impressions_by_rank()
@@ -211,43 +350,63 @@ class _Sums:
         self.marginal_bits = self.marginal_bits + bits
 
     def perplexity(self, bits: Float[np.ndarray, " rank"]) -> Perplexity:
+        """Return the perplexity from the sum of bits at each rank."""
         with np.errstate(invalid="ignore"):
             return Perplexity(np.exp2(bits / np.where(self.impressions > 0, self.impressions, np.nan)))
 
 
-class StreamedAUROC:
-    """AUROC from a histogram of probabilities, in steps of a thousandth of each: no log is sorted. Probabilities of one
-    step count as equal."""
+class _StreamedAUROC:
+    """AUROC from a histogram of probabilities, without sorting the log.
+
+    Bins are about a thousandth of a probability wide; probabilities in one bin count as equal.
+    """
 
     def __init__(self, n_ranks: int) -> None:
-        self._counts = np.zeros((n_ranks, 2, _STEPS))
+        self._counts = np.zeros((n_ranks, 2, _BINS))
 
     def add(self, predictions: Predictions) -> None:
+        """Count the predictions of one part of the log."""
         sessions = predictions.sessions
-        step = predictions.prob.astype(np.float32).view(np.int32) >> _FINE  # a float's bits are in the order of floats
+        # the bits of non-negative floats, read as integers, are in the order of the floats
+        bin_of = predictions.prob.astype(np.float32).view(np.int32) >> _DROPPED_BITS
         for rank in range(sessions.n_ranks):
             shown = sessions.rankings.shown[:, rank]
-            place = sessions.click[shown, rank] * _STEPS + step[shown, rank]
-            counted = np.bincount(place, sessions.count[shown], 2 * _STEPS)
-            self._counts[rank] += counted.reshape(2, _STEPS)
+            cell = sessions.click[shown, rank] * _BINS + bin_of[shown, rank]
+            counts = np.bincount(cell, sessions.count[shown], 2 * _BINS)
+            self._counts[rank] += counts.reshape(2, _BINS)
 
-    def found(self) -> AUROC:
-        return AUROC(_area(self._counts.sum(axis=0)), np.array([_area(counts) for counts in self._counts]))
+    def result(self) -> AUROC:
+        """Return the area over all ranks and per rank."""
+        return AUROC(_histogram_area(self._counts.sum(axis=0)), np.array([_histogram_area(c) for c in self._counts]))
 
 
-def _area(counts: Float[np.ndarray, "2 step"]) -> float:
+def _histogram_area(counts: Float[np.ndarray, "2 bin"]) -> float:
+    """Return the area under the ROC curve from counts of skipped and clicked results per bin."""
     skipped, clicked = counts
     pairs = skipped.sum() * clicked.sum()
     return float(clicked @ (np.cumsum(skipped) - skipped / 2) / pairs) if pairs > 0 else float("nan")
 
 
 def conditional_evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
-    """What is told of a model's predictions given the clicks above, in one flat row; ranks count from 1."""
+    """Compute the metrics of a model's conditional predictions as one flat row.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log to predict.
+
+    Returns
+    -------
+    dict
+        Metrics by name; per-rank metrics are named "perplexity@1", "auroc@1", ..., with ranks from 1.
+    """
     predictions = Predictions.of(model, sessions)
-    found, area = _perplexity(predictions), auroc_of(predictions)
+    ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
     return {
-        "perplexity": found.average,
-        **_at_ranks("perplexity", found.at_rank),
+        "perplexity": ppl.average,
+        **_at_ranks("perplexity", ppl.at_rank),
         "auroc": area.full,
         **_at_ranks("auroc", area.at_rank),
         "log_likelihood": _log_likelihood(predictions),
@@ -258,44 +417,48 @@ def conditional_evaluation(model: ClickModel, sessions: Sessions) -> dict[str, A
 
 
 def _at_ranks(name: str, values: Float[np.ndarray, " rank"]) -> dict[str, float]:
+    """Return per-rank values by name, e.g. "perplexity@1"."""
     return {f"{name}@{rank + 1}": float(value) for rank, value in enumerate(values)}
 
 
-def _perplexity(predictions: Predictions, clip: float = PROBABILITY_FLOOR) -> Perplexity:
+def _perplexity_of_predictions(predictions: Predictions, clip: float = PROBABILITY_FLOOR) -> Perplexity:
+    """Return the perplexity of given predictions."""
     sessions = predictions.sessions
     return perplexity_of(bits_of(predictions, clip=clip), sessions.rankings.shown, sessions.count)
 
 
 def _log_likelihood(conditional: Predictions) -> float:
-    """The mean over sessions of the sum over ranks of ln P(C_r | C_<r): conditionals multiply to the likelihood."""
+    """Return the mean over sessions of the sum over ranks of ln P(C_r | C_<r), the log of the joint probability."""
     sessions = conditional.sessions
     with np.errstate(divide="ignore"):
         terms = np.log(np.where(sessions.click, conditional.prob, 1 - conditional.prob))
-    # nothing is shown in the padding: its probability 0 of a click that did not happen adds ln 1
+    # padding adds ln 1: its click probability is 0, and it has no click
     return float(np.average(terms.sum(axis=1), weights=sessions.count))
 
 
-def _no_auroc(n_ranks: int) -> AUROC:
+def _undefined_auroc(n_ranks: int) -> AUROC:
+    """Return an AUROC of NaN."""
     return AUROC(float("nan"), np.full(n_ranks, np.nan))
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _mann_whitney(ascending, prob, click, count):
-    """How often a clicked result beats a skipped one, ties counting half, and how many there are of both.
+    """Count how often a clicked result has a higher probability than a skipped one, ties counting half.
 
-    One entry per rank, and in the last one all ranks together.
+    Returns these wins and the numbers of clicked and skipped results, with one entry per rank and a last one for all
+    ranks together.
     """
     ranks = prob.shape[1]
     wins, clicked, skipped = np.zeros(ranks + 1), np.zeros(ranks + 1), np.zeros(ranks + 1)
-    # of the results whose probability is the present one
-    tied_clicked, tied_skipped, present = np.zeros(ranks + 1), np.zeros(ranks + 1), np.full(ranks + 1, -1.0)
+    # counts of the results that are tied at the current probability
+    tied_clicked, tied_skipped, current = np.zeros(ranks + 1), np.zeros(ranks + 1), np.full(ranks + 1, -1.0)
     for cell in ascending:
         row, rank = cell // ranks, cell % ranks
         weight, p = count[row], prob[row, rank]
         for group in (rank, ranks):
-            if p != present[group]:
-                present[group] = p
+            if p != current[group]:
+                current[group] = p
                 tied_clicked[group] = tied_skipped[group] = 0.0
             if click[row, rank]:
                 wins[group] += weight * (skipped[group] - tied_skipped[group] / 2)

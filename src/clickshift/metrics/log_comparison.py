@@ -1,4 +1,8 @@
-"""How the lists of one log differ from those of another, before any model."""
+"""Differences between the lists of two logs, and the logging policy's preferences estimated from its log.
+
+A logging policy whose scores are not known still shows its preferences: by the rank at which it shows each document, or
+by how much exposure it gives it.
+"""
 
 from __future__ import annotations
 
@@ -14,40 +18,63 @@ from clickshift.data.vocabulary import UNSEEN
 
 
 def log_difference(train: Sessions, test: Sessions) -> dict[str, Any]:
-    """How far the lists of one log are from those of another, as plain values.
+    """Measure how much the lists of a test log differ from those of a training log.
 
-    `displacement` is by how many ranks the mean rank of a result changes, as a root mean square over the results of
-    `test` that both logs show twice or more, less what chance explains: about 0 for two logs of one ranker, also of one
-    that varies its lists.
+    Parameters
+    ----------
+    train
+        Training log.
+    test
+        Test log.
+
+    Returns
+    -------
+    dict
+        `train_sessions` and `sessions` (of the test log); `unseen_pair_share` and `unseen_query_share`, the shares of
+        test results and test sessions that training does not have; `lists_in_common`, the share of test sessions whose
+        list was shown in training; and `displacement`, the root mean square change of a result's mean rank, over the
+        test results that both logs show at least twice, corrected for sampling noise: about 0 for two logs of one
+        ranker, also of a stochastic one.
     """
     lists = test.in_vocabulary(train.vocabulary)
-    here, there = MeanRanks.of(train), MeanRanks.of(lists)
-    results = test.impressions_by_rank().sum()
-    changed = (here.mean - there.mean) ** 2 - here.error - there.error
-    both = np.isfinite(changed)
-    moved = np.average(changed[both], weights=there.times[both]) if both.any() else np.nan
-    known = np.append(np.bincount(train.rankings.query, minlength=train.vocabulary.n_queries) > 0, False)
+    train_ranks, test_ranks = MeanRanks.of(train), MeanRanks.of(lists)
+    n_results = test.impressions_by_rank().sum()
+    squared_change = (train_ranks.mean - test_ranks.mean) ** 2 - train_ranks.error - test_ranks.error
+    comparable = np.isfinite(squared_change)
+    mean_square = (
+        np.average(squared_change[comparable], weights=test_ranks.times[comparable]) if comparable.any() else np.nan
+    )
+    in_train = np.append(np.bincount(train.rankings.query, minlength=train.vocabulary.n_queries) > 0, False)
     return {
         "train_sessions": train.total,
         "sessions": test.total,
-        "unseen_pair_share": 1 - float(there.times[here.times > 0].sum() / results),
-        "unseen_query_share": float(test.count[~known[lists.rankings.query]].sum() / test.total),
-        "displacement": float(np.sqrt(np.maximum(moved, 0.0))),
+        "unseen_pair_share": 1 - float(test_ranks.times[train_ranks.times > 0].sum() / n_results),
+        "unseen_query_share": float(test.count[~in_train[lists.rankings.query]].sum() / test.total),
+        "displacement": float(np.sqrt(np.maximum(mean_square, 0.0))),
         "lists_in_common": _lists_in_common(train, lists),
     }
 
 
 class MeanRanks(NamedTuple):
-    """Where each pair of a vocabulary was shown."""
+    """Mean rank of each pair of a vocabulary in a log.
+
+    Parameters
+    ----------
+    times
+        Number of impressions.
+    mean
+        Mean rank, from 0; NaN for a pair that was never shown.
+    error
+        Squared standard error of the mean; NaN for a pair that was not shown at least twice.
+    """
 
     times: Float[np.ndarray, " pair"]
     mean: Float[np.ndarray, " pair"]
-    """Rank from 0; NaN for a pair that was never shown."""
     error: Float[np.ndarray, " pair"]
-    """Squared standard error of the mean; NaN for a pair that was not shown twice."""
 
     @classmethod
     def of(cls, sessions: Sessions) -> MeanRanks:
+        """Compute the mean ranks of a log."""
         lists, n = sessions.rankings, sessions.vocabulary.n_pairs
         row, rank = np.nonzero(lists.pair != UNSEEN)
         pair, weight = lists.pair[row, rank], sessions.count[row].astype(np.float64)
@@ -59,7 +86,7 @@ class MeanRanks(NamedTuple):
 
 
 def _lists_in_common(train: Sessions, test: Sessions) -> float:
-    """The share of test sessions, in the vocabulary of training, whose very list was shown in training."""
+    """Return the share of test sessions, in the training vocabulary, whose exact list was shown in training."""
     ranks = max(train.n_ranks, test.n_ranks)
     lists = [
         np.concatenate([log.rankings.query[:, None], np.pad(log.rankings.pair, pad, constant_values=UNSEEN)], axis=1)
@@ -69,32 +96,54 @@ def _lists_in_common(train: Sessions, test: Sessions) -> float:
     group, first = distinct_rows(np.concatenate(lists))
     in_train = np.zeros(len(first), bool)
     in_train[group[: len(train)]] = True
-    # a document that training does not know has no number: the list would look like its own beginning
+    # a document unknown to the training vocabulary has no number: its list would equal a shorter one
     whole = ((test.rankings.pair != UNSEEN) == test.rankings.shown).all(axis=1)
     return float(test.count[whole & in_train[group[len(train) :]]].sum() / test.total)
 
 
 def logged_rank(sessions: Sessions) -> Float[np.ndarray, " pair"]:
-    """Minus the mean rank of every pair over its impressions, so that higher is better; NaN where it was not shown."""
+    """Compute minus the mean rank of every pair over its impressions, so that higher is better.
+
+    Parameters
+    ----------
+    sessions
+        Log of the logging policy.
+
+    Returns
+    -------
+    Float[pair]
+        Minus the mean rank; NaN for a pair that was not shown.
+    """
     cells = Cells.of(sessions)
     impressions, _ = cells.by_pair()
-    ranks = np.bincount(cells.pair, cells.impressions * cells.rank(), len(impressions))
-    mean: np.ndarray = np.divide(ranks, impressions, out=np.full(len(ranks), np.nan), where=impressions > 0)
+    rank_sum = np.bincount(cells.pair, cells.impressions * cells.rank(), len(impressions))
+    mean: np.ndarray = np.divide(rank_sum, impressions, out=np.full(len(rank_sum), np.nan), where=impressions > 0)
     return -mean
 
 
 def logged_exposure(sessions: Sessions) -> Float[np.ndarray, " pair"]:
-    """How much attention a session of its query gives to every pair; NaN where the query has no session.
+    """Compute the mean exposure of every pair in a session of its query.
 
-    Attention to a rank is its click rate relative to the first rank's. Unlike the mean rank this tells a document that
-    is always shown from one that is shown now and then.
+    The exposure of a rank is its click-through rate relative to that of the first rank. Unlike the mean rank, this
+    separates a document that is always shown from one that is shown occasionally.
+
+    Parameters
+    ----------
+    sessions
+        Log of the logging policy.
+
+    Returns
+    -------
+    Float[pair]
+        Exposure per session of the query; NaN where the query has no session.
     """
     cells = Cells.of(sessions)
-    shown, clicks = cells.by_rank()
-    rate = np.divide(clicks, shown, out=np.zeros(len(shown)), where=shown > 0)
-    attention = rate / rate[0] if rate[0] > 0 else np.ones(len(rate))
-    words, query = sessions.vocabulary, sessions.rankings.query
-    exposure = np.bincount(cells.pair, cells.impressions * attention[cells.rank()], words.n_pairs)
-    sessions_of = np.bincount(query[query >= 0], sessions.count[query >= 0], words.n_queries)[words.pair_query]
-    mean: np.ndarray = np.divide(exposure, sessions_of, out=np.full(len(exposure), np.nan), where=sessions_of > 0)
+    impressions, clicks = cells.by_rank()
+    rate = np.divide(clicks, impressions, out=np.zeros(len(impressions)), where=impressions > 0)
+    rank_exposure = rate / rate[0] if rate[0] > 0 else np.ones(len(rate))
+    vocabulary, query = sessions.vocabulary, sessions.rankings.query
+    exposure = np.bincount(cells.pair, cells.impressions * rank_exposure[cells.rank()], vocabulary.n_pairs)
+    by_query = np.bincount(query[query >= 0], sessions.count[query >= 0], vocabulary.n_queries)
+    n_sessions = by_query[vocabulary.pair_query]
+    mean: np.ndarray = np.divide(exposure, n_sessions, out=np.full(len(exposure), np.nan), where=n_sessions > 0)
     return mean

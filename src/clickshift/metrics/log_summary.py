@@ -1,4 +1,4 @@
-"""What a log holds, before any model: sizes, click-through rates, how much its lists vary, and what that can teach."""
+"""Summary of a log: size, click-through rates, variation of its lists, and what can be identified from it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,25 @@ from clickshift.display.tables import Row
 
 
 def log_summary(log: Log) -> dict[str, Any]:
-    """Facts about a log as plain values; `clickshift log info` shows them."""
+    """Summarise a log.
+
+    Parameters
+    ----------
+    log
+        Log, in memory or encoded.
+
+    Returns
+    -------
+    dict
+        Sizes, click-through rates by rank, variation of the lists, connectivity of the ranks, and whether the log has
+        propensities, times and users, as plain values. `clickshift log info` prints them.
+    """
     cells = Cells.of(log)
-    ranks_seen = np.bincount(cells.pair, minlength=log.vocabulary.n_pairs)
-    shown = ranks_seen > 0
+    ranks_per_pair = np.bincount(cells.pair, minlength=log.vocabulary.n_pairs)
+    shown = ranks_per_pair > 0
     graph = swap_graph(cells)
     impressions, clicks = cells.by_rank()
-    seen = [_seen(part) for part in log.chunks()]
+    parts = [_summarise_part(part) for part in log.chunks()]
     facts: dict[str, Any] = {
         "sessions": log.total,
         "rows": len(log),
@@ -30,42 +42,42 @@ def log_summary(log: Log) -> dict[str, Any]:
         "documents": len(np.unique(log.vocabulary.pair_doc[shown])),
         "pairs": int(shown.sum()),
         "ranks": log.n_ranks,
-        "mean_list_length": float(sum(part.results for part in seen) / log.total),
-        "clicks_per_session": float(sum(part.clicks for part in seen) / log.total),
-        "sessions_without_click": float(sum(part.without_click for part in seen) / log.total),
+        "mean_list_length": float(sum(part.results for part in parts) / log.total),
+        "clicks_per_session": float(sum(part.clicks for part in parts) / log.total),
+        "sessions_without_click": float(sum(part.without_click for part in parts) / log.total),
         "ctr_by_rank": (clicks / np.maximum(impressions, 1)).tolist(),
-        "distinct_lists": len(np.unique(np.concatenate([part.lists for part in seen]))),
-        "pairs_seen_at_several_ranks": float((ranks_seen[shown] > 1).mean()),
+        "distinct_lists": len(np.unique(np.concatenate([part.lists for part in parts]))),
+        "pairs_seen_at_several_ranks": float((ranks_per_pair[shown] > 1).mean()),
         "rank_groups": graph.groups(),
         "weakest_link": graph.weakest_link,
         "effective_swaps": graph.swaps.tolist(),
         "identifiability": graph.warning() or "all ranks are connected",
-        "propensities": seen[0].propensities,
+        "propensities": parts[0].propensities,
     }
-    if all(part.first is not None for part in seen):
-        facts["time"] = [str(min(part.first for part in seen)), str(max(part.last for part in seen))]
-    if all(part.users is not None for part in seen):
-        facts["users"] = len(np.unique(np.concatenate([part.users for part in seen])))
+    if all(part.first is not None for part in parts):
+        facts["time"] = [str(min(part.first for part in parts)), str(max(part.last for part in parts))]
+    if all(part.users is not None for part in parts):
+        facts["users"] = len(np.unique(np.concatenate([part.users for part in parts])))
     return facts
 
 
-class _Seen(NamedTuple):
-    """What is told of some sessions."""
+class _PartSummary(NamedTuple):
+    """Summary of one part of a log: totals over sessions, a hash of each distinct list, times and users."""
 
     results: float
     clicks: float
     without_click: float
     lists: np.ndarray
-    """A hash of each distinct list."""
     propensities: bool
     first: Any
     last: Any
     users: Any
 
 
-def _seen(part: Sessions) -> _Seen:
+def _summarise_part(part: Sessions) -> _PartSummary:
+    """Summarise one part of a log."""
     rankings = part.rankings
-    return _Seen(
+    return _PartSummary(
         float(part.count @ rankings.length),
         float((part.count @ part.click).sum()),
         float(part.count[~part.click.any(axis=1)].sum()),
@@ -78,18 +90,25 @@ def _seen(part: Sessions) -> _Seen:
 
 
 def log_table(facts: Row) -> dict[str, Any]:
-    """The facts about a log, for reading: of the effective swaps, those between neighbouring ranks."""
+    """Shorten a log summary for display: of the effective swaps, only those between neighbouring ranks are kept.
+
+    Parameters
+    ----------
+    facts
+        Summary as from `log_summary`.
+    """
     swaps, groups = facts["effective_swaps"], facts["rank_groups"]
     neighbours = [swaps[rank][rank + 1] for rank in range(len(swaps) - 1)]
-    short = {f"{rank + 1}–{rank + 2}": round(swap) for rank, swap in enumerate(neighbours)}
+    by_neighbours = {f"{rank + 1}–{rank + 2}": round(swap) for rank, swap in enumerate(neighbours)}
     return {
         **facts,
-        "rank_groups": "; ".join(_range(group) for group in groups),
-        "effective_swaps": short or "none: lists of one result",
+        "rank_groups": "; ".join(_range_text(group) for group in groups),
+        "effective_swaps": by_neighbours or "none: every list has one result",
     }
 
 
-def _range(ranks: Sequence[int]) -> str:
+def _range_text(ranks: Sequence[int]) -> str:
+    """Return ranks as text, e.g. "1–5" or "1, 3"."""
     if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
         return f"{ranks[0]}–{ranks[-1]}"
     return ", ".join(map(str, ranks))

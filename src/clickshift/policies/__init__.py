@@ -1,4 +1,19 @@
-"""Policies. `POLICIES` is the registry: error texts, command-line choices and test parameters come from it."""
+"""Ranking policies: rankers as probability distributions over the lists of each query.
+
+`POLICIES` is the registry of policies that can be named in a specification such as
+"PlackettLuce(Oracle, temperature=0.1)". Error messages, command-line choices and test parameters are generated from it.
+"""
+
+__all__ = [  # noqa: F822 (modules)
+    "POLICIES",
+    "base",
+    "basic",
+    "birkhoff",
+    "by_exposure",
+    "derived",
+    "lambdamart",
+    "plackett_luce",
+]
 
 POLICIES: dict[str, str] = {
     "Uniform": "clickshift.policies.basic:Uniform",

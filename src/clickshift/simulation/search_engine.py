@@ -1,6 +1,7 @@
-"""The simulated search engine of a protocol: a corpus, who ranks it, who clicks, and the logs that this gives.
+"""Simulated search engine of the policy-shift protocol: a corpus, ranking policies, users, and the resulting logs.
 
-Everything is a function of the settings, so any process makes the same logs; what takes time is kept for the next cell.
+Everything is a function of the settings, so any process creates the same logs; expensive parts are cached for the next
+task.
 """
 
 from __future__ import annotations
@@ -24,66 +25,134 @@ from clickshift.policies import POLICIES
 from clickshift.policies.base import Policy, ScoredPolicy
 from clickshift.policies.basic import Scores
 from clickshift.policies.plackett_luce import PlackettLuce
-from clickshift.simulation.simulate import Observed, PowerLaw, simulate
+from clickshift.simulation.simulate import ObservedFrequencies, PowerLaw, simulate
 from clickshift.simulation.users import USERS
 
 Named = tuple[tuple[str, str], ...]
-"""Names for the tables, each with the text that makes the thing."""
+"""(name, specification) pairs: the name is used in tables, the specification creates the object."""
 
 BUILTIN = "builtin"
+"""Name of the built-in corpus."""
 IND = "ind"
-"""The name of the test log that the training policy ranked; all others are out of its distribution."""
+"""Name of the in-distribution test log, ranked by the training policy; all other test logs are out-of-distribution."""
 
 
 class SimulatedLogs(NamedTuple):
-    """What a cell learns from and is judged by."""
+    """Training and test data of one task.
+
+    Parameters
+    ----------
+    train
+        Training sessions.
+    held_out
+        Held-out sessions for early stopping.
+    test
+        Test sessions by policy name; `IND` is the training policy's own log.
+    user
+        Click model of the simulated user.
+    seen
+        Corpus of the documents shown in training: the candidates of the test policies.
+    frequency
+        Number of training sessions of each query of `seen`.
+    judged
+        True labels of the documents shown in training.
+    impressions
+        Number of training sessions of each query of the whole corpus.
+    logging_score
+        Training policy's score of each pair; 0 for all pairs where it has no single score.
+    """
 
     train: Sessions
     held_out: Sessions
-    """Decides when to stop."""
     test: dict[str, Sessions]
-    """By name: `IND` is the training policy's own."""
     user: ClickModel
     seen: Corpus
-    """The documents that training has shown: what other policies rank."""
     frequency: Float[np.ndarray, " seen_query"]
-    """Training sessions of each query of `seen`."""
     judged: JudgedPairs
     impressions: Float[np.ndarray, " query"]
     logging_score: Float[np.ndarray, " pair"]
-    """What the training policy ranks by; 0 for all where it has no single score."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Texts and numbers only: a world is a part of every cell's key."""
+    """Settings of the simulated search engine of the policy-shift protocol.
+
+    Fields are texts and numbers only, because they are part of every task's digest.
+
+    Parameters
+    ----------
+    testing
+        Test policies. They are deterministic but for ties, which are broken in every session.
+    queries
+        Number of queries, drawn from those with at least 10 candidates whose labels differ; all of them if there are
+        fewer.
+    documents
+        Number of candidates per query, a ladder of grades as in section 6.1 of the paper; None keeps all candidates.
+    sessions
+        Number of sessions of the training policy's log: 80 % for training, 10 % for early stopping, 10 % for the
+        in-distribution perplexity.
+    test_sessions
+        Number of sessions of each out-of-distribution test log.
+    ranks
+        Number of ranks of a list.
+    seed
+        Random seed.
+    content
+        Identity of the corpus: a digest of its files.
+    corpus
+        Path of the corpus.
+
+    References
+    ----------
+    Deffayet, R., Renders, J.-M., de Rijke, M. (2022). Evaluating the robustness of click models to policy
+    distributional shift. ACM TOIS.
+    """
 
     testing: Named = (("oracle", "Oracle"), ("random", "Uniform"), ("BM25", "BM25"), ("LambdaMART", "LambdaMART"))
-    """Deterministic but for ties, which are broken anew in every session."""
     queries: int = 1000
-    """Those with at least 10 candidates whose labels differ; all of them where there are no more."""
     documents: int | None = None
-    """So many per query, a ladder of grades as in section 6.1; None keeps all candidates."""
     sessions: int = 100_000
-    """In a training policy's log: 80 % to learn from, 10 % to stop by, 10 % for the ind perplexity."""
     test_sessions: int = 10_000
     ranks: int = 10
     seed: int = 0
     content: str = BUILTIN
-    """What tells one corpus from another: a digest of its files."""
     corpus: str = field(default=BUILTIN, repr=False, compare=False)
-    """Where it is."""
 
     def logs(self, user: str, training: str) -> SimulatedLogs:
-        """`training` may join several policies with " + ": each ranks an equal share of the log."""
+        """Simulate the logs of one user and one training policy.
+
+        Parameters
+        ----------
+        user
+            Specification of the simulated user.
+        training
+            Specification of the training policy. " + " joins several policies, each of which ranks an equal share of
+            the log.
+        """
         return _logs(self, user, training)
 
     def rng(self, *names: str) -> np.random.Generator:
+        """Return the random generator of a named part of the simulation."""
         return generator(self.seed, "policy-shift", *names)
 
 
-def check_texts(world: World, users: Named, training: Named) -> None:
-    """Raise for a text that names nothing, before any work."""
+def check_specs(world: World, users: Named, training: Named) -> None:
+    """Parse all specifications of a protocol, so that errors are raised before any work.
+
+    Parameters
+    ----------
+    world
+        Settings with the test policies.
+    users
+        Simulated users.
+    training
+        Training policies.
+
+    Raises
+    ------
+    SpecError
+        If a specification cannot be parsed.
+    """
     for _, text in users:
         parse(text, USERS)
     for _, text in (*training, *world.testing):
@@ -93,7 +162,8 @@ def check_texts(world: World, users: Named, training: Named) -> None:
 
 @lru_cache(maxsize=1)
 def _corpus(world: World) -> Corpus:
-    spare = world.queries * 13 // 10 + 20  # some have few candidates or equal labels
+    """Return the corpus with the queries and candidates of the simulation."""
+    spare = world.queries * 13 // 10 + 20  # some queries have few candidates or equal labels
     corpus = builtin_corpus(spare, seed=world.seed) if world.corpus == BUILTIN else read_corpus(world.corpus)
     corpus = corpus.with_queries(corpus.usable_queries()).sample_queries(world.queries, rng=world.rng("queries"))
     return corpus if world.documents is None else corpus.ladder(world.documents, rng=world.rng("documents"))
@@ -101,12 +171,13 @@ def _corpus(world: World) -> Corpus:
 
 @lru_cache(maxsize=8)
 def _scores(world: World, policy: str) -> Scores:
-    """A policy with its scores computed once: a LambdaMART takes its time."""
+    """Return a policy with cached scores, because fitting LambdaMART takes time."""
     corpus, ranker = _corpus(world), parse(policy, POLICIES)
     return Scores(corpus.vocabulary, ranker.scores(corpus))
 
 
 def _policy(world: World, text: str) -> Policy:
+    """Return the policy of a specification, with cached scores where it ranks by a score."""
     policy: Policy = parse(text, POLICIES)
     if isinstance(policy, PlackettLuce):
         return replace(policy, policy=_scores(world, key(policy.policy)))
@@ -115,13 +186,20 @@ def _policy(world: World, text: str) -> Policy:
 
 @lru_cache(maxsize=1)
 def _logs(world: World, user: str, training: str) -> SimulatedLogs:
-    corpus, law = _corpus(world), PowerLaw(seed=world.seed)
+    """Simulate training and test logs; the last result is cached."""
+    corpus, power_law = _corpus(world), PowerLaw(seed=world.seed)
     model = parse(user, USERS).on(corpus)
     policies = [_policy(world, text) for text in training.split(" + ")]
-    share = world.sessions // len(policies)
+    sessions_per_policy = world.sessions // len(policies)
     parts = [
         simulate(
-            corpus, policy, model, share, queries=law, ranks=world.ranks, rng=world.rng("log", user, training, str(i))
+            corpus,
+            policy,
+            model,
+            sessions_per_policy,
+            queries=power_law,
+            ranks=world.ranks,
+            rng=world.rng("log", user, training, str(i)),
         )
         for i, policy in enumerate(policies)
     ]
@@ -134,9 +212,9 @@ def _logs(world: World, user: str, training: str) -> SimulatedLogs:
     test = {IND: ind}
     for name, text in world.testing:
         ranker, rng = _policy(world, text), world.rng("ood", user, training, name)
-        law_seen = Observed(frequency)  # queries as frequent as in training
-        test[name] = simulate(seen, ranker, model, world.test_sessions, queries=law_seen, ranks=world.ranks, rng=rng)
+        observed = ObservedFrequencies(frequency)  # queries are as frequent as in training
+        test[name] = simulate(seen, ranker, model, world.test_sessions, queries=observed, ranks=world.ranks, rng=rng)
     judged = JudgedPairs.of(corpus.vocabulary, corpus.label.astype(np.float64), shown=shown)
-    first = policies[0].policy if len(policies) == 1 and isinstance(policies[0], PlackettLuce) else None
-    score = first.scores(corpus) if first is not None else np.zeros(corpus.n_pairs)
+    scored = policies[0].policy if len(policies) == 1 and isinstance(policies[0], PlackettLuce) else None
+    score = scored.scores(corpus) if scored is not None else np.zeros(corpus.n_pairs)
     return SimulatedLogs(train, held_out, test, model, seen, frequency, judged, impressions, score)

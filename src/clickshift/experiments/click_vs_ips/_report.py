@@ -24,7 +24,7 @@ from clickshift.experiments.click_vs_ips.protocol import (
     values_by_seed,
 )
 from clickshift.io.table_writer import write_rows
-from clickshift.metrics.significance import corrected_p_values, paired, welch
+from clickshift.metrics.significance import corrected_p_values, paired_t_test, welch
 
 ALPHA = 1e-4
 """The paper's level of significance, for all comparisons of a metric together."""
@@ -197,7 +197,11 @@ def order_table(rows: Sequence[Row]) -> Rows:
             if not seeds:
                 continue
             differences = [b[seed] - a[seed] for seed in seeds]
-            p = paired([b[seed] for seed in seeds], [a[seed] for seed in seeds]) if len(seeds) > 1 else float("nan")
+            p = (
+                paired_t_test([b[seed] for seed in seeds], [a[seed] for seed in seeds])
+                if len(seeds) > 1
+                else float("nan")
+            )
             table.append(
                 {
                     "sessions": sessions,

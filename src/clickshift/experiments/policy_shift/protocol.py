@@ -19,7 +19,7 @@ from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
-from clickshift.simulation.search_engine import Named, SimulatedLogs, World, check_texts
+from clickshift.simulation.search_engine import Named, SimulatedLogs, World, check_specs
 
 VERSION = 1
 """Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
@@ -98,7 +98,7 @@ class PolicyShift:
     """Users on whom derived policies are tried: those of figure 2, for whom the best document first is not best."""
 
     def __post_init__(self) -> None:
-        check_texts(self.world, self.users, self.training)
+        check_specs(self.world, self.users, self.training)
         for contender in self.contenders:
             if contender.role != "oracle":
                 check(contender)

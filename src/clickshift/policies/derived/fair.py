@@ -1,8 +1,12 @@
-"""Fair: exposure in proportion to relevance (Singh & Joachims 2018), both as a click model sees them.
+"""Fair policies: exposure in proportion to relevance, both according to a click model.
 
-A policy decides how often each document stands at each rank. Of the doubly stochastic matrices that keep the exposure
-of documents, or of groups of them, near their share, one with the highest utility is found by a linear program per
-query; by Birkhoff and von Neumann it is a lottery over lists.
+A stochastic policy sets the probability of each document at each rank. Among the doubly stochastic matrices that keep
+the exposure of documents, or of groups of documents, near their fair share, a linear program per query finds one with
+the highest utility. By the Birkhoff-von Neumann theorem it is a probability distribution over lists.
+
+References
+----------
+Singh, A., Joachims, T. (2018). Fairness of exposure in rankings. KDD.
 """
 
 from __future__ import annotations
@@ -19,43 +23,63 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
+from clickshift.policies.derived._search import PRECISE
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
-from clickshift.policies.derived.search import PRECISE
 
 Square = Float[np.ndarray, "doc rank"]
+"""Placement probabilities of one query with as many ranks as documents."""
 
-_UNFAIR = 1e3
-"""What exposure beyond the tolerance costs. An exact penalty: it is worth at most one utility per document."""
-_NOTHING = 1e-9
+_UNFAIRNESS_COST = 1e3
+"""Cost of exposure beyond the tolerance. The penalty is exact: exposure gains at most one unit of utility per
+document."""
+_NEGLIGIBLE = 1e-9
+"""Probability that counts as 0, and smallest divisor of the relevance."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FairLists:
-    """A lottery over lists for every query."""
+    """Probability distribution over lists for every query.
+
+    Parameters
+    ----------
+    lists
+        Lists of all queries, grouped by query, in the corpus' vocabulary and order of queries.
+    weight
+        Probability of each list among those of its query.
+    relevance
+        Relevance of each pair according to the model.
+    examination
+        Examination of each rank according to the model: see `model_scores.examination`.
+    predicted
+        Expected clicks of each query according to the model, averaged over its lists.
+    """
 
     lists: Rankings
-    """The lists of all queries, those of a query together, in the corpus' vocabulary and order of queries."""
     weight: Float[np.ndarray, " session"]
-    """How likely each list is among those of its query."""
     relevance: Float[np.ndarray, " pair"]
-    """According to the model."""
     examination: Float[np.ndarray, " rank"]
-    """According to the model: see `beliefs.examination`."""
     predicted: Float[np.ndarray, " query"]
-    """Expected clicks according to the model, over the lottery."""
 
     @property
     def placement(self) -> Float[np.ndarray, "pair rank"]:
-        """How likely each document stands at each rank."""
+        """Probability of each document at each rank."""
         out = np.zeros((self.lists.vocabulary.n_pairs, self.lists.n_ranks))
         session, rank = np.nonzero(self.lists.shown)
         np.add.at(out, (self.lists.pair[session, rank], rank), self.weight[session])
         return out
 
     def sample(self, query: Int[np.ndarray, " session"], *, rng: int | np.random.Generator) -> Rankings:
-        """A list for each of these query numbers, drawn from the lottery of its query."""
-        upper = np.cumsum(self.weight)  # the weights of a query add up to 1
+        """Sample a list for each of the given query numbers.
+
+        Parameters
+        ----------
+        query
+            Query number of each session.
+        rng
+            Seed or random generator.
+        """
+        upper = np.cumsum(self.weight)  # the weights of a query sum to 1
         drawn = np.searchsorted(upper, query + as_generator(rng).random(len(query)), side="right")
         first, last = (np.searchsorted(self.lists.query, query, side=side) for side in ("left", "right"))
         return self.lists[np.clip(drawn, first, last - 1)]
@@ -70,79 +94,121 @@ def fair(
     group: Int[np.ndarray, " pair"] | None = None,
     rng: int | np.random.Generator,
 ) -> FairLists:
-    """Of each query's `ranks` most relevant documents, the lottery over orders with the highest utility that is fair.
+    """Find, for each query's most relevant documents, the fair distribution over orders with the highest utility.
 
     utility = sum over documents of relevance x exposure, exposure = sum over ranks of P(document at rank) x examination
-    fair: |exposure - relevance x (total exposure / total relevance)| <= tolerance, for every document of the query or,
-    with numbers of groups, for the mean over a group's documents. Where no lottery is that fair (one document may
-    deserve more than the first rank has to give), the tolerance of that query is the smallest possible one.
 
-    Relevance and examination are the model's; examination is its mean over its own Top-Down lists.
+    A distribution is fair if |exposure - relevance x (total exposure / total relevance)| <= tolerance, for every
+    document of the query or, with `group`, for the mean over a group's documents. Where no distribution is that fair
+    (a document may deserve more than the exposure of the first rank), the tolerance of that query is the smallest
+    possible one.
+
+    Relevance and examination are the model's; examination is averaged over the model's Top-Down lists.
+
+    Parameters
+    ----------
+    model
+        Click model that provides relevance and examination.
+    corpus
+        Queries and candidates to rank.
+    ranks
+        Number of ranks of a list.
+    tolerance
+        Largest difference between the exposure of a document or group and its fair share.
+    group
+        Group number of each pair; None for fairness to single documents.
+    rng
+        Seed or random generator for tie-breaking.
+
+    Returns
+    -------
+    FairLists
+        Lists with probabilities for every query.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if `tolerance` is negative.
+    DataError
+        "wrong-shape" if there is not one group number per pair; "bad-ranks" if `ranks` is below 1.
+
+    References
+    ----------
+    Singh, A., Joachims, T. (2018). Fairness of exposure in rankings. KDD.
     """
     if not tolerance >= 0:
-        raise SpecError(f"tolerance is a difference of exposure, 0 or above: got {tolerance}.")
+        raise SpecError(
+            f"tolerance is a difference of exposure, 0 or above: got {tolerance}.",
+            code="bad-option",
+            option="tolerance",
+            value=tolerance,
+        )
     if group is not None and group.shape != (corpus.n_pairs,):
-        raise DataError(f"there must be a group for every pair, {corpus.n_pairs}: got shape {group.shape}.")
+        raise DataError(
+            f"there must be one group number per pair, {corpus.n_pairs}: got shape {group.shape}.", code="wrong-shape"
+        )
     relevance = relevance_in([model], corpus)
     best = most_relevant(corpus, relevance, ranks=ranks, rng=as_generator(rng))
-    seen = examination(model, best)
+    rank_examination = examination(model, best)
     row, order, weight = [], [], []
     for query, n in enumerate(best.length.tolist()):
         pair = best.pair[query, :n]
-        placed = fair_placement(relevance[pair], seen[:n], tolerance, None if group is None else group[pair])
-        for share, documents in decompose_square_placement(placed):
+        placement = _fair_placement(
+            relevance[pair], rank_examination[:n], tolerance, None if group is None else group[pair]
+        )
+        for share, documents in _decompose_square_placement(placement):
             row.append(query)
             weight.append(share)
             order.append(np.append(documents, np.arange(n, best.n_ranks)))
     lists = Rankings(best.vocabulary, best.query[row], np.take_along_axis(best.pair[row], np.array(order), axis=1))
     clicks = model.expected_clicks(lists, tolerance=PRECISE)
     predicted = np.bincount(row, np.array(weight) * clicks, len(best))
-    return FairLists(lists, np.array(weight), relevance, seen, predicted)
+    return FairLists(lists, np.array(weight), relevance, rank_examination, predicted)
 
 
-def fair_placement(
+def _fair_placement(
     relevance: Float[np.ndarray, " doc"],
     examination: Float[np.ndarray, " rank"],
     tolerance: float,
     group: Int[np.ndarray, " doc"] | None = None,
 ) -> Square:
-    """P(document at rank), rows and columns adding up to 1, for one query."""
+    """Solve the linear program of one query; rows and columns of P(document at rank) sum to 1."""
     from scipy.optimize import linprog
 
     n = len(relevance)
-    mean = _means(np.arange(n) if group is None else group)
-    target = mean @ _share(relevance, examination.sum())
-    exposed = np.kron(mean, examination)  # of each group, from the placement, row by row
+    mean = _group_means(np.arange(n) if group is None else group)
+    target = mean @ _fair_share(relevance, examination.sum())
+    exposure = np.kron(mean, examination)  # of each group, as a function of the placement, row by row
     excess = -np.ones((len(mean), 1))
     ones = np.ones((1, n))
-    found = linprog(
-        np.append(-np.outer(relevance, examination) / max(relevance.max(), _NOTHING), _UNFAIR),
-        A_ub=np.block([[exposed, excess], [-exposed, excess]]),
+    solution = linprog(
+        np.append(-np.outer(relevance, examination) / max(relevance.max(), _NEGLIGIBLE), _UNFAIRNESS_COST),
+        A_ub=np.block([[exposure, excess], [-exposure, excess]]),
         b_ub=np.concatenate([target, -target]) + tolerance,
         A_eq=np.block([[np.kron(np.eye(n), ones), np.zeros((n, 1))], [np.kron(ones, np.eye(n)), np.zeros((n, 1))]]),
         b_eq=np.ones(2 * n),
         method="highs",
     )
-    assert found.status == 0, found.message
-    placement: np.ndarray = found.x[:-1].reshape(n, n)
+    assert solution.status == 0, solution.message
+    placement: np.ndarray = solution.x[:-1].reshape(n, n)
     return placement
 
 
-def decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
-    """Lists (the document at each rank) and their probabilities, which add up to 1 and give the placement."""
+def _decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
+    """Yield probabilities, which sum to 1, and lists (the document at each rank) whose mean is the placement."""
     from scipy.optimize import linear_sum_assignment
 
-    left = np.where(placement > _NOTHING, placement, 0.0)
+    residual = np.where(placement > _NEGLIGIBLE, placement, 0.0)
     total = 0.0
     lists = []
-    while left.max() > _NOTHING:
-        # a matrix with equal row and column sums has a matching without zeros
-        doc, rank = linear_sum_assignment(np.where(left > 0, left, -1e3), maximize=True)
-        share = left[doc, rank].min()
-        if share <= 0:  # only what rounding has left over
+    while residual.max() > _NEGLIGIBLE:
+        # a matrix with equal row and column sums has a perfect matching on its positive entries
+        doc, rank = linear_sum_assignment(np.where(residual > 0, residual, -1e3), maximize=True)
+        share = residual[doc, rank].min()
+        if share <= 0:  # only rounding errors remain
             break
-        left[doc, rank] -= share
-        left[left < _NOTHING] = 0.0
+        residual[doc, rank] -= share
+        residual[residual < _NEGLIGIBLE] = 0.0
         total += share
         lists.append((share, doc[np.argsort(rank)]))
     for share, documents in lists:
@@ -157,34 +223,50 @@ def disparity(
     *,
     group: Int[np.ndarray, " pair"] | None = None,
 ) -> Float[np.ndarray, " query"]:
-    """By how much exposure misses its fair share, at worst over the documents (or groups) that each query shows.
+    """Compute the largest difference between exposure and fair share over each query's shown documents or groups.
 
-    Relevance and examination may be others than those by which the lists were made, e.g. the true user's.
+    Parameters
+    ----------
+    lists
+        Lists of the policy.
+    weight
+        Probability of each list among those of its query.
+    relevance
+        Relevance of each pair; it may differ from that by which the lists were made, e.g. be the true user's.
+    examination
+        Examination of each rank; it may differ likewise.
+    group
+        Group number of each pair; None for single documents.
+
+    Returns
+    -------
+    Float[query]
+        The largest difference of each query, 0 for a query without a list.
     """
-    words = lists.vocabulary
-    exposure, shown = np.zeros(words.n_pairs), np.zeros(words.n_pairs, bool)
+    vocabulary = lists.vocabulary
+    exposure, shown = np.zeros(vocabulary.n_pairs), np.zeros(vocabulary.n_pairs, bool)
     session, rank = np.nonzero(lists.shown)
     pair = lists.pair[session, rank]
     np.add.at(exposure, pair, weight[session] * examination[rank])
     shown[pair] = True
-    worst = np.zeros(words.n_queries)
+    worst = np.zeros(vocabulary.n_queries)
     for query in np.unique(lists.query).tolist():
-        here = np.flatnonzero(shown[words.query_offsets[query] : words.query_offsets[query + 1]])
-        here += words.query_offsets[query]
-        mean = _means(here if group is None else group[here])
-        share = _share(relevance[here], exposure[here].sum())
-        worst[query] = np.abs(mean @ (exposure[here] - share)).max()
+        pairs = np.flatnonzero(shown[vocabulary.query_offsets[query] : vocabulary.query_offsets[query + 1]])
+        pairs += vocabulary.query_offsets[query]
+        mean = _group_means(pairs if group is None else group[pairs])
+        share = _fair_share(relevance[pairs], exposure[pairs].sum())
+        worst[query] = np.abs(mean @ (exposure[pairs] - share)).max()
     return worst
 
 
-def _share(relevance: np.ndarray, exposure: float) -> Float[np.ndarray, " doc"]:
-    """Exposure in proportion to relevance; equal where nothing is relevant."""
+def _fair_share(relevance: np.ndarray, exposure: float) -> Float[np.ndarray, " doc"]:
+    """Divide total exposure in proportion to relevance, or equally where nothing is relevant."""
     total = relevance.sum()
     return exposure * (relevance / total if total > 0 else np.full(len(relevance), 1 / len(relevance)))
 
 
-def _means(group: Int[np.ndarray, " doc"]) -> Float[np.ndarray, "group doc"]:
-    """Rows that take the mean over each group."""
+def _group_means(group: Int[np.ndarray, " doc"]) -> Float[np.ndarray, "group doc"]:
+    """Return the matrix that takes the mean over each group."""
     member = np.unique(group)[:, None] == group
     mean: np.ndarray = member / member.sum(axis=1, keepdims=True)
     return mean

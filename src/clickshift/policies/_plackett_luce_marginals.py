@@ -1,12 +1,13 @@
-"""Kernel for the exact probability that each candidate stands at each rank of a Plackett-Luce list.
+"""Kernel for the exact probability of each candidate at each rank of a Plackett-Luce list.
 
 Candidates arrive at independent exponential times with rates w_i, and a list is the order of arrival. Given that i
 arrives at time t, the others have arrived or not independently of each other, so its rank is Poisson-binomial:
 
     P(i at rank r) = integral over t of w_i exp(-w_i t) P(exactly r of the others arrived before t)
 
-The integral is taken over ln t by the trapezoid rule, which converges geometrically. The polynomial that leaves one
-candidate out is the product of those before and after it, so that only positive numbers are added and nothing cancels.
+The integral over ln t is computed by the trapezoid rule, which converges geometrically. The generating polynomial
+without candidate i is the product of those of the candidates before and after it, so that only positive numbers are
+added and nothing cancels.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ import numpy as np
 from numba import njit
 
 _STEP, _WIDEST_STEP = 0.65, 0.22
-"""Nodes lie _STEP / sqrt(ranks) apart: the log of the k-th arrival time varies by about 1 / sqrt(k) or more."""
+"""Distance of the nodes, _STEP / sqrt(ranks) and at most _WIDEST_STEP: the standard deviation of the log of the k-th
+arrival time is about 1 / sqrt(k) or more."""
 _NEVER = -42.0
-"""A candidate with ln(w t) below this has not arrived: the chance is exp(-42) = 6e-19."""
+"""A candidate with ln(w t) below this counts as not arrived: the probability that it has is exp(-42) = 6e-19."""
 _SURELY = 3.8
-"""A candidate with ln(w t) above this has arrived: the chance that it has not is exp(-exp(3.8)) = 4e-20."""
+"""A candidate with ln(w t) above this counts as arrived: the probability that it has not is exp(-exp(3.8)) = 4e-20."""
 _FULL = 1e-16
-"""A list is full when the chance that it is not is below this."""
+"""A list counts as full when the probability that it is not is below this."""
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def place_queries(query, order, step, out):
-    """Write the placement of these queries' candidates to `out`, pair x rank, which holds 0 before.
+def fill_placements(query, order, step, out):
+    """Write the placement probabilities of these queries' candidates to `out`, pair x rank, which must hold 0.
 
-    `step` shrinks the distance of the nodes, to see that the result does not depend on it.
+    `step` scales the distance of the nodes; tests use it to check that the result does not depend on it.
     """
     ranks = out.shape[1]
     for q in query:
@@ -40,9 +42,9 @@ def place_queries(query, order, step, out):
         while begin < stop and filled < ranks:
             end = begin + 1
             while end < order.tier_end[begin] and order.log_weight[end - 1] - order.log_weight[end] < _SURELY - _NEVER:
-                end += 1  # a wider gap is never crossed, as between tiers
+                end += 1  # candidates below a wider gap never overtake, as between tiers
             full = min(ranks, filled + end - begin)
-            prob = _place(order.log_weight[begin:end], full - filled, step)
+            prob = _tier_placement(order.log_weight[begin:end], full - filled, step)
             for j in range(begin, end):
                 for r in range(filled, full):
                     out[order.pair[j], r] = prob[j - begin, r - filled]
@@ -51,18 +53,18 @@ def place_queries(query, order, step, out):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _place(log_weight, ranks, step):
-    """Candidate x rank, for log-weights in descending order, without a gap that is never crossed.
+def _tier_placement(log_weight, ranks, step):
+    """Return placement probabilities, candidate x rank, for descending log-weights without a gap as between tiers.
 
-    ln t = x - exp(-x) - ln(sum of weights): to the left, where nobody has arrived yet, nodes in x thin out doubly
-    exponentially, and need not follow the integrand's slow decay (Takahasi & Mori, 1974).
+    The substitution ln t = x - exp(-x) - ln(sum of weights) spaces nodes doubly exponentially to the left, where no
+    candidate has arrived yet, so that they need not follow the integrand's slow decay (Takahasi & Mori, 1974).
     """
     n = len(log_weight)
     if log_weight[0] == log_weight[n - 1]:
         return np.full((n, ranks), 1.0 / n)
     prob = np.zeros((n, ranks))
-    above = np.empty((n + 1, ranks))  # above[i, r]: exactly r of the candidates before i have arrived
-    below = np.empty(ranks)  # the same of the candidates after i
+    above = np.empty((n + 1, ranks))  # above[i, r]: P(exactly r of the candidates before i have arrived)
+    below = np.empty(ranks)  # the same for the candidates after i
     arrived, waiting, density = np.empty(n), np.empty(n), np.empty(n)
     step = step * min(_STEP / math.sqrt(ranks), _WIDEST_STEP)
     total = 0.0
@@ -70,7 +72,7 @@ def _place(log_weight, ranks, step):
         total += math.exp(log_weight[i] - log_weight[0])
     log_sum = math.log(total)
     node = math.floor(-math.log(-_NEVER) / step)
-    first, last = 0, 0  # candidates before `first` have surely arrived, and none from `last` on
+    first, last = 0, 0  # candidates before `first` have arrived, none from `last` on has
     while True:
         x = node * step
         log_time = x - math.exp(-x) - log_sum
@@ -89,7 +91,7 @@ def _place(log_weight, ranks, step):
             for r in range(1, width):
                 above[i + 1, r] = above[i, r] * waiting[i] + above[i, r - 1] * arrived[i]
         for i in range(last - 1, first - 1, -1):
-            if i == 0 or log_weight[i] != log_weight[i - 1]:  # equal candidates are placed alike: one stands for all
+            if i == 0 or log_weight[i] != log_weight[i - 1]:  # equal candidates have equal placements
                 for a in range(width):
                     share = density[i] * above[i, a]
                     for b in range(width - a):

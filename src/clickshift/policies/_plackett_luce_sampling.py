@@ -1,8 +1,8 @@
-"""Kernels that draw Plackett-Luce lists and give their exact log-probability.
+"""Kernels that sample Plackett-Luce lists and compute their exact log-probability.
 
-Every candidate arrives after an exponential time with rate weight, and a list is the order of arrival: the Gumbel trick
-in linear time. -log u >= 1 - u rejects most latecomers without a logarithm. Where the weights of a query span more than
-a float holds, arrival times are compared by their logarithms.
+Every candidate arrives after an exponential time whose rate is its weight, and a list is the order of arrival: the
+Gumbel trick in linear time. The bound -log u >= 1 - u rejects most late candidates without a logarithm. Where the
+weights of a query span more than the range of a float, arrival times are compared by their logarithms.
 """
 
 from __future__ import annotations
@@ -18,38 +18,51 @@ from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.data.vocabulary import UNSEEN
 
 _WIDE = 600.0
-"""Log-weights that span more than this are not exponentiated: e^-600 is still a normal float, with room for sums."""
+"""Largest range of log-weights that are exponentiated: e^-600 is still a normal float, with room for sums."""
 _EARLIEST = 38.0
-"""-log u is above e^-38 for the numbers u that a stream gives: nobody arrives earlier, relative to the mean time."""
+"""Bound on early arrivals: relative to its mean, an arrival time -log u is above e^-38 for all u of a stream."""
 _NEGLIGIBLE = 60.0
-"""A sum does not notice weights e^-60 times its first."""
+"""Log-weight difference from which on a weight no longer changes a floating-point sum: e^-60 of its first term."""
 
 
 class TieredOrder(NamedTuple):
-    """The candidates of every query, best first, in tiers: a tier stands above the next one, whatever the weights.
+    """Candidates of every query, best first, in tiers; every candidate of a tier is ranked above those of the next one.
 
-    Plackett-Luce with a temperature is one tier per query; its limit at temperature 0 is one tier per score.
-    Place j belongs to query q where offset[q] <= j < offset[q + 1].
+    Plackett-Luce with a positive temperature has one tier per query; its limit at temperature 0 has one tier per score.
+    Place j of the order belongs to query q where offset[q] <= j < offset[q + 1].
+
+    Parameters
+    ----------
+    offset
+        First place of each query, and the number of places.
+    pair
+        Pair number at each place.
+    place_of
+        Place of each pair number.
+    tier_end
+        First place below the tier of each place.
+    log_weight
+        Log-weight relative to the first place of the tier, so at most 0.
+    weight
+        exp(log_weight).
     """
 
     offset: Int[np.ndarray, " query+1"]
     pair: Int[np.ndarray, " place"]
     place_of: Int[np.ndarray, " pair"]
     tier_end: Int[np.ndarray, " place"]
-    """The first place below the tier of each place."""
     log_weight: Float[np.ndarray, " place"]
-    """Relative to the first place of the tier, so at most 0."""
     weight: Float[np.ndarray, " place"]
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def draw_lists(query, key, first, order, pair, log_prob):
-    """Fill `pair` with a list per session, and add its log-probability; session s uses stream `first + s` of `key`."""
+    """Fill `pair` with one list per session and add its log-probability; session s uses stream `first + s` of `key`."""
     sessions, ranks = pair.shape
     state = np.empty(4, np.uint64)
     place, arrival = np.empty(ranks, np.int64), np.empty(ranks)
-    taken = np.zeros(_most_candidates(order.offset), np.bool_)
+    taken = np.zeros(_max_candidates(order.offset), np.bool_)
     for s in range(sessions):
         open_stream(state, key, first + s)
         begin, stop, filled = order.offset[query[s]], order.offset[query[s] + 1], 0
@@ -60,9 +73,9 @@ def draw_lists(query, key, first, order, pair, log_prob):
                 place[filled] = begin
             else:
                 if order.log_weight[end - 1] == 0.0:
-                    _shuffle(state, begin, end, place, filled, full, taken)
+                    _sample_equal_weights(state, begin, end, place, filled, full, taken)
                 else:
-                    _race(state, begin, end, order.log_weight, order.weight, place, arrival, filled, full)
+                    _sample_by_arrival(state, begin, end, order.log_weight, order.weight, place, arrival, filled, full)
                 log_prob[s] += _tier_log_prob(begin, end, order.log_weight, order.weight, place, filled, full, taken)
             begin, filled = end, full
         for r in range(filled):
@@ -72,10 +85,10 @@ def draw_lists(query, key, first, order, pair, log_prob):
 @njit(cache=True, nogil=True)
 @no_type_check
 def log_prob_of_lists(query, pair, length, order, log_prob):
-    """Add the log-probability that the first places hold these lists, -inf for a list that cannot be."""
+    """Add the log-probability of these lists as first ranks, -inf for a list that is impossible."""
     sessions, ranks = pair.shape
     place = np.empty(ranks, np.int64)
-    taken = np.zeros(_most_candidates(order.offset), np.bool_)
+    taken = np.zeros(_max_candidates(order.offset), np.bool_)
     for s in range(sessions):
         possible = query[s] != UNSEEN
         for r in range(length[s]):
@@ -96,17 +109,18 @@ def log_prob_of_lists(query, pair, length, order, log_prob):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _most_candidates(offset):
-    most = 0
+def _max_candidates(offset):
+    """Return the largest number of candidates of a query."""
+    largest = 0
     for q in range(len(offset) - 1):
-        most = max(most, offset[q + 1] - offset[q])
-    return most
+        largest = max(largest, offset[q + 1] - offset[q])
+    return largest
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _shuffle(state, begin, end, place, filled, full, taken):
-    """Fill `place[filled:full]` with candidates of a tier in which all weigh the same, drawing again those taken."""
+def _sample_equal_weights(state, begin, end, place, filled, full, taken):
+    """Fill `place[filled:full]` with candidates of a tier of equal weights, redrawing those already taken."""
     size = end - begin
     for r in range(filled, full):
         j = min(np.int64(next_uniform(state) * size), size - 1)  # the product may round up to size
@@ -120,10 +134,10 @@ def _shuffle(state, begin, end, place, filled, full, taken):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _race(state, begin, end, log_weight, weight, place, arrival, filled, full):
-    """Fill `place[filled:full]` with the first of the tier's candidates to arrive, in their order of arrival."""
+def _sample_by_arrival(state, begin, end, log_weight, weight, place, arrival, filled, full):
+    """Fill `place[filled:full]` with the first candidates of the tier to arrive, in order of arrival."""
     wide = log_weight[end - 1] < -_WIDE
-    found, slowest = filled, np.inf
+    n_filled, slowest = filled, np.inf
     for j in range(begin, end):
         if wide and -log_weight[j] - _EARLIEST > slowest:
             break
@@ -135,22 +149,23 @@ def _race(state, begin, end, log_weight, weight, place, arrival, filled, full):
         else:
             continue
         if time < slowest:
-            found = min(found + 1, full)
-            r = found - 1
+            n_filled = min(n_filled + 1, full)
+            r = n_filled - 1
             while r > filled and arrival[r - 1] > time:
                 arrival[r], place[r] = arrival[r - 1], place[r - 1]
                 r -= 1
             arrival[r], place[r] = time, j
-            if found == full:
+            if n_filled == full:
                 slowest = arrival[full - 1]
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _tier_log_prob(begin, end, log_weight, weight, place, filled, full, taken):
-    """Sum over ranks r of log(w_r / (w_r + rest_r)) = -log1p(rest_r / w_r), rest_r being the weight left below rank r.
+    """Return the sum over ranks r of log(w_r / (w_r + rest_r)) = -log1p(rest_r / w_r).
 
-    rest is built from the last rank up, so that only positive numbers are added and nothing cancels.
+    rest_r is the weight of the candidates below rank r. It is accumulated from the last rank up, so that only positive
+    numbers are added and nothing cancels.
     """
     for r in range(filled, full):
         taken[place[r] - begin] = True
