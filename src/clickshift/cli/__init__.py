@@ -20,7 +20,7 @@ import clickshift.cli.selection as selection
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
-from clickshift.cli.console import printable
+from clickshift.cli._console import printable
 
 app = typer.Typer(
     name="clickshift",
@@ -43,7 +43,7 @@ app.command()(models.models)
 app.command()(reproduce.reproduce)
 app.add_typer(log.app, name="log")
 app.add_typer(corpus.app, name="corpus")
-for name in reproduce.SHIFT:
+for name in reproduce.SHIFT_COMMANDS:
     shift.app.command(name)(reproduce.named(name))
 app.add_typer(shift.app, name="shift")
 app.add_typer(selection.app, name="selection")

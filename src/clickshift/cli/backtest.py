@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from clickshift.cli.console import (
+from clickshift.cli._console import (
     Json,
     printable,
     progress,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli.console import Json, progress, sessions_encoded, show_json, show_table, warnings_shown
+from clickshift.cli._console import Json, progress, sessions_encoded, show_json, show_table, warnings_shown
 
 
 def compare(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import (
+from clickshift.cli._console import (
     Json,
     LogPath,
     printable,

@@ -7,19 +7,19 @@ from typing import Any
 
 import typer
 
-from clickshift.cli.console import Json, progress, sessions_encoded, show, show_json, show_table, warnings_shown
+from clickshift.cli._console import Json, progress, sessions_encoded, show, show_json, show_table, warnings_shown
 
 
 def models(json: bool = Json) -> None:
     """Every click model, what it can do, and how it is learned."""
-    rows = models_table()
+    rows = _models_table()
     if json:
         show_json({"models": rows})
         return
     show_table([{name.replace("_", " "): value for name, value in row.items()} for row in rows], title="Click models")
 
 
-def models_table() -> list[dict[str, Any]]:
+def _models_table() -> list[dict[str, Any]]:
     """Every click model with what it can do and the learner that `fit` uses; None where none is usual."""
     from clickshift.core.spec import resolve
     from clickshift.learners import DEFAULT

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli.backtest import backtest
-from clickshift.cli.console import (
+from clickshift.cli._console import (
     Json,
     LogPath,
     printable,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, LogPath, progress, show_json, show_table, warnings_shown
+from clickshift.cli._console import Json, LogPath, progress, show_json, show_table, warnings_shown
 
 if TYPE_CHECKING:
     from clickshift.ope.cross_fitting import OptimisedPolicy

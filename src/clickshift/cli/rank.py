@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, show_json, show_table, warnings_shown
+from clickshift.cli._console import Json, progress, show, show_json, show_table, warnings_shown
 
 if TYPE_CHECKING:
     from clickshift.data.corpus import Corpus

@@ -9,13 +9,13 @@ from typing import Any
 
 import typer
 
-import clickshift.cli.click_vs_ips as click_vs_ips
+import clickshift.cli._click_vs_ips as click_vs_ips
 import clickshift.cli.selection as selection
-from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
-from clickshift.cli.experiment_runner import Pool
+from clickshift.cli._console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli._experiment_runner import Pool
 from clickshift.cli.shift import Fresh, run_and_report
 
-SHIFT = {
+SHIFT_COMMANDS = {
     "table3": "Table 3 of the policy-shift paper: ind and ood perplexity, DBN users.",
     "table4": "Table 4 of the policy-shift paper: ind and ood perplexity, CoCM users.",
     "figure1": "Figure 1 of the policy-shift paper: spider charts of normalised perplexity.",
@@ -71,7 +71,7 @@ def named(name: str) -> Callable[..., None]:
     ) -> None:
         _make(name, output, corpus, seeds, queries, sessions, None, reference, Pool(workers, cluster), json)
 
-    command.__doc__ = SHIFT[name]
+    command.__doc__ = SHIFT_COMMANDS[name]
     return command
 
 
@@ -100,7 +100,7 @@ def _make(
     pool: Pool,
     json: bool,
 ) -> None:
-    from clickshift.cli.presets import on_corpus, selection_protocol
+    from clickshift.cli._presets import on_corpus, selection_protocol
     from clickshift.errors import SpecError
     from clickshift.experiments.model_selection.protocol import ModelSelection
     from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, changed, exhibit

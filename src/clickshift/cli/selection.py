@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
-from clickshift.cli.experiment_runner import Pool
+from clickshift.cli._console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli._experiment_runner import Pool
 from clickshift.cli.shift import Corpus
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.cli.presets import selection_protocol
+    from clickshift.cli._presets import selection_protocol
 
     pool = Pool(workers, cluster)
     protocol = selection_protocol(scale, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, models=model)
@@ -77,7 +77,7 @@ def report(output: Path = Output, repeats: int = Repeats, json: bool = Json) -> 
 def run_and_report(
     protocol: ModelSelection, output: Path, *, corpus: str, pool: Pool, repeats: int, json: bool
 ) -> None:
-    from clickshift.cli.experiment_runner import run_with_progress
+    from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.experiments.model_selection.protocol import rows_of
     from clickshift.experiments.run_metadata import start_run
 
@@ -101,7 +101,7 @@ def _opened(output: Path) -> tuple[ModelSelection, Any, dict[str, Any]]:
 
 
 def _show(rows: list[dict[str, Any]], output: Path, settings: dict[str, Any], *, repeats: int, json: bool) -> None:
-    from clickshift.cli.experiment_runner import show_written
+    from clickshift.cli._experiment_runner import show_written
     from clickshift.experiments.model_selection._report import write_selection_report
     from clickshift.experiments.model_selection.r2 import r2_rows
     from clickshift.experiments.model_selection.regret import regret_rows

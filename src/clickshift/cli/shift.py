@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
-from clickshift.cli.experiment_runner import Pool, show_written
+from clickshift.cli._console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli._experiment_runner import Pool, show_written
 from clickshift.cli.shift_logs import logs, show_logs
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def run(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.cli.presets import policy_shift_protocol
+    from clickshift.cli._presets import policy_shift_protocol
 
     pool = Pool(workers, cluster)
     protocol = policy_shift_protocol(
@@ -136,7 +136,7 @@ def run_and_report(
     protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, pool: Pool, json: bool
 ) -> None:
     """What `run` and every table and figure by name have in common."""
-    from clickshift.cli.experiment_runner import run_with_progress
+    from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.experiments.policy_shift.protocol import rows_of
     from clickshift.experiments.run_metadata import start_run
     from clickshift.experiments.runner import copy_reference

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import Cluster, Json, Workers, printable, progress, show_json
-from clickshift.cli.experiment_runner import Pool, show_written
+from clickshift.cli._console import Cluster, Json, Workers, printable, progress, show_json
+from clickshift.cli._experiment_runner import Pool, show_written
 from clickshift.display.tables import Rows
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def logs(
 
     Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
     """
-    from clickshift.cli.experiment_runner import run_with_progress
+    from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.experiments.log_files import JudgmentFile, named_logs
     from clickshift.experiments.models import candidate as own_model
     from clickshift.experiments.models import contender

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, warnings_shown
+from clickshift.cli._console import Json, progress, show, warnings_shown
 
 if TYPE_CHECKING:
     from clickshift.data.corpus import Corpus

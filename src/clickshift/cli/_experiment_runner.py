@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import printable, progress, show_table
+from clickshift.cli._console import printable, progress, show_table
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clickshift.cli.experiment_runner import Pool
+    from clickshift.cli._experiment_runner import Pool
     from clickshift.display.export import Written
     from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol
 
 
 def run_and_report(protocol: TrainedProtocol, output: Path, *, pool: Pool, json: bool) -> None:
     """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
-    from clickshift.cli.experiment_runner import run_with_progress
+    from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.core.spec import key
     from clickshift.experiments.click_vs_ips import checks, tuning
     from clickshift.experiments.click_vs_ips import protocol as pointwise
@@ -52,8 +52,8 @@ def show_analytic(protocol: AnalyticProtocol, output: Path, *, json: bool) -> No
 
 
 def _show(rows: list[dict[str, Any]], written: Written, *, json: bool) -> None:
-    from clickshift.cli.console import show_json
-    from clickshift.cli.experiment_runner import show_written
+    from clickshift.cli._console import show_json
+    from clickshift.cli._experiment_runner import show_written
 
     if json:
         show_json({"rows": rows, "report": str(written.page)})
