@@ -1,4 +1,4 @@
-"""Run the tasks of an experiment with progress on a terminal."""
+"""Experiments on the command line: run the missing tasks, show progress, and collect failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli._console import printable, progress, show_table
+from clickshift.cli._console import printable, progress, show_table, show_warnings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pool:
-    """Who runs the cells: processes of this machine, or a cluster."""
+    """Workers that run tasks: processes of this machine, or a Dask cluster."""
 
     workers: int | None
     cluster: str | None
@@ -29,10 +29,11 @@ class Pool:
     def __post_init__(self) -> None:
         if self.workers is not None and self.cluster is not None:
             raise typer.BadParameter(
-                "give --workers or --cluster, not both: a cluster has as many workers as were started."
+                "pass --workers or --cluster, not both: a cluster has as many workers as were started."
             )
 
     def open(self, folder: RunFolder) -> AbstractContextManager[Executor]:
+        """Start the processes, or connect to the cluster."""
         from clickshift.experiments.dask import cluster
         from clickshift.experiments.runner import processes
 
@@ -41,18 +42,21 @@ class Pool:
 
 @dataclass
 class Failures:
-    """What went wrong, cell by cell."""
+    """Messages of the tasks that failed."""
 
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
-    def complain(self) -> None:
-        """Raise if a cell failed: after the results of the others are shown."""
+    def raise_if_any(self) -> None:
+        """Raise an error if a task failed; to be called after the results of the others are shown."""
         from clickshift.errors import RunError
 
-        if self.said:
+        if self.messages:
             raise RunError(
-                f"{len(self.said)} cells failed, the others are kept. The first: {self.said[0]} "
-                "Mend the cause and run again: only missing cells run."
+                f"{len(self.messages)} tasks failed, the results of the others are kept. The first: "
+                f"{self.messages[0]} Fix the cause and run again: only missing tasks run.",
+                code="failed-tasks",
+                count=len(self.messages),
+                first=self.messages[0],
             )
 
 
@@ -64,44 +68,69 @@ def run_with_progress(
     *,
     name: Callable[[Any], str],
 ) -> Failures:
-    """Run the cells that are missing, each in one process; one line per finished cell on standard error."""
+    """Run the tasks whose rows are missing, each in one process, with a line on standard error per finished task.
+
+    Parameters
+    ----------
+    cells
+        All tasks of the experiment.
+    work
+        Function that computes the rows of a task.
+    folder
+        Folder of the run, which keeps the rows of finished tasks.
+    pool
+        Workers that run the tasks.
+    name
+        Function that names a task for the user.
+
+    Returns
+    -------
+    Failures
+        Messages of the tasks that failed.
+    """
     from clickshift.experiments.runner import run_tasks
 
     failures, missing = Failures(), [cell for cell in cells if not folder.has(cell)]
     if not missing:
         return failures
     start, done, notes = time.perf_counter(), 0, dict[str, str]()
-    with progress("cells", len(cells)) as advance, pool.open(folder) as executor:
+    with progress("tasks", len(cells)) as advance, pool.open(folder) as executor:
         advance(len(cells) - len(missing))
 
-        def hear(news: Finished[Any]) -> None:
+        def report(finished: Finished[Any]) -> None:
             nonlocal done
             done += 1
-            left = (time.perf_counter() - start) / done * (len(missing) - done)
-            what = printable(f"{name(news.task)}: {news.error or f'{news.seconds:.1f} s'}")
-            typer.echo(f"[{len(cells) - len(missing) + done}/{len(cells)}] {what} (about {_time(left)} left)", err=True)
-            if news.error:
-                failures.said.append(f"{name(news.task)}: {news.error}")
-            for note in news.notes:
-                notes.setdefault(note, name(news.task))
+            remaining = (time.perf_counter() - start) / done * (len(missing) - done)
+            outcome = printable(f"{name(finished.task)}: {finished.error or f'{finished.seconds:.1f} s'}")
+            count = f"[{len(cells) - len(missing) + done}/{len(cells)}]"
+            typer.echo(f"{count} {outcome} (about {_duration(remaining)} left)", err=True)
+            if finished.error:
+                failures.messages.append(f"{name(finished.task)}: {finished.error}")
+            for note in finished.notes:
+                notes.setdefault(note, name(finished.task))
             advance(1)
 
-        run_tasks(missing, work, folder, executor, hear=hear)
-    for note, first in notes.items():
-        typer.echo(f"clickshift: warning: {printable(f'{first}: {note}')}", err=True)
+        run_tasks(missing, work, folder, executor, hear=report)
+    show_warnings(f"{first}: {note}" for note, first in notes.items())
     return failures
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
+    """Format a duration in seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def show_written(written: Written) -> None:
-    """What of a report a terminal shows, and where the rest is."""
+    """Print the tables and verdicts of a written report, and the paths of its files."""
     for title, table in written.tables.items():
         show_table(table, title=title)
     for verdict in written.verdicts:
         typer.echo(f"{verdict['model']}: {verdict['verdict']}. {verdict['text']}\n")
     for note in written.notes:
         typer.echo(note, err=True)
+    show_paths(written)
+
+
+def show_paths(written: Written) -> None:
+    """Print the paths of a report's page and rows."""
     typer.echo(f"Report: {written.page}   Rows: {written.rows}")
