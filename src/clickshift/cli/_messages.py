@@ -12,10 +12,14 @@ _PHRASES = (
     ("use split_in_order", "--split", "pass --split order"),
     ("fit(log, corpus=corpus)", "--corpus", "pass --corpus FILE"),
     ("propensities(log)", "--propensities", "`clickshift propensities`"),
+    ("bias='naive' or bias='estimated'", "--naive", "--naive"),
     ("bias='naive'", "--naive", "--naive"),
+    ("bias='given' needs", "--naive", "the correction needs"),
+    ("say bias='given'", "--naive", "remove --naive"),
+    ("choose bias='given'", "--naive", "remove --naive"),
     ("which columns gives for", "--column", "which --column gives for"),
     ("columns must map", "--column", "--column must map"),
-    ("model=...", "--model", "--model FOLDER"),
+    ("pass it: model=...", "--model", "pass it: --model FOLDER."),
 )
 _WITHOUT_OPTION = (
     # (text of the library, option, text for commands that do not have the option)
@@ -67,16 +71,17 @@ def with_options(message: str, options: Mapping[str, str]) -> str:
     for pattern, text in _ENCODING:
         message = re.sub(pattern, text, message)
     message = re.sub(r"\bcolumns=\{([^}]*)\}", _column_options, message)
-    message = _ARGUMENT.sub(lambda found: _assignment(found, options), message)
-    return _NAME.sub(lambda found: options.get(found[1] or found[2], found[0]), message)
+    message = _ARGUMENT.sub(lambda match: _assignment(match, options), message)
+    return _NAME.sub(lambda match: options.get(match[1] or match[2], match[0]), message)
 
 
-def _column_options(found: re.Match[str]) -> str:
+def _column_options(match: re.Match[str]) -> str:
     """Write a mapping of column names as --column options."""
-    return " ".join(f"--column {ours}={theirs}" for ours, theirs in re.findall(r'"([^"]*)": "([^"]*)"', found[1]))
+    pairs = re.findall(r'"([^"]*)": "([^"]*)"', match[1])
+    return " ".join(f"--column {ours}={'NAME' if theirs == '...' else theirs}" for ours, theirs in pairs)
 
 
-def _assignment(found: re.Match[str], options: Mapping[str, str]) -> str:
+def _assignment(match: re.Match[str], options: Mapping[str, str]) -> str:
     """Write name=value as an option with its value, if the command has it."""
-    name, value = found.groups()
-    return f"{options[name]} {value.strip(chr(34) + chr(39))}" if name in options else found[0]
+    name, value = match.groups()
+    return f"{options[name]} {value.strip(chr(34) + chr(39))}" if name in options else match[0]
