@@ -1,26 +1,28 @@
-"""clickshift models: which click models there are."""
+"""clickshift fit, evaluate, predict, examine, judgments and models: click models on the command line."""
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from clickshift.cli.console import Json, progress, sessions_encoded, show, show_json, show_table, warnings_shown
+from clickshift.cli._console import encoding_progress, progress, show, show_json, show_table, warnings_shown
+from clickshift.cli._options import JSON, LOG, MODEL_FOLDER
 
 
-def models(json: bool = Json) -> None:
-    """Every click model, what it can do, and how it is learned."""
-    rows = models_table()
+def models(json: bool = JSON) -> None:
+    """List every click model with its capabilities and its default learner."""
+    rows = _models_table()
     if json:
         show_json({"models": rows})
         return
     show_table([{name.replace("_", " "): value for name, value in row.items()} for row in rows], title="Click models")
 
 
-def models_table() -> list[dict[str, Any]]:
-    """Every click model with what it can do and the learner that `fit` uses; None where none is usual."""
+def _models_table() -> list[dict[str, Any]]:
+    """Return a row for every click model; its learner is the one that `fit` uses, or None if there is no default."""
     from clickshift.core.spec import resolve
     from clickshift.learners import DEFAULT
     from clickshift.models import MODELS
@@ -43,26 +45,32 @@ def models_table() -> list[dict[str, Any]]:
 
 def fit(
     model: str = typer.Argument(
-        ..., help="A model, e.g. UBM or NCM, or a learner with options, e.g. \"Gradient('PBM', tower='free')\"."
+        ...,
+        help="Click model, e.g. UBM or NCM, or a learner with options, e.g. \"Gradient('PBM', tower='free')\".",
     ),
     log: list[str] = typer.Argument(
-        ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob or FILE.duckdb::TABLE; or counts of days."
+        ...,
+        help="Click log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log; "
+        "or folders of daily counts.",
     ),
-    output: Path = typer.Option(..., "--output", "-o", help="The folder for the model."),
-    seeds: int = typer.Option(1, min=1, help="How many models from different starts; for models by gradient."),
+    output: Path = typer.Option(..., "--output", "-o", help="Folder for the fitted model."),
+    seeds: int = typer.Option(
+        1, min=1, help="Number of models to fit from different random seeds (models fitted by gradient only)."
+    ),
     held_out: str | None = typer.Option(
-        None, help="The log that decides when to stop; by default, a tenth of the sessions. For models by gradient."
+        None,
+        help="Held-out log for early stopping; by default, a tenth of the sessions (models fitted by gradient only).",
     ),
-    corpus: str | None = typer.Option(None, help="The LETOR file or folder with the features of tower='features'."),
-    json: bool = Json,
+    corpus: str | None = typer.Option(None, help="LETOR file or folder with the features for tower='features'."),
+    json: bool = JSON,
 ) -> None:
-    """Learn a click model from a log and keep it in a folder.
+    """Fit a click model on a log and save it to a folder.
 
-    A log may be larger than memory: it is encoded once, in a hidden folder beside it. Several folders of counts, which
-    `clickshift log count` wrote, are added.
+    A log may be larger than memory: it is encoded once, in a hidden folder next to it. Several folders of daily
+    counts, which `clickshift log count` writes, are added.
 
-    Models by gradient show how they come along, and can be interrupted: what is best so far is kept, and the same
-    command goes on from there.
+    Models fitted by gradient report their progress and can be interrupted: the best parameters so far are kept, and
+    the same command resumes from there.
     """
     from clickshift.counts.daily import DayCounts
     from clickshift.counts.open_log import open_log
@@ -73,18 +81,18 @@ def fit(
     from clickshift.models.storage import save_seeds
 
     learner = learner_for(model)
-    with warnings_shown(), progress(f"fitting {model}") as hear:
-        found = open_all(log, progress=sessions_encoded(hear))
+    with warnings_shown(), progress(f"fitting {model}") as report:
+        opened = open_all(log, progress=encoding_progress(report))
         fitted = fit_seeds(
             learner,
-            data_for(learner, found),
+            data_for(learner, opened),
             seeds,
-            held_out=None if held_out is None else open_log(held_out, progress=sessions_encoded(hear)),
+            held_out=None if held_out is None else open_log(held_out, progress=encoding_progress(report)),
             corpus=None if corpus is None else read_corpus(corpus),
-            progress=hear,
+            progress=report,
             checkpoint=output / "checkpoint.npz",
         )
-        sessions = round(found.sessions) if isinstance(found, DayCounts) else found.total
+        sessions = round(opened.sessions) if isinstance(opened, DayCounts) else opened.total
         save_seeds(fitted, output, notes={"log": " ".join(log), "sessions": sessions})
     evidence = [one.evidence for one in fitted if one.evidence is not None]
     facts = {
@@ -100,43 +108,43 @@ def fit(
     show(facts, json=json, title="Fitted model")
 
 
-def evaluate(
-    model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
-    log: str = typer.Argument(
-        ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob or FILE.duckdb::TABLE."
-    ),
-    json: bool = Json,
-) -> None:
-    """Perplexity and log-likelihood of a fitted model on a log; of several seeds, their mean and its 95 % interval."""
+def evaluate(model: Path = MODEL_FOLDER, log: str = LOG, json: bool = JSON) -> None:
+    """Compute the perplexity and log-likelihood of a fitted model on a log.
+
+    For several seeds, each metric is their mean with a 95 % interval.
+    """
     from clickshift.counts.open_log import open_log
     from clickshift.metrics.click_prediction import evaluation_of_seeds
     from clickshift.models import model_name
     from clickshift.models.storage import load_seeds
 
-    with warnings_shown(), progress("evaluating") as hear:
+    with warnings_shown(), progress("evaluating") as report:
         fitted = load_seeds(model)
-        facts = evaluation_of_seeds(fitted, open_log(log, progress=sessions_encoded(hear)))
+        facts = evaluation_of_seeds(fitted, open_log(log, progress=encoding_progress(report)))
     if fitted[0].peeks:
-        facts["caution"] = "this model is shown the clicks that it predicts: its perplexity must not be compared."
+        facts["caution"] = (
+            "this model sees the clicks that it predicts: its perplexity must not be compared with that of others."
+        )
     show(facts, json=json, title=f"{model_name(fitted[0])} on {log}")
 
 
 def predict(
-    model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
+    model: Path = MODEL_FOLDER,
     rankings: Path = typer.Argument(
-        ..., help="The lists: a .parquet, .csv or .jsonl file with columns query and docs."
+        ..., help="Ranked lists: a .parquet, .csv or .jsonl file with the columns query and docs."
     ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Where the forecast goes: .parquet, .csv or .jsonl."
+        None, "--output", "-o", help="File for the predictions: .parquet, .csv or .jsonl."
     ),
     skip_bad: bool = typer.Option(
-        False, "--skip-bad", help="Leave bad lists out, and say how many, instead of stopping."
+        False, "--skip-bad", help="Skip bad lists and report their number, instead of stopping."
     ),
-    json: bool = Json,
+    json: bool = JSON,
 ) -> None:
-    """Expected clicks of each list and of each of its results, with intervals where the model knows its errors.
+    """Predict the clicks of ranked lists and of each of their results, with intervals where the model has errors.
 
-    Intervals (95 %) are the delta method's, from the errors of the model's parameters, taken as independent.
+    The 95 % intervals are by the delta method, from the standard errors of the model's parameters, taken as
+    independent.
     """
     from clickshift.io.rankings import read_rankings
     from clickshift.io.table_writer import table_ending, write_table
@@ -150,29 +158,29 @@ def predict(
         fitted = load_model(model)
         lists = read_rankings(rankings, on_bad_line="skip" if skip_bad else "error")
         with progress("predicting", len(lists)) as advance:
-            found = forecast(fitted, lists, progress=advance)
-        table = found.table()
+            prediction = forecast(fitted, lists, progress=advance)
+        table = prediction.table()
         if output is not None:
             write_table(
                 table, output, notes={"model": model_name(fitted), "folder": str(model), "lists": str(rankings)}
             )
-    facts = {"model": model_name(fitted), **forecast_facts(found)}
+    facts = {"model": model_name(fitted), **forecast_facts(prediction)}
     if json:
         show_json(facts | ({"lists": table.to_pylist()} if output is None else {"output": str(output)}))
         return
-    lines, rest = forecast_table(found)
+    lines, rest = forecast_table(prediction)
     show_table(lines, title=f"Expected clicks, by {model_name(fitted)}", caption=rest)
     typer.echo(f"{facts['lists']:,} lists, {facts['unseen_share']:.1%} of their results unseen in training.")
     if output is not None:
-        typer.echo(f"Forecast: {output}")
+        typer.echo(f"Predictions: {output}")
 
 
 def examine(
-    model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="Where the plot goes: one .html page."),
-    json: bool = Json,
+    model: Path = MODEL_FOLDER,
+    output: Path | None = typer.Option(None, "--output", "-o", help="File for the plot, one .html page."),
+    json: bool = JSON,
 ) -> None:
-    """The examination or continuation curve of a fitted model, with intervals: a table and a plot."""
+    """Show the examination or continuation curve of a fitted model, with intervals, as a table and a plot."""
     from clickshift.display.document import Section, check_page, write_report
     from clickshift.display.figures import curve_figure
     from clickshift.display.tables import curve_table
@@ -203,19 +211,24 @@ def examine(
         typer.echo(f"Plot: {output}")
 
 
-def relevance(
-    model: Path = typer.Argument(..., help="The folder that `clickshift fit` wrote."),
-    output: Path = typer.Option(..., "--output", "-o", help="Where the judgments go."),
-    format: str | None = typer.Option(None, help="parquet, csv, qrels or lightgbm; by default, what the ending says."),
+def judgments(
+    model: Path = MODEL_FOLDER,
+    output: Path = typer.Option(..., "--output", "-o", help="File for the judgments."),
+    format: str | None = typer.Option(
+        None, help="Format of the file: parquet, csv, qrels or lightgbm; by default, that of its ending."
+    ),
     grades: str = typer.Option(
         "0.05,0.1,0.2,0.4", help="Ascending cut points of the relevance, or quantile:N for N grades of equal size."
     ),
     min_impressions: int = typer.Option(
-        0, min=0, help="Leave out documents that were shown less often for their query."
+        0, min=0, help="Smallest number of impressions of a (query, document) pair to be judged."
     ),
-    json: bool = Json,
+    json: bool = JSON,
 ) -> None:
-    """Graded judgments with uncertainty: a table, TREC qrels, or labels and weights for LightGBM."""
+    """Export graded relevance judgments with their uncertainty from a fitted model.
+
+    They are written as a table, as TREC qrels, or as labels and weights for LightGBM.
+    """
     from clickshift.judgments.export import judgments_format, write_judgments
     from clickshift.judgments.grading import grade_documents, grading_facts, parse_grades
     from clickshift.models import model_name
@@ -223,7 +236,7 @@ def relevance(
 
     kind = judgments_format(output, format)
     parse_grades(grades)
-    with warnings_shown(), progress("judging"):
+    with warnings_shown(), progress("grading"):
         fitted = load_model(model)
         grading = grade_documents(fitted, grades=grades, min_impressions=min_impressions)
         notes = {"model": model_name(fitted), "folder": str(model), "min_impressions": min_impressions}
@@ -235,3 +248,13 @@ def relevance(
         "files": [str(file) for file in files],
     }
     show(facts, json=json, title="Judgments")
+
+
+@wraps(judgments)
+def relevance(*arguments: Any, **options: Any) -> None:
+    """Run `judgments` under its former name."""
+    typer.echo("clickshift: note: `relevance` is now `judgments`.", err=True)
+    judgments(*arguments, **options)
+
+
+relevance.__name__ = "relevance"  # which names the command

@@ -1,4 +1,4 @@
-"""What commands show: results as a table or as JSON on standard output; progress and warnings on standard error."""
+"""Output of commands: results as tables or JSON on standard output, progress and warnings on standard error."""
 
 from __future__ import annotations
 
@@ -6,26 +6,18 @@ import json as json_text
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 
 _FILE_WIDTH = 160
-
-LogPath = typer.Argument(
-    ..., help="The log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log."
-)
-Json = typer.Option(False, "--json", help="Print one JSON object, for machines.")
-Workers = typer.Option(None, min=1, help="Processes; by default, one per core.")
-Cluster = typer.Option(
-    None, metavar="ADDRESS", help="Run on a Dask cluster, e.g. tcp://host:8786, instead of this machine's cores."
-)
+"""Width of tables, in characters, where standard output is a file or a pipe."""
 
 
 def show(result: Mapping[str, Any], *, json: bool, title: str = "") -> None:
-    """One thing's facts: a two-column table, or the same as JSON."""
+    """Print the facts of one result: a two-column table, or the same as JSON."""
     if json:
         show_json(result)
         return
@@ -33,11 +25,12 @@ def show(result: Mapping[str, Any], *, json: bool, title: str = "") -> None:
 
 
 def show_json(result: Any) -> None:
+    """Print a result as one line of JSON."""
     typer.echo(json_text.dumps(_plain(result), allow_nan=False))
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: str = "") -> None:
-    """Rows with the same keys, as an aligned table. Text from logs is shown as it is: no markup is read in it."""
+    """Print rows with the same keys as an aligned table. Text is printed literally, without reading markup in it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -62,6 +55,7 @@ def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: s
 
 
 def _cell(value: Any) -> str:
+    """Format a value for a table cell."""
     if isinstance(value, float):
         from clickshift.display.values import decimal
 
@@ -78,12 +72,12 @@ def _cell(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """One line of text; what would move the cursor or change a terminal's colours is written out."""
+    """Escape control characters, which would move the cursor or change a terminal's colours, and line breaks."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no numpy."""
+    """Convert a value to what JSON can hold: it has no NaN, no infinity and no numpy arrays."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -95,22 +89,24 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def sessions_encoded(hear: Callable[[str], None]) -> Callable[[int], None]:
-    """For `open_log`: say how many sessions of a large log have been encoded."""
-    done = 0
+def encoding_progress(report: Callable[[str], None]) -> Callable[[int], None]:
+    """Return a progress callback for `open_log` that reports the number of sessions encoded so far."""
+    total = 0
 
     def add(rows: int) -> None:
-        nonlocal done
-        done += rows
-        hear(f"{done:,} sessions encoded")
+        nonlocal total
+        total += rows
+        report(f"{total:,} sessions encoded")
 
     return add
 
 
 @contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Callable[[int | str], None]]:
-    """A bar on standard error while long work runs; nothing where that is not a terminal. Call the value with the work
-    done, or with words on how it goes."""
+def progress(description: str, total: int | None = None) -> Iterator[Callable[[int | str], None]]:
+    """Show a progress bar on standard error while the block runs; nothing where that is not a terminal.
+
+    The block receives a function to call with the number of newly completed steps, or with a text on the current state.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -123,7 +119,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int | st
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda done: None
+        yield lambda step: None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -133,24 +129,29 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int | st
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(description, total=total)
 
-        def hear(done: int | str) -> None:
-            if isinstance(done, str):
-                bar.update(task, description=f"{what}: {done}")
+        def report(step: int | str) -> None:
+            if isinstance(step, str):
+                bar.update(task, description=f"{description}: {step}")
             else:
-                bar.advance(task, done)
+                bar.advance(task, step)
 
-        yield hear
+        yield report
 
 
 @contextmanager
 def warnings_shown() -> Iterator[None]:
-    """Our own warnings, one line each on standard error; none where an error has the last word."""
+    """Print each distinct clickshift warning of the block as one line on standard error; none if the block fails."""
     from clickshift.errors import ClickshiftWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
         yield
-    for said in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ClickshiftWarning)):
-        typer.echo(f"clickshift: warning: {printable(said)}", err=True)
+    show_warnings(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ClickshiftWarning)))
+
+
+def show_warnings(messages: Iterable[str]) -> None:
+    """Print warnings on standard error, one line each."""
+    for message in messages:
+        typer.echo(f"clickshift: warning: {printable(message)}", err=True)

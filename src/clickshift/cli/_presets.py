@@ -1,4 +1,4 @@
-"""From the command line's words to a protocol: a scale, and what is changed of it."""
+"""Protocols from command-line options: the protocol of a scale, with the given settings replaced."""
 
 from __future__ import annotations
 
@@ -33,19 +33,45 @@ def policy_shift_protocol(
     fair: bool = False,
     **numbers: int | None,
 ) -> PolicyShift:
-    """What is not given stays as the scale has it."""
-    if scale not in SCALES:
-        raise SpecError(f"a scale must be one of {', '.join(SCALES)}: got {scale!r}.")
+    """Make the policy-shift protocol of a scale; whatever is empty or None stays as the scale has it.
+
+    Parameters
+    ----------
+    scale
+        Name in `SCALES`.
+    candidates
+        Own models to compare, added to the others.
+    corpus
+        "builtin", or a LETOR file or folder.
+    users, training, testing
+        Simulated users, training policies and test policies: names of the full protocol, or their texts.
+    models
+        Click models to compare, in place of the protocol's.
+    seeds
+        Number of models per task.
+    derived
+        Whether to evaluate the policies derived from each model.
+    search, penalties, fair
+        Settings of the derived policies.
+    **numbers
+        Settings of the simulated search engine, e.g. queries or sessions.
+
+    Raises
+    ------
+    SpecError
+        "unknown-name" for another scale.
+    """
+    _check_scale(scale, SCALES)
     protocol = SCALES[scale]()
-    known = PolicyShift()
+    full = PolicyShift()
     contenders = protocol.contenders
     if models:
         others = tuple(c for c in contenders if c.role != "click model")
         contenders = tuple(dict.fromkeys((*others, *map(contender, models))))
     contenders += tuple(map(candidate, candidates))
     changes: dict[str, Any] = {
-        "users": _named(users, known.users),
-        "training": _named(training, known.training),
+        "users": _resolve_names(users, full.users),
+        "training": _resolve_names(training, full.training),
         "seeds": seeds,
     }
     policies = protocol.derived if derived else None
@@ -53,13 +79,13 @@ def policy_shift_protocol(
         policies = replace(policies, search=search or policies.search, penalties=tuple(penalties), fair=fair)
     if users:
         changes["derived_users"] = tuple(users)
-    world = _given({**numbers, "testing": _named(testing, known.world.testing)})
+    world = _without_none({**numbers, "testing": _resolve_names(testing, full.world.testing)})
     return replace(
         protocol,
         contenders=contenders,
         world=on_corpus(replace(protocol.world, **world), corpus),
         derived=policies,
-        **_given(changes),
+        **_without_none(changes),
     )
 
 
@@ -72,33 +98,48 @@ def selection_protocol(
     seeds: int | None = None,
     models: Sequence[str] = (),
 ) -> ModelSelection:
-    """The same for the choice of a model; held-out and test logs are a fifth of the training log."""
-    if scale not in SELECTION_SCALES:
-        raise SpecError(f"a scale must be one of {', '.join(SELECTION_SCALES)}: got {scale!r}.")
+    """Make the model-selection protocol of a scale; whatever is empty or None stays as the scale has it.
+
+    Held-out and test logs have a fifth of the training log's `sessions`. The other parameters, and the error for an
+    unknown scale, are those of `policy_shift_protocol`.
+    """
+    _check_scale(scale, SELECTION_SCALES)
     protocol = SELECTION_SCALES[scale]()
     others = None if sessions is None else max(sessions // 5, 1)
     sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
-    known = {contender.name: contender for contender in protocol.contenders}
-    contenders = tuple(known.get(text) or contender(text) for text in dict.fromkeys(models)) or None
-    world = on_corpus(replace(protocol.world, **_given(sizes)), corpus)
-    return replace(protocol, world=world, **_given({"seeds": seeds, "contenders": contenders}))
+    by_name = {contender.name: contender for contender in protocol.contenders}
+    contenders = tuple(by_name.get(text) or contender(text) for text in dict.fromkeys(models)) or None
+    world = on_corpus(replace(protocol.world, **_without_none(sizes)), corpus)
+    return replace(protocol, world=world, **_without_none({"seeds": seeds, "contenders": contenders}))
 
 
 AnyWorld = TypeVar("AnyWorld", World, SelectionWorld)
 
 
 def on_corpus(world: AnyWorld, corpus: str) -> AnyWorld:
-    """The same world with the user's own documents."""
+    """Return the same simulated search engine with the documents of another corpus."""
     if corpus == BUILTIN:
         return world
     return replace(world, corpus=corpus, content=content_key(corpus_files(corpus)))
 
 
-def _named(texts: Sequence[str], known: Named) -> Named | None:
-    """The protocol's own, by their names, or texts; several may be joined, as policies of one log are."""
+def _check_scale(scale: str, scales: dict[str, Any]) -> None:
+    """Raise an error if there is no such scale."""
+    if scale not in scales:
+        raise SpecError(
+            f"a scale must be one of {', '.join(scales)}: got {scale!r}.",
+            code="unknown-name",
+            value=scale,
+            known=list(scales),
+        )
+
+
+def _resolve_names(texts: Sequence[str], known: Named) -> Named | None:
+    """Replace names by the texts that a protocol has for them; " + " joins several policies of one log."""
     by_name = dict(known)
     return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts) or None
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _without_none(options: dict[str, Any]) -> dict[str, Any]:
+    """Keep the options that were given."""
     return {name: value for name, value in options.items() if value is not None}

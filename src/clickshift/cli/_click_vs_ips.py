@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clickshift.cli.experiment_runner import Pool
+    from clickshift.cli._experiment_runner import Pool
     from clickshift.display.export import Written
     from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol
 
 
 def run_and_report(protocol: TrainedProtocol, output: Path, *, pool: Pool, json: bool) -> None:
-    """Finished cells are kept in the folder: run again after an interruption, and only the missing ones run."""
-    from clickshift.cli.experiment_runner import run_with_progress
+    """Run an experiment of the IPS paper and write its report.
+
+    Finished tasks are kept in the folder: after an interruption, only the missing ones run.
+    """
+    from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.core.spec import key
     from clickshift.experiments.click_vs_ips import checks, tuning
     from clickshift.experiments.click_vs_ips import protocol as pointwise
@@ -26,22 +29,22 @@ def run_and_report(protocol: TrainedProtocol, output: Path, *, pool: Pool, json:
 
     folder, settings = RunFolder(output), {"protocol": key(protocol), "data": protocol.data.corpus}
     folder.write_settings(settings)
-    works: dict[type, tuple[Any, Any]] = {
+    by_protocol: dict[type, tuple[Any, Any]] = {
         pointwise.Pointwise: (pointwise.rows_of, write_pointwise_report),
         tuning.Tuning: (tuning.rows_of, write_tuning_report),
         checks.PointwiseChecks: (checks.rows_of, write_checks_report),
     }
-    work, write = works[type(protocol)]
+    work, write = by_protocol[type(protocol)]
     cells = protocol.cells()
-    failed = run_with_progress(cells, work, folder, pool, name=lambda cell: cell.name)
+    failures = run_with_progress(cells, work, folder, pool, name=lambda cell: cell.name)
     if any(map(folder.has, cells)):
         rows = folder.rows(cells)
         _show(rows, write(output, rows, settings), json=json)
-    failed.complain()
+    failures.raise_if_any()
 
 
 def show_analytic(protocol: AnalyticProtocol, output: Path, *, json: bool) -> None:
-    """Figures that need no training: nothing of them is worth keeping but the report."""
+    """Compute figures that need no training and write their report; their rows are too cheap to be kept by task."""
     from clickshift.core.spec import key
     from clickshift.experiments.click_vs_ips._report import write_gradient_report, write_losses_report
     from clickshift.experiments.click_vs_ips.losses import GradientByRank
@@ -52,8 +55,9 @@ def show_analytic(protocol: AnalyticProtocol, output: Path, *, json: bool) -> No
 
 
 def _show(rows: list[dict[str, Any]], written: Written, *, json: bool) -> None:
-    from clickshift.cli.console import show_json
-    from clickshift.cli.experiment_runner import show_written
+    """Print the rows as JSON, or the report's tables."""
+    from clickshift.cli._console import show_json
+    from clickshift.cli._experiment_runner import show_written
 
     if json:
         show_json({"rows": rows, "report": str(written.page)})
