@@ -56,7 +56,7 @@ class Learner(Protocol):
 
 def learner_for(text: str) -> Learner:
     """The learner that a text names: a model ("UBM") or a learner with its options ("EM('UBM', iterations=80)")."""
-    usual = DEFAULT.get(text) or _usual_learner(text)
+    usual = DEFAULT.get(text) or _default_learner(text)
     written = text if usual is None else f"{usual}({text!r})"
     if written.split("(")[0] in LEARNERS:
         learner: Learner = parse(written, LEARNERS)
@@ -67,7 +67,7 @@ def learner_for(text: str) -> Learner:
     )
 
 
-def _usual_learner(name: str) -> str | None:
+def _default_learner(name: str) -> str | None:
     """Of a model that is not ours: by gradient, if it can be."""
     registered = name in MODELS and issubclass(resolve(name, MODELS), Differentiable)
     return "Gradient" if registered else None

@@ -12,8 +12,8 @@ from clickshift.core.spec import label
 from clickshift.counts.cells import By, Cells
 from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
-from clickshift.learners.position_kernels import usual_rank
-from clickshift.learners.priors import fit_beta
+from clickshift.learners._position_kernels import usual_rank
+from clickshift.learners._priors import fit_beta_binomial
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ctr import DCTR, DRCTR, GCTR, RCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
@@ -38,8 +38,8 @@ class Counting:
     strength: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.model not in _COUNTED:
-            raise SpecError(f"Counting does not fit {self.model!r}. It fits: {', '.join(_COUNTED)}.")
+        if self.model not in _FITTERS:
+            raise SpecError(f"Counting does not fit {self.model!r}. It fits: {', '.join(_FITTERS)}.")
         if self.smoothing not in {"fixed", "fitted"}:
             raise SpecError(f"smoothing must be 'fixed' or 'fitted': got {self.smoothing!r}.")
         if not self.strength > 0:
@@ -53,13 +53,13 @@ class Counting:
     def fit(self, data: Log | Cells) -> ClickModel:
         """From a log, or from its counts by pair and rank."""
         cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
-        return _COUNTED[self.model](self, cells)
+        return _FITTERS[self.model](self, cells)
 
     def rates(self, impressions: Counts, clicks: Counts, mean: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Smoothed rates, the standard error of their logits, and the rate where nothing was seen."""
         a, b = self.strength, self.strength * (1 - mean) / mean
         if self.smoothing == "fitted":
-            a, b = fit_beta(impressions, clicks)
+            a, b = fit_beta_binomial(impressions, clicks)
         rate = (clicks + a) / (impressions + a + b)
         return rate, 1 / np.sqrt((impressions + a + b) * rate * (1 - rate)), a / (a + b)
 
@@ -133,7 +133,7 @@ def _rank_top_obs(learner: Counting, cells: Cells) -> ClickModel:
     return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
 
 
-_COUNTED: dict[str, Callable[[Counting, Cells], ClickModel]] = {
+_FITTERS: dict[str, Callable[[Counting, Cells], ClickModel]] = {
     "gCTR": _gctr,
     "rCTR": _rctr,
     "dCTR": _dctr,

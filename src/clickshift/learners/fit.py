@@ -26,10 +26,10 @@ def fit(model: str | Learner, log: Any) -> ClickModel:
     of days, a DuckDB relation, a Spark data frame or an Ibis table.
     """
     learner = learner_for(model) if isinstance(model, str) else model
-    return learner.fit(data_for(learner, open_any(log)))
+    return learner.fit(data_for(learner, _open_any(log)))
 
 
-def open_any(log: Any, *, progress: Callable[[int], None] = lambda rows: None) -> Any:
+def _open_any(log: Any, *, progress: Callable[[int], None] = lambda rows: None) -> Any:
     """What a path leads to, counts of days or a log; anything else as it is."""
     if isinstance(log, str | Path) and is_counts(log):
         return DayCounts.load(log)
@@ -39,7 +39,7 @@ def open_any(log: Any, *, progress: Callable[[int], None] = lambda rows: None) -
 def open_all(paths: Sequence[str], *, progress: Callable[[int], None] = lambda rows: None) -> Any:
     """A log, or the sum of several counts of days; `progress` hears how many sessions of a large log are encoded."""
     if len(paths) == 1:
-        return open_any(paths[0], progress=progress)
+        return _open_any(paths[0], progress=progress)
     if no_counts := [path for path in paths if not is_counts(path)]:
         raise SpecError(
             f"several logs must be counts of days, which `clickshift log count` writes: {no_counts[0]} is none. "

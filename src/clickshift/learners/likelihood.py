@@ -17,17 +17,17 @@ from clickshift.counts.cells import By, Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
-from clickshift.learners.cascade_fit import CascadeFamily, CascadeFit
-from clickshift.learners.cascade_models import CCMFamily, DBNFamily, DCMFamily
-from clickshift.learners.position_models import ExaminationFit, fit_examination
-from clickshift.learners.priors import SHARED, Beta, beta_by_likelihood
+from clickshift.learners._cascade_fit import CascadeFamily, CascadeFit
+from clickshift.learners._cascade_models import CCMFamily, DBNFamily, DCMFamily
+from clickshift.learners._position_models import ExaminationFit, fit_examination
+from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
 from clickshift.models.dbn import DBN, SDBN
 from clickshift.models.pbm import PBM
 from clickshift.models.ubm import UBM
 
-_SITUATION: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
+_SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
 _CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
 _SHORTCUTS = ("DCM", "SDBN")
 
@@ -54,7 +54,7 @@ class MaximumLikelihood:
     method: str = "em"
 
     def __post_init__(self) -> None:
-        known = (*_SITUATION, *_CASCADES)
+        known = (*_SITUATIONS, *_CASCADES)
         if self.model not in known:
             raise SpecError(f"MaximumLikelihood does not fit {self.model!r}. It fits: {', '.join(known)}.")
         if self.iterations < 1 or self.starts < 1 or not self.tolerance > 0:
@@ -70,7 +70,7 @@ class MaximumLikelihood:
     @property
     def by(self) -> By | None:
         """The situations by which `Cells` are counted for this model; None where it is fitted on a `Cascade`."""
-        return _SITUATION.get(self.model)
+        return _SITUATIONS.get(self.model)
 
     def _beta(self) -> Beta | None:
         return None if self.prior is None else Beta(*self.prior)
@@ -130,7 +130,7 @@ class MaximumLikelihood:
         return cls(cells.vocabulary, found.attractiveness, found.examination, evidence=evidence)
 
     def _cascade(self, cascade: Cascade, start: ClickModel | None, max_steps: int) -> ClickModel:
-        family, known = self._family(cascade), None if start is None else _parameters(start)
+        family, known = self._family(cascade), None if start is None else _cascade_parameters(start)
         found = self._best(lambda rng: family.fit(tolerance=self.tolerance, max_steps=max_steps, start=known, rng=rng))
         assert isinstance(found, CascadeFit)
         return self._made(cascade, found.parameters, found.errors, found.ascent)
@@ -146,9 +146,9 @@ class MaximumLikelihood:
     def _shortcut(self, cascade: Cascade) -> ClickModel:
         examined, last = np.maximum(cascade.first_examined, cascade.examined), cascade.clicks - cascade.followed
         prior = self._beta() or beta_by_likelihood(examined[:-1], cascade.clicks[:-1])
-        a, s = prior.mode(cascade.clicks, examined), SHARED.mode(last, cascade.clicks)
+        a, s = prior.mode(cascade.clicks, examined), SHARED_PRIOR.mode(last, cascade.clicks)
         followed, last = cascade.followed_at_rank, cascade.open_last_at_rank
-        shared = SHARED.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
+        shared = SHARED_PRIOR.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
         return self._made(cascade, CascadeParameters(a, s, shared), None, None)
 
     def _cm(self, cascade: Cascade) -> ClickModel:
@@ -197,7 +197,7 @@ def _named_errors(model: str, found: CascadeParameters, errors: CascadeParameter
     return named
 
 
-def _parameters(model: ClickModel) -> CascadeParameters | None:
+def _cascade_parameters(model: ClickModel) -> CascadeParameters | None:
     """The parameters of a fitted cascade, to go on from."""
     if isinstance(model, DBN | SDBN):
         shared = np.array([model.continuation]) if isinstance(model, DBN) else np.empty(0)

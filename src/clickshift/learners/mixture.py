@@ -61,7 +61,7 @@ class MixtureEM:
                 models[k] = learner.fit_from(counts, start=models[k], max_steps=self.inner)
             weights = np.array([count @ part for part in share]) / data.total
             mixture = Mixture(data.vocabulary, tuple(m for m in models if m is not None), weights / weights.sum())
-            share, total = _shares(mixture, data)
+            share, total = _component_posteriors(mixture, data)
             if total - before < self.tolerance:
                 break
         return replace(mixture, evidence=self._evidence(data, total, steps, converged=total - before < self.tolerance))
@@ -71,7 +71,7 @@ class MixtureEM:
         return Evidence(label(self), impressions, clicks, {}, log_likelihood, steps, converged)
 
 
-def _shares(mixture: Mixture, data: Log) -> tuple[Float[np.ndarray, "component row"], float]:
+def _component_posteriors(mixture: Mixture, data: Log) -> tuple[Float[np.ndarray, "component row"], float]:
     """P(component | session), and the log-likelihood of the log."""
     shares, total = [], 0.0
     for part in data.chunks():

@@ -56,10 +56,10 @@ MODELS = {
 }
 
 
-Model = TypeVar("Model", bound=type[ClickModel])
+_Model = TypeVar("Model", bound=type[ClickModel])
 
 
-def register(model: Model) -> Model:
+def register(model: _Model) -> _Model:
     """Make one's own model known by the name of its class: to learners, to `load_model`, in texts. A decorator."""
     MODELS[model.__name__] = f"{model.__module__}:{model.__qualname__}"
     return model

@@ -34,7 +34,7 @@ class ChainModel(ClickModel):
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         out = np.empty(rankings.pair.shape)
-        _marginal(*self._walk(rankings), self.bottom_up, out)
+        _marginal_kernel(*self._walk(rankings), self.bottom_up, out)
         return out
 
     @final
@@ -54,17 +54,17 @@ class ChainModel(ClickModel):
         return click
 
     def _filter(self, rankings: Rankings, click: np.ndarray, numbers: np.ndarray, *, draw: bool) -> None:
-        kernel = _filter_bottom_up if self.bottom_up else _filter_top_down
+        kernel = _filter_bottom_up_kernel if self.bottom_up else _filter_top_down_kernel
         kernel(*self._walk(rankings), click, numbers, draw)
 
     def _walk(self, rankings: Rankings) -> tuple[np.ndarray, ...]:
         chain = self._chain(rankings)
         if not rankings.shown[:, -1].all():
-            chain = _transparent(chain, rankings.shown)
+            chain = _pass_over_empty_ranks(chain, rankings.shown)
         return tuple(np.broadcast_to(part, rankings.pair.shape) for part in chain)
 
 
-def _transparent(chain: Chain, shown: np.ndarray) -> Chain:
+def _pass_over_empty_ranks(chain: Chain, shown: np.ndarray) -> Chain:
     """Let the walk pass over places where nothing is shown, whichever end it starts from."""
     passing = Chain(click=0.0, click_after_click=0.0, follow_click=1.0, follow_skip=1.0, follow_unseen=0.0)
     return Chain(*(np.where(shown, part, constant) for part, constant in zip(chain, passing, strict=True)))
@@ -72,7 +72,7 @@ def _transparent(chain: Chain, shown: np.ndarray) -> Chain:
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _marginal(click, again, follow_click, follow_skip, follow_unseen, bottom_up, out):
+def _marginal_kernel(click, again, follow_click, follow_skip, follow_unseen, bottom_up, out):
     n, ranks = out.shape
     for i in range(n):
         after_click, examining, unseen = 0.0, 1.0, 0.0
@@ -92,7 +92,7 @@ def _marginal(click, again, follow_click, follow_skip, follow_unseen, bottom_up,
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _filter_top_down(click_prob, again, follow_click, follow_skip, follow_unseen, click, numbers, draw):
+def _filter_top_down_kernel(click_prob, again, follow_click, follow_skip, follow_unseen, click, numbers, draw):
     """P(C_r | clicks above) into `numbers`; or, to draw, clicks from the uniform `numbers` into `click`."""
     n, ranks = click.shape
     for i in range(n):
@@ -114,8 +114,8 @@ def _filter_top_down(click_prob, again, follow_click, follow_skip, follow_unseen
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _filter_bottom_up(click_prob, again, follow_click, follow_skip, follow_unseen, click, numbers, draw):
-    """As `_filter_top_down` for a walk that starts at the last result.
+def _filter_bottom_up_kernel(click_prob, again, follow_click, follow_skip, follow_unseen, click, numbers, draw):
+    """As `_filter_top_down_kernel` for a walk that starts at the last result.
 
     forward[r, s] = P(state s at rank r), with nothing known of the ranks below;
     b_s = P(C_1..C_{r-1} | state s at rank r), scaled; states: 0 not examined, 1 skipped, 2 clicked.

@@ -46,7 +46,7 @@ class Differentiable(ABC):
         last row, and what is shared."""
 
 
-class ByExamination(Differentiable):
+class ExaminationBased(Differentiable):
     """A click needs attractiveness, an output, and examination, a table over situations: learned from counts."""
 
     situations: ClassVar[By]
@@ -63,7 +63,7 @@ class ByExamination(Differentiable):
         return 0.0
 
 
-class ByExaminationTable(ByExamination):
+class ExaminationTableBased(ExaminationBased):
     """Examination is one free number per situation. The first one is held at 1: see docs/decisions/0003."""
 
     @override
@@ -112,7 +112,7 @@ class Recurrent(Differentiable):
         """The click probability in a state (`... state`)."""
 
 
-class ByHistory(Differentiable):
+class HistoryBased(Differentiable):
     """Any model whose click probabilities can be written down for a whole list."""
 
     @classmethod
@@ -122,7 +122,7 @@ class ByHistory(Differentiable):
         dimension more. Only clicks above a result may be used for it."""
 
 
-def uniform(rng: np.random.Generator, *shape: int, inputs: int) -> np.ndarray:
+def uniform_weights(rng: np.random.Generator, *shape: int, inputs: int) -> np.ndarray:
     """Where the weights of a layer with that many inputs start: uniform within 1 / sqrt(inputs)."""
     start: np.ndarray = rng.uniform(-1, 1, shape) / np.sqrt(inputs)
     return start

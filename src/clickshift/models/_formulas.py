@@ -23,7 +23,7 @@ class Prob(NamedTuple):
     no: Array
 
 
-def prob(yes: Array) -> Prob:
+def with_complement(yes: Array) -> Prob:
     """For a table of probabilities, where the complement has not been kept."""
     return Prob(yes, 1 - yes)
 
@@ -40,7 +40,7 @@ def both(a: Prob, b: Prob) -> Prob:
     return Prob(a.yes * b.yes, a.no + a.yes * b.no)
 
 
-def given(condition: Prob, then: Prob, otherwise: Prob) -> Prob:
+def total_probability(condition: Prob, then: Prob, otherwise: Prob) -> Prob:
     """An event whose probability depends on whether another one happened."""
     return Prob(
         condition.yes * then.yes + condition.no * otherwise.yes,
@@ -53,7 +53,7 @@ def where(condition: Array, then: Prob, otherwise: Prob) -> Prob:
     return Prob(xp.where(condition, then.yes, otherwise.yes), xp.where(condition, then.no, otherwise.no))
 
 
-def after_skip(examined: Prob, click: Prob) -> Prob:
+def examined_after_skip(examined: Prob, click: Prob) -> Prob:
     """P(examined | not clicked) = e (1 - a) / (1 - e a), with `click` the probability a of a click if examined."""
     xp = examined.yes.__array_namespace__()
     skipped = xp.clip(examined.no + examined.yes * click.no, _TINY, None)
@@ -77,7 +77,7 @@ class Chain(NamedTuple):
     """The next result is examined though this one was not: 0 in a cascade, above 0 where a new row begins."""
 
 
-def _at(p: Prob, rank: int) -> Prob:
+def _at_rank(p: Prob, rank: int) -> Prob:
     return Prob(p.yes[:, rank], p.no[:, rank])
 
 
@@ -88,12 +88,16 @@ def chain_click_given_history(chain: Chain, click: Array) -> Prob:
     examined = Prob(xp.ones_like(first), xp.zeros_like(first))
     columns = []
     for rank in range(chain.click.yes.shape[1]):
-        if_examined = _at(chain.click, rank)
+        if_examined = _at_rank(chain.click, rank)
         if rank > 0:
-            if_examined = where(click[:, rank - 1], _at(chain.click_after_click, rank), if_examined)
+            if_examined = where(click[:, rank - 1], _at_rank(chain.click_after_click, rank), if_examined)
         columns.append(both(examined, if_examined))
-        skipped = given(after_skip(examined, if_examined), _at(chain.follow_skip, rank), _at(chain.follow_unseen, rank))
-        examined = where(click[:, rank], _at(chain.follow_click, rank), skipped)
+        skipped = total_probability(
+            examined_after_skip(examined, if_examined),
+            _at_rank(chain.follow_skip, rank),
+            _at_rank(chain.follow_unseen, rank),
+        )
+        examined = where(click[:, rank], _at_rank(chain.follow_click, rank), skipped)
     return Prob(xp.stack([c.yes for c in columns], axis=1), xp.stack([c.no for c in columns], axis=1))
 
 
@@ -105,14 +109,14 @@ def chain_click_prob(chain: Chain) -> Prob:
     after_click, examining, unseen = xp.zeros_like(first), xp.ones_like(first), xp.zeros_like(first)
     columns = []
     for rank in range(chain.click.yes.shape[1]):
-        click, again = _at(chain.click, rank), _at(chain.click_after_click, rank)
+        click, again = _at_rank(chain.click, rank), _at_rank(chain.click_after_click, rank)
         clicked = examining * click.yes + after_click * again.yes
         skipped = examining * click.no + after_click * again.no
         columns.append(Prob(clicked, skipped + unseen))
         to_click, to_skip, to_unseen = (
-            _at(chain.follow_click, rank),
-            _at(chain.follow_skip, rank),
-            _at(chain.follow_unseen, rank),
+            _at_rank(chain.follow_click, rank),
+            _at_rank(chain.follow_skip, rank),
+            _at_rank(chain.follow_unseen, rank),
         )
         after_click = clicked * to_click.yes
         examining = skipped * to_skip.yes + unseen * to_unseen.yes

@@ -16,14 +16,14 @@ from typing_extensions import override
 from clickshift.counts.cells import By
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models._differentiable import Arrays, ByExamination
+from clickshift.models._differentiable import Arrays, ExaminationBased
 from clickshift.models._formulas import sigmoid
 from clickshift.models._histories import MAX_ENUMERATED, Histories, average_over_draws, sum_over_histories
 from clickshift.models.base import ClickModel, Evidence, PairTable
 
 
 @dataclass(frozen=True, eq=False)
-class PrefixModel(ClickModel, ByExamination):
+class PrefixModel(ClickModel, ExaminationBased):
     """P(C_r = 1 | C_<r) = attractiveness x sigmoid(logit(C_1..C_{r-1})); subclasses write `examination_logits`."""
 
     vocabulary: Vocabulary
@@ -76,7 +76,7 @@ class PrefixModel(ClickModel, ByExamination):
         if rankings.n_ranks > MAX_ENUMERATED:
             return super()._expected_clicks(rankings, tolerance)
         out, examined = np.empty(len(rankings)), self._examined_after_all(rankings.n_ranks)
-        _sum_clicks(self.attractiveness, examined, rankings.pair, rankings.length, out)
+        _expected_clicks_kernel(self.attractiveness, examined, rankings.pair, rankings.length, out)
         return out
 
     @cached_property
@@ -113,7 +113,7 @@ class PrefixModel(ClickModel, ByExamination):
 
 @njit(cache=True, nogil=True, fastmath=True)
 @no_type_check
-def _sum_clicks(attractiveness, examined, pair, length, out):
+def _expected_clicks_kernel(attractiveness, examined, pair, length, out):
     """The recursion of `histories.sum_over_histories`, compiled; history h of rank r stands at 2^r - 1 + h."""
     prob = np.empty(1 << pair.shape[1])
     for i in range(len(out)):

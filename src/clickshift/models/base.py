@@ -22,7 +22,7 @@ from clickshift.errors import CapabilityError, DataError
 
 PairTable = Float[np.ndarray, " pair_or_unseen"]
 """One value per pair of the vocabulary, and in the last row the value of a pair that it does not hold."""
-_LISTS_AT_ONCE = 512  # few enough that both cores get their share where a list takes long
+_LISTS_PER_BLOCK = 512  # few enough that both cores get their share where a list takes long
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class ClickModel(ABC):
         """Marginal click probability. It takes rankings, so that it cannot peek at clicks."""
         self._require(self.predicts_clicks, "predict clicks")
         rankings = rankings.in_vocabulary(self.vocabulary)
-        return _in_blocks(lambda rows: np.where(rankings.shown[rows], self._click_prob(rankings[rows]), 0.0), rankings)
+        return _map_blocks(lambda rows: np.where(rankings.shown[rows], self._click_prob(rankings[rows]), 0.0), rankings)
 
     @final
     def expected_clicks(self, rankings: Rankings, *, tolerance: float = 0.0) -> Float[np.ndarray, " session"]:
@@ -113,7 +113,7 @@ class ClickModel(ABC):
         def work(rows: slice) -> None:
             out[rows] = self._expected_clicks(rankings[rows], tolerance)
 
-        for_ranges(work, len(rankings), chunk=_LISTS_AT_ONCE)
+        for_ranges(work, len(rankings), chunk=_LISTS_PER_BLOCK)
         return out
 
     @final
@@ -122,7 +122,7 @@ class ClickModel(ABC):
         self._require(self.predicts_clicks, "predict clicks")
         sessions = sessions.in_vocabulary(self.vocabulary)
         shown = sessions.rankings.shown
-        return _in_blocks(
+        return _map_blocks(
             lambda rows: np.where(shown[rows], self._click_prob_given_history(sessions[rows]), 0.0), sessions.rankings
         )
 
@@ -199,7 +199,7 @@ class ClickModel(ABC):
             uniforms(key, first + rows.start, uniform)
             return self._sample(rankings[rows], uniform)
 
-        return _in_blocks(draw, rankings, dtype=bool)
+        return _map_blocks(draw, rankings, dtype=bool)
 
     def _require(self, can: bool, what: str) -> None:
         if not can:
@@ -208,7 +208,7 @@ class ClickModel(ABC):
             )
 
 
-def _in_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtype: type = np.float64) -> np.ndarray:
+def _map_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtype: type = np.float64) -> np.ndarray:
     out: np.ndarray = np.empty(rankings.pair.shape, dtype)
 
     def fill(rows: slice) -> None:

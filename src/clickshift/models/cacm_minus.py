@@ -8,12 +8,12 @@ from typing import ClassVar, final
 import numpy as np
 from typing_extensions import override
 
-from clickshift.models._differentiable import Arrays, uniform
+from clickshift.models._differentiable import Arrays, uniform_weights
 from clickshift.models._formulas import Array, Gru, gru_step
 from clickshift.models._histories import Histories
 from clickshift.models._prefix import PrefixModel
 
-EMBEDDING = 4
+_EMBEDDING_SIZE = 4
 """Numbers that stand for a rank, and for the click above it."""
 
 
@@ -33,13 +33,13 @@ class CACM_minus(PrefixModel):
     @classmethod
     def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         return {
-            "position": rng.normal(size=(n_ranks, EMBEDDING)),
-            "click": rng.normal(size=(3, EMBEDDING)),  # skipped, clicked, nothing above
-            "input": uniform(rng, 2 * EMBEDDING, 3 * state, inputs=state),
-            "input_bias": uniform(rng, 3 * state, inputs=state),
-            "weight": uniform(rng, state, 3 * state, inputs=state),
-            "bias": uniform(rng, 3 * state, inputs=state),
-            "readout": uniform(rng, state, inputs=state),
+            "position": rng.normal(size=(n_ranks, _EMBEDDING_SIZE)),
+            "click": rng.normal(size=(3, _EMBEDDING_SIZE)),  # skipped, clicked, nothing above
+            "input": uniform_weights(rng, 2 * _EMBEDDING_SIZE, 3 * state, inputs=state),
+            "input_bias": uniform_weights(rng, 3 * state, inputs=state),
+            "weight": uniform_weights(rng, state, 3 * state, inputs=state),
+            "bias": uniform_weights(rng, 3 * state, inputs=state),
+            "readout": uniform_weights(rng, state, inputs=state),
             "readout_bias": np.zeros(()),
         }
 
@@ -55,8 +55,8 @@ class CACM_minus(PrefixModel):
         xp = shared["weight"].__array_namespace__()
         position, click = shared["position"], shared["click"]
         known = np.minimum(np.arange(histories.n_ranks), position.shape[0] - 1)
-        at_rank = position[known] @ shared["input"][:EMBEDDING] + shared["input_bias"]
-        after = click @ shared["input"][EMBEDDING:]
+        at_rank = position[known] @ shared["input"][:_EMBEDDING_SIZE] + shared["input_bias"]
+        after = click @ shared["input"][_EMBEDDING_SIZE:]
         unit = Gru(shared["weight"], shared["bias"])
         states: list[Array] = []
         first = 0

@@ -11,14 +11,14 @@ from typing_extensions import override
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._chain import ChainModel
-from clickshift.models._differentiable import Arrays, ByHistory
+from clickshift.models._differentiable import Arrays, HistoryBased
 from clickshift.models._formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
 from clickshift.models.base import ClickModel, Evidence, PairTable
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class DBN(ChainModel, ByHistory):
+class DBN(ChainModel, HistoryBased):
     """The user walks down, clicks what attracts, may be satisfied by a click and leave, else goes on.
 
     P(C_r = 1 | E_r = 1) = attractiveness

@@ -14,9 +14,9 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 from clickshift.models.base import ClickModel, PairTable, beta_interval
-from clickshift.models.perturb import STEP, errors_of, is_pair_table, shared_steps, shift_logit
+from clickshift.models.perturb import STEP, logit_errors, is_pair_table, perturbed_shared_values, shift_logit
 
-_BLOCK = 4096  # lists whose made-up model is held at once
+_LISTS_PER_BLOCK = 4096  # lists whose made-up model is held at once
 
 
 @final
@@ -67,19 +67,19 @@ class Forecast:
         ends = pa.array(np.r_[0, np.cumsum(self.rankings.length)], pa.int32())
 
         def lists(values: np.ndarray) -> Any:
-            return pa.ListArray.from_arrays(ends, _arrow(values))
+            return pa.ListArray.from_arrays(ends, _arrow_array(values))
 
         low, high = self.intervals(level)
         total_low, total_high = self.total_intervals(level)
         columns = {
-            "query": _arrow(words.query_ids[self.rankings.query]),
+            "query": _arrow_array(words.query_ids[self.rankings.query]),
             "docs": lists(words.doc_ids[words.pair_doc[self.rankings.pair[shown]]]),
             "click_prob": lists(self.click_prob[shown]),
             "low": lists(low[shown]),
             "high": lists(high[shown]),
             "expected_clicks": self.expected_clicks,
-            "expected_clicks_low": _arrow(total_low),
-            "expected_clicks_high": _arrow(total_high),
+            "expected_clicks_low": _arrow_array(total_low),
+            "expected_clicks_high": _arrow_array(total_high),
             "unseen_share": self.unseen.sum(axis=1) / self.rankings.length,
         }
         return pa.table(columns)
@@ -98,14 +98,14 @@ def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int],
     known = rankings.in_vocabulary(model.vocabulary)
     unseen = known.pair == UNSEEN if model.evidence is None else model.evidence.impressions[known.pair] == 0
     error, total_error = np.full(prob.shape, np.nan), np.full(len(prob), np.nan)
-    uncertain = errors_of(model)
+    uncertain = logit_errors(model)
 
     def work(rows: slice) -> None:
         if uncertain:
             error[rows], total_error[rows] = _delta_method(model, uncertain, known[rows])
         progress(rows.stop - rows.start)
 
-    for_ranges(work, len(prob), chunk=_BLOCK)
+    for_ranges(work, len(prob), chunk=_LISTS_PER_BLOCK)
     return Forecast(rankings, prob, error, total_error, unseen & rankings.shown)
 
 
@@ -114,13 +114,13 @@ def _delta_method(
 ) -> tuple[Float[np.ndarray, "list rank"], Float[np.ndarray, " list"]]:
     """Standard errors of each click probability and of their sums: sqrt(sum over parameters of (dp/dlogit error)^2)."""
     variance, total_variance = np.zeros(rankings.pair.shape), np.zeros(len(rankings))
-    for slope in _slopes(model, uncertain, rankings):
+    for slope in _sensitivities(model, uncertain, rankings):
         variance += slope**2
         total_variance += slope.sum(axis=1) ** 2
     return np.sqrt(variance), np.sqrt(total_variance)
 
 
-def _slopes(
+def _sensitivities(
     model: ClickModel, uncertain: dict[str, np.ndarray], rankings: Rankings
 ) -> Iterator[Float[np.ndarray, "list rank"]]:
     """By how much one error of one parameter moves each click probability: for each place of a list, then for the rest.
@@ -132,7 +132,9 @@ def _slopes(
     places = Vocabulary(np.arange(shape[0]), np.arange(shape[1]), *np.divmod(number, shape[1]))
     lists = Rankings(places, np.arange(shape[0]), number.reshape(shape), rankings.shown)
     tables = {f.name: getattr(model, f.name)[rankings.pair] for f in fields(model) if is_pair_table(f)}
-    made_up = replace(model, vocabulary=places, evidence=None, **{name: _table(t) for name, t in tables.items()})
+    made_up = replace(
+        model, vocabulary=places, evidence=None, **{name: _flat_pair_table(t) for name, t in tables.items()}
+    )
 
     here = made_up.click_prob(lists)
 
@@ -144,16 +146,16 @@ def _slopes(
         error = np.where(rankings.shown, uncertain[name][rankings.pair], 0.0)
         for rank in range(shape[1]):
             step = np.where(np.arange(shape[1]) == rank, STEP * error, 0.0)
-            yield slope(name, _table(shift_logit(tables[name], step)))
-    for name, there in shared_steps(model):
+            yield slope(name, _flat_pair_table(shift_logit(tables[name], step)))
+    for name, there in perturbed_shared_values(model):
         yield slope(name, there)
 
 
-def _table(values: Float[np.ndarray, "list rank"]) -> PairTable:
+def _flat_pair_table(values: Float[np.ndarray, "list rank"]) -> PairTable:
     return np.append(values.ravel(), 0.5)  # nothing is unseen: any number will do
 
 
-def _arrow(values: np.ndarray) -> Any:
+def _arrow_array(values: np.ndarray) -> Any:
     """Ids as integers or text; numbers with nothing where they are NaN."""
     import pyarrow as pa
 

@@ -12,12 +12,12 @@ from numba import njit
 from typing_extensions import override
 
 from clickshift.data.sessions import Rankings
-from clickshift.models._differentiable import Arrays, Recurrent, uniform
+from clickshift.models._differentiable import Arrays, Recurrent, uniform_weights
 from clickshift.models._formulas import Array, Gru, Prob, gru, gru_step, sigmoid
 from clickshift.models._histories import MAX_ENUMERATED, sum_over_histories
 from clickshift.models.neural import NeuralModel
 
-_LONGEST = 1e-4  # ten thousand histories of a list are the most that are kept
+_MIN_TOLERANCE_LONG_LISTS = 1e-4  # ten thousand histories of a list are the most that are kept
 
 
 @final
@@ -35,10 +35,10 @@ class NCM(Recurrent, NeuralModel):
     @classmethod
     def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         return {
-            "clicked": uniform(rng, 3 * state, inputs=state),
-            "weight": uniform(rng, state, 3 * state, inputs=state),
-            "bias": uniform(rng, 3 * state, inputs=state),
-            "readout": uniform(rng, state, inputs=state),
+            "clicked": uniform_weights(rng, 3 * state, inputs=state),
+            "weight": uniform_weights(rng, state, 3 * state, inputs=state),
+            "bias": uniform_weights(rng, 3 * state, inputs=state),
+            "readout": uniform_weights(rng, state, inputs=state),
             "readout_bias": np.zeros(()),
         }
 
@@ -80,40 +80,40 @@ class NCM(Recurrent, NeuralModel):
 
     @override
     def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
-        """With a tolerance, in single precision. Lists too long for every history take at least `_LONGEST`."""
+        """With a tolerance, in single precision. Lists too long for every history take at least `_MIN_TOLERANCE_LONG_LISTS`."""
         if tolerance <= 0:
             return super()._expected_clicks(rankings, tolerance)
         if rankings.n_ranks > MAX_ENUMERATED:
-            tolerance = max(tolerance, _LONGEST)
+            tolerance = max(tolerance, _MIN_TOLERANCE_LONG_LISTS)
         inputs, clicked, weight, bias, readout = (
             np.ascontiguousarray(array, np.float32)
             for array in (self.by_pair["input"], *(self.shared[k] for k in ("clicked", "weight", "bias", "readout")))
         )
         readout_bias, out = self.shared["readout_bias"].item(), np.empty(len(rankings))
         network = (inputs, clicked, weight, bias, readout, readout_bias)
-        expected_clicks(rankings.pair, rankings.length, *network, float(tolerance), out)
+        _expected_clicks_kernel(rankings.pair, rankings.length, *network, float(tolerance), out)
         return out
 
 
-_NODES = 2048
+_STATES_PER_BLOCK = 2048
 """States per rank that are kept at once, at least those of one list: they and their products stay in the cache."""
 
 
-_MOST_LISTS = 64
+_MAX_LISTS_PER_BLOCK = 64
 
 
-_ROWS = 16
+_ROWS_PER_PRODUCT = 16
 """Rows of one matrix product: few enough that the library does not share it out between threads, which are ours."""
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 @no_type_check
-def expected_clicks(pair, length, inputs, clicked, weight, bias, readout, readout_bias, tolerance, out):
+def _expected_clicks_kernel(pair, length, inputs, clicked, weight, bias, readout, readout_bias, tolerance, out):
     """Into `out`, one number per list; lists are pair numbers, of which the first `length` count."""
     n, ranks = pair.shape
     size = len(readout)
     most = min(1 << min(ranks - 1, 30), int(1 / tolerance) + 1)  # histories of a list: each is at least that likely
-    block = min(max(_NODES // most, 1), _MOST_LISTS)
+    block = min(max(_STATES_PER_BLOCK // most, 1), _MAX_LISTS_PER_BLOCK)
     # of the rank above and of this one, in turn: states, how likely their histories are, and a click given each
     state = np.empty((2, block * most, size), np.float32)
     prob, given = np.empty((2, block * most)), np.empty((2, block * most))
@@ -152,7 +152,7 @@ def expected_clicks(pair, length, inputs, clicked, weight, bias, readout, readou
                         for outcome in range(2 if apart else 1):
                             click = np.float32(outcome) if apart else np.float32(yes)
                             new = state[here, m]
-                            _step(gates, clicked, click, product[parent], state[above, parent], work, new)
+                            _gru_step(gates, clicked, click, product[parent], state[above, parent], work, new)
                             prob[here, m] = p * (yes if outcome else 1 - yes) if apart else p
                             given[here, m] = 1 / (1 + np.exp(-(readout_bias + _dot(readout, new))))
                             clicks[i] += prob[here, m] * given[here, m]
@@ -160,19 +160,19 @@ def expected_clicks(pair, length, inputs, clicked, weight, bias, readout, readou
                 end[here, i] = m
                 out[row] += clicks[i]
             if rank + 1 < ranks:
-                _products(state[here, :m], weight, bias, product)
+                _recurrent_products(state[here, :m], weight, bias, product)
             above, here = here, above
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 @no_type_check
-def _step(gates, clicked, click, product, state, work, out):
+def _gru_step(gates, clicked, click, product, state, work, out):
     """One step of `formulas.gru_step`. Short loops over few arrays: only those are vectorised."""
     size = len(state)
     half = np.float32(0.5)
     reset, update, new = work[0], work[1], work[2]
-    _add(gates[:size], clicked[:size], click, product[:size], reset)
-    _add(gates[size : 2 * size], clicked[size : 2 * size], click, product[size : 2 * size], update)
+    _add_gates(gates[:size], clicked[:size], click, product[:size], reset)
+    _add_gates(gates[size : 2 * size], clicked[size : 2 * size], click, product[size : 2 * size], update)
     for k in range(size):
         reset[k] = half + half * _tanh(half * reset[k])
     for k in range(size):
@@ -180,7 +180,7 @@ def _step(gates, clicked, click, product, state, work, out):
     last = product[2 * size :]
     for k in range(size):
         reset[k] *= last[k]
-    _add(gates[2 * size :], clicked[2 * size :], click, reset, new)
+    _add_gates(gates[2 * size :], clicked[2 * size :], click, reset, new)
     for k in range(size):
         new[k] = _tanh(new[k])
     for k in range(size):
@@ -189,7 +189,7 @@ def _step(gates, clicked, click, product, state, work, out):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 @no_type_check
-def _add(gates, clicked, click, product, out):
+def _add_gates(gates, clicked, click, product, out):
     for k in range(len(out)):
         out[k] = gates[k] + click * clicked[k] + product[k]
 
@@ -218,10 +218,10 @@ def _tanh(x):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 @no_type_check
-def _products(state, weight, bias, out):
+def _recurrent_products(state, weight, bias, out):
     """state @ weight + bias."""
-    for i in range(0, len(state), _ROWS):
-        rows = slice(i, min(i + _ROWS, len(state)))
+    for i in range(0, len(state), _ROWS_PER_PRODUCT):
+        rows = slice(i, min(i + _ROWS_PER_PRODUCT, len(state)))
         np.dot(state[rows], weight, out[rows])
     for i in range(len(state)):
         row = out[i]

@@ -15,16 +15,16 @@ from typing_extensions import override
 
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models._differentiable import Arrays, ByHistory
+from clickshift.models._differentiable import Arrays, HistoryBased
 from clickshift.models._formulas import sigmoid
 from clickshift.models._histories import MAX_ENUMERATED, average_over_draws, sum_over_histories
 from clickshift.models.base import ClickModel, Evidence, PairTable
 
-_CELLS = 1 << 21  # numbers per table: few enough lists are enumerated at a time to stay below
+_MAX_TABLE_SIZE = 1 << 21  # numbers per table: few enough lists are enumerated at a time to stay below
 
 
 @dataclass(frozen=True, eq=False)
-class NeuralModel(ClickModel, ByHistory):
+class NeuralModel(ClickModel, HistoryBased):
     """Parameters: what the tower gave for each pair, and what all sessions share."""
 
     vocabulary: Vocabulary
@@ -57,7 +57,7 @@ class NeuralModel(ClickModel, ByHistory):
         outputs, ranks = self._outputs(rankings.pair), rankings.n_ranks
         if ranks <= MAX_ENUMERATED:
             width = sum(array[0, 0].size for array in outputs.values())
-            step = max(1, _CELLS // (ranks << ranks) // max(width // ranks, 1))
+            step = max(1, _MAX_TABLE_SIZE // (ranks << ranks) // max(width // ranks, 1))
             parts = [slice(at, at + step) for at in range(0, len(rankings), step)]
             return np.concatenate([self._enumerated({k: v[part] for k, v in outputs.items()}) for part in parts])
         shared = self._shared()

@@ -12,13 +12,13 @@ from typing_extensions import override
 from clickshift.counts.cells import By
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models._differentiable import ByExaminationTable
+from clickshift.models._differentiable import ExaminationTableBased
 from clickshift.models.base import ClickModel, PairTable, at_rank
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class PBM(ClickModel, ByExaminationTable):
+class PBM(ClickModel, ExaminationTableBased):
     """A result is clicked if it is examined, which depends on its rank, and attracts.
 
     P(C_r = 1) = examination_r x attractiveness

@@ -13,20 +13,20 @@ from clickshift.models.base import ClickModel, PairTable
 
 STEP = 1e-5
 """Of a standard error: small against the curvature, large against rounding."""
-_FURTHEST = 30.0  # logits, as in `models.formulas`
+_LOGIT_LIMIT = 30.0  # logits, as in `models.formulas`
 
 
-def errors_of(model: ClickModel) -> dict[str, np.ndarray]:
+def logit_errors(model: ClickModel) -> dict[str, np.ndarray]:
     """The errors of the parameters' logits by name: of tables over pairs, and of what all lists share."""
     errors = {} if model.evidence is None else model.evidence.logit_error
     names = [f.name for f in fields(model) if is_pair_table(f) or np.ndim(getattr(model, f.name)) <= 1]
     return {name: errors[name] for name in names if name in errors}
 
 
-def shared_steps(model: ClickModel) -> Iterator[tuple[str, Any]]:
+def perturbed_shared_values(model: ClickModel) -> Iterator[tuple[str, Any]]:
     """For each uncertain number that all lists share, the name of its parameter, and its value with that one moved."""
     tables = {f.name for f in fields(model) if is_pair_table(f)}
-    for name, errors in errors_of(model).items():
+    for name, errors in logit_errors(model).items():
         if name in tables:
             continue
         value = getattr(model, name)
@@ -38,7 +38,7 @@ def shared_steps(model: ClickModel) -> Iterator[tuple[str, Any]]:
 
 def perturbed_models(model: ClickModel) -> Iterator[ClickModel]:
     """The model with each uncertain number that all lists share moved in turn."""
-    for name, value in shared_steps(model):
+    for name, value in perturbed_shared_values(model):
         yield replace(model, **{name: value})
 
 
@@ -50,5 +50,5 @@ def shift_logit(prob: Float[np.ndarray, "*n"], by: Float[np.ndarray, "*n"]) -> F
     """With the logit moved; what stays is the same to the last bit."""
     from scipy.special import expit, logit
 
-    there: np.ndarray = np.where(by == 0, prob, expit(np.clip(logit(prob), -_FURTHEST, _FURTHEST) + by))
+    there: np.ndarray = np.where(by == 0, prob, expit(np.clip(logit(prob), -_LOGIT_LIMIT, _LOGIT_LIMIT) + by))
     return there

@@ -19,7 +19,7 @@ from clickshift.models.base import ClickModel, PairTable
 
 
 @dataclass(frozen=True, eq=False)
-class Popularity(ClickModel, ABC):
+class _PopularityScore(ClickModel, ABC):
     """A score per pair."""
 
     vocabulary: Vocabulary
@@ -39,15 +39,15 @@ class Popularity(ClickModel, ABC):
 
 
 @final
-class TopPop(Popularity):
+class TopPop(_PopularityScore):
     """Relevance = clicks."""
 
 
 @final
-class TopPopObs(Popularity):
+class TopPopObs(_PopularityScore):
     """Relevance = clicks x impressions."""
 
 
 @final
-class RankTopObs(Popularity):
+class RankTopObs(_PopularityScore):
     """Relevance = sum over ranks of rCTR(r) x impressions at r: nothing of the document's own clicks."""

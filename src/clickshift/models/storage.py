@@ -19,7 +19,7 @@ from clickshift.models.base import ClickModel, Evidence
 
 FORMAT = 1
 """Raised when a reader of the old format could no longer read the new one."""
-FOLDER = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
+_MODEL_FORMAT = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
 _ARRAYS_OF = "arrays of"  # in the header, for a field of several arrays: their names
 
@@ -32,10 +32,10 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
     arrays: dict[str, np.ndarray] = {}
     header = {
         "vocabulary": pack_vocabulary(model.vocabulary, arrays),
-        "model": _put(model, "", arrays),
+        "model": _pack_model(model, "", arrays),
         "notes": notes or {},
     }
-    FOLDER.write(folder, header, arrays)
+    _MODEL_FORMAT.write(folder, header, arrays)
 
 
 def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
@@ -43,7 +43,7 @@ def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[
     held-out sessions best: it can be used like any other model. Seeds of an earlier fit are removed."""
     folder = Path(folder)
     for old in _seed_folders(folder):
-        for name in (FOLDER.header, FOLDER.arrays):
+        for name in (_MODEL_FORMAT.header, _MODEL_FORMAT.arrays):
             (old / name).unlink(missing_ok=True)
         with suppress(OSError):  # something else is in there: it stays
             old.rmdir()
@@ -60,28 +60,30 @@ def load_seeds(folder: str | Path) -> list[ClickModel]:
 
 
 def _seed_folders(folder: Path) -> list[Path]:
-    found = [part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / FOLDER.header).exists()]
+    found = [
+        part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / _MODEL_FORMAT.header).exists()
+    ]
     return sorted(found, key=lambda part: int(part.name[5:]))
 
 
 def load_model(folder: str | Path) -> ClickModel:
     """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
-    header, arrays = FOLDER.read(folder)
+    header, arrays = _MODEL_FORMAT.read(folder)
     try:
         vocabulary = unpack_vocabulary(header["vocabulary"], arrays)
-        return _get(header["model"], "", arrays, vocabulary)
+        return _unpack_model(header["model"], "", arrays, vocabulary)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
-        raise FOLDER.damaged(folder, error) from None
+        raise _MODEL_FORMAT.damaged(folder, error) from None
 
 
 def read_header(folder: str | Path) -> dict[str, Any]:
     """The header alone: which model, learner, version and notes."""
-    return FOLDER.read_header(folder)
+    return _MODEL_FORMAT.read_header(folder)
 
 
-def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _pack_model(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Arrays go into `arrays` under their dotted names; what is returned is the rest."""
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(model):
@@ -91,18 +93,20 @@ def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[
         if isinstance(value, np.ndarray):
             arrays[prefix + field.name] = value
         elif isinstance(value, Evidence):
-            fields[_EVIDENCE] = _put_evidence(value, f"{prefix}{_EVIDENCE}.", arrays)
+            fields[_EVIDENCE] = _pack_evidence(value, f"{prefix}{_EVIDENCE}.", arrays)
         elif isinstance(value, Mapping):
             arrays.update({f"{prefix}{field.name}.{name}": array for name, array in value.items()})
             fields[field.name] = {_ARRAYS_OF: list(value)}
         elif field.name == "components":
-            fields[field.name] = [_put(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
+            fields[field.name] = [_pack_model(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
         else:
             fields[field.name] = value
     return {"name": model_name(model), "fields": fields}
 
 
-def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], vocabulary: Vocabulary) -> ClickModel:
+def _unpack_model(
+    header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], vocabulary: Vocabulary
+) -> ClickModel:
     cls = resolve(header["name"], MODELS)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
@@ -111,11 +115,11 @@ def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], voc
         elif prefix + field.name in arrays:
             values[field.name] = arrays[prefix + field.name]
         elif field.name == _EVIDENCE and _EVIDENCE in header["fields"]:
-            values[_EVIDENCE] = _get_evidence(header["fields"][_EVIDENCE], f"{prefix}{_EVIDENCE}.", arrays)
+            values[_EVIDENCE] = _unpack_evidence(header["fields"][_EVIDENCE], f"{prefix}{_EVIDENCE}.", arrays)
         elif field.name == "components":
             parts = header["fields"]["components"]
             values["components"] = tuple(
-                _get(part, f"{prefix}components.{i}.", arrays, vocabulary) for i, part in enumerate(parts)
+                _unpack_model(part, f"{prefix}components.{i}.", arrays, vocabulary) for i, part in enumerate(parts)
             )
         elif field.name in header["fields"]:
             value = header["fields"][field.name]
@@ -127,7 +131,7 @@ def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], voc
     return model
 
 
-def _put_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     arrays[f"{prefix}impressions"], arrays[f"{prefix}clicks"] = evidence.impressions, evidence.clicks
     for name, error in evidence.logit_error.items():
         arrays[f"{prefix}logit_error.{name}"] = error
@@ -141,7 +145,7 @@ def _put_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]
     return {**scalars, "logit_error": list(evidence.logit_error)}
 
 
-def _get_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
+def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
     likelihood, held_out_loss = (
         float("nan") if value is None else float(value)
         for value in (header["log_likelihood"], header.get("held_out_loss"))

@@ -13,13 +13,13 @@ from typing_extensions import override
 from clickshift.counts.cells import By
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models._differentiable import ByExaminationTable
+from clickshift.models._differentiable import ExaminationTableBased
 from clickshift.models.base import ClickModel, PairTable
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class UBM(ClickModel, ByExaminationTable):
+class UBM(ClickModel, ExaminationTableBased):
     """As PBM, but examination depends on the rank and on the rank of the last click above it.
 
     P(C_r = 1 | C_<r) = examination[r, last click] x attractiveness
@@ -75,7 +75,9 @@ class UBM(ClickModel, ByExaminationTable):
     @override
     def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
         out = np.empty(len(rankings))
-        _sum_clicks(self.attractiveness, self.examined(rankings.n_ranks), rankings.pair, rankings.length, out)
+        _expected_clicks_kernel(
+            self.attractiveness, self.examined(rankings.n_ranks), rankings.pair, rankings.length, out
+        )
         return out
 
     @override
@@ -90,7 +92,7 @@ class UBM(ClickModel, ByExaminationTable):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _sum_clicks(attractiveness, examined, pair, length, out):
+def _expected_clicks_kernel(attractiveness, examined, pair, length, out):
     """The recursion of `UBM._click_prob`, compiled."""
     last = np.empty(pair.shape[1] + 1)
     for i in range(len(out)):

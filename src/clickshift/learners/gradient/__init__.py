@@ -19,7 +19,7 @@ from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel, Evidence
 
 if TYPE_CHECKING:
-    from clickshift.learners.gradient.batches import Progress
+    from clickshift.learners.gradient._batches import Progress
 
 TOWERS = ("embedding", "free", "features")
 
@@ -83,7 +83,7 @@ class Gradient:
         """
         if importlib.util.find_spec("jax") is None or importlib.util.find_spec("optax") is None:
             raise SpecError("Gradient needs JAX and optax. Install them: pip install 'clickshift[neural]'.")
-        from clickshift.learners.gradient.prepare import prepare
+        from clickshift.learners.gradient._prepare import prepare
         from clickshift.learners.gradient.step import keep_compiled
         from clickshift.learners.gradient.trainer import train
 

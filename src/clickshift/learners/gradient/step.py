@@ -18,19 +18,19 @@ import optax
 
 from clickshift.core.files import cache_folder
 from clickshift.core.rng import generator
-from clickshift.learners.gradient.towers import Tower
-from clickshift.learners.gradient.tree_gru import TreeLevel, states_of_tree
-from clickshift.models._differentiable import ByExamination, ByHistory, Differentiable, Recurrent
+from clickshift.learners.gradient._towers import Tower
+from clickshift.learners.gradient._tree_gru import TreeLevel, tree_states
+from clickshift.models._differentiable import ExaminationBased, HistoryBased, Differentiable, Recurrent
 from clickshift.models._formulas import Prob, both, sigmoid
 from clickshift.models._histories import Histories
 
-Tree = Any
+PyTree = Any
 """Nested dictionaries of arrays."""
-ADAM = optax.scale_by_adam()
-BY_ROW = (1 - 0.999) ** -0.5
+_ADAM = optax.scale_by_adam()
+_ROW_STEP_FACTOR = (1 - 0.999) ** -0.5
 """What Adam makes of a row that is touched now and then: its second moments forget 1 / 1000 per step, so a touch moves
 the row by rate x 31.6 x g / sqrt(sum of all its g^2), spread over some steps; here, at once (docs/decisions/0006)."""
-PROBABILITIES = 5.0
+_PROBABILITY_RATE_FACTOR = 5.0
 """Examination and continuation, of which every session tells something, take larger steps than a network's weights."""
 
 
@@ -48,68 +48,70 @@ class TrainingProgram:
     scale: float
     """What the loss of a batch is divided by: the sessions of a batch on average."""
 
-    def start(self, seeds: Sequence[int]) -> Tree:
+    def start(self, seeds: Sequence[int]) -> PyTree:
         """The states of the seeds before the first step; each is a function of its seed alone."""
 
-        def drawn(seed: int) -> Tree:
+        def drawn(seed: int) -> PyTree:
             rng = generator(seed, "Gradient", "start")
             shared = self.model.start(self.histories.n_ranks, self.state, rng)
             weights = {"shared": shared, "tower": self.tower.start(self.outputs, rng)}
             tables = self.tower.start_tables(self.outputs, rng)
             return jax.tree.map(lambda array: np.asarray(array, np.float32), (weights, tables))
 
-        def state(weights: Tree, tables: Tree) -> Tree:
+        def state(weights: PyTree, tables: PyTree) -> PyTree:
             by_row = {name: {"rows": rows, "squares": jnp.zeros_like(rows)} for name, rows in tables.items()}
-            return {"weights": weights, "adam": ADAM.init(weights), "tables": by_row}
+            return {"weights": weights, "adam": _ADAM.init(weights), "tables": by_row}
 
         stacked = jax.tree.map(lambda *arrays: np.stack(arrays), *map(drawn, seeds))
         return jax.jit(jax.vmap(state))(*stacked)
 
-    def loss(self, weights: Tree, rows: Tree, batch: Tree) -> Any:
+    def loss(self, weights: PyTree, rows: PyTree, batch: PyTree) -> Any:
         """Cross-entropy of a batch's clicks."""
         place = {name.removeprefix("place."): at for name, at in batch.items() if name.startswith("place.")}
         by_pair = self.tower(self.outputs, weights["tower"], rows, place)
         return self.cross_entropy(by_pair, weights["shared"], batch) / self.scale
 
-    def cross_entropy(self, by_pair: Tree, shared: Tree, batch: Tree) -> Any:
+    def cross_entropy(self, by_pair: PyTree, shared: PyTree, batch: PyTree) -> Any:
         """Nats, summed over what the batch counts, from the outputs of its pairs."""
-        if issubclass(self.model, ByExamination):
-            attracted = _at(sigmoid(by_pair["attractiveness"]), batch["cell.pair"])
+        if issubclass(self.model, ExaminationBased):
+            attracted = _at_index(sigmoid(by_pair["attractiveness"]), batch["cell.pair"])
             logits = self.model.examination_logits(shared, self.histories)
             peeked = logits + self.model.peek(shared, self.histories)
-            clicked = both(attracted, _at(sigmoid(peeked), batch["cell.situation"])).yes
-            skipped = both(attracted, _at(sigmoid(logits), batch["cell.situation"])).no
-            return _nats(Prob(clicked, skipped), batch["impressions"], batch["clicks"])
+            clicked = both(attracted, _at_index(sigmoid(peeked), batch["cell.situation"])).yes
+            skipped = both(attracted, _at_index(sigmoid(logits), batch["cell.situation"])).no
+            return _cross_entropy_of_counts(Prob(clicked, skipped), batch["impressions"], batch["clicks"])
         if issubclass(self.model, Recurrent):
             levels = [
                 TreeLevel(*(batch[f"{part}.{r}"] for part in TreeLevel._fields)) for r in range(self.histories.n_ranks)
             ]
             unit, clicked = self.model.unit(shared)
-            states = states_of_tree(by_pair["input"], clicked, unit, levels)
+            states = tree_states(by_pair["input"], clicked, unit, levels)
             at_rank = enumerate(self.model.readout(shared, state) for state in states)
-            return sum(_nats(click, batch[f"impressions.{r}"], batch[f"clicks.{r}"]) for r, click in at_rank)
-        assert issubclass(self.model, ByHistory)
+            return sum(
+                _cross_entropy_of_counts(click, batch[f"impressions.{r}"], batch[f"clicks.{r}"]) for r, click in at_rank
+            )
+        assert issubclass(self.model, HistoryBased)
         at_results = {name: output[batch["pair"]] for name, output in by_pair.items()}
         given = self.model.click_given_history(at_results, shared, batch["click"])
         return -jnp.sum(batch["weight"] * jnp.log(jnp.where(batch["click"], given.yes, given.no)))
 
-    def step(self, frozen: Tree, state: Tree, batch: Tree, rate: Any) -> tuple[Tree, Any]:
+    def step(self, frozen: PyTree, state: PyTree, batch: PyTree, rate: Any) -> tuple[PyTree, Any]:
         """One step of Adam, or of its limit for rows of tables: a row that the batch does not touch costs nothing."""
         index = {name: batch[f"row.{name}"] for name in self.tower.tables}
-        rows = {name: _rows(table["rows"], index[name]) for name, table in state["tables"].items()}
-        fixed = {name: _rows(table, index[name]) for name, table in frozen.items()}
+        rows = {name: _get_rows(table["rows"], index[name]) for name, table in state["tables"].items()}
+        fixed = {name: _get_rows(table, index[name]) for name, table in frozen.items()}
         loss, (slopes, row_slopes) = jax.value_and_grad(
             lambda weights, learned: self.loss(weights, learned | fixed, batch), argnums=(0, 1)
         )(state["weights"], rows)
-        change, adam = ADAM.update(slopes, state["adam"])
+        change, adam = _ADAM.update(slopes, state["adam"])
         tables = {}
         for name, table in state["tables"].items():
             slope = row_slopes[name]
-            squares = _rows(table["squares"], index[name]) + slope * slope
-            step = rate * BY_ROW * slope / (jnp.sqrt(squares) + 1e-12)
+            squares = _get_rows(table["squares"], index[name]) + slope * slope
+            step = rate * _ROW_STEP_FACTOR * slope / (jnp.sqrt(squares) + 1e-12)
             moved = {"rows": rows[name] - step, "squares": squares}
-            tables[name] = jax.tree.map(partial(_put, index=index[name]), table, moved)
-        rates = {"shared": rate * (1.0 if self.model.network else PROBABILITIES), "tower": rate}
+            tables[name] = jax.tree.map(partial(_set_rows, index=index[name]), table, moved)
+        rates = {"shared": rate * (1.0 if self.model.network else _PROBABILITY_RATE_FACTOR), "tower": rate}
         weights = {
             part: jax.tree.map(lambda value, move, by=rates[part]: value - by * move, old, change[part])
             for part, old in state["weights"].items()
@@ -120,8 +122,8 @@ class TrainingProgram:
     def steps(self) -> Any:
         """(states, frozen, batches, order `seed step`, rate per seed) -> states after the steps, losses `step seed`."""
 
-        def run(states: Tree, frozen: Tree, batches: Tree, order: Any, rate: Any) -> tuple[Tree, Any]:
-            def one(state: Tree, at: Any, its_rate: Any) -> tuple[Tree, Any]:
+        def run(states: PyTree, frozen: PyTree, batches: PyTree, order: Any, rate: Any) -> tuple[PyTree, Any]:
+            def one(state: PyTree, at: Any, its_rate: Any) -> tuple[PyTree, Any]:
                 return self.step(frozen, state, jax.tree.map(lambda array: array[at], batches), its_rate)
 
             return jax.lax.scan(lambda now, at: jax.vmap(one)(now, at, rate), states, order.T)
@@ -132,7 +134,7 @@ class TrainingProgram:
     def found(self) -> Any:
         """(states, frozen) -> what a model is made of: outputs of all pairs, unseen ones last, and what is shared."""
 
-        def of_one(frozen: Tree, state: Tree) -> Tree:
+        def of_one(frozen: PyTree, state: PyTree) -> PyTree:
             rows = {name: table["rows"] for name, table in state["tables"].items()} | frozen
             by_pair = self.tower(self.outputs, state["weights"]["tower"], rows, self.tower.tables)
             by_pair = {name: jnp.concatenate([output, self._unseen(output)[None]]) for name, output in by_pair.items()}
@@ -152,7 +154,7 @@ class TrainingProgram:
     def held_out(self) -> Any:
         """(found, batches) -> nats per seed, summed."""
 
-        def of_one(batches: Tree, found: Tree) -> Any:
+        def of_one(batches: PyTree, found: PyTree) -> Any:
             losses = jax.lax.map(partial(self.cross_entropy, found["by_pair"], found["shared"]), batches)
             return jnp.sum(losses)
 
@@ -168,25 +170,25 @@ def keep_compiled() -> None:
         settings.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def _at(p: Prob, index: Any) -> Prob:
+def _at_index(p: Prob, index: Any) -> Prob:
     return Prob(p.yes[index], p.no[index])
 
 
-def _nats(click: Prob, impressions: Any, clicks: Any) -> Any:
+def _cross_entropy_of_counts(click: Prob, impressions: Any, clicks: Any) -> Any:
     """Cross-entropy of counts."""
     return -jnp.sum(clicks * jnp.log(click.yes) + (impressions - clicks) * jnp.log(click.no))
 
 
-def _rows(table: Any, index: Any) -> Any:
+def _get_rows(table: Any, index: Any) -> Any:
     """Rows beyond the end, which fill a batch up, are any row: nothing is done with them."""
     return table.at[index].get(mode="clip", unique_indices=True)
 
 
-def _put(table: Any, rows: Any, index: Any) -> Any:
+def _set_rows(table: Any, rows: Any, index: Any) -> Any:
     return table.at[index].set(rows, mode="drop", unique_indices=True)
 
 
 @jax.jit
-def keep_better(better: Any, new: Tree, old: Tree) -> Tree:
+def keep_better(better: Any, new: PyTree, old: PyTree) -> PyTree:
     """Seed by seed, the new tree where it is better."""
     return jax.tree.map(lambda a, b: jnp.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)

@@ -19,14 +19,14 @@ import numpy as np
 from clickshift.core.files import read_arrays, write_arrays
 from clickshift.core.rng import generator
 from clickshift.errors import DataError
-from clickshift.learners.gradient.batches import RESIDENT, Batch, Progress
-from clickshift.learners.gradient.prepare import TrainingData
-from clickshift.learners.gradient.step import Tree, keep_better
+from clickshift.learners.gradient._batches import RESIDENT_BYTES, Batch, Progress
+from clickshift.learners.gradient._prepare import TrainingData
+from clickshift.learners.gradient.step import PyTree, keep_better
 
-HALVE_AFTER, STOP_AFTER, FACTOR = 2, 3, 0.5
+_HALVE_AFTER, _STOP_AFTER, _RATE_FACTOR = 2, 3, 0.5
 SAVE_EVERY = 30.0
 """Seconds between two checkpoints."""
-MIN_STEPS = 16
+_MIN_STEPS = 16
 """Of a round: held-out sessions are looked at after every epoch, but not more often than this."""
 
 
@@ -48,8 +48,8 @@ class TrainingProgress:
         self.steps = np.where(self.done, self.steps, self.steps + steps)
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
-        self.rate = np.where(self.since_best == HALVE_AFTER, self.rate * FACTOR, self.rate)
-        self.done = self.done | (self.since_best >= STOP_AFTER)
+        self.rate = np.where(self.since_best == _HALVE_AFTER, self.rate * _RATE_FACTOR, self.rate)
+        self.done = self.done | (self.since_best >= _STOP_AFTER)
         return better
 
 
@@ -57,7 +57,7 @@ class TrainingProgress:
 class TrainingResult:
     """Per seed: what the model is made of, its loss on held-out sessions, and how it came about."""
 
-    found: list[Tree]
+    found: list[PyTree]
     loss: np.ndarray
     steps: np.ndarray
     converged: np.ndarray
@@ -82,24 +82,24 @@ def train(
     )
     frozen = {name: jnp.asarray(table, jnp.float32) for name, table in program.tower.frozen.items()}
     best = program.found(states, frozen)
-    if checkpoint is not None and (saved := _restored(checkpoint, key, states, best)):
+    if checkpoint is not None and (saved := _load_checkpoint(checkpoint, key, states, best)):
         states, best, course = saved
         progress(f"going on after round {course.round}")
     interrupted, saved_at = False, time.monotonic()
-    source, judge = _Source.of(work.batches), _Source.of(work.held_out)
+    source, judge = _BatchSource.of(work.batches), _BatchSource.of(work.held_out)
     while not course.done.all() and course.round < rounds:
         try:
             before = course.round
             for chunk, order in source.round(seeds, course.round):
                 states, losses = program.steps(states, frozen, chunk, order, jnp.asarray(course.rate, jnp.float32))
-                _check(np.asarray(losses), course, seeds)
+                _check_losses(np.asarray(losses), course, seeds)
             found = program.found(states, frozen)
             nats = [np.asarray(program.held_out(found, some), np.float64) for some in judge.parts()]
             loss = np.sum(nats, axis=0) / work.held_out_total
             better = course.heard(loss, source.steps)
             best = keep_better(jnp.asarray(better), found, best)
             if checkpoint is not None and time.monotonic() - saved_at > SAVE_EVERY:
-                _save(checkpoint, key, states, best, course)
+                _save_checkpoint(checkpoint, key, states, best, course)
                 saved_at = time.monotonic()
             progress(
                 f"round {course.round}, {int(course.steps.max()):,} steps: "
@@ -123,20 +123,20 @@ def train(
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
+class _BatchSource:
     """Batches on the device, or in a file of which a part is on the device at a time."""
 
     whole: Batch
     chunk: int
     epochs: int
-    resident: Tree | None
+    resident: PyTree | None
 
     @classmethod
-    def of(cls, batches: Batch) -> _Source:
+    def of(cls, batches: Batch) -> _BatchSource:
         n, size = len(next(iter(batches.values()))), sum(array.nbytes for array in batches.values())
-        if size <= RESIDENT:
-            return cls(batches, n, -(-MIN_STEPS // n), jax.tree.map(jnp.asarray, batches))
-        parts = -(-2 * size // RESIDENT)
+        if size <= RESIDENT_BYTES:
+            return cls(batches, n, -(-_MIN_STEPS // n), jax.tree.map(jnp.asarray, batches))
+        parts = -(-2 * size // RESIDENT_BYTES)
         return cls(batches, -(-n // parts), 1, None)
 
     @property
@@ -145,7 +145,7 @@ class _Source:
         n = len(next(iter(self.whole.values())))
         return self.epochs * -(-n // self.chunk) * self.chunk
 
-    def parts(self) -> Iterator[Tree]:
+    def parts(self) -> Iterator[PyTree]:
         """All batches once, as they stand."""
         if self.resident is not None:
             yield self.resident
@@ -154,7 +154,7 @@ class _Source:
         for at in range(0, n, self.chunk):
             yield {name: jnp.asarray(array[at : at + self.chunk]) for name, array in self.whole.items()}
 
-    def round(self, seeds: Sequence[int], number: int) -> Iterator[tuple[Tree, Any]]:
+    def round(self, seeds: Sequence[int], number: int) -> Iterator[tuple[PyTree, Any]]:
         """Chunks of batches, and in which order each seed takes them: a function of the seed and the round."""
         n = len(next(iter(self.whole.values())))
         common = generator(0, "Gradient", "chunks", number).permutation(n)
@@ -173,7 +173,7 @@ class _Source:
                 )
 
 
-def _check(losses: np.ndarray, course: TrainingProgress, seeds: Sequence[int]) -> None:
+def _check_losses(losses: np.ndarray, course: TrainingProgress, seeds: Sequence[int]) -> None:
     bad = ~np.isfinite(losses)
     if bad.any():
         step, seed = np.argwhere(bad)[0]
@@ -183,7 +183,7 @@ def _check(losses: np.ndarray, course: TrainingProgress, seeds: Sequence[int]) -
         )
 
 
-def _save(path: Path, key: str, states: Tree, best: Tree, course: TrainingProgress) -> None:
+def _save_checkpoint(path: Path, key: str, states: PyTree, best: PyTree, course: TrainingProgress) -> None:
     leaves = jax.tree.leaves((states, best))
     arrays = {f"{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
     write_arrays(
@@ -201,8 +201,10 @@ def _save(path: Path, key: str, states: Tree, best: Tree, course: TrainingProgre
     )
 
 
-def _restored(path: Path, key: str, states: Tree, best: Tree) -> tuple[Tree, Tree, TrainingProgress] | None:
-    """What `_save` kept, if it belongs to this learner and this log."""
+def _load_checkpoint(
+    path: Path, key: str, states: PyTree, best: PyTree
+) -> tuple[PyTree, PyTree, TrainingProgress] | None:
+    """What `_save_checkpoint` kept, if it belongs to this learner and this log."""
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None

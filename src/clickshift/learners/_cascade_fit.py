@@ -36,12 +36,12 @@ from clickshift.core.newton import (
 )
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
-from clickshift.learners.cascade_covariance import co_occurrences, invert_information, lists_repeat
-from clickshift.learners.priors import SHARED, Beta, beta_by_likelihood
+from clickshift.learners._cascade_covariance import co_occurrences, invert_information, lists_repeat
+from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
 
-_STEPS_ALIKE = 12
+_HOMOGENEOUS_STEPS = 12
 """Enough for a first guess: what CCM cannot tell apart there would go on for ever."""
-EDGE = 1e-9
+MIN_PROBABILITY = 1e-9
 """How near to 0 and 1 a parameter may come."""
 
 
@@ -142,12 +142,12 @@ class CascadeFamily(ABC):
         one = copy(self)
         one.data, one.tails, one.prior, one.care = self.data.alike(), self.tails.alike(), Beta(), EMDamping()
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
-        found = maximise(one._look, start, tolerance=0.1, max_steps=_STEPS_ALIKE)[0].now
+        found = maximise(one._look, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].now
         a, s = (np.full(len(self.data.clicks), both[0]) for both in found[:2])
         return CascadeParameters(a, s, found.shared)
 
-    def _look(self, vector: np.ndarray) -> _View:
-        return _View(self, self.split(vector))
+    def _look(self, vector: np.ndarray) -> _LocalLikelihood:
+        return _LocalLikelihood(self, self.split(vector))
 
     def split(self, vector: np.ndarray) -> CascadeParameters:
         size = len(self.data.clicks)
@@ -162,11 +162,11 @@ class CascadeFamily(ABC):
         data, hidden = self.data, self.expect(now, tails)
         a = self.prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
         s = self.satisfaction.mode(now.satisfaction * tails.inverse, data.followed + data.open_last)
-        return self.join(a, s, SHARED.mode(hidden.went_on, hidden.could))
+        return self.join(a, s, SHARED_PRIOR.mode(hidden.went_on, hidden.could))
 
 
 @final
-class _View:
+class _LocalLikelihood:
     """The penalised likelihood from one point."""
 
     def __init__(self, family: CascadeFamily, now: CascadeParameters) -> None:
@@ -174,7 +174,7 @@ class _View:
         self._tails = family.tails.expect(family.walk(now), family.turns(now))
         objective = self._tails.log_likelihood + family.certain(now)
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
-        objective += family.prior.log_density(a) + SHARED.log_density(shared)
+        objective += family.prior.log_density(a) + SHARED_PRIOR.log_density(shared)
         if family.has_satisfaction:
             objective += family.satisfaction.log_density(s)
         self.objective = objective
@@ -190,7 +190,7 @@ class _View:
             self._newton if share == 0 else NewtonStep(self._slopes, self._information.blended(self._complete, share))
         )
         care.expect(self.objective, newton.gain)
-        yield shift_logits(join(*self.now), join(*newton.step()), EDGE)
+        yield shift_logits(join(*self.now), join(*newton.step()), MIN_PROBABILITY)
         care.grow()
         yield self._family.maximised(self.now, self._tails)
 
@@ -208,7 +208,7 @@ class _View:
             s * tails.inverse + other.yes - s * (data.followed + data.open_last + other.total)
             if self._family.has_satisfaction
             else np.zeros_like(s),
-            hidden.went_on + SHARED.yes - shared * (hidden.could + SHARED.total),
+            hidden.went_on + SHARED_PRIOR.yes - shared * (hidden.could + SHARED_PRIOR.total),
         )
 
     @cached_property
@@ -220,7 +220,7 @@ class _View:
         curved, off = family.curved(self.now, tails, bends), 1 - shared
         of_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (tails.examined - bends.examined)
         of_s = (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * bends.inverse
-        own = shared * (hidden.went_on - shared * hidden.could) + SHARED.information(shared)
+        own = shared * (hidden.went_on - shared * hidden.could) + SHARED_PRIOR.information(shared)
         return ArrowheadInformation(
             _with_prior(family.prior, a, of_a + curved.attractiveness),
             _with_prior(family.satisfaction, s, of_s),
@@ -234,7 +234,7 @@ class _View:
         """What it would be if nothing were hidden: steps by it are about those of EM."""
         family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
         hidden, none = self._hidden, np.zeros_like(self._information.cross_attractiveness)
-        own = hidden.could * shared * (1 - shared) + SHARED.information(shared)
+        own = hidden.could * shared * (1 - shared) + SHARED_PRIOR.information(shared)
         return ArrowheadInformation(
             _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
             _with_prior(family.satisfaction, s, (data.followed + data.open_last) * s * (1 - s)),

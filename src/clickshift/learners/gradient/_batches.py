@@ -16,15 +16,15 @@ from clickshift.core.tempfiles import ANYWHERE, ArraySpool, TemporaryStorage
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data import encoded_log
 from clickshift.data.encoded_log import EncodedLog
-from clickshift.learners.gradient.encoding import EncodedSessions
+from clickshift.learners.gradient._encoding import EncodedSessions
 
-ENOUGH, LEAST = 64, 32
+_MIN_BATCHES, _MIN_BATCH_SIZE = 64, 32
 """A small log gets smaller batches, so that an epoch has 64 of them; but not smaller than 32 sessions."""
-RESIDENT = 1 << 30
+RESIDENT_BYTES = 1 << 30
 """Bytes of batches that are kept in memory; more are kept in a file, and streamed from it."""
-RESULT = 100
+_BYTES_PER_RESULT = 100
 """Bytes that a result of a log takes while it becomes batches in memory, about."""
-TOLD = 1000
+_REPORT_EVERY = 1000
 """Batches after which `progress` hears of them."""
 
 Batch = dict[str, np.ndarray]
@@ -34,7 +34,7 @@ Progress = Callable[[str], None]
 
 def load_if_small(log: encoded_log.Log) -> encoded_log.Log:
     """A log on disk that is small enough as sessions in memory, any other as it is."""
-    small = len(log) * log.n_ranks * RESULT <= RESIDENT
+    small = len(log) * log.n_ranks * _BYTES_PER_RESULT <= RESIDENT_BYTES
     return log.sessions() if small and isinstance(log, EncodedLog) else log
 
 
@@ -44,7 +44,7 @@ def deal_batches(log: EncodedSessions, size: int, *, rng: np.random.Generator | 
     A small log gets smaller batches: it must not be learned by heart before held-out sessions are looked at.
     """
     rows = len(log)
-    size = min(size, max(rows // ENOUGH, LEAST))
+    size = min(size, max(rows // _MIN_BATCHES, _MIN_BATCH_SIZE))
     heaps = -(-rows // size)
     if rng is None:
         return [slice(*bounds) for bounds in pairwise(rows * k // heaps for k in range(heaps + 1))]
@@ -67,13 +67,13 @@ def training_batches(
     def batch(k: int) -> Batch:
         heap = log[heaps[k]]
         pairs, place = np.unique(heap.pair[heap.shown], return_inverse=True)
-        made = _counted(heap, place)
+        made = _loss_arrays(heap, place)
         for name, row_of_pair in tables.items():
             made[f"row.{name}"], made[f"place.{name}"] = np.unique(row_of_pair[pairs], return_inverse=True)
         return made
 
     beyond = {f"row.{name}": int(rows.max()) + 1 for name, rows in tables.items()}
-    return _stacked(batch, len(heaps), beyond, scratch, progress)
+    return _stack_batches(batch, len(heaps), beyond, scratch, progress)
 
 
 def held_out_batches(
@@ -83,20 +83,20 @@ def held_out_batches(
 
     def batch(k: int) -> Batch:
         part = log[k * size : (k + 1) * size]
-        return _counted(part, part.pair[part.shown].astype(np.int64))
+        return _loss_arrays(part, part.pair[part.shown].astype(np.int64))
 
-    return _stacked(batch, -(-len(log) // size), {}, scratch, progress)
+    return _stack_batches(batch, -(-len(log) // size), {}, scratch, progress)
 
 
-def _counted(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
+def _loss_arrays(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
     """What a loss is computed from, with `place` the number of the pair of each result that is shown.
 
     From counts, one entry per pair and situation: "cell.pair", "cell.situation", "impressions", "clicks".
-    As a tree, for every rank one entry per branch: see `_tree`. Else one per result: "pair", "click", and "weight",
+    As a tree, for every rank one entry per branch: see `_tree_arrays`. Else one per result: "pair", "click", and "weight",
     which is 0 where nothing is shown.
     """
     if log.as_tree:
-        return _tree(log, place)
+        return _tree_arrays(log, place)
     weight = np.broadcast_to(log.count[:, None], log.shown.shape)
     if log.situation is None:
         pair = np.zeros(log.shown.shape, np.int64)
@@ -114,7 +114,7 @@ def _counted(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
     }
 
 
-def _tree(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
+def _tree_arrays(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
     """For every rank r the distinct beginnings of lists: "pair.r", "above.r" (was the result above clicked), "parent.r"
     (the beginning without this result), "impressions.r" and "clicks.r"."""
     pair = np.full(log.shown.shape, -1, np.int64)
@@ -134,7 +134,7 @@ def _tree(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Batch:
     return out
 
 
-def _stacked(
+def _stack_batches(
     batch: Callable[[int], Batch], n: int, beyond: Mapping[str, int], scratch: TemporaryStorage, progress: Progress
 ) -> Batch:
     """Batches of different sizes as one array each.
@@ -142,32 +142,32 @@ def _stacked(
     What would take much memory is kept in files: as it is made, and then, when it is known how wide it is, filled up.
     """
     first = batch(0)
-    if n * sum(array.nbytes for array in first.values()) <= 2 * RESIDENT:  # integers are halved
-        made = [_narrow(batch(k)) for k in range(n)]
-        return {name: np.stack([*_filled_up([one[name] for one in made], beyond.get(name))]) for name in first}
+    if n * sum(array.nbytes for array in first.values()) <= 2 * RESIDENT_BYTES:  # integers are halved
+        made = [_to_device_types(batch(k)) for k in range(n)]
+        return {name: np.stack([*_pad_to_longest([one[name] for one in made], beyond.get(name))]) for name in first}
     out: Batch = {}
     with ExitStack() as files:
         spools = {name: files.enter_context(ArraySpool(scratch)) for name in first}
         for k in range(n):
-            for name, array in _narrow(batch(k)).items():
+            for name, array in _to_device_types(batch(k)).items():
                 spools[name].append(array)
-            if (k + 1) % TOLD == 0:
+            if (k + 1) % _REPORT_EVERY == 0:
                 progress(f"{k + 1:,} of {n:,} batches counted")
         for name, spool in spools.items():
             with spool, ArraySpool(scratch) as filled:
-                for array in _filled_up(spool, beyond.get(name)):
+                for array in _pad_to_longest(spool, beyond.get(name)):
                     filled.append(array[None])
                 out[name] = filled.whole
     return out
 
 
-def _narrow(batch: Batch) -> Batch:
+def _to_device_types(batch: Batch) -> Batch:
     """In the numbers that a device computes with."""
     kinds: dict[str, type] = {"f": np.float32, "b": np.bool_}
     return {name: array.astype(kinds.get(array.dtype.kind, np.int32)) for name, array in batch.items()}
 
 
-def _filled_up(arrays: Sequence[np.ndarray] | ArraySpool, beyond: int | None) -> Iterator[np.ndarray]:
+def _pad_to_longest(arrays: Sequence[np.ndarray] | ArraySpool, beyond: int | None) -> Iterator[np.ndarray]:
     """All as long as the longest, with zeros, hence weight 0; but rows of tables with rows beyond the table's end, all
     different, so that every row is written once."""
     width = max(len(arrays[k]) for k in range(len(arrays)))

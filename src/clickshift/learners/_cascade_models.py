@@ -11,11 +11,11 @@ from typing_extensions import override
 from clickshift.core.newton import CascadeParameters, PairValues, Shared, damped_newton_step, single_threaded_products
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
-from clickshift.learners.cascade_fit import EDGE, CascadeFamily, ExpectedChoices, SharedCurvature
-from clickshift.learners.priors import SHARED, Beta
+from clickshift.learners._cascade_fit import MIN_PROBABILITY, CascadeFamily, ExpectedChoices, SharedCurvature
+from clickshift.learners._priors import SHARED_PRIOR, Beta
 
-_STEPS_LINE = 4
-_OFF_EDGE = 0.1
+_LINE_STEPS = 4
+_MIN_START = 0.1
 """Where CCM's continuations may start: near 0 and 1 a logit has far to go."""
 
 
@@ -52,7 +52,9 @@ class DBNFamily(CascadeFamily):
         square = np.maximum(rise * (clicks + skips + places), 1e-9)
         linear = skips * (rise - not_e) + places * rise - clicks * not_e
         w = (linear + np.sqrt(linear**2 + 4 * square * skips * not_e)) / (2 * square)
-        best: np.ndarray = np.where(places > 0, np.clip(1 - w, EDGE, 1 - EDGE), clicks / (clicks + skips))
+        best: np.ndarray = np.where(
+            places > 0, np.clip(1 - w, MIN_PROBABILITY, 1 - MIN_PROBABILITY), clicks / (clicks + skips)
+        )
         return best
 
     def _g(self, now: CascadeParameters) -> float:
@@ -103,7 +105,7 @@ class DCMFamily(CascadeFamily):
     @override
     def start_shared(self) -> Shared:
         followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
-        return SHARED.mode(followed + open_last / 2, followed + open_last)
+        return SHARED_PRIOR.mode(followed + open_last / 2, followed + open_last)
 
     @override
     def walk(self, now: CascadeParameters) -> TailTransitions:
@@ -152,14 +154,14 @@ class CCMFamily(CascadeFamily):
         a = self.prior.mode(data.clicks, data.examined + tails.examined)
         seen = np.clip((1 - data.open_last / np.maximum(tails.inverse, data.open_last + 1e-300)) / h, 0, 1)  # 1 - B
         line, coins = np.full(2, h), np.stack([1 - a, a])
-        for _ in range(_STEPS_LINE):
+        for _ in range(_LINE_STEPS):
             follow = line @ coins
             by_h, stopped = 1 / follow, seen / (1 - follow * seen)
             slope = single_threaded_products(coins, (data.followed * by_h - data.open_last * stopped)[None])[:, 0]
             line = line + damped_newton_step(
                 single_threaded_products(coins * (data.followed * by_h**2 + data.open_last * stopped**2), coins), slope
             )
-            line = np.clip(line, _OFF_EDGE, 1 - _OFF_EDGE)
+            line = np.clip(line, _MIN_START, 1 - _MIN_START)
         return self.join(a, alike.satisfaction, np.array([alike.shared[0], *line]))
 
     @override

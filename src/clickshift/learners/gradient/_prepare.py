@@ -20,7 +20,7 @@ from clickshift.data.encoded_log import EncodedLog, folder_of
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
-from clickshift.learners.gradient.batches import (
+from clickshift.learners.gradient._batches import (
     Batch,
     Progress,
     deal_batches,
@@ -28,17 +28,17 @@ from clickshift.learners.gradient.batches import (
     load_if_small,
     training_batches,
 )
-from clickshift.learners.gradient.encoding import EncodedSessions, SessionEncoder
-from clickshift.learners.gradient.shuffle import shuffle_on_disk
+from clickshift.learners.gradient._encoding import EncodedSessions, SessionEncoder
+from clickshift.learners.gradient._shuffle import shuffle_on_disk
 from clickshift.learners.gradient.step import TrainingProgram
-from clickshift.learners.gradient.towers import tower_for
+from clickshift.learners.gradient._towers import tower_for
 from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import PairTable, pair_table
 
 if TYPE_CHECKING:
     from clickshift.learners.gradient import Gradient
 
-SEEN_OFTEN = 20.0
+_HALF_WEIGHT_IMPRESSIONS = 20.0
 """A pair seen n times counts n / (n + 20) for what is believed of unseen ones."""
 
 
@@ -68,27 +68,27 @@ def prepare(
     data = load_if_small(data)
     if held_out is None:
         data, held_out = data.split(1 - learner.held_out, rng=generator(0, "Gradient", "held out"))
-    known = _shown(data)
+    known = _shown_pairs(data)
     if not len(known):
         raise DataError("the log shows no pair of its vocabulary: there is nothing to learn.")
     words = corpus.vocabulary if learner.tower == "features" and corpus else data.vocabulary.with_pairs(known)
-    data, held_out = (_merged(part.in_vocabulary(words)) for part in (data, load_if_small(held_out)))
+    data, held_out = (_merge_in_memory(part.in_vocabulary(words)) for part in (data, load_if_small(held_out)))
     features = None if corpus is None else corpus.features
     tower = tower_for(learner.tower, words, features, size=learner.embedding, hidden=learner.hidden)
     impressions, clicks = Cells.of(data).by_pair()
-    often = impressions / (impressions + SEEN_OFTEN)
+    often = impressions / (impressions + _HALF_WEIGHT_IMPRESSIONS)
     view, scratch = (
         SessionEncoder.of(model, [data, held_out]),
         TemporaryStorage.beside(folder_of(data), folder_of(held_out)),
     )
     rng, dealing = generator(0, "Gradient", "held out batches"), generator(0, "Gradient", "batches")
     with scratch.room_for("the batches of the log, some 50 bytes for each result that it shows"):
-        learnable = (_known(part, words.n_pairs) for part in view.chunks(data))
-        train = _whole(learnable, data, scratch, dealing, progress)
-        _tell_left_out(data.total, train)
+        learnable = (_without_unknown_pairs(part, words.n_pairs) for part in view.chunks(data))
+        train = _load_or_shuffle(learnable, data, scratch, dealing, progress)
+        _warn_skipped_sessions(data.total, train)
         heaps = deal_batches(train, learner.batch, rng=dealing if isinstance(data, Sessions) else None)
         batches = training_batches(train, heaps, tower.tables, scratch, progress)
-        judge = _whole(view.chunks(held_out), held_out, scratch, rng, progress)
+        judge = _load_or_shuffle(view.chunks(held_out), held_out, scratch, rng, progress)
         held_out_there = held_out_batches(judge, learner.batch, scratch, progress)
     outputs, per_batch = model.outputs(learner.state), train.total / len(heaps)
     return TrainingData(
@@ -103,7 +103,7 @@ def prepare(
     )
 
 
-def _shown(log: encoded_log.Log) -> Int[np.ndarray, " known"]:
+def _shown_pairs(log: encoded_log.Log) -> Int[np.ndarray, " known"]:
     """The pairs of the vocabulary that a log shows."""
     shown = np.zeros(log.vocabulary.n_pairs + 1, bool)
     for part in log.chunks():
@@ -111,12 +111,12 @@ def _shown(log: encoded_log.Log) -> Int[np.ndarray, " known"]:
     return np.flatnonzero(shown[:-1])
 
 
-def _merged(log: encoded_log.Log) -> encoded_log.Log:
+def _merge_in_memory(log: encoded_log.Log) -> encoded_log.Log:
     """Equal sessions meet in memory only."""
     return log.merged() if isinstance(log, Sessions) else log
 
 
-def _whole(
+def _load_or_shuffle(
     parts: Iterator[EncodedSessions],
     log: encoded_log.Log,
     scratch: TemporaryStorage,
@@ -131,12 +131,12 @@ def _whole(
     )
 
 
-def _known(log: EncodedSessions, n_pairs: int) -> EncodedSessions:
+def _without_unknown_pairs(log: EncodedSessions, n_pairs: int) -> EncodedSessions:
     """Sessions that show something which is not learned cannot be learned from."""
     return log[np.flatnonzero((log.pair < n_pairs).all(axis=1, where=log.shown))]
 
 
-def _tell_left_out(total: int, train: EncodedSessions) -> None:
+def _warn_skipped_sessions(total: int, train: EncodedSessions) -> None:
     if not len(train):
         raise DataError("every session shows a pair that is not in the vocabulary: there is nothing to learn.")
     left_out = total - round(train.total)

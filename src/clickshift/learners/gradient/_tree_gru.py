@@ -30,7 +30,7 @@ class TreeLevel(NamedTuple):
 
 
 @jax.custom_vjp
-def states_of_tree(inputs: Array, clicked: Array, unit: Gru, levels: list[TreeLevel]) -> list[Array]:
+def tree_states(inputs: Array, clicked: Array, unit: Gru, levels: list[TreeLevel]) -> list[Array]:
     """States after each rank (`branch state`), from what each pair (`pair 3*state`) and a click above add to the
     gates."""
     return _forward(inputs, clicked, unit, levels)[0]
@@ -76,4 +76,4 @@ def _backward(saved: Any, slopes: list[Array]) -> tuple[Array, Array, Gru, None]
     return of_inputs, of_clicked, Gru(of_weight, of_bias), None
 
 
-states_of_tree.defvjp(_forward, _backward)
+tree_states.defvjp(_forward, _backward)

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import SpecError
-from clickshift.models._differentiable import uniform
+from clickshift.models._differentiable import uniform_weights
 
 Arrays = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Tower(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Embedding:
+class EmbeddingTower:
     """The policy-shift paper's: query and document embeddings, and a network with ReLU on top of both."""
 
     vocabulary: Vocabulary
@@ -69,7 +69,7 @@ class Embedding:
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
             sizes = [2 * self.size, *(self.hidden if width == 1 else ()), width]
-            weights |= _network(name, sizes, rng)
+            weights |= _start_network(name, sizes, rng)
         return weights
 
     def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
@@ -79,11 +79,11 @@ class Embedding:
             parts = {"query": weights[f"{name}.0"][: self.size], "doc": weights[f"{name}.0"][self.size :]}
             return sum((rows[table] @ part)[place[table]] for table, part in parts.items()) + weights[f"{name}.0.bias"]
 
-        return {name: _layers(first(name), name, weights, width) for name, width in outputs.items()}
+        return {name: _apply_layers(first(name), name, weights, width) for name, width in outputs.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class Free:
+class FreeTower:
     """The CMIP paper's: one free logit per pair. Wider outputs are linear in a free vector per pair."""
 
     vocabulary: Vocabulary
@@ -105,7 +105,7 @@ class Free:
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
             if width > 1:
-                weights |= _network(name, [self.size, width], rng)
+                weights |= _start_network(name, [self.size, width], rng)
         return weights
 
     def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
@@ -118,7 +118,7 @@ class Free:
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class FeatureTower:
     """For learning to rank: a network on the documents' features. It knows documents that were never shown."""
 
     features: Float[np.ndarray, "pair feature"]
@@ -137,7 +137,7 @@ class Features:
     def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
-            weights |= _network(name, [self.features.shape[1], *self.hidden, width], rng)
+            weights |= _start_network(name, [self.features.shape[1], *self.hidden, width], rng)
         return weights
 
     def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
@@ -146,7 +146,7 @@ class Features:
         def first(name: str) -> Any:
             return seen @ weights[f"{name}.0"] + weights[f"{name}.0.bias"]
 
-        return {name: _layers(first(name), name, weights, width) for name, width in outputs.items()}
+        return {name: _apply_layers(first(name), name, weights, width) for name, width in outputs.items()}
 
 
 def tower_for(
@@ -155,11 +155,11 @@ def tower_for(
     if name == "features":
         if features is None:
             raise SpecError("tower='features' needs a corpus with features: fit(log, corpus=corpus).")
-        return Features(standardised_log(features), hidden)
-    return Free(vocabulary, size) if name == "free" else Embedding(vocabulary, size, hidden)
+        return FeatureTower(_standardise_logs(features), hidden)
+    return FreeTower(vocabulary, size) if name == "free" else EmbeddingTower(vocabulary, size, hidden)
 
 
-def standardised_log(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
+def _standardise_logs(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
     """sign(x) log(1 + |x|), then standard scores: features of learning to rank span many magnitudes."""
     logs = np.sign(features) * np.log1p(np.abs(features.astype(np.float64)))
     spread = logs.std(axis=0)
@@ -167,15 +167,15 @@ def standardised_log(features: Float[np.ndarray, "pair feature"]) -> Float[np.nd
     return scaled
 
 
-def _network(name: str, sizes: list[int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _start_network(name: str, sizes: list[int], rng: np.random.Generator) -> dict[str, np.ndarray]:
     weights = {}
     for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
-        weights[f"{name}.{layer}"] = uniform(rng, inputs, outputs, inputs=inputs)
-        weights[f"{name}.{layer}.bias"] = uniform(rng, outputs, inputs=inputs)
+        weights[f"{name}.{layer}"] = uniform_weights(rng, inputs, outputs, inputs=inputs)
+        weights[f"{name}.{layer}.bias"] = uniform_weights(rng, outputs, inputs=inputs)
     return weights
 
 
-def _layers(first: Any, name: str, weights: Arrays, width: int) -> Any:
+def _apply_layers(first: Any, name: str, weights: Arrays, width: int) -> Any:
     """The layers after the first one; outputs of one number lose their last dimension."""
     xp, values, layer = first.__array_namespace__(), first, 1
     while f"{name}.{layer}" in weights:

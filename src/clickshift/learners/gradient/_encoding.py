@@ -13,7 +13,7 @@ from clickshift.counts.cells import By, situation_of
 from clickshift.data import encoded_log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.models._differentiable import ByExamination, Differentiable, Recurrent
+from clickshift.models._differentiable import ExaminationBased, Differentiable, Recurrent
 from clickshift.models._histories import Histories
 
 
@@ -61,42 +61,42 @@ class SessionEncoder:
     def of(cls, model: type[Differentiable], logs: Sequence[encoded_log.Log]) -> SessionEncoder:
         """For all of these logs, which are read once where the model looks at all clicks above."""
         ranks = max(log.n_ranks for log in logs)
-        if _situations(model) != "prefix":
+        if _situation_kind(model) != "prefix":
             histories, history = Histories.of(np.zeros((1, ranks), bool))
             return cls(model, histories, None, history)
         click = np.zeros((0, ranks), bool)
         for part in (part for log in logs for part in log.chunks()):
-            click = np.concatenate([click, _as_wide(part, ranks).click])
-            click = click[distinct_rows(_packed(click))[1]]
+            click = np.concatenate([click, _pad_lists(part, ranks).click])
+            click = click[distinct_rows(_pack_clicks(click))[1]]
         histories, history = Histories.of(click)
-        return cls(model, histories, RowIndex.of(_packed(click)), history)
+        return cls(model, histories, RowIndex.of(_pack_clicks(click)), history)
 
     def chunks(self, log: encoded_log.Log) -> Iterator[EncodedSessions]:
         """What the model sees of a log, some sessions at a time."""
         return map(self.see, log.chunks())
 
     def see(self, part: Sessions) -> EncodedSessions:
-        part, by = _as_wide(part, self.histories.n_ranks), _situations(self.model)
+        part, by = _pad_lists(part, self.histories.n_ranks), _situation_kind(self.model)
         pair = np.where(part.rankings.pair < 0, part.vocabulary.n_pairs, part.rankings.pair)
         if by is None:
             situation = None
         elif self.patterns is None:
             situation = situation_of(by, part)
         else:
-            situation = self.history[self.patterns.find(_packed(part.click))]
+            situation = self.history[self.patterns.find(_pack_clicks(part.click))]
         count, as_tree = part.count.astype(np.float64), issubclass(self.model, Recurrent)
         return EncodedSessions(pair, part.rankings.shown, part.click, count, situation, as_tree)
 
 
-def _situations(model: type[Differentiable]) -> By | None:
-    return model.situations if issubclass(model, ByExamination) else None
+def _situation_kind(model: type[Differentiable]) -> By | None:
+    return model.situations if issubclass(model, ExaminationBased) else None
 
 
-def _packed(click: Bool[np.ndarray, "session rank"]) -> Int[np.ndarray, "session column"]:
+def _pack_clicks(click: Bool[np.ndarray, "session rank"]) -> Int[np.ndarray, "session column"]:
     return np.packbits(click, axis=1).astype(np.int64)
 
 
-def _as_wide(part: Sessions, ranks: int) -> Sessions:
+def _pad_lists(part: Sessions, ranks: int) -> Sessions:
     """The same sessions in lists of this many ranks."""
     if part.n_ranks == ranks:
         return part

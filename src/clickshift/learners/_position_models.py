@@ -21,18 +21,18 @@ from jaxtyping import Float, Int
 from clickshift.core.newton import FAR, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
-from clickshift.learners.position_kernels import add_pseudo_counts, solve_pairs, variance_of_pairs
-from clickshift.learners.priors import Beta, beta_by_likelihood
+from clickshift.learners._position_kernels import add_pseudo_counts, solve_pairs, attractiveness_variance
+from clickshift.learners._priors import Beta, beta_by_likelihood
 
 _AT_LIMIT = 0.999
-_EDGE = 1e-7
-_HALVINGS = 8
-EXAMINATION = Beta(0.1, 0.2)
+_MIN_PROBABILITY = 1e-7
+_MAX_HALVINGS = 8
+EXAMINATION_PRIOR = Beta(0.1, 0.2)
 """The prior of examination: it only keeps it off 0 and 1. Ten times as much would decide where ranks hardly meet."""
-NEXT_TO_NONE = Beta(0.001, 0.01)
-_CLOSER = 0.1
+_WEAK_PRIOR = Beta(0.001, 0.01)
+_TOLERANCE_FACTOR = 0.1
 """Where ranks are compared by few clicks, a tenth of a nat is half a standard error of examination."""
-_PIECES = 8
+_RANGES_PER_THREAD = 8
 """For each thread: pairs of frequent queries cost more, and stand together."""
 
 
@@ -48,7 +48,7 @@ class ExaminationFit:
 
 
 @dataclass(frozen=True, eq=False)
-class ProfileLikelihood:
+class _ProfileLikelihood:
     """The penalised likelihood at its best for some examination, and how it changes with the logits of that."""
 
     examination: Float[np.ndarray, " situation"]
@@ -69,9 +69,9 @@ class ProfileLikelihood:
     def ahead(self) -> Iterator[Float[np.ndarray, " situation"]]:
         """Newton's step, then half of it, and so on."""
         step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
-        for _ in range(_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             e = self.examination.copy()
-            e[self.free] = shift_logits(e[self.free], step, _EDGE)
+            e[self.free] = shift_logits(e[self.free], step, _MIN_PROBABILITY)
             yield e
             step = step / 2
 
@@ -95,11 +95,15 @@ def fit_examination(
     attractiveness is shrunk towards one mean for all, so that no estimate repeats what the ranker thought. Errors of
     examination know of no prior either.
     """
-    problem = _Problem(cells, prior or NEXT_TO_NONE, borrowed=prior is None)
-    e = problem.start(rng) if start is None else np.clip(start[cells.vocabulary.n_pairs :], _EDGE, 1 - _EDGE)
+    problem = _ExaminationProblem(cells, prior or _WEAK_PRIOR, borrowed=prior is None)
+    e = (
+        problem.start(rng)
+        if start is None
+        else np.clip(start[cells.vocabulary.n_pairs :], _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    )
     top, tried = 0, {0}
     while True:
-        found, ascent = problem.climb(e, top, tolerance=tolerance * _CLOSER, max_steps=max_steps)
+        found, ascent = problem.climb(e, top, tolerance=tolerance * _TOLERANCE_FACTOR, max_steps=max_steps)
         e = found.examination
         rival = problem.most_examined(e, other_than=top)
         if e[rival] < _AT_LIMIT or rival in tried or len(tried) > 3:
@@ -119,7 +123,7 @@ def fit_examination(
     return ExaminationFit(a, problem.filled(e), np.append(a_error, unseen_error), e_error, ascent)
 
 
-class _Problem:
+class _ExaminationProblem:
     """The counts of one log. Only skips hide anything: of clicks it is enough to know how many."""
 
     def __init__(self, cells: Cells, prior: Beta, *, borrowed: bool) -> None:
@@ -148,15 +152,17 @@ class _Problem:
 
     def climb(
         self, start: Float[np.ndarray, " situation"], top: int, *, tolerance: float, max_steps: int
-    ) -> tuple[ProfileLikelihood, NewtonResult]:
+    ) -> tuple[_ProfileLikelihood, NewtonResult]:
         """The examination of one situation is held at 1; what never occurred has the prior's."""
         e = np.where(self.shown > 0, start, 0.5)
         e[top] = 1.0
         free = np.flatnonzero((self.shown > 0) & (np.arange(len(e)) != top))
-        self._best = np.clip(self.prior.mode(self.pair_clicked, self.examined(e)), _EDGE, 1 - _EDGE)
+        self._best = np.clip(
+            self.prior.mode(self.pair_clicked, self.examined(e)), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY
+        )
         return maximise(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
 
-    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> ProfileLikelihood:
+    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> _ProfileLikelihood:
         """Curvature and all. One from near by would do where ranks are well connected; where they hardly are, it is of
         another size along what hardly matters, and steps by it lead nowhere."""
         n, pieces = len(e), self._pieces()
@@ -173,19 +179,21 @@ class _Problem:
 
         for_each(work, len(matrix))
         self._best = a
-        shared = self.clicked + EXAMINATION.yes
+        shared = self.clicked + EXAMINATION_PRIOR.yes
         curvature = matrix.sum(axis=0)
-        information = curvature + np.triu(curvature, 1).T + np.diag((self.clicked + EXAMINATION.total) * e * (1 - e))
+        information = (
+            curvature + np.triu(curvature, 1).T + np.diag((self.clicked + EXAMINATION_PRIOR.total) * e * (1 - e))
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             penalty = np.where(
-                e < 1, shared * np.log(e) + (EXAMINATION.total - EXAMINATION.yes) * np.log1p(-e), 0.0
+                e < 1, shared * np.log(e) + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes) * np.log1p(-e), 0.0
             ).sum()
         value = float(objective.sum() + penalty)
-        slopes = slope.sum(axis=0) + shared * (1 - e) - (EXAMINATION.total - EXAMINATION.yes) * e
-        return ProfileLikelihood(e, free, a, value, slopes, information)
+        slopes = slope.sum(axis=0) + shared * (1 - e) - (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes) * e
+        return _ProfileLikelihood(e, free, a, value, slopes, information)
 
     def errors(
-        self, last: ProfileLikelihood, top: int
+        self, last: _ProfileLikelihood, top: int
     ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
         """Standard errors of the logits from the full observed information, an arrow: with C, D and E as above,
         cov_e = (E - C' D^-1 C)^-1 and var_a = D^-1 + D^-1 C cov_e C' D^-1. The most examined situation is 1 by
@@ -193,12 +201,12 @@ class _Problem:
         e, free, n, pieces = last.examination, last.free, len(last.examination), self._pieces()
         cov = np.zeros((n, n))
         if len(free):  # of what was seen: the shared prior is there to keep examination off its limits
-            seen = last.information - np.diag(EXAMINATION.total * e * (1 - e))
+            seen = last.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
             cov[np.ix_(free, free)] = covariance(seen[np.ix_(free, free)])
         variance = np.empty(len(self.pair_clicked))
 
         def work(k: int) -> None:
-            variance_of_pairs(
+            attractiveness_variance(
                 *pieces[k], self.offsets, self.situation, self.skips, self.pair_clicked, self.prior.total, e,
                 last.attractiveness, cov, variance,
             )  # fmt: skip
@@ -234,4 +242,4 @@ class _Problem:
         return frequent
 
     def _pieces(self) -> list[tuple[int, int]]:
-        return self.cells.ranges(n_threads() * _PIECES)
+        return self.cells.ranges(n_threads() * _RANGES_PER_THREAD)

@@ -21,16 +21,16 @@ from clickshift.counts.tail_e_step import SIDE_BY_SIDE, TailTransitions
 from clickshift.counts.tails import TailsByShape
 from clickshift.data.vocabulary import Vocabulary
 
-_REPEATED = 0.2
+_REPEAT_SHARE = 0.2
 """The share of places that show what the next session of that query shows there. Below it, errors are a twentieth too
 small without this in the mean, a tenth at most."""
-_MOST = 1 << 22
+_MAX_ENTRIES = 1 << 22
 """Numbers of one table of meetings: a log with more pairs that meet is left as it is."""
 _BLOCKS = 64
-_FLAT = 1e-9
+_MIN_EIGENVALUE = 1e-9
 
 
-class CoOccurrences(NamedTuple):
+class _CoOccurrences(NamedTuple):
     """Of each query, a square table with a row and a column for each of its pairs, one query's after the other."""
 
     both: Float[np.ndarray, " place"]
@@ -56,16 +56,16 @@ def lists_repeat(parts: Sequence[TailsByShape], words: Vocabulary) -> bool:
     query = np.append(words.pair_query, -1)
     seen = np.zeros(2)
     for tails in parts:
-        _compare(tails.rows, tails.sessions, tails.first_place, tails.pair, query, seen)
-    return bool(seen[1] > _REPEATED * seen[0])
+        _count_repeats(tails.rows, tails.sessions, tails.first_place, tails.pair, query, seen)
+    return bool(seen[1] > _REPEAT_SHARE * seen[0])
 
 
 def co_occurrences(
     parts: Sequence[TailsByShape], walk: TailTransitions, offsets: Int[np.ndarray, " query_or_end"]
-) -> CoOccurrences | None:
+) -> _CoOccurrences | None:
     """None where there would be too many."""
     size = np.diff(offsets)
-    if (size.astype(np.float64) ** 2).sum() > _MOST:
+    if (size.astype(np.float64) ** 2).sum() > _MAX_ENTRIES:
         return None
     ends = np.append(0, np.cumsum(size**2))
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
@@ -76,15 +76,17 @@ def co_occurrences(
     def work(k: int) -> None:
         for tails in parts:
             shapes = tails.start, tails.length, tails.first_tail, tails.first_place
-            _meet(*shapes, tails.pair, tails.count, k, threads, *walk, row, np.append(place, 0), *found[k])
+            _add_co_occurrences(
+                *shapes, tails.pair, tails.count, k, threads, *walk, row, np.append(place, 0), *found[k]
+            )
 
     for_each(work, threads)
-    return CoOccurrences(*found.sum(axis=0))
+    return _CoOccurrences(*found.sum(axis=0))
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _compare(rows, sessions, first_place, pairs, query, seen):
+def _count_repeats(rows, sessions, first_place, pairs, query, seen):
     for shape in range(len(rows)):
         blocks, size = sessions[shape] // SIDE_BY_SIDE, rows[shape] * SIDE_BY_SIDE
         for block in range(0, blocks, blocks // _BLOCKS + 1):
@@ -98,7 +100,7 @@ def _compare(rows, sessions, first_place, pairs, query, seen):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _meet(
+def _add_co_occurrences(
     starts, lengths, first_tail, first_place, pairs, count, k, parts, skip, g, h_pair, h_rank, row, place, both, below
 ):
     """Part k of every shape. Pairs that nobody knows meet nobody."""
@@ -147,7 +149,7 @@ def invert_information(
     """The diagonal of the inverse information, and its part of what is shared.
 
     `own` is the diagonal by pair for each kind of parameter, `between` what stands between two pairs of a query (of
-    each pair of kinds a table like those of `CoOccurrences`), `cross` what stands between those and the shared ones.
+    each pair of kinds a table like those of `_CoOccurrences`), `cross` what stands between those and the shared ones.
     """
     kinds, size = len(own), np.diff(offsets)
     ends = np.append(0, np.cumsum(size**2))
@@ -160,7 +162,7 @@ def invert_information(
         matrix = (matrix + matrix.swapaxes(1, 2)) / 2
         diagonal = np.moveaxis(own[:, pairs], 0, 1).reshape(len(queries), kinds * n)
         matrix[:, np.arange(kinds * n), np.arange(kinds * n)] += diagonal
-        inverse = _inverse(matrix, _FLAT * diagonal.max(axis=1, keepdims=True))
+        inverse = _inverse(matrix, _MIN_EIGENVALUE * diagonal.max(axis=1, keepdims=True))
         rows = np.moveaxis(cross[:, :, pairs], 2, 0).reshape(len(queries), len(shared), kinds * n)
         moved = rows @ inverse
         left -= (moved @ rows.swapaxes(1, 2)).sum(axis=0)

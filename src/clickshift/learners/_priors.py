@@ -14,9 +14,9 @@ from clickshift.core.newton import FAR, damped_newton_step, maximise
 from clickshift.core.rng import generator
 from clickshift.errors import SpecError
 
-_ENOUGH = 4096
+_MAX_SAMPLE = 4096
 """Probabilities that tell the two numbers of a Beta well, however many there are."""
-_SURE, _MOST_LOOKS, _HALVINGS = 1e-6, 100, 8
+_TOLERANCE, _MAX_STEPS, _MAX_HALVINGS = 1e-6, 100, 8
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Beta:
         return information
 
 
-def strength_by_group(
+def prior_strength_by_moments(
     group: Int[np.ndarray, " n"], trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]
 ) -> float:
     """Empirical Bayes in closed form: in how many trials chance spreads rates as much as the rates of a group differ
@@ -75,45 +75,47 @@ def strength_by_group(
 
 
 def beta_by_likelihood(trials: Float[np.ndarray, " n"], successes: Float[np.ndarray, " n"]) -> Beta:
-    """Empirical Bayes for probabilities that are all alike: what `fit_beta` finds, kept within reason."""
+    """Empirical Bayes for probabilities that are all alike: what `fit_beta_binomial` finds, kept within reason."""
     seen = np.flatnonzero(trials)
     if len(seen) < 2:
         return Beta()
-    if len(seen) > _ENOUGH:
-        seen = generator(0, "prior").choice(seen, _ENOUGH, replace=False)
-    a, b = fit_beta(trials[seen], successes[seen])
+    if len(seen) > _MAX_SAMPLE:
+        seen = generator(0, "prior").choice(seen, _MAX_SAMPLE, replace=False)
+    a, b = fit_beta_binomial(trials[seen], successes[seen])
     mean, strength = float(np.clip(a / (a + b), 1e-4, 1 - 1e-4)), float(np.clip(a + b, 0.5, 100.0))
     return Beta(mean * strength, strength)
 
 
-_SHARED = (1.0, 2.0)
-SHARED = Beta(*_SHARED)
+_SHARED_PSEUDO_COUNTS = (1.0, 2.0)
+SHARED_PRIOR = Beta(*_SHARED_PSEUDO_COUNTS)
 """The prior of parameters that all sessions share, such as examination: it only keeps them off 0 and 1."""
 
 
-def fit_beta(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n"]) -> tuple[float, float]:
+def fit_beta_binomial(impressions: Float[np.ndarray, " n"], clicks: Float[np.ndarray, " n"]) -> tuple[float, float]:
     """Empirical Bayes: the a and b whose beta-binomial makes these counts most likely; kept within 1e-3 and 1e6.
 
     log-likelihood = sum log B(clicks + a, impressions - clicks + b) - log B(a, b)
     """
     seen = impressions > 0
     if not seen.any():
-        return _SHARED[0], _SHARED[1] - _SHARED[0]
+        return _SHARED_PSEUDO_COUNTS[0], _SHARED_PSEUDO_COUNTS[1] - _SHARED_PSEUDO_COUNTS[0]
     both, weight = np.unique(impressions[seen] + 1j * clicks[seen], return_counts=True)
     counts = np.ascontiguousarray(both.imag), np.ascontiguousarray(both.real), weight.astype(np.float64)
     mean = (counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1)
     start = np.log([10 * mean, 10 * (1 - mean)])
-    best, _ = maximise(lambda logs: _BetaBinomial(*counts, logs), start, tolerance=_SURE, max_steps=_MOST_LOOKS)
+    best, _ = maximise(
+        lambda logs: _BetaBinomialLikelihood(*counts, logs), start, tolerance=_TOLERANCE, max_steps=_MAX_STEPS
+    )
     a, b = np.exp(best.logs)
     return float(a), float(b)
 
 
-class _BetaBinomial:
+class _BetaBinomialLikelihood:
     """Its likelihood by ln a and ln b, as it looks from one point."""
 
     def __init__(self, clicks: np.ndarray, impressions: np.ndarray, weight: np.ndarray, logs: np.ndarray) -> None:
         self.logs, (a, b) = logs, np.exp(logs)
-        self.objective, by_a, by_b, by_aa, by_ab, by_bb = _beta_binomial(clicks, impressions, weight, a, b)
+        self.objective, by_a, by_b, by_aa, by_ab, by_bb = _beta_binomial_kernel(clicks, impressions, weight, a, b)
         self._slope = np.array([a * by_a, b * by_b])
         self._bend = -np.array([[a * a * by_aa + a * by_a, a * b * by_ab], [a * b * by_ab, b * b * by_bb + b * by_b]])
         self._step = damped_newton_step(self._bend, self._slope)
@@ -123,23 +125,23 @@ class _BetaBinomial:
 
     def ahead(self) -> Iterator[np.ndarray]:
         step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max()), 1e-300))
-        for _ in range(_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             yield np.clip(self.logs + step, np.log(1e-3), np.log(1e6))
             step = step / 2
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _beta_binomial(clicks, impressions, weight, a, b):
+def _beta_binomial_kernel(clicks, impressions, weight, a, b):
     """The log-likelihood and its derivatives by a and b, first and second."""
     value, by_a, by_b, by_aa, by_ab, by_bb = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    a_value, a_slope, a_bend = _log_gamma(a)
-    b_value, b_slope, b_bend = _log_gamma(b)
-    all_value, all_slope, all_bend = _log_gamma(a + b)
+    a_value, a_slope, a_bend = _log_gamma_derivatives(a)
+    b_value, b_slope, b_bend = _log_gamma_derivatives(b)
+    all_value, all_slope, all_bend = _log_gamma_derivatives(a + b)
     for i in range(len(clicks)):
-        yes, yes_slope, yes_bend = _log_gamma(clicks[i] + a)
-        no, no_slope, no_bend = _log_gamma(impressions[i] - clicks[i] + b)
-        total, slope, bend = _log_gamma(impressions[i] + a + b)
+        yes, yes_slope, yes_bend = _log_gamma_derivatives(clicks[i] + a)
+        no, no_slope, no_bend = _log_gamma_derivatives(impressions[i] - clicks[i] + b)
+        total, slope, bend = _log_gamma_derivatives(impressions[i] + a + b)
         value += weight[i] * (yes + no - total - a_value - b_value + all_value)
         by_a += weight[i] * (yes_slope - slope - a_slope + all_slope)
         by_b += weight[i] * (no_slope - slope - b_slope + all_slope)
@@ -151,7 +153,7 @@ def _beta_binomial(clicks, impressions, weight, a, b):
 
 @njit(inline="always")
 @no_type_check
-def _log_gamma(x):
+def _log_gamma_derivatives(x):
     """With its first two derivatives: Stirling's series above 8, and the recurrence up to there."""
     product, slope, bend = 1.0, 0.0, 0.0
     while x < 8:

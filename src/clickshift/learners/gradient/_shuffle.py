@@ -13,11 +13,11 @@ import numpy as np
 
 from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
 from clickshift.core.unique_rows import stable_order
-from clickshift.learners.gradient.encoding import EncodedSessions
+from clickshift.learners.gradient._encoding import EncodedSessions
 
-BUCKET = 1 << 26
+BUCKET_BYTES = 1 << 26
 """Bytes of sessions in a run, and in a bucket, about: what is in memory at a time."""
-_KINDS = {"pair": np.int32, "shown": np.bool_, "click": np.bool_, "count": np.float64, "situation": np.int32}
+_DTYPES = {"pair": np.int32, "shown": np.bool_, "click": np.bool_, "count": np.float64, "situation": np.int32}
 
 
 def shuffle_on_disk(
@@ -30,7 +30,7 @@ def shuffle_on_disk(
 ) -> EncodedSessions:
     """The rows of all parts, of which there are about `rows`, mapped from a file."""
     first = next(parts := iter(parts))
-    buckets, done = max(1, -(-rows * _records(first[:0]).itemsize // BUCKET)), 0
+    buckets, done = max(1, -(-rows * _records(first[:0]).itemsize // BUCKET_BYTES)), 0
     with ArraySpool(scratch) as pieces, ArraySpool(scratch) as dealt:
         for run in _runs(chain([first], parts)):
             bucket = rng.integers(buckets, size=len(run))
@@ -51,7 +51,7 @@ def _runs(parts: Iterable[EncodedSessions]) -> Iterator[np.ndarray]:
     waiting: list[np.ndarray] = []
     for part in parts:
         waiting.append(_records(part))
-        if sum(some.nbytes for some in waiting) >= BUCKET:
+        if sum(some.nbytes for some in waiting) >= BUCKET_BYTES:
             yield np.concatenate(waiting)
             waiting = []
     if waiting:
@@ -59,8 +59,8 @@ def _runs(parts: Iterable[EncodedSessions]) -> Iterator[np.ndarray]:
 
 
 def _records(log: EncodedSessions) -> np.ndarray:
-    fields = {name: array for name in _KINDS if (array := getattr(log, name)) is not None}
-    records = np.empty(len(log), [(name, _KINDS[name], array.shape[1:]) for name, array in fields.items()])
+    fields = {name: array for name in _DTYPES if (array := getattr(log, name)) is not None}
+    records = np.empty(len(log), [(name, _DTYPES[name], array.shape[1:]) for name, array in fields.items()])
     for name, array in fields.items():
         records[name] = array
     return records

@@ -10,16 +10,16 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
-from clickshift.learners.priors import strength_by_group
+from clickshift.learners._priors import prior_strength_by_moments
 
-_MOST_NEWTON_STEPS, _STILL, _EQUAL = 60, 1e-5, 1e-9
+_MAX_NEWTON_STEPS, _NEWTON_TOLERANCE, _BISECTION_TOLERANCE = 60, 1e-5, 1e-9
 """After a step of a hundred thousandth, Newton's next one would be of a tenth of a billionth."""
-_LOOSE = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
+_FAST_SUMS = {"reassoc", "contract", "arcp"}  # sums in any order, so that several terms are added at once
 
 
 @njit(inline="always")
 @no_type_check
-def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
+def _gather_cells(offsets, p, situation, skips, e, here, skipped, examined):
     """Copy what a pair needs to where it is near. A slice would do, but for the count of its references, which threads
     would keep together; unsigned numbers, so that nobody asks whether they count from the end."""
     first, n = np.uint64(offsets[p]), offsets[p + 1] - offsets[p]
@@ -33,7 +33,7 @@ def _gathered(offsets, p, situation, skips, e, here, skipped, examined):
 
 @njit(inline="always")
 @no_type_check
-def _subtract_squares(rows, matrix):
+def _subtract_outer_products(rows, matrix):
     """Of eight pairs at once: the matrix, on and above its diagonal, is then read and written an eighth as often."""
     for s in range(len(matrix)):
         a, b, c, d = rows[0, s], rows[1, s], rows[2, s], rows[3, s]
@@ -44,7 +44,7 @@ def _subtract_squares(rows, matrix):
             matrix[s, t] -= above + below
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
 @no_type_check
 def solve_pairs(start, stop, offsets, situation, skips, clicked, more_yes, no, e, a, slope, matrix):
     """Solve the pairs from `start` to `stop`, and add up the objective, its slope by the logits of e, and minus its
@@ -53,10 +53,10 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, more_yes, no, e
     here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
     cross, rows, waiting = np.empty(many), np.zeros((8, many)), 0
     for p in range(start, stop):
-        n = _gathered(offsets, p, situation, skips, e, here, skipped, examined)
+        n = _gather_cells(offsets, p, situation, skips, e, here, skipped, examined)
         yes = clicked[p] + more_yes
         low, high, x = 0.0, 1.0, a[p]
-        for _ in range(_MOST_NEWTON_STEPS):
+        for _ in range(_MAX_NEWTON_STEPS):
             up, down = yes / x, no / (1 - x)
             rise, curve = up - down, up / x + down / (1 - x)
             for k in range(n):
@@ -67,9 +67,9 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, more_yes, no, e
                 low = x
             else:
                 high = x
-            following, near = x + rise / curve, _STILL
+            following, near = x + rise / curve, _NEWTON_TOLERANCE
             if not low < following < high:
-                following, near = (low + high) / 2, _EQUAL
+                following, near = (low + high) / 2, _BISECTION_TOLERANCE
             change, x = abs(following - x), following
             if change < near * min(x, 1 - x):
                 break
@@ -100,23 +100,23 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, more_yes, no, e
             rows[waiting, here[k]] = scale * cross[k]
         waiting += 1
         if waiting == len(rows):
-            _subtract_squares(rows, matrix)
+            _subtract_outer_products(rows, matrix)
             waiting = 0
     if waiting:
         rows[waiting:] = 0.0
-        _subtract_squares(rows, matrix)
+        _subtract_outer_products(rows, matrix)
     return objective
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_LOOSE)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
 @no_type_check
-def variance_of_pairs(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
+def attractiveness_variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
     """Of the logits of attractiveness: that given examination, and what examination's adds to it."""
     many = len(e)
     here, skipped, examined = np.empty(many, np.uint64), np.empty(many), np.empty(many)
     cross, every = np.empty(many), np.empty(many)
     for p in range(start, stop):
-        n, x, x_no = _gathered(offsets, p, situation, skips, e, here, skipped, examined), a[p], 1 - a[p]
+        n, x, x_no = _gather_cells(offsets, p, situation, skips, e, here, skipped, examined), a[p], 1 - a[p]
         information = (clicked[p] + total) * x * x_no
         for k in range(n):
             skip = 1 - x * examined[k]
@@ -145,7 +145,7 @@ def variance_of_pairs(start, stop, offsets, situation, skips, clicked, total, e,
         variance[p] = 1 / information + max(added, 0.0) / (information * information)
 
 
-_NOTHING = 1e-12
+_MIN_COUNT = 1e-12
 """In a mixture sessions count in parts: less than one may be much of it."""
 
 
@@ -153,7 +153,7 @@ def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
     """The rank nearest to each pair's mean."""
     shown, _ = cells.by_pair()
     ranks = cells.weighed(rank_of(cells.by, cells.n_ranks).astype(np.float64))
-    rank: np.ndarray = np.rint(ranks / np.maximum(shown, _NOTHING)).astype(np.int64)
+    rank: np.ndarray = np.rint(ranks / np.maximum(shown, _MIN_COUNT)).astype(np.int64)
     return rank
 
 
@@ -162,18 +162,20 @@ def add_pseudo_counts(
 ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
     """Add what pairs borrow to `skips`, and return the clicks that they borrow, by pair and by situation."""
     group, (shown, clicked), n = usual_rank(cells), cells.by_pair(), cells.n_situations
-    share = strength_by_group(group, shown, clicked) / np.maximum(shown, 1)
+    share = prior_strength_by_moments(group, shown, clicked) / np.maximum(shown, 1)
     pieces = cells.ranges(n_threads())
     totals = np.zeros((len(pieces), 2, cells.n_ranks, n))
     for_each(
-        lambda k: _total(*pieces[k], cells.offsets, group, cells.situation, cells.impressions, cells.clicks, totals[k]),
+        lambda k: _group_totals(
+            *pieces[k], cells.offsets, group, cells.situation, cells.impressions, cells.clicks, totals[k]
+        ),
         len(pieces),
     )
     impressions, clicks = totals.sum(axis=0)
-    rate = clicks / np.maximum(impressions, _NOTHING)
+    rate = clicks / np.maximum(impressions, _MIN_COUNT)
     by_pair, by_situation = np.zeros(len(group)), np.zeros((len(pieces), n))
     for_each(
-        lambda k: _borrow(
+        lambda k: _add_group_rates(
             *pieces[k], cells.offsets, group, cells.situation, cells.impressions, share, rate, skips, by_pair,
             by_situation[k],
         ),
@@ -184,7 +186,7 @@ def add_pseudo_counts(
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _total(start, stop, offsets, group, situation, impressions, clicks, totals):
+def _group_totals(start, stop, offsets, group, situation, impressions, clicks, totals):
     for p in range(start, stop):
         for k in range(offsets[p], offsets[p + 1]):
             totals[0, group[p], situation[k]] += impressions[k]
@@ -193,7 +195,7 @@ def _total(start, stop, offsets, group, situation, impressions, clicks, totals):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _borrow(start, stop, offsets, group, situation, impressions, share, rate, skips, by_pair, by_situation):
+def _add_group_rates(start, stop, offsets, group, situation, impressions, share, rate, skips, by_pair, by_situation):
     for p in range(start, stop):
         for k in range(offsets[p], offsets[p + 1]):
             more = share[p] * impressions[k]
