@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from clickshift.core.newton import FAR, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
-from clickshift.learners._position_kernels import add_pseudo_counts, solve_pairs, attractiveness_variance
+from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
 from clickshift.learners._priors import Beta, beta_by_likelihood
 
 _AT_LIMIT = 0.999

@@ -118,5 +118,5 @@ class Gradient:
                 converged=bool(trained.converged[k]),
             )
             found = trained.found[k]
-            models.append(self._class().found(work.vocabulary, found["by_pair"], found["shared"], evidence))
+            models.append(self._class().from_parameters(work.vocabulary, found["by_pair"], found["shared"], evidence))
         return models

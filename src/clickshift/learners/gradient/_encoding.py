@@ -13,7 +13,7 @@ from clickshift.counts.cells import By, situation_of
 from clickshift.data import encoded_log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.models._differentiable import ExaminationBased, Differentiable, Recurrent
+from clickshift.models._differentiable import Differentiable, ExaminationBased, Recurrent
 from clickshift.models._histories import Histories
 
 

@@ -30,8 +30,8 @@ from clickshift.learners.gradient._batches import (
 )
 from clickshift.learners.gradient._encoding import EncodedSessions, SessionEncoder
 from clickshift.learners.gradient._shuffle import shuffle_on_disk
-from clickshift.learners.gradient.step import TrainingProgram
 from clickshift.learners.gradient._towers import tower_for
+from clickshift.learners.gradient.step import TrainingProgram
 from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import PairTable, pair_table
 

@@ -20,7 +20,7 @@ from clickshift.core.files import cache_folder
 from clickshift.core.rng import generator
 from clickshift.learners.gradient._towers import Tower
 from clickshift.learners.gradient._tree_gru import TreeLevel, tree_states
-from clickshift.models._differentiable import ExaminationBased, HistoryBased, Differentiable, Recurrent
+from clickshift.models._differentiable import Differentiable, ExaminationBased, HistoryBased, Recurrent
 from clickshift.models._formulas import Prob, both, sigmoid
 from clickshift.models._histories import Histories
 
@@ -76,7 +76,7 @@ class TrainingProgram:
         if issubclass(self.model, ExaminationBased):
             attracted = _at_index(sigmoid(by_pair["attractiveness"]), batch["cell.pair"])
             logits = self.model.examination_logits(shared, self.histories)
-            peeked = logits + self.model.peek(shared, self.histories)
+            peeked = logits + self.model.own_click_logit(shared, self.histories)
             clicked = both(attracted, _at_index(sigmoid(peeked), batch["cell.situation"])).yes
             skipped = both(attracted, _at_index(sigmoid(logits), batch["cell.situation"])).no
             return _cross_entropy_of_counts(Prob(clicked, skipped), batch["impressions"], batch["clicks"])
