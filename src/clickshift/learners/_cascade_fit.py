@@ -1,13 +1,19 @@
-"""Cascades by exact maximum likelihood: what DBN, SDBN, DCM and CCM (`cascade_families`) share.
+"""Maximum likelihood of cascade models, by Newton steps on the observed likelihood: the part that all of them share.
 
-Each family says how its parameters give g and h of the tails (see `tails`), how expected counts give its parameters,
-and how the likelihood curves. Parameters are one vector: attractiveness by pair, satisfaction by pair if the family
-has it, then the shared ones.
+The models are DBN, SDBN, DCM and CCM (`_cascade_models`). Each family defines how its parameters give the continuation
+probabilities g and h of the tails (see `counts.tails`), how expected counts give its parameters, and the curvature of
+the likelihood. Parameters are one vector: attractiveness by pair, satisfaction by pair if the family has it, then the
+shared parameters.
 
-The E-step gives the slope (Fisher's identity) and the curvature, all of it by logits but for what is between two pairs.
-So Newton's steps have a matrix with the form of an arrow (`arrow`), and a few of them do what EM needs fifty and more
-for. Where the same pairs keep meeting, steps lean towards EM's, and errors take what is between them into account
-(`co_occurrences`). EM's step is taken where Newton's would be one down.
+The E-step gives the gradient (Fisher's identity) and the curvature by logits (Louis' identity), except for the entries
+between two pairs. So the information of a Newton step is an arrowhead matrix (`core.newton.ArrowheadInformation`), and
+a few Newton steps replace fifty or more EM iterations. Where the same pairs keep co-occurring, steps are blended with
+those of EM (`core.newton.EMDamping`), and standard errors use the entries between pairs too (`_cascade_covariance`). An
+EM step is taken where a Newton step would decrease the likelihood.
+
+References
+----------
+Louis, T. A. (1982). Finding the observed information matrix when using the EM algorithm. JRSS B.
 """
 
 from __future__ import annotations
@@ -40,24 +46,46 @@ from clickshift.learners._cascade_covariance import co_occurrences, invert_infor
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
 
 _HOMOGENEOUS_STEPS = 12
-"""Enough for a first guess: what CCM cannot tell apart there would go on for ever."""
+"""Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
 MIN_PROBABILITY = 1e-9
-"""How near to 0 and 1 a parameter may come."""
+"""Smallest distance of a parameter from 0 and 1."""
 
 
 class ExpectedChoices(NamedTuple):
-    """Expected successes and trials of the hidden choices, given the tails."""
+    """Expected successes and trials of the hidden choices, given the tails.
 
-    went_on: Shared
-    could: Shared
+    Parameters
+    ----------
+    successes
+        Continuations, by shared parameter.
+    chances
+        Occasions to continue, by shared parameter.
+    yes
+        Further successes of attractiveness by pair, beyond clicks among examinations.
+    trials
+        Further trials of attractiveness by pair.
+    """
+
+    successes: Shared
+    chances: Shared
     yes: PairValues | float = 0.0
-    """Further successes of attractiveness, beyond clicks among examinations."""
     trials: PairValues | float = 0.0
 
 
 class SharedCurvature(NamedTuple):
-    """How the likelihood curves beyond what all families share: derivatives by ln p of shared p, and minus those by a
-    pair's logit."""
+    """Second derivatives of the likelihood that depend on the family.
+
+    Parameters
+    ----------
+    shared
+        By ln p of two shared parameters p.
+    cross_satisfaction
+        Minus the derivatives by ln p of a shared parameter and the logit of a pair's satisfaction.
+    attractiveness
+        Minus the derivatives by the logit of a pair's attractiveness.
+    cross_attractiveness
+        Minus the derivatives by ln p of a shared parameter and the logit of a pair's attractiveness.
+    """
 
     shared: Float[np.ndarray, "shared shared"]
     cross_satisfaction: Cross | float = 0.0
@@ -67,52 +95,72 @@ class SharedCurvature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CascadeFit:
+    """Fitted parameters of a cascade model.
+
+    Parameters
+    ----------
+    parameters
+        The parameters.
+    errors
+        Standard errors of their logits.
+    newton
+        How the maximisation ended.
+    """
+
     parameters: CascadeParameters
     errors: CascadeParameters
-    ascent: NewtonResult
+    newton: NewtonResult
 
 
 class CascadeFamily(ABC):
-    """How one model uses the tails."""
+    """Likelihood of one cascade model on the counts of a log.
+
+    Parameters
+    ----------
+    cascade
+        Sufficient statistics of cascade models.
+    prior
+        Prior of attractiveness and satisfaction; None learns that of attractiveness by empirical Bayes.
+    """
 
     has_satisfaction: ClassVar[bool] = False
 
     def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
         self.data, self.tails = cascade, cascade.tails
-        self.prior = self.satisfaction = Beta() if prior is None else prior
-        self.learns_prior, self.care = prior is None, EMDamping()
+        self.prior = self.satisfaction_prior = Beta() if prior is None else prior
+        self.learns_prior, self.damping = prior is None, EMDamping()
 
     @abstractmethod
     def start_shared(self) -> Shared:
-        """A first guess of the parameters that all sessions share."""
+        """Return a first guess of the shared parameters."""
 
     @abstractmethod
-    def walk(self, now: CascadeParameters) -> TailTransitions:
-        """How the parameters lead users on."""
+    def transitions(self, parameters: CascadeParameters) -> TailTransitions:
+        """Return the probabilities by which users continue in the tails."""
 
     @abstractmethod
-    def turns(self, now: CascadeParameters) -> TransitionDerivatives:
-        """How the shared ones change that."""
+    def transition_derivatives(self, parameters: CascadeParameters) -> TransitionDerivatives:
+        """Return the derivatives of the transitions by the shared parameters."""
 
     @abstractmethod
-    def follow_slopes(self, now: CascadeParameters) -> tuple[PairValues | float, PairValues | float]:
-        """Of ln h, by the logits of the clicked pair's attractiveness and satisfaction."""
+    def continuation_derivatives(self, parameters: CascadeParameters) -> tuple[PairValues | float, PairValues | float]:
+        """Return the derivatives of ln h by the logits of the clicked pair's attractiveness and satisfaction."""
 
     @abstractmethod
-    def certain(self, now: CascadeParameters) -> float:
-        """Log-likelihood of going on after the skips and clicks above the last click."""
+    def certain_log_likelihood(self, parameters: CascadeParameters) -> float:
+        """Return the log-likelihood of continuing after the skips and clicks above the last click."""
 
     @abstractmethod
-    def expect(self, now: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:
-        """What the tails say of the shared parameters, and further of attractiveness."""
+    def expected_choices(self, parameters: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:
+        """Return the expected counts of the shared parameters, and further ones of attractiveness."""
 
     @abstractmethod
-    def curved(self, now: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
-        """What the tails say of how sure that is."""
+    def curvature(self, parameters: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
+        """Return the second derivatives that depend on the family."""
 
-    def start(self, alike: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
-        """Where to begin, from what the tails would say if all documents were alike."""
-        return self.maximised(alike, tails)
+    def start(self, homogeneous: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
+        """Return the start of the Newton steps, from the fit in which all documents have the same parameters."""
+        return self.m_step(homogeneous, tails)
 
     @final
     def fit(
@@ -123,154 +171,188 @@ class CascadeFamily(ABC):
         start: CascadeParameters | None = None,
         rng: np.random.Generator | None = None,
     ) -> CascadeFit:
-        """Maximise the penalised likelihood from a first guess, from `start`, or from random numbers."""
-        alike = self._alike()
-        tails = self.tails.expect(self.walk(alike))
+        """Maximise the penalised likelihood.
+
+        Parameters
+        ----------
+        tolerance
+            Expected gain of a step, in nats, below which the steps end.
+        max_steps
+            Number of evaluations of the likelihood, at most.
+        start
+            Parameters to start from; None makes a first guess.
+        rng
+            Generator of a random start.
+
+        Returns
+        -------
+        CascadeFit
+            The parameters with their standard errors.
+        """
+        homogeneous = self._fit_homogeneous()
+        tails = self.tails.expect(self.transitions(homogeneous))
         if self.learns_prior:
-            # from the same place wherever the climb starts: objectives under different priors could not be compared
+            # independent of the start: objectives under different priors could not be compared
             self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
-        first = self.start(alike, tails) if start is None else self.join(*start)
+        first = self.start(homogeneous, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
-        self.care = EMDamping()
-        found, ascent = maximise(self._look, first, tolerance=tolerance, max_steps=max_steps)
-        return CascadeFit(found.now, found.errors(), ascent)
+        self.damping = EMDamping()
+        local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
+        return CascadeFit(local.parameters, local.errors(), newton)
 
-    def _alike(self) -> CascadeParameters:
-        """The parameters if all documents were one: a small problem, and a better first guess than the closed form,
-        which takes for unexamined what is below the last click."""
+    def _fit_homogeneous(self) -> CascadeParameters:
+        """Fit the model in which all documents have the same parameters.
+
+        It is a small problem, and a better first guess than the closed form, which treats the results below the last
+        click as unexamined.
+        """
         one = copy(self)
-        one.data, one.tails, one.prior, one.care = self.data.alike(), self.tails.alike(), Beta(), EMDamping()
+        one.data, one.tails, one.prior, one.damping = self.data.alike(), self.tails.alike(), Beta(), EMDamping()
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
-        found = maximise(one._look, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].now
-        a, s = (np.full(len(self.data.clicks), both[0]) for both in found[:2])
-        return CascadeParameters(a, s, found.shared)
+        fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
+        a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
+        return CascadeParameters(a, s, fitted.shared)
 
-    def _look(self, vector: np.ndarray) -> _LocalLikelihood:
+    def _local_likelihood(self, vector: np.ndarray) -> _LocalLikelihood:
+        """Return the likelihood at a parameter vector."""
         return _LocalLikelihood(self, self.split(vector))
 
     def split(self, vector: np.ndarray) -> CascadeParameters:
+        """Split the parameter vector; satisfaction is 0 if the family has none."""
         size = len(self.data.clicks)
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
         return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
 
     def join(self, a: PairValues, s: PairValues, shared: Shared) -> np.ndarray:
+        """Join parameters to one vector, without satisfaction if the family has none."""
         return np.concatenate([a, s, shared] if self.has_satisfaction else [a, shared])
 
-    def maximised(self, now: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
-        """The M-step: shares of successes among trials, hidden ones expected."""
-        data, hidden = self.data, self.expect(now, tails)
+    def m_step(self, parameters: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
+        """Return the M-step of EM: successes divided by trials, with expected counts of the hidden ones."""
+        data, hidden = self.data, self.expected_choices(parameters, tails)
         a = self.prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
-        s = self.satisfaction.mode(now.satisfaction * tails.inverse, data.followed + data.open_last)
-        return self.join(a, s, SHARED_PRIOR.mode(hidden.went_on, hidden.could))
+        s = self.satisfaction_prior.mode(parameters.satisfaction * tails.inverse, data.followed + data.open_last)
+        return self.join(a, s, SHARED_PRIOR.mode(hidden.successes, hidden.chances))
 
 
 @final
 class _LocalLikelihood:
-    """The penalised likelihood from one point."""
+    """Penalised observed likelihood at one point: a `core.newton.LocalModel`."""
 
-    def __init__(self, family: CascadeFamily, now: CascadeParameters) -> None:
-        self.now, self._family, data, (a, s, shared) = now, family, family.data, now
-        self._tails = family.tails.expect(family.walk(now), family.turns(now))
-        objective = self._tails.log_likelihood + family.certain(now)
+    def __init__(self, family: CascadeFamily, parameters: CascadeParameters) -> None:
+        self.parameters, self._family, data, (a, s, shared) = parameters, family, family.data, parameters
+        self._tails = family.tails.expect(family.transitions(parameters), family.transition_derivatives(parameters))
+        objective = self._tails.log_likelihood + family.certain_log_likelihood(parameters)
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
         objective += family.prior.log_density(a) + SHARED_PRIOR.log_density(shared)
         if family.has_satisfaction:
-            objective += family.satisfaction.log_density(s)
+            objective += family.satisfaction_prior.log_density(s)
         self.objective = objective
 
     def promise(self) -> float:
+        """Return the expected gain of the Newton step."""
         return self._newton.gain
 
     def ahead(self) -> Iterator[np.ndarray]:
-        """Newton's step, as careful as the last ones taught, then EM's, which never goes down."""
-        join, care = self._family.join, self._family.care
-        share = care.share(self.objective)
+        """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
+
+        The EM step never decreases the likelihood.
+        """
+        join, damping = self._family.join, self._family.damping
+        share = damping.share(self.objective)
         newton = (
-            self._newton if share == 0 else NewtonStep(self._slopes, self._information.blended(self._complete, share))
+            self._newton if share == 0 else NewtonStep(self._gradient, self._information.blended(self._complete, share))
         )
-        care.expect(self.objective, newton.gain)
-        yield shift_logits(join(*self.now), join(*newton.step()), MIN_PROBABILITY)
-        care.grow()
-        yield self._family.maximised(self.now, self._tails)
+        damping.expect(self.objective, newton.gain)
+        yield shift_logits(join(*self.parameters), join(*newton.step()), MIN_PROBABILITY)
+        damping.grow()
+        yield self._family.m_step(self.parameters, self._tails)
 
     @cached_property
     def _hidden(self) -> ExpectedChoices:
-        return self._family.expect(self.now, self._tails)
+        """Expected counts of the hidden choices."""
+        return self._family.expected_choices(self.parameters, self._tails)
 
     @cached_property
-    def _slopes(self) -> CascadeParameters:
-        """Derivatives of the objective by the logits: successes minus p x trials, hidden ones expected (Fisher)."""
-        data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.now
-        prior, other = self._family.prior, self._family.satisfaction
+    def _gradient(self) -> CascadeParameters:
+        """Derivatives of the objective by the logits (Fisher's identity): expected successes - p x expected trials."""
+        data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.parameters
+        prior, s_prior = self._family.prior, self._family.satisfaction_prior
         return CascadeParameters(
             data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
-            s * tails.inverse + other.yes - s * (data.followed + data.open_last + other.total)
+            s * tails.inverse + s_prior.yes - s * (data.followed + data.open_last + s_prior.total)
             if self._family.has_satisfaction
             else np.zeros_like(s),
-            hidden.went_on + SHARED_PRIOR.yes - shared * (hidden.could + SHARED_PRIOR.total),
+            hidden.successes + SHARED_PRIOR.yes - shared * (hidden.chances + SHARED_PRIOR.total),
         )
 
     @cached_property
     def _information(self) -> ArrowheadInformation:
-        """The observed one. Of what is hidden, that of complete data is less by the variance (Louis)."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
+        """Observed information: that of the complete data minus the variance of the hidden counts (Louis 1982)."""
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
         bends, hidden = tails.bends, self._hidden
         assert bends is not None
-        curved, off = family.curved(self.now, tails, bends), 1 - shared
-        of_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (tails.examined - bends.examined)
-        of_s = (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * bends.inverse
-        own = shared * (hidden.went_on - shared * hidden.could) + SHARED_PRIOR.information(shared)
+        curved, off = family.curvature(self.parameters, tails, bends), 1 - shared
+        information_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (tails.examined - bends.examined)
+        information_s = (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * bends.inverse
+        diagonal = shared * (hidden.successes - shared * hidden.chances) + SHARED_PRIOR.information(shared)
         return ArrowheadInformation(
-            _with_prior(family.prior, a, of_a + curved.attractiveness),
-            _with_prior(family.satisfaction, s, of_s),
+            _with_prior(family.prior, a, information_a + curved.attractiveness),
+            _with_prior(family.satisfaction_prior, s, information_s),
             off[:, None] * (a * bends.cross + curved.cross_attractiveness),
             off[:, None] * np.broadcast_to(curved.cross_satisfaction, bends.cross.shape),
-            np.diag(own) - off * curved.shared * off[:, None],
+            np.diag(diagonal) - off * curved.shared * off[:, None],
         )
 
     @cached_property
     def _complete(self) -> ArrowheadInformation:
-        """What it would be if nothing were hidden: steps by it are about those of EM."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.now
-        hidden, none = self._hidden, np.zeros_like(self._information.cross_attractiveness)
-        own = hidden.could * shared * (1 - shared) + SHARED_PRIOR.information(shared)
+        """Complete-data information, as if nothing were hidden: steps by it are about those of EM."""
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
+        hidden, zeros = self._hidden, np.zeros_like(self._information.cross_attractiveness)
+        diagonal = hidden.chances * shared * (1 - shared) + SHARED_PRIOR.information(shared)
         return ArrowheadInformation(
             _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
-            _with_prior(family.satisfaction, s, (data.followed + data.open_last) * s * (1 - s)),
-            none,
-            none,
-            np.diag(own),
+            _with_prior(family.satisfaction_prior, s, (data.followed + data.open_last) * s * (1 - s)),
+            zeros,
+            zeros,
+            np.diag(diagonal),
         )
 
     @cached_property
     def _newton(self) -> NewtonStep:
-        return NewtonStep(self._slopes, self._information)
+        """Newton step by the observed information, without damping."""
+        return NewtonStep(self._gradient, self._information)
 
     def errors(self) -> CascadeParameters:
-        """Standard errors of the logits from the observed information; from all of it where pairs keep meeting."""
-        of, parts = self._information, self._family.tails.parts
-        words = self._family.data.vocabulary
-        variance, shared = of.inverted()
-        met = (
-            co_occurrences(parts, self._family.walk(self.now), words.query_offsets)
-            if lists_repeat(parts, words)
+        """Return standard errors of the logits from the observed information.
+
+        Where the same pairs keep co-occurring, the entries between pairs are used too.
+        """
+        information, parts = self._information, self._family.tails.parts
+        vocabulary = self._family.data.vocabulary
+        variance, shared = information.inverted()
+        pairs = (
+            co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
+            if lists_repeat(parts, vocabulary)
             else None
         )
-        if met is not None:
+        if pairs is not None:
             kinds = 1 + self._family.has_satisfaction
-            own = np.stack([of.attractiveness, of.satisfaction])[:kinds, :-1]
-            cross = np.stack([of.cross_attractiveness, of.cross_satisfaction], axis=1)[:, :kinds, :-1]
-            slopes = self._family.follow_slopes(self.now)
-            by_clicked = np.stack([np.broadcast_to(slope, len(of.satisfaction)) for slope in slopes])
-            between = met.information(by_clicked[:kinds, :-1], words.query_offsets)
-            variance[:kinds, :-1], shared = invert_information(own, between, cross, of.shared, words.query_offsets)
-        of_a, of_s = np.sqrt(variance)
-        return CascadeParameters(of_a, of_s, np.sqrt(np.maximum(np.diag(shared), 0)))
+            diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
+            cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
+            derivatives = self._family.continuation_derivatives(self.parameters)
+            by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
+            between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
+            variance[:kinds, :-1], shared = invert_information(
+                diagonal, between, cross, information.shared, vocabulary.query_offsets
+            )
+        error_a, error_s = np.sqrt(variance)
+        return CascadeParameters(error_a, error_s, np.sqrt(np.maximum(np.diag(shared), 0)))
 
 
 def _with_prior(prior: Beta, p: PairValues, information: PairValues) -> PairValues:
-    """At a maximum the sum is above 0; elsewhere it need not be, and is kept there."""
-    believed = np.maximum(prior.information(p), 1e-12)
-    total: np.ndarray = np.maximum(information + believed, 0.1 * believed)
+    """Add the information of the prior, and keep the sum above 0, as it is at a maximum but not everywhere."""
+    of_prior = np.maximum(prior.information(p), 1e-12)
+    total: np.ndarray = np.maximum(information + of_prior, 0.1 * of_prior)
     return total
