@@ -155,7 +155,9 @@ class CascadeFamily(ABC):
         """Return the expected counts of the shared parameters, and further ones of attractiveness."""
 
     @abstractmethod
-    def curvature(self, parameters: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
+    def curvature(
+        self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
+    ) -> SharedCurvature:
         """Return the second derivatives that depend on the family."""
 
     def start(self, homogeneous: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
@@ -291,17 +293,21 @@ class _LocalLikelihood:
     def _information(self) -> ArrowheadInformation:
         """Observed information: that of the complete data minus the variance of the hidden counts (Louis 1982)."""
         family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
-        bends, hidden = tails.bends, self._hidden
-        assert bends is not None
-        curved, off = family.curvature(self.parameters, tails, bends), 1 - shared
-        information_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (tails.examined - bends.examined)
-        information_s = (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * bends.inverse
+        tail_curvature, hidden = tails.bends, self._hidden
+        assert tail_curvature is not None
+        curved, off = family.curvature(self.parameters, tails, tail_curvature), 1 - shared
+        information_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (
+            tails.examined - tail_curvature.examined
+        )
+        information_s = (
+            (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * tail_curvature.inverse
+        )
         diagonal = shared * (hidden.successes - shared * hidden.chances) + SHARED_PRIOR.information(shared)
         return ArrowheadInformation(
             _with_prior(family.prior, a, information_a + curved.attractiveness),
             _with_prior(family.satisfaction_prior, s, information_s),
-            off[:, None] * (a * bends.cross + curved.cross_attractiveness),
-            off[:, None] * np.broadcast_to(curved.cross_satisfaction, bends.cross.shape),
+            off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
+            off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
             np.diag(diagonal) - off * curved.shared * off[:, None],
         )
 

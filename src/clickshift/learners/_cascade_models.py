@@ -113,10 +113,12 @@ class DBNFamily(CascadeFamily):
         return ExpectedChoices(np.full(learned, went_on), np.full(learned, could))
 
     @override
-    def curvature(self, parameters: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
-        learned, by_h = len(parameters.shared), tails.inverse - bends.inverse
-        both = bends.g + (2 * bends.turned + by_h).sum()
-        cross = parameters.satisfaction * (by_h + bends.turned)
+    def curvature(
+        self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
+    ) -> SharedCurvature:
+        learned, by_h = len(parameters.shared), tails.inverse - tail_curvature.inverse
+        both = tail_curvature.g + (2 * tail_curvature.turned + by_h).sum()
+        cross = parameters.satisfaction * (by_h + tail_curvature.turned)
         return SharedCurvature(np.full((learned, learned), both), np.broadcast_to(cross, (learned, len(cross))))
 
 
@@ -154,8 +156,10 @@ class DCMFamily(CascadeFamily):
         return ExpectedChoices(followed + tails.went_on_at_rank, followed + open_last)
 
     @override
-    def curvature(self, parameters: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
-        return SharedCurvature(np.diag(bends.inverse_at_rank[0] - bends.inverse_at_rank[1]))
+    def curvature(
+        self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
+    ) -> SharedCurvature:
+        return SharedCurvature(np.diag(tail_curvature.inverse_at_rank[0] - tail_curvature.inverse_at_rank[1]))
 
 
 @final
@@ -261,7 +265,9 @@ class CCMFamily(CascadeFamily):
         )
 
     @override
-    def curvature(self, parameters: CascadeParameters, tails: ExpectedTails, bends: TailCurvature) -> SharedCurvature:
+    def curvature(
+        self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
+    ) -> SharedCurvature:
         """Return the second derivatives of CCM.
 
         `by_a` is d ln h / d logit a; `gradient` and `second` are the first and second derivatives of the likelihood by
@@ -269,12 +275,14 @@ class CCMFamily(CascadeFamily):
         """
         data, a, shares = self.data, parameters.attractiveness, self._shares(parameters)
         by_a, _ = self.continuation_derivatives(parameters)
-        gradient, second = data.followed + data.open_last - tails.inverse, tails.inverse - bends.inverse
+        gradient, second = data.followed + data.open_last - tails.inverse, tails.inverse - tail_curvature.inverse
         by_t = np.diag((shares * gradient).sum(axis=1)) + single_threaded_products(shares * (second - gradient), shares)
-        with_g = (shares * bends.turned).sum(axis=1)
+        with_g = (shares * tail_curvature.turned).sum(axis=1)
         shares_by_a = shares * (np.stack([-a, 1 - a]) - by_a)
         return SharedCurvature(
-            shared=np.block([[np.array([[bends.g]]), with_g[None]], [with_g[:, None], by_t]]),
+            shared=np.block([[np.array([[tail_curvature.g]]), with_g[None]], [with_g[:, None], by_t]]),
             attractiveness=-(second * by_a**2 + gradient * (by_a * (1 - 2 * a) - by_a**2)),
-            cross_attractiveness=-np.vstack([by_a * bends.turned, second * by_a * shares + gradient * shares_by_a]),
+            cross_attractiveness=-np.vstack(
+                [by_a * tail_curvature.turned, second * by_a * shares + gradient * shares_by_a]
+            ),
         )

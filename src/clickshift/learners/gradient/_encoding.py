@@ -1,4 +1,4 @@
-"""What a model sees of sessions: numbers of learned pairs, clicks, and the situation of each result."""
+"""Encoding of sessions for the gradient learner: numbers of learned pairs, clicks, and the situation of each result."""
 
 from __future__ import annotations
 
@@ -19,27 +19,42 @@ from clickshift.models._histories import Histories
 
 @dataclass(frozen=True, eq=False)
 class EncodedSessions:
-    """A log as the learner sees it, in memory or mapped from a file."""
+    """Log in the form that the learner needs, in memory or mapped from a file.
+
+    Parameters
+    ----------
+    pair
+        Number of each result's pair; the number of learned pairs if the pair is not learned.
+    shown
+        Where a result is shown.
+    click
+        Where a result is clicked.
+    count
+        Number of sessions that each row stands for.
+    situation
+        Situation of each result, for models that are learned from counts.
+    as_tree
+        Whether lists that begin with the same documents and clicks are merged, for recurrent models.
+    """
 
     pair: Int[np.ndarray, "session rank"]
-    """One more than the last number where a pair is not learned."""
     shown: Bool[np.ndarray, "session rank"]
     click: Bool[np.ndarray, "session rank"]
     count: Float[np.ndarray, " session"]
     situation: Int[np.ndarray, "session rank"] | None = None
-    """For models that are learned from counts, the number of each result's situation."""
     as_tree: bool = False
-    """For recurrent models: lists that begin alike are put together."""
 
     def __len__(self) -> int:
-        """The number of rows; see `total` for the number of sessions."""
+        """Return the number of rows; see `total` for the number of sessions."""
         return len(self.count)
 
     @property
     def total(self) -> float:
+        """Number of sessions."""
         return float(self.count.sum())
 
     def __getitem__(self, rows: slice | np.ndarray) -> EncodedSessions:
+        """Return some of the rows."""
         situation = None if self.situation is None else self.situation[rows]
         return EncodedSessions(
             self.pair[rows], self.shown[rows], self.click[rows], self.count[rows], situation, self.as_tree
@@ -48,18 +63,28 @@ class EncodedSessions:
 
 @dataclass(frozen=True, eq=False)
 class SessionEncoder:
-    """How a model looks at sessions, and the distinct histories, by which "prefix" numbers situations."""
+    """Encoder of sessions for one model.
+
+    Parameters
+    ----------
+    model
+        Class of the model.
+    histories
+        Distinct click histories, by which "prefix" numbers situations.
+    patterns
+        For "prefix", the distinct click patterns of whole lists.
+    history
+        History of each result of each click pattern.
+    """
 
     model: type[Differentiable]
     histories: Histories
     patterns: RowIndex | None
-    """For "prefix": the distinct clicks on a list..."""
     history: Int[np.ndarray, "pattern rank"]
-    """...and the history of each of their results."""
 
     @classmethod
     def of(cls, model: type[Differentiable], logs: Sequence[encoded_log.Log]) -> SessionEncoder:
-        """For all of these logs, which are read once where the model looks at all clicks above."""
+        """Make the encoder for all of these logs, which are read once if the model depends on all clicks above."""
         ranks = max(log.n_ranks for log in logs)
         if _situation_kind(model) != "prefix":
             histories, history = Histories.of(np.zeros((1, ranks), bool))
@@ -72,10 +97,11 @@ class SessionEncoder:
         return cls(model, histories, RowIndex.of(_pack_clicks(click)), history)
 
     def chunks(self, log: encoded_log.Log) -> Iterator[EncodedSessions]:
-        """What the model sees of a log, some sessions at a time."""
-        return map(self.see, log.chunks())
+        """Encode a log, some sessions at a time."""
+        return map(self.encode, log.chunks())
 
-    def see(self, part: Sessions) -> EncodedSessions:
+    def encode(self, part: Sessions) -> EncodedSessions:
+        """Encode sessions."""
         part, by = _pad_lists(part, self.histories.n_ranks), _situation_kind(self.model)
         pair = np.where(part.rankings.pair < 0, part.vocabulary.n_pairs, part.rankings.pair)
         if by is None:
@@ -89,18 +115,20 @@ class SessionEncoder:
 
 
 def _situation_kind(model: type[Differentiable]) -> By | None:
+    """Return the situations that the model's examination depends on; None if it is not learned from counts."""
     return model.situations if issubclass(model, ExaminationBased) else None
 
 
 def _pack_clicks(click: Bool[np.ndarray, "session rank"]) -> Int[np.ndarray, "session column"]:
+    """Pack the clicks of a list into few integers."""
     return np.packbits(click, axis=1).astype(np.int64)
 
 
 def _pad_lists(part: Sessions, ranks: int) -> Sessions:
-    """The same sessions in lists of this many ranks."""
+    """Pad sessions to lists of this many ranks."""
     if part.n_ranks == ranks:
         return part
-    wider, lists = ((0, 0), (0, ranks - part.n_ranks)), part.rankings
-    pair, shown = np.pad(lists.pair, wider, constant_values=UNSEEN), np.pad(lists.shown, wider)
+    padding, lists = ((0, 0), (0, ranks - part.n_ranks)), part.rankings
+    pair, shown = np.pad(lists.pair, padding, constant_values=UNSEEN), np.pad(lists.shown, padding)
     rankings = Rankings.checked(part.vocabulary, lists.query, pair, shown)
-    return Sessions.checked(rankings, np.pad(part.click, wider), part.count)
+    return Sessions.checked(rankings, np.pad(part.click, padding), part.count)

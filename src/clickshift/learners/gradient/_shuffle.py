@@ -1,7 +1,7 @@
-"""A log in random order, outside memory: every order is equally likely.
+"""Shuffling of logs larger than memory: every order is equally likely.
 
-Sessions come in runs. Each session of a run is sent to a bucket at random, and the run is written bucket by bucket.
-Then each bucket, which is a piece of every run, is put in random order in memory and written after the one before.
+Sessions come in runs. Each session of a run is assigned to a random bucket, and the run is written bucket by bucket.
+Then each bucket, which has a piece of every run, is shuffled in memory and written after the one before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from clickshift.core.unique_rows import stable_order
 from clickshift.learners.gradient._encoding import EncodedSessions
 
 BUCKET_BYTES = 1 << 26
-"""Bytes of sessions in a run, and in a bucket, about: what is in memory at a time."""
+"""Approximate size of a run and of a bucket, in bytes: the part that is in memory at a time."""
 _DTYPES = {"pair": np.int32, "shown": np.bool_, "click": np.bool_, "count": np.float64, "situation": np.int32}
 
 
@@ -26,12 +26,31 @@ def shuffle_on_disk(
     scratch: TemporaryStorage,
     *,
     rng: np.random.Generator,
-    progress: Callable[[str], None] = lambda said: None,
+    progress: Callable[[str], None] = lambda message: None,
 ) -> EncodedSessions:
-    """The rows of all parts, of which there are about `rows`, mapped from a file."""
+    """Shuffle sessions on disk.
+
+    Parameters
+    ----------
+    parts
+        The sessions, some at a time.
+    rows
+        Approximate number of rows.
+    scratch
+        Storage of temporary files.
+    rng
+        Random generator.
+    progress
+        Called with a message after each run.
+
+    Returns
+    -------
+    EncodedSessions
+        All rows in random order, mapped from a file.
+    """
     first = next(parts := iter(parts))
     buckets, done = max(1, -(-rows * _records(first[:0]).itemsize // BUCKET_BYTES)), 0
-    with ArraySpool(scratch) as pieces, ArraySpool(scratch) as dealt:
+    with ArraySpool(scratch) as pieces, ArraySpool(scratch) as shuffled:
         for run in _runs(chain([first], parts)):
             bucket = rng.integers(buckets, size=len(run))
             ends = np.cumsum(np.bincount(bucket, minlength=buckets))
@@ -40,25 +59,26 @@ def shuffle_on_disk(
             done += len(run)
             progress(f"{done:,} sessions shuffled")
         for k in range(buckets):
-            some = np.concatenate([pieces[piece] for piece in range(k, len(pieces), buckets)])
-            dealt.append(some[rng.permutation(len(some))])
-        fields = {name: dealt.whole[name] for name in dealt.whole.dtype.names or ()}
+            rows_of_bucket = np.concatenate([pieces[piece] for piece in range(k, len(pieces), buckets)])
+            shuffled.append(rows_of_bucket[rng.permutation(len(rows_of_bucket))])
+        fields = {name: shuffled.whole[name] for name in shuffled.whole.dtype.names or ()}
         return EncodedSessions(**fields, as_tree=first.as_tree)
 
 
 def _runs(parts: Iterable[EncodedSessions]) -> Iterator[np.ndarray]:
-    """Parts put together, one record per session."""
-    waiting: list[np.ndarray] = []
+    """Yield runs of about `BUCKET_BYTES`, one record per session."""
+    pending: list[np.ndarray] = []
     for part in parts:
-        waiting.append(_records(part))
-        if sum(some.nbytes for some in waiting) >= BUCKET_BYTES:
-            yield np.concatenate(waiting)
-            waiting = []
-    if waiting:
-        yield np.concatenate(waiting)
+        pending.append(_records(part))
+        if sum(records.nbytes for records in pending) >= BUCKET_BYTES:
+            yield np.concatenate(pending)
+            pending = []
+    if pending:
+        yield np.concatenate(pending)
 
 
 def _records(log: EncodedSessions) -> np.ndarray:
+    """Return sessions as a structured array, one record per row."""
     fields = {name: array for name in _DTYPES if (array := getattr(log, name)) is not None}
     records = np.empty(len(log), [(name, _DTYPES[name], array.shape[1:]) for name, array in fields.items()])
     for name, array in fields.items():
