@@ -49,8 +49,8 @@ class Gradient:
     batch
         Sessions in a batch.
     rounds
-        Number of rounds, at most; training stops earlier if the held-out loss does not improve. A round is one epoch, or
-        several on small logs.
+        Number of rounds, at most; training stops earlier if the held-out loss does not improve. A round is one epoch,
+        or several on small logs.
     held_out
         Share of the sessions that is held out to decide when to stop, unless a held-out log is given.
     embedding

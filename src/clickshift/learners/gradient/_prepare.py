@@ -152,7 +152,7 @@ def prepare(
     )
 
 
-def _shown_pairs(log: encoded_log.Log) -> Int[np.ndarray, " known"]:
+def _shown_pairs(log: encoded_log.Log) -> Int[np.ndarray, " pair"]:
     """Return the pairs of the vocabulary that a log shows."""
     shown = np.zeros(log.vocabulary.n_pairs + 1, bool)
     for part in log.chunks():

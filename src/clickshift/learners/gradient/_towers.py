@@ -86,10 +86,12 @@ class EmbeddingTower:
         object.__setattr__(self, "tables", tables)
 
     def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Return random embeddings of queries and documents."""
         sizes = {"query": self.vocabulary.n_queries, "doc": self.vocabulary.n_docs}
         return {name: rng.normal(size=(rows, self.size)) for name, rows in sizes.items()}
 
     def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Return the initial weights of the networks of all outputs."""
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
             sizes = [2 * self.size, *(self.hidden if width == 1 else ()), width]
@@ -134,6 +136,7 @@ class FreeTower:
         return {"pair": np.concatenate([np.full((pairs, single), -1.0), vector], axis=1)}
 
     def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Return the initial weights of the networks of all outputs."""
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
             if width > 1:
@@ -172,9 +175,11 @@ class FeatureTower:
         object.__setattr__(self, "frozen", {"features": self.features})
 
     def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Return no tables: the features are not learned."""
         return {}
 
     def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Return the initial weights of the networks of all outputs."""
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
             weights |= _start_network(name, [self.features.shape[1], *self.hidden, width], rng)
