@@ -1,5 +1,8 @@
-"""Click models, one file each. `MODELS` is the registry: error texts, command-line choices and test parameters come
-from it."""
+"""Click models: one class per model, closely related ones in one file.
+
+A model is a frozen dataclass of its parameters. `MODELS` is the registry of models by name; error messages,
+command-line choices and test parameters are made from it.
+"""
 
 from typing import TypeVar
 
@@ -29,6 +32,37 @@ from clickshift.models.soft_dbn import SoftDBN as SoftDBN
 from clickshift.models.trust_pbm import TrustPBM as TrustPBM
 from clickshift.models.ubm import UBM as UBM
 
+__all__ = [
+    "ARM",
+    "ARM_NC",
+    "CCM",
+    "CM",
+    "DBN",
+    "DCM",
+    "DCTR",
+    "DRCTR",
+    "GCTR",
+    "MODELS",
+    "NCM",
+    "PBM",
+    "RCTR",
+    "SDBN",
+    "UBM",
+    "CACM_minus",
+    "Carousel",
+    "ClickModel",
+    "ComplexBrowsing",
+    "Mixture",
+    "NeuralModel",
+    "RankTopObs",
+    "SoftDBN",
+    "TopPop",
+    "TopPopObs",
+    "TrustPBM",
+    "model_name",
+    "register",
+]
+
 MODELS = {
     "gCTR": "clickshift.models.ctr:GCTR",
     "rCTR": "clickshift.models.ctr:RCTR",
@@ -54,18 +88,54 @@ MODELS = {
     "Carousel": "clickshift.models.carousel:Carousel",
     "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
 }
+"""Models by name, as "module:class"; `register` adds to it."""
 
 
-Model = TypeVar("Model", bound=type[ClickModel])
+_Model = TypeVar("_Model", bound=type[ClickModel])
 
 
-def register(model: Model) -> Model:
-    """Make one's own model known by the name of its class: to learners, to `load_model`, in texts. A decorator."""
+def register(model: _Model) -> _Model:
+    """Register a click model under the name of its class: a class decorator.
+
+    Learners, `load_model` and texts such as "Gradient('MyModel')" then find the model in every program that imports
+    the module which defines it.
+
+    Parameters
+    ----------
+    model
+        A subclass of `ClickModel`; of `NeuralModel` if `Gradient` is to fit it.
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Examples
+    --------
+    >>> from clickshift.models import MODELS, NeuralModel, register
+    >>> @register
+    ... class MyModel(NeuralModel):
+    ...     pass
+    >>> "MyModel" in MODELS
+    True
+    >>> del MODELS["MyModel"]
+    """
     MODELS[model.__name__] = f"{model.__module__}:{model.__qualname__}"
     return model
 
 
 def model_name(model: ClickModel) -> str:
-    """The name under which a model is registered, e.g. dCTR for the class DCTR; for one's own model, its class."""
-    name = type(model).__name__
-    return next((known for known, where in MODELS.items() if where.endswith(f":{name}")), name)
+    """Return the name under which a model is registered.
+
+    Parameters
+    ----------
+    model
+        A click model.
+
+    Returns
+    -------
+    str
+        The name in `MODELS`, e.g. "dCTR" for the class `DCTR`; the name of the class if it is not registered.
+    """
+    class_name = type(model).__name__
+    return next((name for name, path in MODELS.items() if path.endswith(f":{class_name}")), class_name)

@@ -1,8 +1,9 @@
-"""Browsing chains: models in which the user walks through the list one result after the other.
+"""Browsing chains: models in which the user visits the results one after the other.
 
-Top-down cascades, bottom-up walks and rows of a carousel are parameters of one chain (`formulas.Chain`); here are its
-messages, compiled. They repeat the formulas of `formulas.py`, are tested against them, and add the bottom-up direction:
-there the clicks above a result come *later* in the walk, and the clicks below, not yet seen, are summed out.
+Top-down cascades, bottom-up browsing and rows of a carousel are parameters of one chain (`_formulas.Chain`); this
+module has its forward and backward messages, compiled. They repeat the formulas of `_formulas`, are tested against
+them, and add the bottom-up direction: there the clicks above a result happen *later*, and the clicks below, which are
+not known yet, are summed out.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from clickshift.models.base import ClickModel
 
 
 class ChainModel(ClickModel):
-    """A model whose users walk through the list; subclasses say with which probabilities."""
+    """Model whose users read the list as a browsing chain; subclasses give the probabilities of the chain."""
 
     uses_history: ClassVar[bool] = True
-    bottom_up: bool = False
+    bottom_up: bool = False  # a subclass may make it a field
 
     @abstractmethod
     def _chain(self, rankings: Rankings) -> Chain:
-        """The chain's probabilities (plain arrays that broadcast to `session rank`) for these lists."""
+        """Return the probabilities of the chain for these lists, as arrays that broadcast to `session rank`."""
 
     @final
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         out = np.empty(rankings.pair.shape)
-        _marginal(*self._walk(rankings), self.bottom_up, out)
+        _marginal_kernel(*self._chain_arrays(rankings), self.bottom_up, out)
         return out
 
     @final
@@ -53,33 +54,36 @@ class ChainModel(ClickModel):
         self._filter(rankings, click, uniform[:, : rankings.n_ranks], draw=True)
         return click
 
-    def _filter(self, rankings: Rankings, click: np.ndarray, numbers: np.ndarray, *, draw: bool) -> None:
-        kernel = _filter_bottom_up if self.bottom_up else _filter_top_down
-        kernel(*self._walk(rankings), click, numbers, draw)
+    def _filter(self, rankings: Rankings, click: np.ndarray, values: np.ndarray, *, draw: bool) -> None:
+        """Write P(C_r | clicks above) into `values`; with `draw`, clicks into `click` from uniform `values`."""
+        kernel = _filter_bottom_up_kernel if self.bottom_up else _filter_top_down_kernel
+        kernel(*self._chain_arrays(rankings), click, values, draw)
 
-    def _walk(self, rankings: Rankings) -> tuple[np.ndarray, ...]:
+    def _chain_arrays(self, rankings: Rankings) -> tuple[np.ndarray, ...]:
+        """Return the probabilities of the chain as arrays of shape `session rank`."""
         chain = self._chain(rankings)
         if not rankings.shown[:, -1].all():
-            chain = _transparent(chain, rankings.shown)
+            chain = _pass_over_empty_ranks(chain, rankings.shown)
         return tuple(np.broadcast_to(part, rankings.pair.shape) for part in chain)
 
 
-def _transparent(chain: Chain, shown: np.ndarray) -> Chain:
-    """Let the walk pass over places where nothing is shown, whichever end it starts from."""
-    passing = Chain(click=0.0, click_after_click=0.0, follow_click=1.0, follow_skip=1.0, follow_unseen=0.0)
-    return Chain(*(np.where(shown, part, constant) for part, constant in zip(chain, passing, strict=True)))
+def _pass_over_empty_ranks(chain: Chain, shown: np.ndarray) -> Chain:
+    """Let browsing pass over ranks where nothing is shown, from whichever end it starts."""
+    pass_over = Chain(click=0.0, click_after_click=0.0, follow_click=1.0, follow_skip=1.0, follow_unseen=0.0)
+    return Chain(*(np.where(shown, part, constant) for part, constant in zip(chain, pass_over, strict=True)))
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _marginal(click, again, follow_click, follow_skip, follow_unseen, bottom_up, out):
+def _marginal_kernel(click, click_after_click, follow_click, follow_skip, follow_unseen, bottom_up, out):
+    """Write P(C_r = 1) into `out`, by the forward recursion over the user's state."""
     n, ranks = out.shape
     for i in range(n):
         after_click, examining, unseen = 0.0, 1.0, 0.0
         for step in range(ranks):
             r = ranks - 1 - step if bottom_up else step
-            clicked = examining * click[i, r] + after_click * again[i, r]
-            skipped = examining * (1 - click[i, r]) + after_click * (1 - again[i, r])
+            clicked = examining * click[i, r] + after_click * click_after_click[i, r]
+            skipped = examining * (1 - click[i, r]) + after_click * (1 - click_after_click[i, r])
             out[i, r] = clicked
             after_click = clicked * follow_click[i, r]
             examining = skipped * follow_skip[i, r] + unseen * follow_unseen[i, r]
@@ -92,18 +96,20 @@ def _marginal(click, again, follow_click, follow_skip, follow_unseen, bottom_up,
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _filter_top_down(click_prob, again, follow_click, follow_skip, follow_unseen, click, numbers, draw):
-    """P(C_r | clicks above) into `numbers`; or, to draw, clicks from the uniform `numbers` into `click`."""
+def _filter_top_down_kernel(
+    click_prob, click_after_click, follow_click, follow_skip, follow_unseen, click, values, draw
+):
+    """Write P(C_r | clicks above) into `values`; with `draw`, clicks into `click` from uniform `values`."""
     n, ranks = click.shape
     for i in range(n):
         examined, previous = 1.0, False
         for r in range(ranks):
-            if_examined = again[i, r] if previous else click_prob[i, r]
+            if_examined = click_after_click[i, r] if previous else click_prob[i, r]
             p = examined * if_examined
             if draw:
-                click[i, r] = numbers[i, r] < p
+                click[i, r] = values[i, r] < p
             else:
-                numbers[i, r] = p
+                values[i, r] = p
             previous = click[i, r]
             if previous:
                 examined = follow_click[i, r]
@@ -114,10 +120,12 @@ def _filter_top_down(click_prob, again, follow_click, follow_skip, follow_unseen
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _filter_bottom_up(click_prob, again, follow_click, follow_skip, follow_unseen, click, numbers, draw):
-    """As `_filter_top_down` for a walk that starts at the last result.
+def _filter_bottom_up_kernel(
+    click_prob, click_after_click, follow_click, follow_skip, follow_unseen, click, values, draw
+):
+    """Do the same as `_filter_top_down_kernel` for browsing that starts at the last result.
 
-    forward[r, s] = P(state s at rank r), with nothing known of the ranks below;
+    forward[r, s] = P(state s at rank r), with the clicks below summed out;
     b_s = P(C_1..C_{r-1} | state s at rank r), scaled; states: 0 not examined, 1 skipped, 2 clicked.
     """
     n, ranks = click.shape
@@ -125,8 +133,8 @@ def _filter_bottom_up(click_prob, again, follow_click, follow_skip, follow_unsee
     for i in range(n):
         after_click, examining, unseen = 0.0, 1.0, 0.0
         for r in range(ranks - 1, -1, -1):
-            clicked = examining * click_prob[i, r] + after_click * again[i, r]
-            skipped = examining * (1 - click_prob[i, r]) + after_click * (1 - again[i, r])
+            clicked = examining * click_prob[i, r] + after_click * click_after_click[i, r]
+            skipped = examining * (1 - click_prob[i, r]) + after_click * (1 - click_after_click[i, r])
             forward[r, 0], forward[r, 1], forward[r, 2] = unseen, skipped, clicked
             after_click = clicked * follow_click[i, r]
             examining = skipped * follow_skip[i, r] + unseen * follow_unseen[i, r]
@@ -141,19 +149,19 @@ def _filter_bottom_up(click_prob, again, follow_click, follow_skip, follow_unsee
             no = forward[r, 0] * b0 + forward[r, 1] * b1
             p = yes / (yes + no) if yes + no > 0 else 0.0
             if draw:
-                click[i, r] = numbers[i, r] < p
+                click[i, r] = values[i, r] < p
             else:
-                numbers[i, r] = p
+                values[i, r] = p
             if r == ranks - 1:
                 break
-            # one step down: what this rank's click says of the state one rank below, which was visited before it
+            # backward message: the likelihood of this rank's click given the state one rank below, visited before it
             below = r + 1
             if click[i, r]:
                 b0 = follow_unseen[i, below] * click_prob[i, r] * b2
                 b1 = follow_skip[i, below] * click_prob[i, r] * b2
-                b2 = follow_click[i, below] * again[i, r] * b2
+                b2 = follow_click[i, below] * click_after_click[i, r] * b2
             else:
-                c, a = click_prob[i, r], again[i, r]
+                c, a = click_prob[i, r], click_after_click[i, r]
                 skip_b, unseen_b = b1, b0
                 b0 = follow_unseen[i, below] * (1 - c) * skip_b + (1 - follow_unseen[i, below]) * unseen_b
                 b1 = follow_skip[i, below] * (1 - c) * skip_b + (1 - follow_skip[i, below]) * unseen_b

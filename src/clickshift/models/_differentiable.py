@@ -1,8 +1,9 @@
-"""What the gradient learner asks of a model's class: formulas, and where to start.
+"""Interfaces of models that the gradient learner fits: their formulas, and the initial values of their parameters.
 
-The formulas are written for any library with the array API (see `formulas`): the learner traces them, the model itself
-calls them with numpy. What a tower computes for each pair (`by_pair`) is all that they see of documents, so that a
-model does not know which tower it has; what all sessions share are plain arrays (`shared`).
+The formulas are written for any library with the array API (see `_formulas`): the learner traces them with JAX, the
+model itself calls them with numpy. They see documents only through the outputs that a tower computes for each pair
+(`by_pair`), so that a model does not depend on the kind of tower; the parameters that all sessions share are plain
+arrays (`shared`).
 """
 
 from __future__ import annotations
@@ -25,46 +26,80 @@ Arrays = Mapping[str, Any]
 
 
 class Differentiable(ABC):
+    """Interface of every model that the gradient learner fits."""
+
     network: ClassVar[bool] = False
-    """True where the shared parameters are a network's weights, which take smaller steps than probabilities do."""
+    """True if the shared parameters are a network's weights, which take smaller steps than probabilities do."""
 
     @classmethod
     def outputs(cls, state: int) -> dict[str, int]:
-        """What a tower must give for every pair, by name, and how many numbers; `state` is the size of a hidden
-        state."""
+        """Return the outputs that a tower must compute for every pair, as name and width.
+
+        Parameters
+        ----------
+        state
+            Size of a hidden state.
+        """
         return {"attractiveness": 1}
 
     @classmethod
     @abstractmethod
     def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Where the shared parameters start, by name."""
+        """Return the initial values of the shared parameters, by name.
+
+        Parameters
+        ----------
+        n_ranks
+            Length of the lists.
+        state
+            Size of a hidden state.
+        rng
+            Random generator.
+        """
 
     @classmethod
     @abstractmethod
-    def found(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
-        """The model with these parameters: a tower's outputs, for the pairs of the vocabulary and unseen ones in the
-        last row, and what is shared."""
+    def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
+        """Make the model with these parameters.
+
+        Parameters
+        ----------
+        vocabulary
+            Queries, documents and pairs of the model.
+        by_pair
+            Outputs of the tower for the pairs of the vocabulary; the last row is for unseen pairs.
+        shared
+            Parameters that all sessions share.
+        evidence
+            How the parameters were estimated.
+        """
 
 
-class ByExamination(Differentiable):
-    """A click needs attractiveness, an output, and examination, a table over situations: learned from counts."""
+class ExaminationBased(Differentiable):
+    """Model in which a click needs attractiveness (an output) and examination (a table over situations).
+
+    Such a model is fitted from counts.
+    """
 
     situations: ClassVar[By]
-    """What examination looks at."""
+    """Situations that examination depends on."""
 
     @classmethod
     @abstractmethod
     def examination_logits(cls, shared: Arrays, histories: Histories) -> Array:
-        """Logits of examination in every situation; by prefix, in every one of these histories."""
+        """Return the logits of examination in every situation; for situations "prefix", in each of the histories."""
 
     @classmethod
-    def peek(cls, shared: Arrays, histories: Histories) -> Array:
-        """What the click itself adds to its own logit: nothing, but in `ARM_NC`."""
+    def own_click_logit(cls, shared: Arrays, histories: Histories) -> Array:
+        """Return what a click adds to its own logit: 0, except in `ARM_NC`."""
         return 0.0
 
 
-class ByExaminationTable(ByExamination):
-    """Examination is one free number per situation. The first one is held at 1: see docs/decisions/0003."""
+class ExaminationTableBased(ExaminationBased):
+    """Model whose examination is one free number per situation.
+
+    The first situation's examination is fixed at 1: see docs/decisions/0003.
+    """
 
     @override
     @classmethod
@@ -80,18 +115,19 @@ class ByExaminationTable(ByExamination):
 
     @override
     @classmethod
-    def found(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
-        attractiveness, examined = (
+    def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
+        attractiveness, examination = (
             sigmoid(logit.astype(np.float64)).yes
             for logit in (by_pair["attractiveness"], np.append(np.inf, shared["examination"]))
         )
-        return cls(vocabulary, attractiveness, examined, evidence=evidence)  # type: ignore[call-arg, return-value]
+        return cls(vocabulary, attractiveness, examination, evidence=evidence)  # type: ignore[call-arg, return-value]
 
 
 class Recurrent(Differentiable):
-    """A gated recurrent unit reads the list from the top. Its only output is "input", what a pair adds to the gates.
+    """Model in which a gated recurrent unit (GRU) reads the list from the top.
 
-    Lists that begin alike, with the same clicks, share their states: they are learned from as a tree.
+    Its only output is "input", the contribution of a pair to the gates. Lists that begin with the same documents and
+    clicks share their states: the model is trained on them as a tree.
     """
 
     network: ClassVar[bool] = True
@@ -104,25 +140,36 @@ class Recurrent(Differentiable):
     @classmethod
     @abstractmethod
     def unit(cls, shared: Arrays) -> tuple[Gru, Array]:
-        """The unit, and what a click on the result above adds to its gates."""
+        """Return the recurrent unit, and the contribution of a click on the result above to its gates."""
 
     @classmethod
     @abstractmethod
     def readout(cls, shared: Arrays, state: Array) -> Prob:
-        """The click probability in a state (`... state`)."""
+        """Return the click probability in a state (`... state`)."""
 
 
-class ByHistory(Differentiable):
-    """Any model whose click probabilities can be written down for a whole list."""
+class HistoryBased(Differentiable):
+    """Model whose click probabilities are given by a formula for a whole list."""
 
     @classmethod
     @abstractmethod
     def click_given_history(cls, by_pair: Arrays, shared: Arrays, click: Array) -> Prob:
-        """P(C_r = 1 | C_1..C_{r-1}), shape `session rank`. Outputs of one number have that shape, wider ones one
-        dimension more. Only clicks above a result may be used for it."""
+        """Return P(C_r = 1 | C_1..C_{r-1}), of shape `session rank`.
+
+        Only the clicks above a result may be used for it.
+
+        Parameters
+        ----------
+        by_pair
+            Outputs of the tower at each result: of shape `session rank`, with one more dimension if wider than 1.
+        shared
+            Parameters that all sessions share.
+        click
+            All clicks of the sessions, of shape `session rank`.
+        """
 
 
-def uniform(rng: np.random.Generator, *shape: int, inputs: int) -> np.ndarray:
-    """Where the weights of a layer with that many inputs start: uniform within 1 / sqrt(inputs)."""
+def uniform_weights(rng: np.random.Generator, *shape: int, inputs: int) -> np.ndarray:
+    """Draw the initial weights of a layer with that many inputs: uniform within +-1 / sqrt(inputs)."""
     start: np.ndarray = rng.uniform(-1, 1, shape) / np.sqrt(inputs)
     return start

@@ -1,7 +1,7 @@
-"""The formulas of click models, once, for numpy and for JAX.
+"""Formulas of click models, written once for numpy and JAX.
 
-Every function takes arrays of any library with the array API and finds its namespace from them; the gradient learner
-traces the very functions that the classical models call. A probability travels with its complement: nothing here is
+Every function takes arrays of any library with the array API and gets the namespace from them: the gradient learner
+traces the same functions that the classical models call. A probability is kept with its complement: nothing here is
 computed as 1 - x, which would lose the digits that a logarithm needs.
 """
 
@@ -9,10 +9,28 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+__all__ = [
+    "LOGIT_LIMIT",
+    "Array",
+    "Chain",
+    "Gru",
+    "Prob",
+    "both",
+    "chain_click_given_history",
+    "chain_click_prob",
+    "examined_after_skip",
+    "gru",
+    "gru_step",
+    "sigmoid",
+    "total_probability",
+    "where",
+    "with_complement",
+]
+
 Array = Any  # numpy.ndarray or jax.Array
 
 LOGIT_LIMIT = 30.0
-"""Logits are clipped here: sigmoid(30) differs from 1 by 1e-13, and its gradients stay finite."""
+"""Largest absolute value of a logit: sigmoid(30) differs from 1 by 1e-13, and gradients stay finite."""
 _TINY = 1e-300
 
 
@@ -23,25 +41,28 @@ class Prob(NamedTuple):
     no: Array
 
 
-def prob(yes: Array) -> Prob:
-    """For a table of probabilities, where the complement has not been kept."""
+def with_complement(yes: Array) -> Prob:
+    """Add the complement to a table of probabilities."""
     return Prob(yes, 1 - yes)
 
 
 def sigmoid(logit: Array) -> Prob:
-    """1 / (1 + exp(-x)) and 1 / (1 + exp(x))."""
+    """Return 1 / (1 + exp(-x)) and its complement 1 / (1 + exp(x))."""
     xp = logit.__array_namespace__()
     clipped = xp.clip(logit, -LOGIT_LIMIT, LOGIT_LIMIT)
     return Prob(1 / (1 + xp.exp(-clipped)), 1 / (1 + xp.exp(clipped)))
 
 
 def both(a: Prob, b: Prob) -> Prob:
-    """Two independent events happen: the examination hypothesis, click = examined and attractive."""
+    """Return the probability that two independent events happen.
+
+    This is the examination hypothesis: click = examined and attractive.
+    """
     return Prob(a.yes * b.yes, a.no + a.yes * b.no)
 
 
-def given(condition: Prob, then: Prob, otherwise: Prob) -> Prob:
-    """An event whose probability depends on whether another one happened."""
+def total_probability(condition: Prob, then: Prob, otherwise: Prob) -> Prob:
+    """Return the probability of an event that depends on whether another one (`condition`) happened."""
     return Prob(
         condition.yes * then.yes + condition.no * otherwise.yes,
         condition.yes * then.no + condition.no * otherwise.no,
@@ -49,70 +70,86 @@ def given(condition: Prob, then: Prob, otherwise: Prob) -> Prob:
 
 
 def where(condition: Array, then: Prob, otherwise: Prob) -> Prob:
+    """Choose between two probabilities, elementwise."""
     xp = condition.__array_namespace__()
     return Prob(xp.where(condition, then.yes, otherwise.yes), xp.where(condition, then.no, otherwise.no))
 
 
-def after_skip(examined: Prob, click: Prob) -> Prob:
-    """P(examined | not clicked) = e (1 - a) / (1 - e a), with `click` the probability a of a click if examined."""
+def examined_after_skip(examined: Prob, click: Prob) -> Prob:
+    """Return P(examined | not clicked) = e (1 - a) / (1 - e a), with `click` = a = P(click | examined)."""
     xp = examined.yes.__array_namespace__()
     skipped = xp.clip(examined.no + examined.yes * click.no, _TINY, None)
     return Prob(examined.yes * click.no / skipped, examined.no / skipped)
 
 
 class Chain(NamedTuple):
-    """One way to walk through a list, as probabilities per session and rank (shape `session rank`).
+    """Browsing chain: the probabilities by which a user reads a list, per session and rank (shape `session rank`).
 
     Each field is a `Prob` for the functions below, and a plain array or number for the compiled kernels. The first
-    result visited is examined. `follow_*` says whether the next one is examined, given what happened here.
+    visited result is examined.
+
+    Parameters
+    ----------
+    click
+        P(click | examined), if the previously visited result was not clicked.
+    click_after_click
+        P(click | examined), if the previously visited result was clicked; the same as `click` in most models.
+    follow_click
+        P(the next result is examined | this one was clicked).
+    follow_skip
+        P(the next result is examined | this one was examined and not clicked).
+    follow_unseen
+        P(the next result is examined | this one was not examined): 0 in a cascade, above 0 where a new row begins.
     """
 
     click: Any
-    """Clicked, if examined and the result visited before was not clicked."""
     click_after_click: Any
-    """Clicked, if examined and the result visited before was clicked; in most models the same."""
     follow_click: Any
     follow_skip: Any
     follow_unseen: Any
-    """The next result is examined though this one was not: 0 in a cascade, above 0 where a new row begins."""
 
 
-def _at(p: Prob, rank: int) -> Prob:
+def _at_rank(p: Prob, rank: int) -> Prob:
+    """Return one column of a probability of shape `session rank`."""
     return Prob(p.yes[:, rank], p.no[:, rank])
 
 
 def chain_click_given_history(chain: Chain, click: Array) -> Prob:
-    """P(C_r = 1 | C_1..C_{r-1}) of a top-down walk, by filtering: what the clicks so far say of examination."""
+    """Return P(C_r = 1 | C_1..C_{r-1}) of top-down browsing, by filtering examination on the clicks so far."""
     xp = chain.click.yes.__array_namespace__()
     first = chain.click.yes[:, 0]
     examined = Prob(xp.ones_like(first), xp.zeros_like(first))
     columns = []
     for rank in range(chain.click.yes.shape[1]):
-        if_examined = _at(chain.click, rank)
+        if_examined = _at_rank(chain.click, rank)
         if rank > 0:
-            if_examined = where(click[:, rank - 1], _at(chain.click_after_click, rank), if_examined)
+            if_examined = where(click[:, rank - 1], _at_rank(chain.click_after_click, rank), if_examined)
         columns.append(both(examined, if_examined))
-        skipped = given(after_skip(examined, if_examined), _at(chain.follow_skip, rank), _at(chain.follow_unseen, rank))
-        examined = where(click[:, rank], _at(chain.follow_click, rank), skipped)
+        skipped = total_probability(
+            examined_after_skip(examined, if_examined),
+            _at_rank(chain.follow_skip, rank),
+            _at_rank(chain.follow_unseen, rank),
+        )
+        examined = where(click[:, rank], _at_rank(chain.follow_click, rank), skipped)
     return Prob(xp.stack([c.yes for c in columns], axis=1), xp.stack([c.no for c in columns], axis=1))
 
 
 def chain_click_prob(chain: Chain) -> Prob:
-    """P(C_r = 1) of a top-down walk: clicks above summed out."""
+    """Return P(C_r = 1) of top-down browsing, with the clicks above summed out."""
     xp = chain.click.yes.__array_namespace__()
     first = chain.click.yes[:, 0]
-    # where the user is: examining after a click, examining after anything else, or not looking
+    # the user's state: examining after a click, examining after anything else, not examining
     after_click, examining, unseen = xp.zeros_like(first), xp.ones_like(first), xp.zeros_like(first)
     columns = []
     for rank in range(chain.click.yes.shape[1]):
-        click, again = _at(chain.click, rank), _at(chain.click_after_click, rank)
+        click, again = _at_rank(chain.click, rank), _at_rank(chain.click_after_click, rank)
         clicked = examining * click.yes + after_click * again.yes
         skipped = examining * click.no + after_click * again.no
         columns.append(Prob(clicked, skipped + unseen))
         to_click, to_skip, to_unseen = (
-            _at(chain.follow_click, rank),
-            _at(chain.follow_skip, rank),
-            _at(chain.follow_unseen, rank),
+            _at_rank(chain.follow_click, rank),
+            _at_rank(chain.follow_skip, rank),
+            _at_rank(chain.follow_unseen, rank),
         )
         after_click = clicked * to_click.yes
         examining = skipped * to_skip.yes + unseen * to_unseen.yes
@@ -121,29 +158,39 @@ def chain_click_prob(chain: Chain) -> Prob:
 
 
 class Gru(NamedTuple):
-    """The weights of a gated recurrent unit: what its state adds to the reset, update and candidate gates, side by
-    side. What the input adds comes with the input."""
+    """Weights of a gated recurrent unit: the contribution of its state to the reset, update and candidate gates.
+
+    The contribution of the input to the gates comes with the input.
+
+    Parameters
+    ----------
+    weight
+        Weights of the three gates side by side, of shape `state 3*state`.
+    bias
+        Biases of the three gates, of shape `3*state`.
+    """
 
     weight: Array
-    """Shape `state 3*state`."""
     bias: Array
 
 
 def gru_step(gates: Array, state: Array, unit: Gru) -> Array:
-    """One step: gates (`... 3*state`) are what the input adds; r and z open and close, n is new.
+    """Compute one step of the unit, from the contribution of the input to the gates (`... 3*state`).
+
+    With the reset gate r, the update gate z and the candidate n:
 
     r, z = sigmoid(x + h W + b);  n = tanh(x_n + r (h W_n + b_n));  h' = (1 - z) n + z h
     """
     xp, size = gates.__array_namespace__(), state.shape[-1]
     recurrent = state @ unit.weight + unit.bias
-    open_ = 1 / (1 + xp.exp(-(gates[..., : 2 * size] + recurrent[..., : 2 * size])))
-    reset, update = open_[..., :size], open_[..., size:]
+    gate = 1 / (1 + xp.exp(-(gates[..., : 2 * size] + recurrent[..., : 2 * size])))
+    reset, update = gate[..., :size], gate[..., size:]
     new = xp.tanh(gates[..., 2 * size :] + reset * recurrent[..., 2 * size :])
     return (1 - update) * new + update * state
 
 
 def gru(gates: Array, unit: Gru) -> Array:
-    """States after each rank, from gates of shape `session rank 3*state`; the first state is 0."""
+    """Return the states after each rank, from gates of shape `session rank 3*state`; the initial state is 0."""
     xp = gates.__array_namespace__()
     state = xp.zeros_like(gates[:, 0, : gates.shape[-1] // 3])
     states = []

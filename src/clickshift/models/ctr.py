@@ -1,4 +1,4 @@
-"""Click-through-rate baselines: by nothing, by rank, by document, by document and rank."""
+"""Click-through-rate baselines: global (gCTR), by rank (rCTR), by document (dCTR), by document and rank (drCTR)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from clickshift.models.base import ClickModel, PairTable, at_rank
 @final
 @dataclass(frozen=True, eq=False)
 class GCTR(ClickModel):
-    """P(C = 1) = ctr. The least that any model must beat."""
+    """Global click-through rate (gCTR): P(click) = ctr. The baseline that every other model must beat.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    ctr
+        Click-through rate of all results.
+    evidence
+        How the parameters were estimated.
+    """
 
     vocabulary: Vocabulary
     ctr: float
@@ -36,7 +46,17 @@ class GCTR(ClickModel):
 @final
 @dataclass(frozen=True, eq=False)
 class RCTR(ClickModel):
-    """P(C_r = 1) = ctr_r. It says nothing of documents."""
+    """Rank click-through rate (rCTR): P(click) = ctr[rank], the same for all documents.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    ctr
+        Click-through rate by rank; ranks beyond the last known one take its value.
+    evidence
+        How the parameters were estimated.
+    """
 
     vocabulary: Vocabulary
     ctr: Float[np.ndarray, " known_rank"]
@@ -52,15 +72,26 @@ class RCTR(ClickModel):
         return np.zeros(self.vocabulary.n_pairs + 1)
 
     @override
-    def _curve(self) -> tuple[str, list[dict[str, Any]]]:
+    def _browsing_curve(self) -> tuple[str, list[dict[str, Any]]]:
         return "ctr", [{"rank": r + 1} for r in range(len(self.ctr))]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DCTR(ClickModel):
-    """P(C = 1) = ctr of the pair. It mistakes a good place for a good document, and so breaks when the ranker
-    changes."""
+    """Document click-through rate (dCTR): P(click) = ctr[query, document], at any rank.
+
+    It mistakes a good rank for a good document, so its predictions fail when the ranking policy changes.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    ctr
+        Click-through rate by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """
 
     vocabulary: Vocabulary
     ctr: PairTable
@@ -78,10 +109,27 @@ class DCTR(ClickModel):
 @final
 @dataclass(frozen=True, eq=False)
 class DRCTR(ClickModel):
-    """P(C_r = 1) = ctr[pair, r]; ranks beyond the known ones take the last one's.
+    """Document-rank click-through rate (drCTR): P(click) = ctr[query, document, rank].
 
-    Relevance is a sum over ranks of the pair's rate over the rank's: of the ranks at which it was seen (policy-shift
-    paper, eq. 3), or of all (CMIP paper); `Counting` says which.
+    Relevance is a sum over ranks of the pair's rate divided by the rank's rate: over the ranks at which the pair was
+    shown (policy-shift paper, eq. 3) or over all ranks (CMIP paper). The `smoothing` of `Counting` decides which.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    ctr
+        Click-through rate by pair (unseen pairs last) and rank; ranks beyond the last known one take its values.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+
+    References
+    ----------
+    Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy
+    distributional shift. ACM TOIS.
+    Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
     """
 
     vocabulary: Vocabulary

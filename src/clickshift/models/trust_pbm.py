@@ -1,4 +1,4 @@
-"""TrustPBM: a position-based model whose users trust high ranks and click irrelevant documents there (trust bias)."""
+"""TrustPBM: the position-based model with trust bias (Agarwal et al. 2019): false clicks at high ranks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,34 @@ from clickshift.models.base import ClickModel, PairTable, at_rank
 @final
 @dataclass(frozen=True, eq=False)
 class TrustPBM(ClickModel):
-    """An examined result is clicked if it is perceived as relevant, which rank distorts (Agarwal et al. 2019).
+    """Position-based model with trust bias (Agarwal et al. 2019).
+
+    An examined result is clicked if the user perceives it as relevant, and the rank distorts that perception: users
+    trust high ranks and click irrelevant documents there.
 
     P(C_r = 1) = examination_r [ true_positive_r x attractiveness + false_positive_r x (1 - attractiveness) ]
+
+    Ranks beyond the last known one take its values.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    attractiveness
+        P(relevant) by pair, unseen pairs last.
+    examination
+        P(examined) by rank.
+    true_positive
+        P(perceived as relevant | examined, relevant) by rank.
+    false_positive
+        P(perceived as relevant | examined, not relevant) by rank.
+    evidence
+        How the parameters were estimated.
+
+    References
+    ----------
+    Agarwal, A., Wang, X., Li, C., Bendersky, M. and Najork, M. (2019). Addressing trust bias for unbiased
+    learning-to-rank. WWW.
     """
 
     vocabulary: Vocabulary
@@ -30,11 +55,11 @@ class TrustPBM(ClickModel):
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
-        examined, yes, no = (
+        examination, true_positive, false_positive = (
             at_rank(table, rankings.n_ranks) for table in (self.examination, self.true_positive, self.false_positive)
         )
-        attracted = self.attractiveness[rankings.pair]
-        prob: np.ndarray = examined * (yes * attracted + no * (1 - attracted))
+        attractiveness = self.attractiveness[rankings.pair]
+        prob: np.ndarray = examination * (true_positive * attractiveness + false_positive * (1 - attractiveness))
         return prob
 
     @override

@@ -1,6 +1,7 @@
-"""Training: rounds of steps until held-out sessions are predicted no better, for several seeds at once.
+"""Training with early stopping on held-out sessions, for several seeds at once.
 
-After two rounds without progress a seed's learning rate is halved, after three it stops; it gives its best round.
+After two rounds without progress the learning rate of a seed is halved, after three the seed stops; its best round is
+returned.
 """
 
 from __future__ import annotations
@@ -19,20 +20,37 @@ import numpy as np
 from clickshift.core.files import read_arrays, write_arrays
 from clickshift.core.rng import generator
 from clickshift.errors import DataError
-from clickshift.learners.gradient.batches import RESIDENT, Batch, Progress
-from clickshift.learners.gradient.prepare import TrainingData
-from clickshift.learners.gradient.step import Tree, keep_better
+from clickshift.learners.gradient._batches import RESIDENT_BYTES, Batch, Progress
+from clickshift.learners.gradient._prepare import TrainingData
+from clickshift.learners.gradient.step import PyTree, keep_better
 
-HALVE_AFTER, STOP_AFTER, FACTOR = 2, 3, 0.5
+_HALVE_AFTER, _STOP_AFTER, _RATE_FACTOR = 2, 3, 0.5
+"""Rounds without progress before the rate is halved and before a seed stops, and the factor of the rate."""
 SAVE_EVERY = 30.0
 """Seconds between two checkpoints."""
-MIN_STEPS = 16
-"""Of a round: held-out sessions are looked at after every epoch, but not more often than this."""
+_MIN_STEPS = 16
+"""Steps of a round, at least: the held-out loss is computed after every epoch, but not after fewer steps."""
 
 
 @dataclass(eq=False)
 class TrainingProgress:
-    """How far each seed has come: everything that a checkpoint holds beside the arrays of the states."""
+    """Progress of each seed: everything that a checkpoint holds beside the arrays of the states.
+
+    Parameters
+    ----------
+    rate
+        Learning rate of each seed.
+    best
+        Smallest held-out loss of each seed.
+    since_best
+        Rounds since the smallest held-out loss.
+    done
+        Whether each seed has stopped.
+    round
+        Number of finished rounds.
+    steps
+        Number of steps of each seed.
+    """
 
     rate: np.ndarray
     best: np.ndarray
@@ -41,23 +59,37 @@ class TrainingProgress:
     round: int = 0
     steps: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def heard(self, loss: np.ndarray, steps: int) -> np.ndarray:
-        """Take the held-out losses of a round; True for the seeds that did better than ever."""
+    def record(self, loss: np.ndarray, steps: int) -> np.ndarray:
+        """Record the held-out losses of a round; return True for the seeds that improved on their best."""
         self.round += 1
         better: np.ndarray = (loss < self.best) & ~self.done
         self.steps = np.where(self.done, self.steps, self.steps + steps)
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
-        self.rate = np.where(self.since_best == HALVE_AFTER, self.rate * FACTOR, self.rate)
-        self.done = self.done | (self.since_best >= STOP_AFTER)
+        self.rate = np.where(self.since_best == _HALVE_AFTER, self.rate * _RATE_FACTOR, self.rate)
+        self.done = self.done | (self.since_best >= _STOP_AFTER)
         return better
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """Per seed: what the model is made of, its loss on held-out sessions, and how it came about."""
+    """Result of training, by seed.
 
-    found: list[Tree]
+    Parameters
+    ----------
+    parameters
+        Outputs of all pairs ("by_pair") and shared parameters ("shared") of the best round.
+    loss
+        Held-out loss of the best round, in nats per session.
+    steps
+        Number of steps.
+    converged
+        Whether the seed stopped because its held-out loss did not improve.
+    interrupted
+        Whether training was interrupted.
+    """
+
+    parameters: list[PyTree]
     loss: np.ndarray
     steps: np.ndarray
     converged: np.ndarray
@@ -65,7 +97,7 @@ class TrainingResult:
 
 
 def train(
-    work: TrainingData,
+    training: TrainingData,
     *,
     seeds: Sequence[int],
     rate: float,
@@ -74,39 +106,69 @@ def train(
     checkpoint: Path | None = None,
     key: str = "",
 ) -> TrainingResult:
-    """Run the rounds. Ctrl-C ends them early with the best so far; with a checkpoint, the next call goes on."""
-    program = work.program
+    """Train all seeds until they stop or the rounds are used up.
+
+    Ctrl-C ends training with the best parameters so far; with a checkpoint, the next call resumes it.
+
+    Parameters
+    ----------
+    training
+        The program and its batches.
+    seeds
+        Random seeds.
+    rate
+        Initial learning rate.
+    rounds
+        Number of rounds, at most.
+    progress
+        Called with a message after each round.
+    checkpoint
+        File in which training is saved from time to time, and from which it is resumed.
+    key
+        Text that a checkpoint must have been saved with: the learner, the seeds and the log.
+
+    Returns
+    -------
+    TrainingResult
+        The best parameters of each seed.
+
+    Raises
+    ------
+    DataError
+        If the loss of a seed is not finite ("training-diverged").
+    """
+    program = training.program
     states, n = program.start(seeds), len(seeds)
-    course = TrainingProgress(
+    status = TrainingProgress(
         np.full(n, rate), np.full(n, np.inf), np.zeros(n, np.int64), np.zeros(n, bool), steps=np.zeros(n, np.int64)
     )
     frozen = {name: jnp.asarray(table, jnp.float32) for name, table in program.tower.frozen.items()}
-    best = program.found(states, frozen)
-    if checkpoint is not None and (saved := _restored(checkpoint, key, states, best)):
-        states, best, course = saved
-        progress(f"going on after round {course.round}")
+    best = program.parameters(states, frozen)
+    if checkpoint is not None and (saved := _load_checkpoint(checkpoint, key, states, best)):
+        states, best, status = saved
+        progress(f"resumed after round {status.round}")
     interrupted, saved_at = False, time.monotonic()
-    source, judge = _Source.of(work.batches), _Source.of(work.held_out)
-    while not course.done.all() and course.round < rounds:
+    source, evaluation = _BatchSource.of(training.batches), _BatchSource.of(training.held_out)
+    while not status.done.all() and status.round < rounds:
         try:
-            before = course.round
-            for chunk, order in source.round(seeds, course.round):
-                states, losses = program.steps(states, frozen, chunk, order, jnp.asarray(course.rate, jnp.float32))
-                _check(np.asarray(losses), course, seeds)
-            found = program.found(states, frozen)
-            nats = [np.asarray(program.held_out(found, some), np.float64) for some in judge.parts()]
-            loss = np.sum(nats, axis=0) / work.held_out_total
-            better = course.heard(loss, source.steps)
-            best = keep_better(jnp.asarray(better), found, best)
+            rounds_before = status.round
+            for chunk, order in source.round(seeds, status.round):
+                states, losses = program.steps(states, frozen, chunk, order, jnp.asarray(status.rate, jnp.float32))
+                _check_losses(np.asarray(losses), status, seeds)
+            parameters = program.parameters(states, frozen)
+            nats = [np.asarray(program.held_out(parameters, part), np.float64) for part in evaluation.parts()]
+            loss = np.sum(nats, axis=0) / training.held_out_total
+            better = status.record(loss, source.steps)
+            best = keep_better(jnp.asarray(better), parameters, best)
             if checkpoint is not None and time.monotonic() - saved_at > SAVE_EVERY:
-                _save(checkpoint, key, states, best, course)
+                _save_checkpoint(checkpoint, key, states, best, status)
                 saved_at = time.monotonic()
             progress(
-                f"round {course.round}, {int(course.steps.max()):,} steps: "
-                f"held-out loss {loss.mean():.4f}, best {course.best.mean():.4f}, rate {course.rate.max():.2g}"
+                f"round {status.round}, {int(status.steps.max()):,} steps: "
+                f"held-out loss {loss.mean():.4f}, best {status.best.mean():.4f}, rate {status.rate.max():.2g}"
             )
         except KeyboardInterrupt:
-            if before == 0 and course.round == 0:
+            if rounds_before == 0 and status.round == 0:
                 raise
             interrupted = True
             break
@@ -115,38 +177,51 @@ def train(
         checkpoint.unlink(missing_ok=True)
     return TrainingResult(
         [jax.tree.map(lambda array, k=k: array[k], arrays) for k in range(n)],
-        course.best,
-        course.steps,
-        course.done,
+        status.best,
+        status.steps,
+        status.done,
         interrupted,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
-    """Batches on the device, or in a file of which a part is on the device at a time."""
+class _BatchSource:
+    """Source of batches: all on the device, or in a file of which a part is on the device at a time.
+
+    Parameters
+    ----------
+    whole
+        All batches.
+    chunk
+        Number of batches that are on the device at a time.
+    epochs
+        Passes over the batches in a round.
+    resident
+        All batches on the device; None if they are streamed.
+    """
 
     whole: Batch
     chunk: int
     epochs: int
-    resident: Tree | None
+    resident: PyTree | None
 
     @classmethod
-    def of(cls, batches: Batch) -> _Source:
+    def of(cls, batches: Batch) -> _BatchSource:
+        """Decide by the size of the batches whether they are kept on the device."""
         n, size = len(next(iter(batches.values()))), sum(array.nbytes for array in batches.values())
-        if size <= RESIDENT:
-            return cls(batches, n, -(-MIN_STEPS // n), jax.tree.map(jnp.asarray, batches))
-        parts = -(-2 * size // RESIDENT)
+        if size <= RESIDENT_BYTES:
+            return cls(batches, n, -(-_MIN_STEPS // n), jax.tree.map(jnp.asarray, batches))
+        parts = -(-2 * size // RESIDENT_BYTES)
         return cls(batches, -(-n // parts), 1, None)
 
     @property
     def steps(self) -> int:
-        """Of a round."""
+        """Number of steps of a round."""
         n = len(next(iter(self.whole.values())))
         return self.epochs * -(-n // self.chunk) * self.chunk
 
-    def parts(self) -> Iterator[Tree]:
-        """All batches once, as they stand."""
+    def parts(self) -> Iterator[PyTree]:
+        """Yield all batches once, in their order."""
         if self.resident is not None:
             yield self.resident
             return
@@ -154,10 +229,10 @@ class _Source:
         for at in range(0, n, self.chunk):
             yield {name: jnp.asarray(array[at : at + self.chunk]) for name, array in self.whole.items()}
 
-    def round(self, seeds: Sequence[int], number: int) -> Iterator[tuple[Tree, Any]]:
-        """Chunks of batches, and in which order each seed takes them: a function of the seed and the round."""
+    def round(self, seeds: Sequence[int], number: int) -> Iterator[tuple[PyTree, Any]]:
+        """Yield chunks of batches with the order of each seed, which depends on the seed and the round alone."""
         n = len(next(iter(self.whole.values())))
-        common = generator(0, "Gradient", "chunks", number).permutation(n)
+        shuffled = generator(0, "Gradient", "chunks", number).permutation(n)
         orders = [generator(seed, "Gradient", "order", number) for seed in seeds]
         for at in range(0, n, self.chunk):
             order = np.stack(
@@ -166,24 +241,30 @@ class _Source:
             if self.resident is not None:
                 yield self.resident, jnp.asarray(order)
             else:
-                some = np.resize(common[at:], self.chunk) if at + self.chunk > n else common[at : at + self.chunk]
+                chosen = np.resize(shuffled[at:], self.chunk) if at + self.chunk > n else shuffled[at : at + self.chunk]
                 yield (
-                    {name: jnp.asarray(array[np.sort(some)]) for name, array in self.whole.items()},
+                    {name: jnp.asarray(array[np.sort(chosen)]) for name, array in self.whole.items()},
                     jnp.asarray(order),
                 )
 
 
-def _check(losses: np.ndarray, course: TrainingProgress, seeds: Sequence[int]) -> None:
-    bad = ~np.isfinite(losses)
-    if bad.any():
-        step, seed = np.argwhere(bad)[0]
+def _check_losses(losses: np.ndarray, status: TrainingProgress, seeds: Sequence[int]) -> None:
+    """Raise an error if the loss of a step is not finite."""
+    not_finite = ~np.isfinite(losses)
+    if not_finite.any():
+        step, k = np.argwhere(not_finite)[0]
+        steps = int(status.steps[k]) + int(step) + 1
         raise DataError(
-            f"the loss of seed {seeds[seed]} is not a number after {int(course.steps[seed]) + int(step) + 1} steps. "
-            "Try a lower learning_rate, e.g. a third of it."
+            f"training diverged: the loss of seed {seeds[k]} is not finite after {steps} steps. "
+            "Lower learning_rate, e.g. to a third of it.",
+            code="training-diverged",
+            seed=seeds[k],
+            steps=steps,
         )
 
 
-def _save(path: Path, key: str, states: Tree, best: Tree, course: TrainingProgress) -> None:
+def _save_checkpoint(path: Path, key: str, states: PyTree, best: PyTree, status: TrainingProgress) -> None:
+    """Save the states, the best parameters and the progress of all seeds."""
     leaves = jax.tree.leaves((states, best))
     arrays = {f"{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
     write_arrays(
@@ -191,29 +272,32 @@ def _save(path: Path, key: str, states: Tree, best: Tree, course: TrainingProgre
         {
             **arrays,
             "key": _digest(key),
-            "rate": course.rate,
-            "best": course.best,
-            "since_best": course.since_best,
-            "done": course.done,
-            "round": np.array(course.round),
-            "steps": course.steps,
+            "rate": status.rate,
+            "best": status.best,
+            "since_best": status.since_best,
+            "done": status.done,
+            "round": np.array(status.round),
+            "steps": status.steps,
         },
     )
 
 
-def _restored(path: Path, key: str, states: Tree, best: Tree) -> tuple[Tree, Tree, TrainingProgress] | None:
-    """What `_save` kept, if it belongs to this learner and this log."""
+def _load_checkpoint(
+    path: Path, key: str, states: PyTree, best: PyTree
+) -> tuple[PyTree, PyTree, TrainingProgress] | None:
+    """Load what `_save_checkpoint` saved, if it belongs to this learner and this log."""
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None
     leaves, shape = jax.tree.flatten((states, best))
     saved = [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))]
     states, best = jax.tree.unflatten(shape, saved)
-    course = TrainingProgress(
+    status = TrainingProgress(
         arrays["rate"], arrays["best"], arrays["since_best"], arrays["done"], int(arrays["round"]), arrays["steps"]
     )
-    return states, best, course
+    return states, best, status
 
 
 def _digest(key: str) -> np.ndarray:
+    """Return a digest of the key, as an array."""
     return np.frombuffer(hashlib.blake2b(key.encode(), digest_size=16).digest(), np.uint8)
