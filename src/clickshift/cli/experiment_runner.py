@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from clickshift.display.export import Written
-    from clickshift.experiments.runner import Finished, RunFolder
+    from clickshift.experiments.runner import FinishedTask, RunFolder
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Pool:
 
     def open(self, folder: RunFolder) -> AbstractContextManager[Executor]:
         from clickshift.experiments.dask import cluster
-        from clickshift.experiments.runner import processes
+        from clickshift.experiments.runner import process_pool
 
-        return processes(self.workers) if self.cluster is None else cluster(self.cluster, folder.path)
+        return process_pool(self.workers) if self.cluster is None else cluster(self.cluster, folder.path)
 
 
 @dataclass
@@ -74,7 +74,7 @@ def run_with_progress(
     with progress("cells", len(cells)) as advance, pool.open(folder) as executor:
         advance(len(cells) - len(missing))
 
-        def hear(news: Finished[Any]) -> None:
+        def hear(news: FinishedTask[Any]) -> None:
             nonlocal done
             done += 1
             left = (time.perf_counter() - start) / done * (len(missing) - done)
@@ -86,7 +86,7 @@ def run_with_progress(
                 notes.setdefault(note, name(news.task))
             advance(1)
 
-        run_tasks(missing, work, folder, executor, hear=hear)
+        run_tasks(missing, work, folder, executor, progress=hear)
     for note, first in notes.items():
         typer.echo(f"clickshift: warning: {printable(f'{first}: {note}')}", err=True)
     return failures

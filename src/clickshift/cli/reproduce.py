@@ -76,11 +76,11 @@ def named(name: str) -> Callable[..., None]:
 
 
 def _list(*, json: bool) -> None:
-    from clickshift.experiments.papers import EXHIBITS
+    from clickshift.experiments.papers import TABLES_AND_FIGURES
 
     lines = [
         {"name": name, "paper": e.paper, "shows": e.shows, "state": e.state, "command": e.command or None}
-        for name, e in EXHIBITS.items()
+        for name, e in TABLES_AND_FIGURES.items()
     ]
     if json:
         show_json(lines)
@@ -103,10 +103,10 @@ def _make(
     from clickshift.cli.presets import on_corpus, selection_protocol
     from clickshift.errors import SpecError
     from clickshift.experiments.model_selection.protocol import ModelSelection
-    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, changed, exhibit
+    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, table_or_figure, with_changes
     from clickshift.simulation.search_engine import BUILTIN
 
-    wanted = exhibit(name)
+    wanted = table_or_figure(name)
     if wanted.make is None:
         how = f"Run it on your own: {wanted.command}" if wanted.command else "It is not there yet."
         raise SpecError(f"{name} cannot be made by itself: {wanted.state}. {how}")
@@ -118,7 +118,7 @@ def _make(
         return
     if isinstance(protocol, TrainedProtocol):
         tuning = None if tuned is None else _rows_of_tuning(tuned)
-        protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
+        protocol = with_changes(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
         click_vs_ips.run_and_report(protocol, folder, pool=pool, json=json)
         return
     corpus = corpus or BUILTIN

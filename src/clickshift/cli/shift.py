@@ -139,11 +139,11 @@ def run_and_report(
     from clickshift.cli.experiment_runner import run_with_progress
     from clickshift.experiments.policy_shift.protocol import rows_of
     from clickshift.experiments.run_metadata import start_run
-    from clickshift.experiments.runner import copy_reference
+    from clickshift.experiments.runner import copy_reference_rows
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()
-    shipped = copy_reference(cells, folder) if reference else 0
+    shipped = copy_reference_rows(cells, folder) if reference else 0
     if shipped and not json:
         typer.echo(f"{shipped} of {len(cells)} cells are taken from the shipped reference rows.", err=True)
     failed = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)

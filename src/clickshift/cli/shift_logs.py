@@ -56,9 +56,9 @@ def logs(
     """
     from clickshift.cli.experiment_runner import run_with_progress
     from clickshift.experiments.log_files import JudgmentFile, named_logs
-    from clickshift.experiments.models import candidate as own_model
-    from clickshift.experiments.models import contender
-    from clickshift.experiments.real_logs import CONTENDERS, Preparation, RealLogs, cautions, rows_of
+    from clickshift.experiments.models import candidate_model as own_model
+    from clickshift.experiments.models import compared_model
+    from clickshift.experiments.real_logs import PAPER_MODELS, Preparation, RealLogs, log_warnings, rows_of
     from clickshift.experiments.run_metadata import start_run
     from clickshift.io.datasets.registry import JUDGMENTS
 
@@ -66,7 +66,7 @@ def logs(
     usual = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or usual)
     files = named_logs([*train, *test], format=format)
-    models = tuple(map(contender, dict.fromkeys(model))) or CONTENDERS
+    models = tuple(map(compared_model, dict.fromkeys(model))) or PAPER_MODELS
     protocol = RealLogs(
         tuple(files[: len(train)]),
         tuple(files[len(train) :]),
@@ -82,14 +82,14 @@ def logs(
     if not any(map(folder.has, cells)):
         failed.complain()
     rows = folder.rows([*facts, *cells])
-    _warn([text for text in cautions(rows) if text not in said])
+    _warn([text for text in log_warnings(rows) if text not in said])
     show_logs(rows, output, settings, json=json)
     failed.complain()
 
 
 def _look_at_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
     """Before the long work: a log that cannot be read stops it here, and what is doubtful about logs is said."""
-    from clickshift.experiments.real_logs import cautions, forget_logs
+    from clickshift.experiments.real_logs import clear_log_cache, log_warnings
     from clickshift.io.table_writer import write_rows
 
     with progress("reading", len(facts)) as advance:
@@ -97,8 +97,8 @@ def _look_at_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
             if not folder.has(log):
                 write_rows(log.rows(), folder.file(log))
             advance(1)
-    forget_logs()  # other processes read them for themselves
-    said = cautions(folder.rows(facts))
+    clear_log_cache()  # other processes read them for themselves
+    said = log_warnings(folder.rows(facts))
     _warn(said)
     return said
 
@@ -109,14 +109,14 @@ def _warn(texts: Sequence[str]) -> None:
 
 
 def show_logs(rows: Rows, output: Path, settings: Mapping[str, Any], *, json: bool) -> None:
-    from clickshift.experiments._real_logs_report import write_logs_report
-    from clickshift.experiments.real_logs import cautions
+    from clickshift.experiments._real_logs_report import write_real_logs_report
+    from clickshift.experiments.real_logs import log_warnings
 
-    written = write_logs_report(output, rows, settings)
+    written = write_real_logs_report(output, rows, settings)
     facts = [row for row in rows if row["kind"] == "log"]
     if json:
         kept = [row for row in rows if row["kind"] in {"clicks", "ranking"}]
-        result = {"logs": facts, "warnings": cautions(rows), "rows": kept, "verdicts": written.verdicts}
+        result = {"logs": facts, "warnings": log_warnings(rows), "rows": kept, "verdicts": written.verdicts}
         show_json({**result, "report": str(written.page)})
         return
     show_written(written)

@@ -12,7 +12,7 @@ from clickshift.display.export import Written, write_exports
 from clickshift.display.tables import Rows
 from clickshift.experiments.policy_shift._report import shift_sections, write_shift_report
 from clickshift.experiments.policy_shift._report_tables import perplexity_tables, ranking_tables
-from clickshift.experiments.real_logs import cautions
+from clickshift.experiments.real_logs import log_warnings
 
 _RANKS = (1, 2, 5, 10)
 """Those of the paper's tables."""
@@ -27,15 +27,15 @@ click model not significantly worse than the one that peeks at clicks, whose per
 Lower perplexity is better, and higher AUROC, nDCG and Recall."""
 
 
-def write_logs_report(output: Path, rows: Rows, settings: Mapping[str, Any]) -> Written:
+def write_real_logs_report(output: Path, rows: Rows, settings: Mapping[str, Any]) -> Written:
     """The report of the simulated protocol, after what the logs are like and the tables of one log."""
     written = write_shift_report(output, rows, settings)
-    about, tables = _log_table(rows), one_log_tables(rows)
+    about, tables = _log_table(rows), _one_log_tables(rows)
     logs = {log: {title: t for (log_, title), t in tables.items() if log_ == log} for log, _ in tables}
     parts = [Section(log, parts=[Section(title, table=t) for title, t in found.items()]) for log, found in logs.items()]
     shifted = any(row.get("shift") == "ood" for row in rows)
     sections = [
-        Section("Logs", "\n\n".join([_HOW_LOGS, *cautions(rows)]), about),
+        Section("Logs", "\n\n".join([_HOW_LOGS, *log_warnings(rows)]), about),
         Section("Held-out clicks and judged documents", _HOW_MARKS, parts=parts),
         *(shift_sections(rows) if shifted else ()),  # of one log alone it would say nothing new
     ]
@@ -66,7 +66,7 @@ def _log_table(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
-def one_log_tables(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _one_log_tables(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """By training log and title: the tables of the policy-shift paper's section 4 and appendices D and E: perplexity
     and AUROC on held-out sessions, on average and at single ranks; nDCG and Recall of judged documents."""
     ind = [row for row in rows if row["kind"] == "clicks" and row["shift"] == "ind"]

@@ -29,11 +29,11 @@ from typing_extensions import override
 from clickshift._version import __version__
 from clickshift.core.files import write_atomically
 from clickshift.errors import RunError
-from clickshift.experiments.runner import is_seen
+from clickshift.experiments.runner import wait_for_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds that a scheduler has to answer, a first worker to come, and a file to be seen."""
 
 
@@ -48,8 +48,8 @@ def cluster(address: str, folder: str | Path) -> Iterator[Executor]:
     """
     _check_address(address)
     with _quiet_dask(), closing(_connected(address)) as client, _probe(Path(folder).absolute()) as probe:
-        cores = _shares(_workers(client, address, probe))
-        yield _Cluster(client, address, _Place(os.getcwd(), tuple(sys.path), probe, _versions(), cores))
+        cores = _assign_cores(_workers(client, address, probe))
+        yield _DaskExecutor(client, address, _Place(os.getcwd(), tuple(sys.path), probe, _versions(), cores))
 
 
 def _check_address(address: str) -> None:
@@ -87,10 +87,10 @@ def _connected(address: str) -> Any:
         with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
             warnings.simplefilter("ignore")  # of versions that differ: we look for ourselves
             thread.submit(lambda: asyncio.run(_shake_hands(address))).result()  # ours may have a loop, as notebooks do
-            return Client(address, timeout=_PATIENCE, set_as_default=False, name="clickshift")
+            return Client(address, timeout=_TIMEOUT, set_as_default=False, name="clickshift")
     except OSError:
         raise RunError(
-            f"no Dask scheduler answers at {address} within {_PATIENCE:.0f} s. Start one with `dask scheduler`, or "
+            f"no Dask scheduler answers at {address} within {_TIMEOUT:.0f} s. Start one with `dask scheduler`, or "
             "mend the address."
         ) from None
     except Exception as error:  # whatever another version, a wrong scheme or missing certificates lead to
@@ -102,8 +102,8 @@ async def _shake_hands(address: str) -> None:
     from distributed import Security
     from distributed.comm import connect
 
-    call = connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
-    comm = await asyncio.wait_for(call, _PATIENCE)
+    call = connect(address, timeout=_TIMEOUT, **Security().get_connection_args("client"))
+    comm = await asyncio.wait_for(call, _TIMEOUT)
     await comm.close()
 
 
@@ -121,7 +121,7 @@ def _probe(folder: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class _Looks:
+class _WorkerInfo:
     """What a worker says of itself."""
 
     versions: Mapping[str, str]
@@ -131,11 +131,11 @@ class _Looks:
     threads: int
 
 
-def _look(probe: Path, patience: float, dask_worker: Any) -> _Looks:
+def _look(probe: Path, patience: float, dask_worker: Any) -> _WorkerInfo:
     """On a worker; Dask gives what is called `dask_worker`."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    sees = is_seen(probe, patience=patience)
-    return _Looks(_versions(), socket.gethostname(), tuple(cores), sees, dask_worker.state.nthreads)
+    sees = wait_for_file(probe, patience=patience)
+    return _WorkerInfo(_versions(), socket.gethostname(), tuple(cores), sees, dask_worker.state.nthreads)
 
 
 def _versions() -> dict[str, str]:
@@ -143,17 +143,17 @@ def _versions() -> dict[str, str]:
     return {"Python": python, "numpy": np.__version__, "clickshift": __version__}
 
 
-def _workers(client: Any, address: str, probe: Path) -> dict[str, _Looks]:
+def _workers(client: Any, address: str, probe: Path) -> dict[str, _WorkerInfo]:
     """Every worker by its address, if all of them will do."""
     with suppress(TimeoutError):
-        client.wait_for_workers(1, timeout=_PATIENCE)
+        client.wait_for_workers(1, timeout=_TIMEOUT)
     try:
         _compare("the scheduler", client.run_on_scheduler(_versions), _versions())
     except RunError:
         raise
     except Exception as error:
         raise _without("the scheduler", error) from None
-    found: dict[str, Any] = client.run(_look, probe, _PATIENCE / 2, on_error="return")
+    found: dict[str, Any] = client.run(_look, probe, _TIMEOUT / 2, on_error="return")
     if not found:
         raise RunError(f"the cluster at {address} has no workers. Start some: dask worker {address} --nthreads 1")
     for at, looks in found.items():
@@ -167,7 +167,7 @@ def _without(name: str, error: Exception) -> RunError:
     return RunError(f"{name} cannot use clickshift {__version__} ({type(error).__name__}: {error}). Install it there.")
 
 
-def _check(name: str, looks: _Looks, probe: Path, versions: Mapping[str, str]) -> None:
+def _check(name: str, looks: _WorkerInfo, probe: Path, versions: Mapping[str, str]) -> None:
     _compare(name, looks.versions, versions)
     if not looks.sees:
         raise RunError(
@@ -187,7 +187,7 @@ def _compare(name: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> N
             raise RunError(f"{name} has {what} {theirs.get(what)}, but must have {version}, as this machine does.")
 
 
-def _shares(found: Mapping[str, _Looks]) -> dict[str, tuple[int, ...]]:
+def _assign_cores(found: Mapping[str, _WorkerInfo]) -> dict[str, tuple[int, ...]]:
     """The cores that each worker keeps to: those of a machine are dealt out among its workers, as `processes` does."""
     together = defaultdict(list)
     for at, looks in found.items():
@@ -218,7 +218,7 @@ class _Place:
         worker = get_worker()
         if worker.address not in self.cores:  # it came late
             try:
-                looks = _look(self.probe, _PATIENCE / 2, worker)
+                looks = _look(self.probe, _TIMEOUT / 2, worker)
                 _check(f"the worker {worker.address}", looks, self.probe, self.versions)
             except RunError as error:  # it would take task after task, and do none
                 raise BrokenExecutor(str(error)) from None
@@ -246,7 +246,7 @@ def _kept_to(cores: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class _Cluster(Executor):
+class _DaskExecutor(Executor):
     """Dask's own executor takes equal calls for one, and leaves a future waiting whose result is lost on its way."""
 
     def __init__(self, client: Any, address: str, place: _Place) -> None:

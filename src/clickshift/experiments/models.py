@@ -46,7 +46,7 @@ class Contender:
     def fit(self, train: Sessions, held_out: Sessions, seeds: int) -> list[ClickModel]:
         """A model per seed; one where seeds make no difference, which needs nothing held out."""
         learner = self.make()
-        if has_seeds(learner):
+        if _depends_on_seed(learner):
             return fit_seeds(learner, train, seeds, held_out=held_out)
         return [learner.fit(train)]
 
@@ -91,7 +91,7 @@ PEEKING = Contender("ARM NC", "ARM_NC", "peeking")
 TRUTH = Contender(ORACLE, "", "oracle")
 
 
-def contender(text: str) -> Contender:
+def compared_model(text: str) -> Contender:
     """The paper's model of that name, as in its comparison, or any other learner; what it is compared with follows
     from what it can do."""
     if found := next((c for c in (*CLICK_MODELS, *BASELINES, PEEKING) if text in {c.name, c.learner}), None):
@@ -105,7 +105,7 @@ def contender(text: str) -> Contender:
     return Contender(text, text, "baseline" if naive else "click model")
 
 
-def candidate(text: str) -> Contender:
+def candidate_model(text: str) -> Contender:
     """One's own model, from a class that Python can import or a learner's text."""
     if ":" not in text:
         return Contender(f"{text} (candidate)", text, "candidate")
@@ -114,14 +114,14 @@ def candidate(text: str) -> Contender:
     return Contender(name, f"Gradient({name!r})", "candidate", content_key([Path(file)]) if file else "", text)
 
 
-def has_seeds(learner: Learner) -> bool:
+def _depends_on_seed(learner: Learner) -> bool:
     """Whether models of different seeds differ. EM and counting find the same one from every seed."""
     from clickshift.learners.gradient import Gradient
 
     return isinstance(learner, Gradient)
 
 
-def check(contender: Contender) -> None:
+def check_predicts_clicks(contender: Contender) -> None:
     """Raise for a text that names nothing, and for a model that only ranks where clicks are compared."""
     name = getattr(contender.make(), "model", None)
     ranks_only = isinstance(name, str) and name in MODELS and not resolve(name, MODELS).predicts_clicks

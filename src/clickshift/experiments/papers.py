@@ -13,7 +13,7 @@ from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRan
 from clickshift.experiments.click_vs_ips.protocol import TRUE, Pointwise
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.model_selection.protocol import ModelSelection
-from clickshift.experiments.model_selection.protocol import quick as quick_selection
+from clickshift.experiments.model_selection.protocol import quick_model_selection as quick_selection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.experiments.policy_shift.protocol import PolicyShift
@@ -25,7 +25,7 @@ IPS_PAPER = "click models and IPS (Hager et al. 2022)"
 OPE_PAPER = "offline evaluation (Li et al. 2018)"
 
 
-def quick() -> PolicyShift:
+def _quick_policy_shift() -> PolicyShift:
     """Minutes: two users, one training policy, 200 queries, three seeds."""
     full = PolicyShift()
     return replace(
@@ -38,7 +38,7 @@ def quick() -> PolicyShift:
     )
 
 
-SCALES: dict[str, Callable[[], PolicyShift]] = {"quick": quick, "paper": PolicyShift}
+SCALES: dict[str, Callable[[], PolicyShift]] = {"quick": _quick_policy_shift, "paper": PolicyShift}
 SELECTION_SCALES: dict[str, Callable[[], ModelSelection]] = {"quick": quick_selection, "paper": ModelSelection}
 """All of a paper's grid, or enough of it to see what it shows."""
 
@@ -64,7 +64,7 @@ def _users(protocol: PolicyShift, *names: str) -> PolicyShift:
     return replace(protocol, users=tuple(user for user in protocol.users if user[0] in names))
 
 
-def figure_2() -> PolicyShift:
+def _figure_2() -> PolicyShift:
     return _users(PolicyShift(contenders=(TRUTH, *CLICK_MODELS)), "CoCM", "CoCM-mismatch")
 
 
@@ -74,16 +74,16 @@ AnalyticProtocol = SharedFeatures | LossByRank | GradientByRank
 TrainedProtocol = Pointwise | Tuning | PointwiseChecks
 
 
-def ips_figure_4() -> Pointwise:
+def _ips_figure_4() -> Pointwise:
     return Pointwise(models=TRUE, sessions=(_MANY,), collisions=tuple(k / 10 for k in range(10)))
 
 
-def ips_figure_5() -> Pointwise:
+def _ips_figure_5() -> Pointwise:
     """The paper has Istella-S; give its folder."""
     return Pointwise(data_of(BUILTIN), TRUE, sessions=(_MANY,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
 
 
-def changed(
+def with_changes(
     protocol: TrainedProtocol,
     *,
     corpus: str | None = None,
@@ -109,7 +109,7 @@ def changed(
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class TableOrFigure:
     """A table or figure: `make` gives its protocol; where it needs a log, `command` says how; else it is open."""
 
     paper: str
@@ -124,33 +124,37 @@ class Exhibit:
 
 _LOGS = "clickshift shift logs --train LOG --judgments QRELS"
 
-EXHIBITS = {
-    "table1": Exhibit(SHIFT_PAPER, "CLARA: perplexity and nDCG of all models", command=_LOGS),
-    "table2": Exhibit(SHIFT_PAPER, "Yandex: perplexity and nDCG of all models", command=_LOGS),
-    "table3": Exhibit(SHIFT_PAPER, "ind and ood perplexity, DBN users", lambda: _users(section_6_1(), "DBN")),
-    "table4": Exhibit(SHIFT_PAPER, "ind and ood perplexity, CoCM users", lambda: _users(section_6_1(), "CoCM")),
-    "table5": Exhibit(SHIFT_PAPER, "table 1 with intervals", command=_LOGS),
-    "table6": Exhibit(SHIFT_PAPER, "table 2 with intervals", command=_LOGS),
-    "table7": Exhibit(SHIFT_PAPER, "CLARA: AUROC and Recall", command=_LOGS),
-    "table8": Exhibit(SHIFT_PAPER, "Yandex: AUROC and Recall", command=_LOGS),
-    "figure1": Exhibit(SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift),
-    "figure2": Exhibit(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", figure_2),
-    "cmip-table1": Exhibit(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
-    "cmip-table2": Exhibit(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
-    "ips-figure1": Exhibit(IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise),
-    "ips-figure2": Exhibit(IPS_PAPER, "losses of two documents that share features", SharedFeatures),
-    "ips-figure3": Exhibit(IPS_PAPER, "losses of a document by its rank", LossByRank),
-    "ips-figure4": Exhibit(IPS_PAPER, "nDCG when features collide", ips_figure_4),
-    "ips-figure5": Exhibit(IPS_PAPER, "nDCG by the strength of the position bias", ips_figure_5),
-    "ips-table2": Exhibit(IPS_PAPER, "rankers after 100 million sessions", lambda: Pointwise(sessions=(_MANY,))),
-    "ips-gradients": Exhibit(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
-    "ips-tuning": Exhibit(IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(data_of(BUILTIN))),
-    "ips-checks": Exhibit(IPS_PAPER, "counts teach what sessions teach; both naive rankers are one", PointwiseChecks),
-    "ope-figures": Exhibit(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
+TABLES_AND_FIGURES = {
+    "table1": TableOrFigure(SHIFT_PAPER, "CLARA: perplexity and nDCG of all models", command=_LOGS),
+    "table2": TableOrFigure(SHIFT_PAPER, "Yandex: perplexity and nDCG of all models", command=_LOGS),
+    "table3": TableOrFigure(SHIFT_PAPER, "ind and ood perplexity, DBN users", lambda: _users(section_6_1(), "DBN")),
+    "table4": TableOrFigure(SHIFT_PAPER, "ind and ood perplexity, CoCM users", lambda: _users(section_6_1(), "CoCM")),
+    "table5": TableOrFigure(SHIFT_PAPER, "table 1 with intervals", command=_LOGS),
+    "table6": TableOrFigure(SHIFT_PAPER, "table 2 with intervals", command=_LOGS),
+    "table7": TableOrFigure(SHIFT_PAPER, "CLARA: AUROC and Recall", command=_LOGS),
+    "table8": TableOrFigure(SHIFT_PAPER, "Yandex: AUROC and Recall", command=_LOGS),
+    "figure1": TableOrFigure(SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift),
+    "figure2": TableOrFigure(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", _figure_2),
+    "cmip-table1": TableOrFigure(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
+    "cmip-table2": TableOrFigure(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
+    "ips-figure1": TableOrFigure(IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise),
+    "ips-figure2": TableOrFigure(IPS_PAPER, "losses of two documents that share features", SharedFeatures),
+    "ips-figure3": TableOrFigure(IPS_PAPER, "losses of a document by its rank", LossByRank),
+    "ips-figure4": TableOrFigure(IPS_PAPER, "nDCG when features collide", _ips_figure_4),
+    "ips-figure5": TableOrFigure(IPS_PAPER, "nDCG by the strength of the position bias", _ips_figure_5),
+    "ips-table2": TableOrFigure(IPS_PAPER, "rankers after 100 million sessions", lambda: Pointwise(sessions=(_MANY,))),
+    "ips-gradients": TableOrFigure(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
+    "ips-tuning": TableOrFigure(
+        IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(data_of(BUILTIN))
+    ),
+    "ips-checks": TableOrFigure(
+        IPS_PAPER, "counts teach what sessions teach; both naive rankers are one", PointwiseChecks
+    ),
+    "ope-figures": TableOrFigure(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
 }
 
 
-def exhibit(name: str) -> Exhibit:
-    if name not in EXHIBITS:
-        raise SpecError(f"{name!r} is no table or figure. Choose one of: {', '.join(EXHIBITS)}.")
-    return EXHIBITS[name]
+def table_or_figure(name: str) -> TableOrFigure:
+    if name not in TABLES_AND_FIGURES:
+        raise SpecError(f"{name!r} is no table or figure. Choose one of: {', '.join(TABLES_AND_FIGURES)}.")
+    return TABLES_AND_FIGURES[name]

@@ -26,30 +26,30 @@ from clickshift.counts.connectivity import swap_graph
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
 from clickshift.experiments.comparison import SPLITS
 from clickshift.experiments.log_files import JudgmentFile, LogFile
 from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, PEEKING, Contender
-from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.runner import warnings_of
+from clickshift.experiments.runner import clickshift_warnings
 from clickshift.io.datasets.filters import compact, drop_without_clicks
 from clickshift.io.qrels import Judgments
 from clickshift.metrics.log_comparison import MeanRanks, log_difference
 from clickshift.metrics.ranking import JudgedPairs, head_queries
 from clickshift.simulation.search_engine import IND
 
-CONTENDERS = (*CLICK_MODELS, *BASELINES, PEEKING)
+PAPER_MODELS = (*CLICK_MODELS, *BASELINES, PEEKING)
 """Those of the paper's tables."""
-REAL = "real"
+_REAL_USERS = "real"
 """The users of these rows, where simulated ones have their model's name."""
 AUTO = "auto"
 """Split by time where a log has times, else at random."""
 VERSION = 2
 """Of the rows: counted up when a change of the code changes numbers."""
-MANY_UNSEEN = 0.2
+_MANY_UNSEEN = 0.2
 """From this share of unseen results on, a log says more about priors than about models."""
-SAME_RANKER = 0.2
+_SAME_RANKER = 0.2
 """Below this displacement, and with hardly more unseen results than held-out sessions have, rankers are much alike."""
-FEW_SESSIONS = 1000
+_FEW_SESSIONS = 1000
 """Below this, the noise of a test log is larger than what tells models apart; seeds do not show it."""
 
 
@@ -91,7 +91,7 @@ class Preparation:
         return SPLITS[split](log, fraction, self.seed)
 
 
-class OpenedLogs(NamedTuple):
+class _PreparedLogs(NamedTuple):
     """What a cell learns from and is judged by."""
 
     train: Sessions
@@ -121,10 +121,10 @@ class LogFacts:
 
     def rows(self) -> list[dict[str, Any]]:
         logs = _logs(self.training, self.testing, self.preparation)
-        about = {"user": REAL, "training": self.training.name, "model": LOGGING, "role": "baseline"}
+        about = {"user": _REAL_USERS, "training": self.training.name, "model": LOGGING, "role": "baseline"}
         return [about | row for row in self._found(logs)]
 
-    def _found(self, logs: OpenedLogs) -> Iterator[dict[str, Any]]:
+    def _found(self, logs: _PreparedLogs) -> Iterator[dict[str, Any]]:
         for name, test in logs.test.items():
             shift = "ind" if name == IND else "ood"
             yield {"kind": "log", "testing": name, "shift": shift, **log_difference(logs.train, test)}
@@ -158,15 +158,15 @@ class LogCell:
 
     def rows(self) -> list[dict[str, Any]]:
         logs = _logs(self.training, self.testing, self.preparation)
-        about = {"user": REAL, "training": self.training.name}
+        about = {"user": _REAL_USERS, "training": self.training.name}
         about |= {"model": self.contender.name, "role": self.contender.role}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
             found = list(self._judged(logs))
-        found += [{"kind": "note", "text": f"{self.name}: {text}"} for text in warnings_of(caught)]
+        found += [{"kind": "note", "text": f"{self.name}: {text}"} for text in clickshift_warnings(caught)]
         return [about | row for row in found]
 
-    def _judged(self, logs: OpenedLogs) -> Iterator[dict[str, Any]]:
+    def _judged(self, logs: _PreparedLogs) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
         models = self.contender.fit(logs.train, logs.held_out, self.seeds)
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
@@ -188,7 +188,7 @@ class RealLogs:
     training: tuple[LogFile, ...]
     testing: tuple[LogFile, ...] = ()
     """Logs that are only predicted."""
-    contenders: tuple[Contender, ...] = CONTENDERS
+    contenders: tuple[Contender, ...] = PAPER_MODELS
     preparation: Preparation = Preparation()
     seeds: int = 10
 
@@ -229,7 +229,7 @@ class RealLogs:
         return tuple(other for other in self.logs if other != log)
 
 
-def cautions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def log_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What to know before these rows are believed, in sentences."""
     said = []
     facts = [row for row in rows if row["kind"] == "log"]
@@ -237,18 +237,18 @@ def cautions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for row in facts:
         ind = row["shift"] == "ind"
         log = f"the held-out part of {row['training']}" if ind else row["testing"]
-        if row["unseen_pair_share"] >= MANY_UNSEEN:
+        if row["unseen_pair_share"] >= _MANY_UNSEEN:
             said.append(
                 f"{row['unseen_pair_share']:.0%} of the results of {log} were never shown in {row['training']}. "
                 "A model cannot know a document that it never saw: there, priors are compared."
             )
-        if row["sessions"] < FEW_SESSIONS:
+        if row["sessions"] < _FEW_SESSIONS:
             said.append(
                 f"Only {row['sessions']:,} sessions are in {log}: small differences are noise, also where all seeds "
                 f"agree.{' Hold out more.' if ind else ''}"
             )
         new = row["unseen_pair_share"] - own[row["training"]]["unseen_pair_share"]
-        if not ind and row["displacement"] < SAME_RANKER and new < SAME_RANKER:
+        if not ind and row["displacement"] < _SAME_RANKER and new < _SAME_RANKER:
             said.append(
                 f"The rankers of {row['training']} and {row['testing']} hardly differ: the mean rank of a result "
                 f"changes by {row['displacement']:.2f}. That is hardly a test of a shift."
@@ -259,14 +259,14 @@ def cautions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return said + [note for note in notes if note.partition(": ")[0] in own or not note.endswith(tuple(of_logs))]
 
 
-def forget_logs() -> None:
+def clear_log_cache() -> None:
     """Free the memory of the logs that were read last."""
     _logs.cache_clear()
     _prepared.cache_clear()
 
 
 @lru_cache(maxsize=1)
-def _logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Preparation) -> OpenedLogs:
+def _logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Preparation) -> _PreparedLogs:
     log, notes = _prepared(training, preparation)
     train, held_out, ind = preparation.parts(log)
     test, said = {IND: ind}, list(notes)
@@ -284,7 +284,7 @@ def _logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Preparat
                 "ranking. Are the ids of the log and of the judgments the same?"
             )
             judged = None
-    return OpenedLogs(train, held_out, test, judged, impressions, tuple(dict.fromkeys(said)))
+    return _PreparedLogs(train, held_out, test, judged, impressions, tuple(dict.fromkeys(said)))
 
 
 @lru_cache(maxsize=16)  # all logs of a protocol: each is a test of the others
@@ -297,7 +297,7 @@ def _prepared(log: LogFile, preparation: Preparation) -> tuple[Sessions, tuple[s
         sessions = log.read(judged)
         if preparation.with_clicks:
             sessions = drop_without_clicks(sessions)
-    return compact(sessions), warnings_of(caught)
+    return compact(sessions), clickshift_warnings(caught)
 
 
 @lru_cache(maxsize=1)
@@ -305,7 +305,7 @@ def _judgments(file: JudgmentFile) -> tuple[Judgments, tuple[str, ...]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
         judgments = file.read()
-    return judgments, warnings_of(caught)
+    return judgments, clickshift_warnings(caught)
 
 
 def _judged_pairs(judgments: Judgments, train: Sessions) -> tuple[JudgedPairs, Float[np.ndarray, " query"]]:

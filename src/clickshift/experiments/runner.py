@@ -41,7 +41,7 @@ from clickshift.io.table_writer import read_rows, write_rows
 Task = TypeVar("Task")
 _POLL = 0.5
 """Seconds between two looks at a task that another run works on."""
-_PATIENCE = 90.0
+_TIMEOUT = 90.0
 """Seconds until another machine's file is surely seen: NFS remembers for up to a minute what a folder did not have."""
 
 
@@ -114,7 +114,7 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class Finished(Generic[Task]):
+class FinishedTask(Generic[Task]):
     """News of one task."""
 
     task: Task
@@ -130,7 +130,7 @@ def run_tasks(
     folder: RunFolder,
     executor: Executor,
     *,
-    hear: Callable[[Finished[Task]], None] = lambda news: None,
+    progress: Callable[[FinishedTask[Task]], None] = lambda news: None,
 ) -> None:
     """Do the tasks whose rows are missing. One that fails is told and left out; the others go on.
 
@@ -141,7 +141,7 @@ def run_tasks(
     folder, run = RunFolder(folder.path.absolute()), secrets.token_hex(8)
     missing: deque[Task] = deque(task for task in tasks if not folder.has(task))
     elsewhere: list[Task] = []
-    running: dict[Future[Finished[Task] | None], Task] = {}
+    running: dict[Future[FinishedTask[Task] | None], Task] = {}
     try:
         while missing or running or elsewhere:
             # no more at once than there are processes: one that dies then takes one task with it. A cluster may grow
@@ -159,7 +159,7 @@ def run_tasks(
                 if news is None:  # another run has it: look again when there is nothing else to do
                     elsewhere.append(task)
                 else:
-                    hear(news)
+                    progress(news)
     except BrokenProcessPool:
         raise RunError(
             "a process of this run died, perhaps for lack of memory. What is finished is kept: run again, with fewer "
@@ -174,19 +174,21 @@ def run_tasks(
         raise
 
 
-def _news(future: Future[Finished[Task] | None], task: Task, folder: RunFolder) -> Finished[Task] | None:
+def _news(future: Future[FinishedTask[Task] | None], task: Task, folder: RunFolder) -> FinishedTask[Task] | None:
     try:
         news = future.result()
     except RunError as error:
-        return Finished(task, 0.0, str(error))
-    if news is not None and news.error is None and not is_seen(folder.file(task)):
-        return Finished(task, news.seconds, f"its rows are not in {folder.path}, as seen from here. Share that folder.")
+        return FinishedTask(task, 0.0, str(error))
+    if news is not None and news.error is None and not wait_for_file(folder.file(task)):
+        return FinishedTask(
+            task, news.seconds, f"its rows are not in {folder.path}, as seen from here. Share that folder."
+        )
     return news
 
 
-def is_seen(path: Path, *, patience: float | None = None) -> bool:
+def wait_for_file(path: Path, *, patience: float | None = None) -> bool:
     """Whether a file is there that another machine may just have written."""
-    end = time.monotonic() + (_PATIENCE if patience is None else patience)
+    end = time.monotonic() + (_TIMEOUT if patience is None else patience)
     while not path.exists():
         if time.monotonic() > end:
             return False
@@ -196,12 +198,12 @@ def is_seen(path: Path, *, patience: float | None = None) -> bool:
     return True
 
 
-def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run: str) -> Finished[Task] | None:
+def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run: str) -> FinishedTask[Task] | None:
     with folder.claim(task, run=run) as ours:
         if not ours:
             return None
         if folder.has(task):
-            return Finished(task, 0.0)
+            return FinishedTask(task, 0.0)
         start, fault = time.perf_counter(), None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
@@ -213,15 +215,15 @@ def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run: str) -
                 fault = str(error)
             except Exception as error:  # a fault of one model, perhaps not ours, must not cost the others' results
                 fault = f"{type(error).__name__}: {error}"
-        return Finished(task, time.perf_counter() - start, fault, warnings_of(caught))
+        return FinishedTask(task, time.perf_counter() - start, fault, clickshift_warnings(caught))
 
 
-def warnings_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
+def clickshift_warnings(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
     """Our own among the warnings that were caught, each once."""
     return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ClickshiftWarning)))
 
 
-def processes(workers: int | None = None) -> ProcessPoolExecutor:
+def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     """One process per core, each kept to its own core: libraries that start a thread per core then start one."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     workers = min(workers or len(cores), len(cores))
@@ -254,7 +256,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-FILE = "policy_shift.parquet"
+REFERENCE_FILE = "policy_shift.parquet"
 
 
 _DIGEST = "cell"
@@ -263,13 +265,13 @@ _DIGEST = "cell"
 @cache
 def _by_digest() -> dict[str, list[dict[str, Any]]]:
     cells: dict[str, list[dict[str, Any]]] = {}
-    with as_file(files("clickshift.experiments") / "reference_rows" / FILE) as path:
+    with as_file(files("clickshift.experiments") / "reference_rows" / REFERENCE_FILE) as path:
         for row in read_rows(path) if path.exists() else []:
             cells.setdefault(row.pop(_DIGEST), []).append(row)
     return cells
 
 
-def copy_reference(tasks: Iterable[Any], folder: RunFolder) -> int:
+def copy_reference_rows(tasks: Iterable[Any], folder: RunFolder) -> int:
     """Put the shipped rows of these tasks into a run, where it does not have its own. Returns for how many."""
     known = [task for task in tasks if not folder.has(task) and digest(task) in _by_digest()]
     for task in known:
@@ -277,7 +279,7 @@ def copy_reference(tasks: Iterable[Any], folder: RunFolder) -> int:
     return len(known)
 
 
-def write_reference(tasks: Iterable[Any], folder: RunFolder, path: Path) -> None:
+def write_reference_rows(tasks: Iterable[Any], folder: RunFolder, path: Path) -> None:
     """Make the file to be shipped from a finished run."""
     rows = [{_DIGEST: digest(task), **row} for task in tasks for row in read_rows(folder.file(task))]
     write_rows(rows, path)

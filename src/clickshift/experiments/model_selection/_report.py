@@ -15,12 +15,12 @@ from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
-from clickshift.experiments.model_selection.outcomes import COLUMNS, Outcomes
+from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
 from clickshift.io.table_writer import write_rows
 
-TITLE = "Which click model to choose before a new ranker goes live?"
+_TITLE = "Which click model to choose before a new ranker goes live?"
 _HOW_REGRET = """Models learned from one policy's log; a strategy chooses one of them by what is known then, and
 another policy goes live. Regret: perplexity on the new policy's lists, above that of the best model, times 1000;
 the mean over users, new policies and all choices of five, six or seven models, with 95 % intervals over seeds. PPL
@@ -43,14 +43,14 @@ def write_selection_report(folder: Path, rows: Sequence[Row], settings: Mapping[
     outcomes = Outcomes.of(rows)
     regret, published = regret_rows(rows), regret_rows(rows, cmip="published CMIP")
     tables = {
-        "regret": regret_table(regret),
-        "regret with the published CMIP": regret_table(published, only="CMIP"),
-        "regret by users": regret_by_user(regret),
-        "r2": r2_table(r2_rows(rows, repeats=repeats)),
-        "models": model_table(rows),
+        "regret": _regret_table(regret),
+        "regret with the published CMIP": _regret_table(published, only="CMIP"),
+        "regret by users": _regret_by_user(regret),
+        "r2": _r2_table(r2_rows(rows, repeats=repeats)),
+        "models": _model_table(rows),
     }
-    figures = {"regret": regret_figure(regret)} | metric_figures(outcomes)
-    words = summary(regret)
+    figures = {"regret": _regret_figure(regret)} | _metric_figures(outcomes)
+    words = _summary(regret)
     sections = [
         Section("Regret", f"{words}\n\n{_HOW_REGRET}", tables["regret"], figures["regret"]),
         Section("Regret by users", table=tables["regret by users"]),
@@ -59,14 +59,14 @@ def write_selection_report(folder: Path, rows: Sequence[Row], settings: Mapping[
         Section("Metrics against ood perplexity", _HOW_METRICS, parts=_parts(figures)),
         Section("Models", _HOW_MODELS, tables["models"]),
     ]
-    write_report(folder / "report.html", title=TITLE, sections=sections, settings=settings)
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
     exports = write_exports(folder / "exports", tables, figures)
     shown = {"Regret x 1000": tables["regret"], "R2 of ood perplexity": tables["r2"]}
     notes = [text for text in (words, exports.note) if text]
     return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], shown, notes)
 
 
-def regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
+def _regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
     """By training policy and over all, the published number beside ours; the least regret first."""
     policies = [*dict.fromkeys(row["training"] for row in regret if row["training"] != ALL), ALL]
     found = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
@@ -85,7 +85,7 @@ def regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any
     ]
 
 
-def regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
+def _regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
     users = [user for user in dict.fromkeys(row["user"] for row in regret) if user != ALL]
     found = {(row["strategy"], row["user"]): row for row in regret if row["training"] == ALL}
     return [
@@ -94,7 +94,7 @@ def regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
+def _r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
     everywhere = [row for row in r2 if row["user"] == ALL]
     sets = dict.fromkeys(row["metrics"] for row in everywhere)
     table = []
@@ -107,7 +107,7 @@ def r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
     return table
 
 
-def model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     logs = dict.fromkeys((row["user"], row["training"], row["model"]) for row in rows)
     table = []
     for user, training, model in logs:
@@ -116,7 +116,7 @@ def model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
         ood = {row["testing"]: 0 for row in here if row["kind"] == "clicks" and row["shift"] == "ood"}
         line: dict[str, Any] = {"users": user, "log": training, "model": model}
         for name in ("PPL", "nDCG", "mean dependence", "CMIP", "published CMIP"):
-            line[name] = measured([row[COLUMNS[name]] for row in known])
+            line[name] = measured([row[METRIC_COLUMNS[name]] for row in known])
         for number, policy in enumerate(ood):
             values = [r["perplexity"] for r in here if r["kind"] == "clicks" and r["testing"] == policy]
             line[f"ood {number + 1}"] = measured(values)
@@ -124,7 +124,7 @@ def model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return table
 
 
-def summary(regret: Sequence[Row]) -> str:
+def _summary(regret: Sequence[Row]) -> str:
     """In a sentence or two: what is best, and whether knowing the dependence on the logging policy helped."""
     total = {row["strategy"]: row for row in regret if row["user"] == ALL and row["training"] == ALL}
     best = next(name for name in _by_regret(regret) if name not in {"best fixed model"})
@@ -139,7 +139,7 @@ def summary(regret: Sequence[Row]) -> str:
     )
 
 
-def regret_figure(regret: Sequence[Row]) -> Any:
+def _regret_figure(regret: Sequence[Row]) -> Any:
     """Bars with intervals over seeds; diamonds where there is a published number."""
     import plotly.graph_objects as go
 
@@ -184,7 +184,7 @@ def regret_figure(regret: Sequence[Row]) -> Any:
     return figure
 
 
-def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
+def _metric_figures(outcomes: Outcomes) -> dict[str, Any]:
     """One chart per metric: each model's metric on a log against its ood perplexity above the best model's."""
     import plotly.graph_objects as go
 

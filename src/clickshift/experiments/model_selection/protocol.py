@@ -24,7 +24,7 @@ from clickshift.debiasedness.agreement import agreement_ratio
 from clickshift.debiasedness.classifier_cmi import Classifier
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.scored_pairs import ScoredPairs
-from clickshift.experiments.models import Contender, check
+from clickshift.experiments.models import Contender, check_predicts_clicks
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import bits_of, perplexity, perplexity_of
 from clickshift.metrics.predictions import Predictions
@@ -46,7 +46,7 @@ _CLASSIFIER = Classifier()
 _RARE = 20
 """A label of fewer rows may be missing in one of the classifier's halves."""
 
-COUNTED = (
+MODELS_FROM_COUNTS = (
     Contender("dCTR", "Counting('dCTR', smoothing='fitted')"),
     Contender("drCTR", "Counting('drCTR', smoothing='fitted')"),
     Contender("PBM", "EM('PBM')"),
@@ -56,7 +56,7 @@ COUNTED = (
 """A free number per document, by its most likely value given the counts and a prior that the log itself tells."""
 
 
-def neural(rounds: int) -> tuple[Contender, ...]:
+def _neural_models(rounds: int) -> tuple[Contender, ...]:
     """A free logit (CACM-minus) or vector (NCM) per document, and states of 32 as published."""
     return tuple(
         Contender(name, f"Gradient('{model}', tower='free', state=32, rounds={rounds})")
@@ -174,7 +174,7 @@ class ModelSelection:
         ("NoisyOracle", "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"),
         ("LambdaMART", "PlackettLuce(LambdaMART(rescale=False), temperature=0.1)"),
     )
-    contenders: tuple[Contender, ...] = (*COUNTED, *neural(rounds=10))
+    contenders: tuple[Contender, ...] = (*MODELS_FROM_COUNTS, *_neural_models(rounds=10))
     """Ten rounds are the published limit; with 5,000,000 sessions a round has about ten thousand steps."""
     world: SelectionWorld = _WORLD
     seeds: int = 10
@@ -185,7 +185,7 @@ class ModelSelection:
         for _, text in (*self.training, *self.world.testing):
             parse(text, POLICIES)
         for contender in self.contenders:
-            check(contender)
+            check_predicts_clicks(contender)
 
     def cells(self) -> list[SelectionCell]:
         """Cells of one log stand together, so that a process makes it once."""
@@ -198,7 +198,7 @@ class ModelSelection:
         ]
 
 
-def quick() -> ModelSelection:
+def quick_model_selection() -> ModelSelection:
     """Minutes, most of them to compile the neural models for every log: 200 queries, 200 sessions each, 3 seeds."""
     world = SelectionWorld(queries=200, sessions=40_000, held_out_sessions=8_000, test_sessions=8_000)
-    return ModelSelection(contenders=(*COUNTED, *neural(rounds=200)), world=world, seeds=3)
+    return ModelSelection(contenders=(*MODELS_FROM_COUNTS, *_neural_models(rounds=200)), world=world, seeds=3)

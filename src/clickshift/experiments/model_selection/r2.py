@@ -20,8 +20,8 @@ from jaxtyping import Float
 
 from clickshift.core.rng import generator
 from clickshift.display.tables import Row
-from clickshift.experiments.model_selection.outcomes import Outcomes
-from clickshift.experiments.model_selection.regression_tree import predict_by_tree, two_fold_r2
+from clickshift.experiments.model_selection._outcomes import Outcomes
+from clickshift.experiments.model_selection._regression_tree import predict_by_tree, two_fold_r2
 from clickshift.experiments.model_selection.regret import ALL
 
 PREDICTORS = ("ind PPL", "nDCG", "CMIP", "mean dependence")
@@ -52,7 +52,7 @@ def r2_rows(rows: Sequence[Row], *, repeats: int = 1000, cmip: str = "CMIP", see
     return table
 
 
-def published_r2(
+def _published_r2(
     outcomes: Outcomes, metrics: Sequence[str], *, repeats: int = 1000, seed: int = 0
 ) -> dict[Configuration, float]:
     """The mean adjusted R2 of trees over repeated two-fold cross-validation, in each configuration."""
@@ -65,7 +65,9 @@ def published_r2(
     return found
 
 
-def leave_one_model_out(outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, seed: int) -> dict[Configuration, float]:
+def _leave_one_model_out(
+    outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, seed: int
+) -> dict[Configuration, float]:
     found = {}
     for one, here in _configurations(outcomes).items():
         x, y = _points(outcomes, metrics, here)
@@ -73,11 +75,11 @@ def leave_one_model_out(outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, s
         for k in range(len(outcomes.models)):
             rng = generator(seed, "model-selection", "model out", *one, k)
             said[model == k] = fit(x[model != k], y[model != k], x[model == k], rng)
-        found[one] = r_squared(y, said)
+        found[one] = _r_squared(y, said)
     return found
 
 
-def leave_one_log_out(outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, seed: int) -> dict[Configuration, float]:
+def _leave_one_log_out(outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, seed: int) -> dict[Configuration, float]:
     """Nothing where there is one log only."""
     log = np.array(_log_numbers(outcomes))
     found = {}
@@ -86,16 +88,16 @@ def leave_one_log_out(outcomes: Outcomes, metrics: Sequence[str], fit: _Fit, see
         if others.any():
             rng = generator(seed, "model-selection", "log out", *one)
             x, y = _points(outcomes, metrics, here)
-            found[one] = r_squared(y, fit(*_points(outcomes, metrics, others), x, rng))
+            found[one] = _r_squared(y, fit(*_points(outcomes, metrics, others), x, rng))
     return found
 
 
-def by_tree(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _predict_with_tree(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The published regressor: it cannot say anything that it has not seen."""
     return predict_by_tree(x, y, x_new, rng=rng)
 
 
-def by_line(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _predict_with_line(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Least squares; of metrics that do not vary, the shortest solution."""
     centre, spread = x.mean(axis=0), x.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
@@ -104,21 +106,21 @@ def by_line(x: np.ndarray, y: np.ndarray, x_new: np.ndarray, rng: np.random.Gene
     return said
 
 
-def r_squared(y: Float[np.ndarray, " point"], said: Float[np.ndarray, " point"]) -> float:
+def _r_squared(y: Float[np.ndarray, " point"], said: Float[np.ndarray, " point"]) -> float:
     """1 - squared error over that of the mean."""
     return float(1 - ((y - said) ** 2).sum() / ((y - y.mean()) ** 2).sum())
 
 
-_REGRESSORS: dict[str, _Fit] = {"tree": by_tree, "line": by_line}
+_REGRESSORS: dict[str, _Fit] = {"tree": _predict_with_tree, "line": _predict_with_line}
 
 
 def _ways(
     outcomes: Outcomes, metrics: Sequence[str], repeats: int, seed: int
 ) -> list[tuple[str, str, dict[Configuration, float]]]:
-    found = [("published", "tree", published_r2(outcomes, metrics, repeats=repeats, seed=seed))]
+    found = [("published", "tree", _published_r2(outcomes, metrics, repeats=repeats, seed=seed))]
     for regressor, fit in _REGRESSORS.items():
-        found.append(("leave one model out", regressor, leave_one_model_out(outcomes, metrics, fit, seed)))
-        found.append(("leave one log out", regressor, leave_one_log_out(outcomes, metrics, fit, seed)))
+        found.append(("leave one model out", regressor, _leave_one_model_out(outcomes, metrics, fit, seed)))
+        found.append(("leave one log out", regressor, _leave_one_log_out(outcomes, metrics, fit, seed)))
     return [one for one in found if one[2]]
 
 

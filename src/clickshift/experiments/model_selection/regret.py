@@ -19,15 +19,21 @@ from jaxtyping import Bool, Float
 
 from clickshift.core.intervals import mean_interval
 from clickshift.display.tables import Row
-from clickshift.experiments.model_selection.outcomes import Outcomes
-from clickshift.experiments.model_selection.strategies import HINDSIGHT, STRATEGIES, Strategy, chances, top
+from clickshift.experiments.model_selection._outcomes import Outcomes
+from clickshift.experiments.model_selection.strategies import (
+    HINDSIGHT,
+    STRATEGIES,
+    Strategy,
+    filter_size,
+    selection_probabilities,
+)
 
 ALL = "all"
 """In place of a user or a policy: the mean over all of them."""
 _TIMES = 1000.0
 
 
-def regrets(outcomes: Outcomes, rule: Strategy, *, cmip: str = "CMIP") -> Float[np.ndarray, " case"]:
+def _mean_regret(outcomes: Outcomes, rule: Strategy, *, cmip: str = "CMIP") -> Float[np.ndarray, " case"]:
     """The mean regret of a strategy over subsets of the models, in each case, times 1000.
 
     Filters keep as many models of a subset as of all models: four, as published. `cmip` is "CMIP", by nearest
@@ -38,7 +44,9 @@ def regrets(outcomes: Outcomes, rule: Strategy, *, cmip: str = "CMIP") -> Float[
     fixed = np.broadcast_to(outcomes.ood.mean(axis=0), outcomes.ood.shape)
     known = {**outcomes.metrics, "CMIP": outcomes.metrics[cmip], HINDSIGHT: fixed}
     each = {name: np.repeat(known[name], n_subsets, axis=0) for name in rule.metrics}
-    taken = chances(rule, each, np.tile(among, (n_cases, 1)), keep=top(n_models)).reshape(n_cases, n_subsets, n_models)
+    taken = selection_probabilities(rule, each, np.tile(among, (n_cases, 1)), keep=filter_size(n_models)).reshape(
+        n_cases, n_subsets, n_models
+    )
     ood = outcomes.ood[:, None, :]
     best = np.where(among, ood, np.inf).min(axis=2)
     regret: np.ndarray = ((taken * ood).sum(axis=2) - best).mean(axis=1) * _TIMES
@@ -58,7 +66,7 @@ def regret_rows(
     training = (ALL, *dict.fromkeys(case.training for case in outcomes.cases))
     table = []
     for name, rule in strategies.items():
-        regret = regrets(outcomes, rule, cmip=cmip)
+        regret = _mean_regret(outcomes, rule, cmip=cmip)
         for user in users:
             for policy in training:
                 by_seed = _by_seed(outcomes, regret, user, policy)

@@ -58,7 +58,7 @@ which must be known; and what any strategy must beat: a random model, and the on
 hindsight knows. PPL is that of held-out sessions of the training log."""
 
 
-def strategy(name: str) -> Strategy:
+def strategy_by_name(name: str) -> Strategy:
     """The strategy of that name."""
     if name not in STRATEGIES:
         raise SpecError(f"{name!r} is no strategy. Choose one of: {', '.join(STRATEGIES)}.")
@@ -78,7 +78,7 @@ def choose_model(rule: Strategy, metrics: Mapping[str, Mapping[str, float]]) -> 
     values = {
         metric: np.array([[metrics[name].get(metric, np.nan) for name in names]], np.float64) for metric in rule.metrics
     }
-    found = chances(rule, values, np.ones((1, len(names)), bool), keep=top(len(names)))[0]
+    found = selection_probabilities(rule, values, np.ones((1, len(names)), bool), keep=filter_size(len(names)))[0]
     if not (found > 0).any():
         raise DataError(
             f"a model must be chosen by {' and '.join(rule.metrics)}: no model has a number for all of them. "
@@ -87,7 +87,7 @@ def choose_model(rule: Strategy, metrics: Mapping[str, Mapping[str, float]]) -> 
     return names[int(np.argmax(found > 0))]
 
 
-def top(models: int) -> int:
+def filter_size(models: int) -> int:
     """How many models pass a filter: the published 4 of 7, and that share of other numbers, rounded up.
 
     >>> [top(n) for n in (2, 3, 7)]
@@ -96,7 +96,7 @@ def top(models: int) -> int:
     return -(-4 * models // 7)
 
 
-def chances(
+def selection_probabilities(
     rule: Strategy,
     values: Mapping[str, Float[np.ndarray, "case model"]],
     among: Bool[np.ndarray, "case model"],

@@ -10,7 +10,7 @@ from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.tables import Row, Rows
 from clickshift.experiments.policy_shift._report_derived import policy_figures
-from clickshift.experiments.policy_shift._report_robustness import LogName, by_log, of_kind, shift_figure
+from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure, rows_by_log, rows_of_kind
 from clickshift.experiments.policy_shift._report_spider import spider_figures
 from clickshift.experiments.policy_shift._report_tables import (
     nppl_table,
@@ -58,7 +58,7 @@ def write_shift_report(folder: str | Path, rows: Sequence[Row], settings: Mappin
     folder = Path(folder)
     write_rows(rows, folder / "rows.parquet")
     write_report(folder / "report.html", title=TITLE, sections=shift_sections(rows), settings=settings)
-    exports = write_exports(folder / "exports", shift_tables(rows), shift_figures(rows))
+    exports = write_exports(folder / "exports", _shift_tables(rows), _shift_figures(rows))
     tables, note = _for_terminals(rows)
     return Written(
         folder / "report.html",
@@ -70,7 +70,7 @@ def write_shift_report(folder: str | Path, rows: Sequence[Row], settings: Mappin
     )
 
 
-def shift_tables(rows: Sequence[Row]) -> dict[str, Rows]:
+def _shift_tables(rows: Sequence[Row]) -> dict[str, Rows]:
     """All tables, by names for files."""
     tables = {"robustness": robustness_table(rows), "nppl": nppl_table(rows)}
     for metric in ("perplexity", "marginal_perplexity", "auroc"):
@@ -79,7 +79,7 @@ def shift_tables(rows: Sequence[Row]) -> dict[str, Rows]:
     return {name: table for name, table in tables.items() if table}
 
 
-def shift_figures(rows: Sequence[Row]) -> dict[str, Any]:
+def _shift_figures(rows: Sequence[Row]) -> dict[str, Any]:
     """All charts, by names for files."""
     spiders = {f"robustness {model}": figure for model, figure in spider_figures(rows).items()}
     return spiders | _named("oracle", _oracle_figures(rows)) | _named("policies", policy_figures(rows))
@@ -116,7 +116,7 @@ def _tables(tables: Mapping[LogName, Rows], notes: Mapping[LogName, str] | None 
 
 
 def _oracle_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
-    figures = {log: shift_figure(there) for log, there in by_log(of_kind(rows, "clicks")).items()}
+    figures = {log: oracle_gap_figure(there) for log, there in rows_by_log(rows_of_kind(rows, "clicks")).items()}
     return {log: figure for log, figure in figures.items() if figure is not None}
 
 

@@ -12,28 +12,28 @@ from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.policy_shift._report_robustness import (
-    PEERS,
+    PEER_ROLES,
     LogName,
-    Seeds,
-    by_log,
-    by_seed,
-    name_of,
-    of_kind,
+    SeedValues,
+    metric_by_seed,
     role_of,
+    rows_by_log,
+    rows_of_kind,
+    text_of,
 )
 
 TOP_DOWN, MAX_REWARD = "Top-Down", "Max-Reward"
 
 
 @dataclass(frozen=True)
-class Earned:
+class PolicyClicks:
     """One model's policies on one log's user. Maps go from policies to seeds."""
 
     model: str
     role: str
-    expected: Mapping[str, Seeds]
+    expected: Mapping[str, SeedValues]
     """Clicks per list that the user would give."""
-    predicted: Mapping[str, Seeds]
+    predicted: Mapping[str, SeedValues]
     """Clicks per list that the model promised."""
 
     @property
@@ -46,33 +46,34 @@ class Earned:
         return self._difference(self.predicted.get(policy, {}), self.expected.get(policy, {}))
 
     @staticmethod
-    def _difference(first: Seeds, second: Seeds) -> Measured:
+    def _difference(first: SeedValues, second: SeedValues) -> Measured:
         """Paired: both sides come from the same model."""
         return measured([first[seed] - second[seed] for seed in first if seed in second], signed=True)
 
 
-def earnings(rows: Sequence[Row]) -> dict[LogName, list[Earned]]:
+def policy_clicks(rows: Sequence[Row]) -> dict[LogName, list[PolicyClicks]]:
     """By user and training policy, models in order of appearance."""
-    return {log: _earned(there) for log, there in by_log(of_kind(rows, "policy")).items()}
+    return {log: _earned(there) for log, there in rows_by_log(rows_of_kind(rows, "policy")).items()}
 
 
-def policies(rows: Sequence[Row]) -> list[str]:
+def policy_names(rows: Sequence[Row]) -> list[str]:
     """Top-Down and Max-Reward first."""
-    found = dict.fromkeys(name_of(row, "policy") for row in of_kind(rows, "policy"))
+    found = dict.fromkeys(text_of(row, "policy") for row in rows_of_kind(rows, "policy"))
     return [name for name in (TOP_DOWN, MAX_REWARD) if name in found] + [
         name for name in found if name not in {TOP_DOWN, MAX_REWARD}
     ]
 
 
-def _earned(rows: Sequence[Row]) -> list[Earned]:
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
-    by_policy = {name: [row for row in rows if name_of(row, "policy") == name] for name in policies(rows)}
+def _earned(rows: Sequence[Row]) -> list[PolicyClicks]:
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
+    by_policy = {name: [row for row in rows if text_of(row, "policy") == name] for name in policy_names(rows)}
     expected = {
-        name: by_seed(there, "expected_clicks") or by_seed(there, "clicks") for name, there in by_policy.items()
+        name: metric_by_seed(there, "expected_clicks") or metric_by_seed(there, "clicks")
+        for name, there in by_policy.items()
     }
-    predicted = {name: by_seed(there, "predicted_clicks") for name, there in by_policy.items()}
+    predicted = {name: metric_by_seed(there, "predicted_clicks") for name, there in by_policy.items()}
     return [
-        Earned(
+        PolicyClicks(
             model,
             role,
             {name: values[model] for name, values in expected.items() if model in values},
@@ -90,15 +91,19 @@ _OTHERS = COLOURS[2:6]
 
 def policy_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
     """One panel per user and training policy, all with the same axis; models that are not compared are left out."""
-    names = policies(rows)
-    known = {log: [earned for earned in models if earned.role in PEERS] for log, models in earnings(rows).items()}
-    best = {log: _of_oracle(models) for log, models in earnings(rows).items()}
+    names = policy_names(rows)
+    known = {
+        log: [earned for earned in models if earned.role in PEER_ROLES] for log, models in policy_clicks(rows).items()
+    }
+    best = {log: _of_oracle(models) for log, models in policy_clicks(rows).items()}
     highest = max((_highest(models) for models in known.values()), default=1.0)
     highest = max([highest, *(value for value in best.values() if value is not None)])
     return {log: _panel(log, names, models, best[log], highest) for log, models in known.items() if models}
 
 
-def _panel(log: LogName, names: Sequence[str], models: Sequence[Earned], best: float | None, highest: float) -> Any:
+def _panel(
+    log: LogName, names: Sequence[str], models: Sequence[PolicyClicks], best: float | None, highest: float
+) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -154,18 +159,18 @@ def _panel(log: LogName, names: Sequence[str], models: Sequence[Earned], best: f
     return figure
 
 
-def _of_oracle(models: Sequence[Earned]) -> float | None:
+def _of_oracle(models: Sequence[PolicyClicks]) -> float | None:
     """What the user's own model earns, where it was tried."""
     found = [_of(model.expected.get(MAX_REWARD, {})).mean for model in models if model.role == "oracle"]
     return next((value for value in found if not math.isnan(value)), None)
 
 
-def _highest(models: Sequence[Earned]) -> float:
+def _highest(models: Sequence[PolicyClicks]) -> float:
     values = [_of(seeds) for model in models for seeds in (*model.expected.values(), *model.predicted.values())]
     return max((value.mean + _spread(value) for value in values if not math.isnan(value.mean)), default=1.0)
 
 
-def _hover(model: Earned, policy: str, earned: Measured, promised: Measured) -> str:
+def _hover(model: PolicyClicks, policy: str, earned: Measured, promised: Measured) -> str:
     lines = [
         f"<b>{html.escape(model.model)}, {html.escape(policy)}</b>",
         f"earned {earned}",

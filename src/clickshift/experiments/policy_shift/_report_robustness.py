@@ -15,13 +15,13 @@ from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.metrics.robustness import BEST, normalised_perplexity
 
-PEERS = ("candidate", "click model")
+PEER_ROLES = ("candidate", "click model")
 """Roles that are compared with each other: eq. 16 ranges from the best to the worst of these."""
 IND = "ind"
 WORST = BEST + math.log(2)
 """Where eq. 16 ends."""
 
-Seeds = Mapping[int, float]
+SeedValues = Mapping[int, float]
 Names = TypeVar("Names", bound="tuple[str, ...]")
 
 
@@ -65,7 +65,7 @@ class NormalisedPerplexity:
     low: float
     high: float
     """What the 95 % interval of the perplexity becomes; NaN from one seed."""
-    seeds: Seeds
+    seeds: SeedValues
     """Normalised, by seed."""
 
 
@@ -107,12 +107,12 @@ class Shift:
         return min(self.ind.value, self.ood.value) >= WORST - 1e-9
 
 
-def of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
+def rows_of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
     """Rows that do not say what they are about are about clicks."""
     return [row for row in rows if row.get("kind", "clicks") == kind]
 
 
-def name_of(row: Row, key: str) -> str:
+def text_of(row: Row, key: str) -> str:
     return str(row.get(key, ""))
 
 
@@ -120,30 +120,30 @@ def role_of(row: Row) -> str:
     return str(row.get("role", "click model"))
 
 
-def by_seed(rows: Sequence[Row], metric: str) -> dict[str, dict[int, float]]:
+def metric_by_seed(rows: Sequence[Row], metric: str) -> dict[str, dict[int, float]]:
     """What each model's seeds gave, in order of appearance; numbers that are missing are left out."""
     values: dict[str, dict[int, float]] = {}
     for row in rows:
         value = row.get(metric)
         if value is not None and not math.isnan(value):
-            values.setdefault(name_of(row, "model"), {})[int(row.get("seed", 0))] = float(value)
+            values.setdefault(text_of(row, "model"), {})[int(row.get("seed", 0))] = float(value)
     return values
 
 
-def by_log(rows: Sequence[Row]) -> dict[LogName, list[Row]]:
+def rows_by_log(rows: Sequence[Row]) -> dict[LogName, list[Row]]:
     """In order of appearance of users, then of training policies."""
     found: dict[LogName, list[Row]] = {}
     for row in rows:
-        found.setdefault(LogName(name_of(row, "user"), name_of(row, "training")), []).append(row)
+        found.setdefault(LogName(text_of(row, "user"), text_of(row, "training")), []).append(row)
     return {log: found[log] for log in _in_order(found)}
 
 
-def places(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
+def rows_by_setting(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
     """Rows about clicks, by place: users, then training policies, then test logs in order of appearance, ind first."""
     found: dict[Setting, list[Row]] = {}
-    for row in of_kind(rows, "clicks"):
-        testing = IND if row.get("shift") == IND else name_of(row, "testing")
-        found.setdefault(Setting(name_of(row, "user"), name_of(row, "training"), testing), []).append(row)
+    for row in rows_of_kind(rows, "clicks"):
+        testing = IND if row.get("shift") == IND else text_of(row, "testing")
+        found.setdefault(Setting(text_of(row, "user"), text_of(row, "training"), testing), []).append(row)
     return {place: found[place] for place in _in_order(found)}
 
 
@@ -157,24 +157,24 @@ def _in_order(keys: Iterable[Names]) -> list[Names]:
     return sorted(keys, key=lambda key: [order[name] for order, name in zip(orders, key, strict=True)])
 
 
-def is_own(place: Setting) -> bool:
+def is_same_policy(place: Setting) -> bool:
     """Whether the test log is the training policy's without its randomness, as BM25 is of PL-BM25: hardly a shift."""
     return place.testing in {IND, place.training, place.training.removeprefix("PL-")}
 
 
-def levels(rows: Sequence[Row]) -> dict[Setting, dict[str, NormalisedPerplexity]]:
+def normalised_perplexities(rows: Sequence[Row]) -> dict[Setting, dict[str, NormalisedPerplexity]]:
     """Every peer at every place, with its normalised perplexity."""
-    return {place: _levels(there) for place, there in places(rows).items()}
+    return {place: _levels(there) for place, there in rows_by_setting(rows).items()}
 
 
-def shifts(rows: Sequence[Row]) -> list[Shift]:
+def policy_shifts(rows: Sequence[Row]) -> list[Shift]:
     """Every peer under every change of policy, one model after the other."""
-    known = levels(rows)
-    truth = {place: _mean_of_role(there, "oracle") for place, there in places(rows).items()}
+    known = normalised_perplexities(rows)
+    truth = {place: _mean_of_role(there, "oracle") for place, there in rows_by_setting(rows).items()}
     found = []
     for place, models in known.items():
         origin = place._replace(testing=IND)
-        if is_own(place) or origin not in known:
+        if is_same_policy(place) or origin not in known:
             continue
         ind, ood = truth[origin], truth[place]
         oracle = None if ind is None or ood is None else (ind, ood)
@@ -199,12 +199,12 @@ def mean_difference(found: Sequence[Shift]) -> Measured:
 
 def peers(rows: Sequence[Row]) -> list[str]:
     """The models that are compared, candidates first."""
-    found = {name_of(row, "model"): role_of(row) for row in rows if role_of(row) in PEERS}
-    return sorted(found, key=lambda model: PEERS.index(found[model]))
+    found = {text_of(row, "model"): role_of(row) for row in rows if role_of(row) in PEER_ROLES}
+    return sorted(found, key=lambda model: PEER_ROLES.index(found[model]))
 
 
 def _levels(rows: Sequence[Row]) -> dict[str, NormalisedPerplexity]:
-    values = by_seed([row for row in rows if role_of(row) in PEERS], "perplexity")
+    values = metric_by_seed([row for row in rows if role_of(row) in PEER_ROLES], "perplexity")
     among = [measured(list(seeds.values())).mean for seeds in values.values()]
     found = {}
     for model, seeds in values.items():
@@ -230,14 +230,14 @@ def _mean_of_role(rows: Sequence[Row], role: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def shift_figure(rows: Sequence[Row]) -> Any:
+def oracle_gap_figure(rows: Sequence[Row]) -> Any:
     """Perplexity above the oracle's on each test log of one training log: what each model loses beyond what nobody can
     know. None where there is no oracle."""
     import plotly.graph_objects as go
 
-    logs = places(rows)
-    found = {place: by_seed(there, "perplexity") for place, there in logs.items()}
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
+    logs = rows_by_setting(rows)
+    found = {place: metric_by_seed(there, "perplexity") for place, there in logs.items()}
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
     oracles = [model for model, role in roles.items() if role == "oracle"]
     truth = {place: found[place][name] for place in logs for name in oracles if name in found[place]}
     logs = {place: there for place, there in logs.items() if place in truth}

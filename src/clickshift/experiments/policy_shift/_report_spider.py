@@ -16,8 +16,8 @@ from clickshift.experiments.policy_shift._report_robustness import (
     NormalisedPerplexity,
     Setting,
     Shift,
-    places,
-    shifts,
+    policy_shifts,
+    rows_by_setting,
 )
 from clickshift.metrics.robustness import BEST
 
@@ -36,9 +36,9 @@ _LONGEST = 7
 
 def spider_figures(rows: Sequence[Row]) -> dict[str, Any]:
     """By model. All charts have the same spokes in the same order; with fewer than three of them they are bars."""
-    found = shifts(rows)
+    found = policy_shifts(rows)
     changes = {shift.place for shift in found}
-    spokes = [place for place in places(rows) if place in changes]
+    spokes = [place for place in rows_by_setting(rows) if place in changes]
     users = dict(zip(dict.fromkeys(place.user for place in spokes), _SECTORS, strict=False))
     charts = {}
     for model, of_model in groupby(found, key=lambda shift: shift.model):

@@ -10,27 +10,27 @@ from typing import Any, cast
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, Standing, measured
 from clickshift.experiments.models import LOGGING
-from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, Earned, earnings, policies
+from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks, policy_names
 from clickshift.experiments.policy_shift._report_robustness import (
     IND,
-    PEERS,
+    PEER_ROLES,
     LogName,
     Shift,
-    by_log,
-    by_seed,
-    is_own,
-    levels,
+    is_same_policy,
     mean_difference,
-    name_of,
-    of_kind,
+    metric_by_seed,
+    normalised_perplexities,
     peers,
-    places,
+    policy_shifts,
     role_of,
-    shifts,
+    rows_by_log,
+    rows_by_setting,
+    rows_of_kind,
+    text_of,
 )
 from clickshift.metrics.significance import not_worse_than, not_worse_than_best
 
-_ROLES = (*PEERS, "baseline", "peeking", "oracle")
+_ROLES = (*PEER_ROLES, "baseline", "peeking", "oracle")
 """In the order of a table: what is compared, then what it is compared with."""
 _HIGHER_IS_BETTER = ("auroc", "log_likelihood")
 _LOWER_IS_BETTER_RANKING = ("ARP",)
@@ -42,7 +42,7 @@ def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[L
     model that peeks at the click is compared, and what the latter has is in brackets."""
     logs: dict[LogName, dict[str, dict[str, Measured]]] = {}
     order: dict[LogName, list[Row]] = {}
-    for place, there in places(rows).items():
+    for place, there in rows_by_setting(rows).items():
         log = LogName(place.user, place.training)
         column = IND if place.testing == IND else f"ood: {place.testing}"
         found = _column(there, metric, lower_is_better=metric.partition("@")[0] not in _HIGHER_IS_BETTER)
@@ -55,10 +55,10 @@ def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[L
 def nppl_table(rows: Sequence[Row]) -> Rows:
     """Test logs x models: normalised perplexity, from .2 (best) to .893 (worst). Starred where a model is more robust
     than its peers: ood below ind."""
-    known, models = levels(rows), peers(rows)
+    known, models = normalised_perplexities(rows), peers(rows)
     table = []
     for place, there in known.items():
-        if place.testing != IND and is_own(place):
+        if place.testing != IND and is_same_policy(place):
             continue
         home = known.get(place._replace(testing=IND), {})
         line: dict[str, Any] = dict(zip(("users", "training", "testing"), place, strict=True))
@@ -76,7 +76,7 @@ def nppl_table(rows: Sequence[Row]) -> Rows:
 def robustness_table(rows: Sequence[Row]) -> Rows:
     """Per model: under how many changes of policy it is more robust than its peers, by how much, and where least."""
     table = []
-    for model, of_model in groupby(shifts(rows), key=lambda shift: shift.model):
+    for model, of_model in groupby(policy_shifts(rows), key=lambda shift: shift.model):
         known = [shift for shift in of_model if not math.isnan(shift.difference)]
         if not known:
             continue
@@ -104,7 +104,7 @@ def ranking_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
     """Models x measures of ranking. Marks as for perplexity; a dagger: not significantly worse than the model that
     peeks. The oracle and the logging policy are not compared."""
     tables = {}
-    for log, there in by_log(of_kind(rows, "ranking")).items():
+    for log, there in rows_by_log(rows_of_kind(rows, "ranking")).items():
         names = dict.fromkeys(name for row in there for name in row if _is_ranking_measure(name, row[name]))
         columns = {name: _ranking_column(there, name) for name in names}
         tables[log] = _crossed(there, {name: column for name, column in columns.items() if column})
@@ -114,7 +114,7 @@ def ranking_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
 def ranking_notes(rows: Sequence[Row]) -> dict[LogName, str]:
     """What the measures of ranking are about, by log; nothing where rows do not say."""
     notes = {}
-    for log, there in by_log(of_kind(rows, "ranking")).items():
+    for log, there in rows_by_log(rows_of_kind(rows, "ranking")).items():
         said = [row for row in there if all(name in row for name in _COUNTS)]
         if said:
             queries, never_shown, equal = (f"{int(said[0][name]):,}" for name in _COUNTS)
@@ -128,9 +128,9 @@ def ranking_notes(rows: Sequence[Row]) -> dict[LogName, str]:
 def policy_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
     """Expected clicks per list of the policies that a model derives; what Max-Reward gains over Top-Down, and the
     optimiser's curse: what the model promised of Max-Reward and the user does not give."""
-    names = policies(rows)
+    names = policy_names(rows)
     tables = {}
-    for log, models in earnings(rows).items():
+    for log, models in policy_clicks(rows).items():
         models = sorted(models, key=lambda model: _rank(model.role))
         columns = {name: _policy_column(models, name) for name in names}
         tables[log] = [
@@ -143,8 +143,8 @@ def policy_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
 
 
 def _column(rows: Sequence[Row], metric: str, *, lower_is_better: bool) -> dict[str, Measured]:
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
-    values = {model: list(seeds.values()) for model, seeds in by_seed(rows, metric).items()}
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
+    values = {model: list(seeds.values()) for model, seeds in metric_by_seed(rows, metric).items()}
     compared = {model: seeds for model, seeds in values.items() if roles[model] not in {"oracle", "peeking"}}
     marks = _marks(compared, lower_is_better=lower_is_better)
     return {
@@ -154,8 +154,8 @@ def _column(rows: Sequence[Row], metric: str, *, lower_is_better: bool) -> dict[
 
 
 def _ranking_column(rows: Sequence[Row], metric: str) -> dict[str, Measured]:
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
-    values = {model: list(seeds.values()) for model, seeds in by_seed(rows, metric).items()}
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
+    values = {model: list(seeds.values()) for model, seeds in metric_by_seed(rows, metric).items()}
     lower = metric in _LOWER_IS_BETTER_RANKING
     compared = {model: seeds for model, seeds in values.items() if roles[model] != "oracle" and model != LOGGING}
     marks = _marks(compared, lower_is_better=lower)
@@ -163,13 +163,13 @@ def _ranking_column(rows: Sequence[Row], metric: str) -> dict[str, Measured]:
     daggers = {} if peeking is None else not_worse_than(compared, peeking, lower_is_better=lower)
     return {
         model: measured(
-            seeds, standing=marks.get(model, ""), dagger=roles[model] in PEERS and daggers.get(model, "") != ""
+            seeds, standing=marks.get(model, ""), dagger=roles[model] in PEER_ROLES and daggers.get(model, "") != ""
         )
         for model, seeds in values.items()
     }
 
 
-def _policy_column(models: Sequence[Earned], policy: str) -> dict[str, Measured]:
+def _policy_column(models: Sequence[PolicyClicks], policy: str) -> dict[str, Measured]:
     values = {model.model: list(model.expected[policy].values()) for model in models if policy in model.expected}
     compared = {model.model for model in models if model.role != "oracle"}
     marks = _marks({model: seeds for model, seeds in values.items() if model in compared}, lower_is_better=False)
@@ -185,7 +185,7 @@ def _marks(values: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> d
 
 def _crossed(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Measured]]) -> Rows:
     """One line per model, in the order of roles."""
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
     models = sorted(roles, key=lambda model: _rank(roles[model]))
     return [
         {"model": model, "role": roles[model]} | {name: column.get(model) for name, column in columns.items()}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured
-from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, Earned, earnings
-from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, shifts
+from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
+from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, policy_shifts
 from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
 _BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
@@ -50,8 +50,8 @@ def comparison_verdict(rows: Sequence[Row]) -> str:
 def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
     """One per click model, candidates first: is it more robust than peers when the ranker changes, is it far from
     the oracle, does its Max-Reward policy earn more than Top-Down, and what would change this. A line each."""
-    found = shifts(rows)
-    earned = [(log, model) for log, models in earnings(rows).items() for model in models]
+    found = policy_shifts(rows)
+    earned = [(log, model) for log, models in policy_clicks(rows).items() for model in models]
     verdicts = []
     for name in peers(rows):
         of_model = [shift for shift in found if shift.model == name]
@@ -143,7 +143,7 @@ def _oracle_words(found: Sequence[Shift]) -> str:
     return words + (f"; at worst {gap:.4f}, with {worst[0].place}." if len(known) > 1 else ".")
 
 
-def _policy_words(found: Sequence[tuple[LogName, Earned]]) -> str:
+def _policy_words(found: Sequence[tuple[LogName, PolicyClicks]]) -> str:
     """Max-Reward below Top-Down is the paper's sign of a poorly robust model."""
     known = [(model.gain, model.curse(MAX_REWARD)) for _, model in found if not math.isnan(model.gain.mean)]
     if not known:
@@ -167,7 +167,7 @@ def _policy_words(found: Sequence[tuple[LogName, Earned]]) -> str:
     return f"{words}; the model promised {abs(curse):.4f} {broken}."
 
 
-def _what_would_change(found: Sequence[Shift], policies: Sequence[tuple[LogName, Earned]], verdict: str) -> str:
+def _what_would_change(found: Sequence[Shift], policies: Sequence[tuple[LogName, PolicyClicks]], verdict: str) -> str:
     known = [shift for shift in found if not math.isnan(shift.difference)]
     reasons = []
     if not known:

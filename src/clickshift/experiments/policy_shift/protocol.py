@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, TRUTH, Contender, check
+from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
+from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, TRUTH, Contender, check_predicts_clicks
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
-from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
 from clickshift.simulation.search_engine import Named, SimulatedLogs, World, check_texts
@@ -101,7 +101,7 @@ class PolicyShift:
         check_texts(self.world, self.users, self.training)
         for contender in self.contenders:
             if contender.role != "oracle":
-                check(contender)
+                check_predicts_clicks(contender)
 
     def cells(self) -> list[Cell]:
         """Cells of one log stand together, so that a process makes it once."""

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from clickshift.display.tables import Row
 from clickshift.errors import DataError
 
-COLUMNS = {
+METRIC_COLUMNS = {
     "PPL": "val_perplexity",
     "ind PPL": "ind_perplexity",
     "nDCG": "nDCG@10",
@@ -45,7 +45,7 @@ class Outcomes:
     ood: Float[np.ndarray, "case model"]
     """Perplexity on the test log."""
     metrics: Mapping[str, Float[np.ndarray, "case model"]]
-    """By the names of `COLUMNS`; NaN where a row does not have it."""
+    """By the names of `METRIC_COLUMNS`; NaN where a row does not have it."""
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Outcomes:
@@ -73,7 +73,7 @@ class Outcomes:
         def column(name: str, *, per_test: bool) -> np.ndarray:
             return np.array([[number(case, model, name, per_test) for model in models] for case in cases])
 
-        metrics = {name: column(COLUMNS[name], per_test=name in _PER_TEST) for name in COLUMNS}
+        metrics = {name: column(METRIC_COLUMNS[name], per_test=name in _PER_TEST) for name in METRIC_COLUMNS}
         return cls(models, cases, column("perplexity", per_test=True), metrics)
 
     @property
