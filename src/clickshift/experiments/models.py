@@ -31,7 +31,7 @@ use the click they predict ("peeking") and the oracle are shown for reference.""
 class Contender:
     """A model under comparison: its name in the tables and the learner that fits it.
 
-    The text of a contender is part of every task's digest, so class and field names are stable.
+    Its specification text is part of every task's digest, so class and field names are stable.
 
     Parameters
     ----------

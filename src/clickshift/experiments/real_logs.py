@@ -112,8 +112,8 @@ class Preparation:
             )
         if self.annotated and self.judgments is None:
             raise DataError(
-                "only judgments tell which queries are judged, and none were given. Pass a file of judgments, or use "
-                "all queries.",
+                "judgments are needed to select the judged queries, and none were given. Pass a file of judgments, or "
+                "use all queries.",
                 code="missing-judgments",
             )
 
@@ -254,12 +254,12 @@ class LogCell:
             yield from ranking_rows(models, logs.judged, logs.impressions)
 
 
-def rows_of(cell: LogFacts | LogCell) -> list[dict[str, Any]]:
+def rows_of(task: LogFacts | LogCell) -> list[dict[str, Any]]:
     """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
 
     Parameters
     ----------
-    cell
+    task
         The task.
 
     Returns
@@ -267,7 +267,7 @@ def rows_of(cell: LogFacts | LogCell) -> list[dict[str, Any]]:
     list of dict
         Its tidy rows.
     """
-    return cell.rows()
+    return task.rows()
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ def log_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if row["unseen_pair_share"] >= _MANY_UNSEEN:
             messages.append(
                 f"{row['unseen_pair_share']:.0%} of the results of {log} were never shown in {row['training']}. "
-                "For documents that a model never saw, it predicts from its prior: there, priors are compared."
+                "A model predicts documents that it never saw from its prior: on these results, priors are compared."
             )
         if row["sessions"] < _FEW_SESSIONS:
             messages.append(

@@ -181,12 +181,12 @@ def _without_rare_labels(rows: ScoredPairs) -> ScoredPairs:
     return rows[np.flatnonzero(count[label] >= _MIN_LABEL_ROWS)]
 
 
-def rows_of(cell: SelectionCell) -> list[dict[str, Any]]:
+def rows_of(task: SelectionCell) -> list[dict[str, Any]]:
     """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
 
     Parameters
     ----------
-    cell
+    task
         The task.
 
     Returns
@@ -194,7 +194,7 @@ def rows_of(cell: SelectionCell) -> list[dict[str, Any]]:
     list of dict
         Its tidy rows.
     """
-    return cell.rows()
+    return task.rows()
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _robustness_sentence(shifts: Sequence[Shift], verdict: str) -> str:
     best = sum(shift.stays_best for shift in compared)
     mean = mean_difference(compared)
     start = {
-        _MORE: "It keeps or improves its rank among the click models when the policy changes",
+        _MORE: "It keeps or improves its standing among the click models when the policy changes",
         _LESS: "It falls behind the other click models when the policy changes",
         _MIXED: "Whether it falls behind the other click models depends on the change of policy",
         _BEST: "It is the best click model before and after the change of policy",
@@ -181,7 +181,7 @@ def _oracle_sentence(shifts: Sequence[Shift]) -> str:
     gap = worst.ood.perplexity.mean - worst_oracle
     sentence = (
         f"On other policies' lists it is {distance} the oracle: {ood:.4f} above its perplexity ({share:.0%} of the "
-        f"oracle's perplexity above 1), against {ind:.4f} on the policy it was trained on"
+        f"oracle's perplexity above 1), against {ind:.4f} on lists of the policy it was trained on"
     )
     return sentence + (f"; at worst {gap:.4f}, with {worst.setting}." if len(with_oracle) > 1 else ".")
 

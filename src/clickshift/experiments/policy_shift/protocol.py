@@ -102,12 +102,12 @@ class Cell:
         return self.contender.fit(logs.train, logs.held_out, self.seeds)
 
 
-def rows_of(cell: Cell) -> list[dict[str, Any]]:
+def rows_of(task: Cell) -> list[dict[str, Any]]:
     """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
 
     Parameters
     ----------
-    cell
+    task
         The task.
 
     Returns
@@ -115,7 +115,7 @@ def rows_of(cell: Cell) -> list[dict[str, Any]]:
     list of dict
         Its tidy rows.
     """
-    return cell.rows()
+    return task.rows()
 
 
 @dataclass(frozen=True)
