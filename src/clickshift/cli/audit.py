@@ -59,7 +59,7 @@ def audit(
     from clickshift.experiments._audit_report import audit_table, choice_note, verdict, write_audit_report
     from clickshift.experiments.audit import Audit, chosen_by, labels_of, logging_of
     from clickshift.experiments.model_selection.strategies import STRATEGIES
-    from clickshift.experiments.model_selection.strategies import strategy as strategy_of
+    from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
     from clickshift.io.read_log import read_log
 
     if strategy == "?":

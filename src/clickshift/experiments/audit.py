@@ -24,7 +24,7 @@ from clickshift.debiasedness.relevance_from_random_traffic import relevance_from
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments.model_selection.strategies import choose_model
-from clickshift.experiments.model_selection.strategies import strategy as strategy_of
+from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
 from clickshift.io.pair_values import read_pair_values
 from clickshift.io.qrels import read_qrels
 from clickshift.io.rankings import read_rankings

@@ -1,7 +1,7 @@
-"""A Dask cluster as an executor: tasks run on many machines as they would here, and write their rows to one folder.
+"""A Dask cluster as an executor: tasks run on many machines as on this one, and write their rows to one folder.
 
-Others start the workers, so they are looked at before anything runs: they must have our versions, one thread each, and
-see the folder. A worker that is lost costs the task that it was at, which the scheduler gives to another one.
+The workers are started by others, so they are checked before anything runs: they must have the same versions as this
+process, one thread each, and access to the folder. When a worker is lost, the scheduler gives its task to another one.
 """
 
 from __future__ import annotations
@@ -29,87 +29,125 @@ from typing_extensions import override
 from clickshift._version import __version__
 from clickshift.core.files import write_atomically
 from clickshift.errors import RunError
-from clickshift.experiments.runner import is_seen
+from clickshift.experiments.runner import wait_for_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_PATIENCE = 10.0
-"""Seconds that a scheduler has to answer, a first worker to come, and a file to be seen."""
+_TIMEOUT = 10.0
+"""Seconds to wait for the scheduler to answer, for a first worker to connect, and for a file to appear."""
 
 
 @contextmanager
 def cluster(address: str, folder: str | Path) -> Iterator[Executor]:
-    """Run on the workers of the Dask scheduler at an address such as tcp://host:8786; all of them must see the folder.
+    """Connect to a Dask cluster as an executor for `clickshift.experiments.runner.run_tasks`.
 
+    Parameters
+    ----------
+    address
+        Address of the scheduler, e.g. "tcp://host:8786".
+    folder
+        Folder of the run. All workers must have access to it under the same path.
+
+    Yields
+    ------
+    Executor
+        Runs calls on the workers; workers that connect later are used too.
+
+    Raises
+    ------
+    RunError
+        If the address is malformed ("bad-address"), Dask is not installed ("missing-package"), no scheduler answers
+        ("no-scheduler"), the connection fails ("cluster-unusable"), there are no workers ("no-workers"), or a worker
+        has other versions ("version-mismatch"), no clickshift ("cluster-without-clickshift"), no access to the folder
+        ("folder-not-shared"), or several threads ("too-many-threads").
+
+    Examples
+    --------
     >>> with cluster("host", "out"):
     ...     pass
     Traceback (most recent call last):
-    clickshift.errors.RunError: a cluster's address must be like tcp://host:8786: got 'host'.
+    clickshift.errors.RunError: the address of a cluster must be like tcp://host:8786: got 'host'.
     """
     _check_address(address)
-    with _quiet_dask(), closing(_connected(address)) as client, _probe(Path(folder).absolute()) as probe:
-        cores = _shares(_workers(client, address, probe))
-        yield _Cluster(client, address, _Place(os.getcwd(), tuple(sys.path), probe, _versions(), cores))
+    with _quiet_dask(), closing(_connect(address)) as client, _probe(Path(folder).absolute()) as probe:
+        cores = _assign_cores(_checked_workers(client, address, probe))
+        environment = _Environment(os.getcwd(), tuple(sys.path), probe, _versions(), cores)
+        yield _DaskExecutor(client, address, environment)
 
 
 def _check_address(address: str) -> None:
+    """Check that the address has a scheme, a host and a port."""
     try:
         url = urlsplit(address)
         if url.scheme and url.hostname and url.port:
             return
-    except ValueError:  # a port that is no number, or too large
+    except ValueError:  # the port is not a number, or is too large
         pass
-    raise RunError(f"a cluster's address must be like tcp://host:8786: got {address!r}.")
+    raise RunError(
+        f"the address of a cluster must be like tcp://host:8786: got {address!r}.", code="bad-address", address=address
+    )
 
 
 @contextmanager
 def _quiet_dask() -> Iterator[None]:
-    """Dask logs a traceback for every lost connection; what matters of it is in our errors."""
+    """Silence Dask, which logs a traceback for every lost connection; the errors raised here say what matters."""
     try:
-        import distributed  # noqa: F401 (it turns its logging on)
+        import distributed  # noqa: F401 (importing it turns its logging on)
     except ImportError:
-        raise RunError("a cluster needs Dask, which is not installed. Run: pip install 'clickshift[dask]'") from None
+        raise RunError(
+            "a cluster needs Dask, which is not installed. Run: pip install 'clickshift[dask]'",
+            code="missing-package",
+            package="distributed",
+        ) from None
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "tornado.application")]
-    before = [logger.level for logger in loggers]
+    levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
-def _connected(address: str) -> Any:
+def _connect(address: str) -> Any:
+    """Open a Dask client."""
     from distributed import Client
 
     try:
         with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
-            warnings.simplefilter("ignore")  # of versions that differ: we look for ourselves
-            thread.submit(lambda: asyncio.run(_shake_hands(address))).result()  # ours may have a loop, as notebooks do
-            return Client(address, timeout=_PATIENCE, set_as_default=False, name="clickshift")
+            warnings.simplefilter("ignore")  # about versions that differ: they are checked below
+            # in a thread of its own, as this one may already run an event loop, e.g. in a notebook
+            thread.submit(lambda: asyncio.run(_check_handshake(address))).result()
+            return Client(address, timeout=_TIMEOUT, set_as_default=False, name="clickshift")
     except OSError:
         raise RunError(
-            f"no Dask scheduler answers at {address} within {_PATIENCE:.0f} s. Start one with `dask scheduler`, or "
-            "mend the address."
+            f"no Dask scheduler answers at {address} within {_TIMEOUT:.0f} s. Start one with `dask scheduler`, or "
+            "fix the address.",
+            code="no-scheduler",
+            address=address,
         ) from None
-    except Exception as error:  # whatever another version, a wrong scheme or missing certificates lead to
-        raise RunError(f"the cluster at {address} cannot be used: {type(error).__name__}: {error}") from None
+    except Exception as error:  # e.g. another version of Dask, a wrong scheme, or missing certificates
+        raise RunError(
+            f"the cluster at {address} cannot be used: {type(error).__name__}: {error}",
+            code="cluster-unusable",
+            address=address,
+        ) from None
 
 
-async def _shake_hands(address: str) -> None:
-    """A client would wait for ever for a server that takes the call and says nothing, such as one of another kind."""
+async def _check_handshake(address: str) -> None:
+    """Check that a Dask server answers: a client would wait for ever for a server that accepts and stays silent."""
     from distributed import Security
     from distributed.comm import connect
 
-    call = connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
-    comm = await asyncio.wait_for(call, _PATIENCE)
+    connection = connect(address, timeout=_TIMEOUT, **Security().get_connection_args("client"))
+    comm = await asyncio.wait_for(connection, _TIMEOUT)
     await comm.close()
 
 
 @contextmanager
 def _probe(folder: Path) -> Iterator[Path]:
-    """A file that every worker must see, as long as the run lasts: some may come late."""
+    """Create a file that every worker must see. It stays while the run lasts, because workers may connect late."""
     path = folder / f".{secrets.token_hex(8)}.probe"
     with write_atomically(path) as temporary:
         temporary.touch()
@@ -121,87 +159,106 @@ def _probe(folder: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class _Looks:
-    """What a worker says of itself."""
+class _WorkerInfo:
+    """What a worker reports about itself; `sees_folder` is whether it sees the probe file."""
 
     versions: Mapping[str, str]
     host: str
     cores: tuple[int, ...]
-    sees: bool
+    sees_folder: bool
     threads: int
 
 
-def _look(probe: Path, patience: float, dask_worker: Any) -> _Looks:
-    """On a worker; Dask gives what is called `dask_worker`."""
+def _worker_info(probe: Path, timeout: float, dask_worker: Any) -> _WorkerInfo:
+    """Describe the worker that runs this function; Dask passes the argument named `dask_worker`."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    sees = is_seen(probe, patience=patience)
-    return _Looks(_versions(), socket.gethostname(), tuple(cores), sees, dask_worker.state.nthreads)
+    sees_folder = wait_for_file(probe, timeout=timeout)
+    return _WorkerInfo(_versions(), socket.gethostname(), tuple(cores), sees_folder, dask_worker.state.nthreads)
 
 
 def _versions() -> dict[str, str]:
+    """Versions that must be the same on all machines."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"Python": python, "numpy": np.__version__, "clickshift": __version__}
 
 
-def _workers(client: Any, address: str, probe: Path) -> dict[str, _Looks]:
-    """Every worker by its address, if all of them will do."""
+def _checked_workers(client: Any, address: str, probe: Path) -> dict[str, _WorkerInfo]:
+    """Describe every worker by its address; raise if the scheduler or a worker cannot be used."""
     with suppress(TimeoutError):
-        client.wait_for_workers(1, timeout=_PATIENCE)
+        client.wait_for_workers(1, timeout=_TIMEOUT)
     try:
-        _compare("the scheduler", client.run_on_scheduler(_versions), _versions())
+        _check_versions("the scheduler", client.run_on_scheduler(_versions), _versions())
     except RunError:
         raise
     except Exception as error:
-        raise _without("the scheduler", error) from None
-    found: dict[str, Any] = client.run(_look, probe, _PATIENCE / 2, on_error="return")
-    if not found:
-        raise RunError(f"the cluster at {address} has no workers. Start some: dask worker {address} --nthreads 1")
-    for at, looks in found.items():
-        if isinstance(looks, Exception):
-            raise _without(f"the worker {at}", looks)
-        _check(f"the worker {at}", looks, probe, _versions())
-    return found
-
-
-def _without(name: str, error: Exception) -> RunError:
-    return RunError(f"{name} cannot use clickshift {__version__} ({type(error).__name__}: {error}). Install it there.")
-
-
-def _check(name: str, looks: _Looks, probe: Path, versions: Mapping[str, str]) -> None:
-    _compare(name, looks.versions, versions)
-    if not looks.sees:
+        raise _not_installed("the scheduler", error) from None
+    workers: dict[str, Any] = client.run(_worker_info, probe, _TIMEOUT / 2, on_error="return")
+    if not workers:
         raise RunError(
-            f"{name} on {looks.host} does not see the folder {probe.parent}. Choose a folder on a file system that all "
-            "machines share, under the same path."
+            f"the cluster at {address} has no workers. Start some: dask worker {address} --nthreads 1",
+            code="no-workers",
+            address=address,
         )
-    if looks.threads != 1:  # warnings and the current folder belong to a process
+    for worker, info in workers.items():
+        if isinstance(info, Exception):
+            raise _not_installed(f"the worker {worker}", info)
+        _check_worker(f"the worker {worker}", info, probe, _versions())
+    return workers
+
+
+def _not_installed(name: str, error: Exception) -> RunError:
+    """The error for a scheduler or worker that cannot import this version of clickshift."""
+    return RunError(
+        f"{name} cannot use clickshift {__version__} ({type(error).__name__}: {error}). Install it there.",
+        code="cluster-without-clickshift",
+    )
+
+
+def _check_worker(name: str, info: _WorkerInfo, probe: Path, versions: Mapping[str, str]) -> None:
+    """Check a worker's versions, its access to the folder, and its number of threads."""
+    _check_versions(name, info.versions, versions)
+    if not info.sees_folder:
         raise RunError(
-            f"{name} has {looks.threads} threads, but must have one. Start it with --nthreads 1, and more of them with "
-            "--nworkers."
+            f"{name} on {info.host} does not see the folder {probe.parent}. Choose a folder on a file system that all "
+            "machines share, under the same path.",
+            code="folder-not-shared",
+            host=info.host,
+        )
+    if info.threads != 1:  # warning filters and the current folder belong to a process, not to a thread
+        raise RunError(
+            f"{name} has {info.threads} threads, but must have one. Start it with --nthreads 1, and more of them with "
+            "--nworkers.",
+            code="too-many-threads",
+            threads=info.threads,
         )
 
 
-def _compare(name: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
-    for what, version in ours.items():
-        if theirs.get(what) != version:
-            raise RunError(f"{name} has {what} {theirs.get(what)}, but must have {version}, as this machine does.")
+def _check_versions(name: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    """Check that another machine has the same versions as this one."""
+    for package, version in ours.items():
+        if theirs.get(package) != version:
+            raise RunError(
+                f"{name} has {package} {theirs.get(package)}, but must have {version}, as this machine does.",
+                code="version-mismatch",
+                package=package,
+            )
 
 
-def _shares(found: Mapping[str, _Looks]) -> dict[str, tuple[int, ...]]:
-    """The cores that each worker keeps to: those of a machine are dealt out among its workers, as `processes` does."""
-    together = defaultdict(list)
-    for at, looks in found.items():
-        together[looks.host, looks.cores].append(at)
+def _assign_cores(workers: Mapping[str, _WorkerInfo]) -> dict[str, tuple[int, ...]]:
+    """Divide the cores of each machine among its workers, as `process_pool` does; by the worker's address."""
+    by_machine = defaultdict(list)
+    for worker, info in workers.items():
+        by_machine[info.host, info.cores].append(worker)
     return {
-        at: cores[k :: len(workers)] or cores[k % len(cores) :][:1] if cores else ()
-        for (_, cores), workers in together.items()
-        for k, at in enumerate(workers)
+        worker: cores[k :: len(together)] or cores[k % len(cores) :][:1] if cores else ()
+        for (_, cores), together in by_machine.items()
+        for k, worker in enumerate(together)
     }
 
 
 @dataclass(frozen=True)
-class _Place:
-    """What makes a worker work as if it were here: paths mean the same, and modules are found."""
+class _Environment:
+    """The environment of this process that a worker reproduces: current folder, module path, versions and cores."""
 
     folder: str
     path: tuple[str, ...]
@@ -210,94 +267,107 @@ class _Place:
     cores: Mapping[str, tuple[int, ...]]
 
     def call(self, packed: bytes) -> Any:
-        """What was packed here, done there."""
+        """Call a pickled function on the worker that runs this method."""
         import pickle
 
         from distributed import get_worker
 
         worker = get_worker()
-        if worker.address not in self.cores:  # it came late
+        if worker.address not in self.cores:  # it connected after the others were checked
             try:
-                looks = _look(self.probe, _PATIENCE / 2, worker)
-                _check(f"the worker {worker.address}", looks, self.probe, self.versions)
-            except RunError as error:  # it would take task after task, and do none
+                info = _worker_info(self.probe, _TIMEOUT / 2, worker)
+                _check_worker(f"the worker {worker.address}", info, self.probe, self.versions)
+            except RunError as error:  # it would take task after task, and fail all of them
                 raise BrokenExecutor(str(error)) from None
         sys.path.extend(entry for entry in self.path if entry not in sys.path)
         with ExitStack() as stack:
             if os.path.isdir(self.folder):
                 stack.enter_context(chdir(self.folder))
-            stack.enter_context(_kept_to(self.cores.get(worker.address, ())))
-            # what the client packed, which came as Dask's own messages do: a cluster runs what it is sent
+            stack.enter_context(_pinned_to(self.cores.get(worker.address, ())))
+            # The client pickled it, and it came by Dask's own protocol: a cluster runs what it is sent.
             function, args, kwargs = pickle.loads(packed)
             return function(*args, **kwargs)
 
 
 @contextmanager
-def _kept_to(cores: Sequence[int]) -> Iterator[None]:
-    """This thread, and those that it starts, on these cores: libraries that start a thread per core then start few."""
+def _pinned_to(cores: Sequence[int]) -> Iterator[None]:
+    """Pin this thread, and threads that it starts, to cores, so that libraries start as many threads as these cores."""
     if not cores:
         yield
         return
-    before = os.sched_getaffinity(0)
+    allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, allowed)
 
 
-class _Cluster(Executor):
-    """Dask's own executor takes equal calls for one, and leaves a future waiting whose result is lost on its way."""
+class _DaskExecutor(Executor):
+    """Executor on a Dask client.
 
-    def __init__(self, client: Any, address: str, place: _Place) -> None:
-        self._client, self._address, self._place = client, address, place
-        self._sent: set[Any] = set()  # a call that nobody holds is cancelled
+    Dask's own executor merges equal calls into one, and leaves a future pending whose result is lost in transit.
+    """
+
+    def __init__(self, client: Any, address: str, environment: _Environment) -> None:
+        self._client, self._address, self._environment = client, address, environment
+        self._pending: set[Any] = set()  # Dask cancels a call whose future nobody holds
 
     @property
     def _max_workers(self) -> int:
-        """As many as there are now, of one thread each; one that comes later is made use of."""
+        """Current number of workers, of one thread each; workers that connect later are used too."""
         try:
             return max(1, len(self._client.nthreads()))
-        except Exception:  # the scheduler is lost, which `submit` and the futures tell
+        except Exception:  # the scheduler is lost, which `submit` and the futures report
             return 1
 
     @override
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        from distributed.protocol.pickle import dumps  # unlike Python's own, also what is in the main program
+        """Run a call on a worker."""
+        from distributed.protocol.pickle import dumps  # unlike pickle's, it packs functions of the main program too
 
         if self._client.status != "running":
-            raise self._lost()
+            raise self._scheduler_lost()
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
         packed = dumps((fn, args, kwargs))  # unpacked where our modules are found
-        there = self._client.submit(self._place.call, packed, pure=False, key=f"clickshift-{secrets.token_hex(8)}")
-        self._sent.add(there)
-        there.add_done_callback(lambda done: self._settle(done, future))
+        remote = self._client.submit(
+            self._environment.call, packed, pure=False, key=f"clickshift-{secrets.token_hex(8)}"
+        )
+        self._pending.add(remote)
+        remote.add_done_callback(lambda done: self._settle(done, future))
         return future
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Cancel pending calls if asked to; the client is closed by `cluster`."""
         if cancel_futures:
             with suppress(Exception):  # a scheduler that is lost has nothing to cancel
-                self._client.cancel(list(self._sent), force=True)
+                self._client.cancel(list(self._pending), force=True)
 
-    def _settle(self, there: Any, future: Future[Any]) -> None:
+    def _settle(self, remote: Any, future: Future[Any]) -> None:
+        """Copy the outcome of a Dask future to ours."""
         from distributed import KilledWorker
 
-        self._sent.discard(there)
+        self._pending.discard(remote)
         try:
-            future.set_result(there.result())
+            future.set_result(remote.result())
         except KilledWorker as error:
-            tries = error.allowed_failures + 1
+            attempts = error.allowed_failures + 1
             future.set_exception(
-                RunError(f"{tries} workers died of it, one after another, perhaps for lack of memory.")
+                RunError(
+                    f"{attempts} workers died while computing it, one after another, perhaps for lack of memory.",
+                    code="workers-died",
+                    count=attempts,
+                )
             )
         except (CancelledError, OSError):
-            future.set_exception(self._lost())
+            future.set_exception(self._scheduler_lost())
         except BrokenExecutor as error:
             future.set_exception(error)
         except BaseException as error:
-            future.set_exception(RunError(f"{type(error).__name__}: {error}"))
+            future.set_exception(RunError(f"{type(error).__name__}: {error}", code="task-failed"))
 
-    def _lost(self) -> BrokenExecutor:
-        return BrokenExecutor(f"the Dask scheduler at {self._address} was lost or started anew.")
+    def _scheduler_lost(self) -> BrokenExecutor:
+        """The error for a scheduler that no longer answers."""
+        return BrokenExecutor(f"the Dask scheduler at {self._address} was lost or restarted.")

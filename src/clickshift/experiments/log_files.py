@@ -1,4 +1,4 @@
-"""Logs and judgments on disk: a protocol knows them by their content, and finds them by their paths."""
+"""Logs and judgments on disk: a protocol identifies them by their content and finds them by their paths."""
 
 from __future__ import annotations
 
@@ -16,31 +16,64 @@ from clickshift.io.qrels import Judgments
 from clickshift.io.read_log import log_files, read_log
 
 TABLE = "table"
-"""The format of logs in our own layout: what `read_log` takes."""
+"""The format of logs in clickshift's own layout, which `read_log` reads."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """A log on disk: its name in the tables, and what tells it from others."""
+    """A log on disk.
+
+    Name, content and format are part of every task's digest; the paths are not, so that a log may be moved.
+
+    Parameters
+    ----------
+    name
+        Name in the tables.
+    content
+        Digest of the files.
+    format
+        "table" (clickshift's own layout), or a public format such as "trec".
+    files
+        Paths of the files.
+    """
 
     name: str
     content: str
-    """A digest of its files."""
     format: str = TABLE
-    """`TABLE`, or a public format, such as trec."""
     files: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Where it is."""
 
     @classmethod
     def at(cls, path: str, *, format: str = TABLE, name: str | None = None) -> LogFile:
-        """The log of a file, a folder or a pattern; its name is that of the file, without its ending."""
+        """Describe the log at a path.
+
+        Parameters
+        ----------
+        path
+            File, folder or glob pattern.
+        format
+            "table" (clickshift's own layout), or a public format such as "trec".
+        name
+            Name in the tables; by default the file name without its extension.
+
+        Returns
+        -------
+        LogFile
+            The log, with the digest of its content.
+
+        Raises
+        ------
+        SpecError
+            If the format is unknown ("unknown-name").
+        FileError
+            If there is no such file.
+        """
         if format != TABLE:
             resolve(format, FORMATS)
         files = log_files(path)
         return cls(name or Path(path).name.split(".")[0] or path, content_key(files), format, tuple(map(str, files)))
 
     def read(self, judged: Judgments | None = None) -> Sessions:
-        """Its sessions; with `judged`, those of queries that are judged."""
+        """Read the sessions; with `judged`, only those of judged queries."""
         if self.format != TABLE:
             parts = [read_raw(file, format=self.format, judged=judged) for file in self.files]
             return parts[0] if len(parts) == 1 else Sessions.concat(parts)
@@ -50,7 +83,17 @@ class LogFile:
 
 @dataclass(frozen=True)
 class JudgmentFile:
-    """What people found relevant: TREC qrels, or the labels that come with a public log."""
+    """Relevance judgments on disk: TREC qrels, or the labels that come with a public log.
+
+    Parameters
+    ----------
+    content
+        Digest of the file.
+    format
+        "qrels", or the format of a public log that has labels.
+    file
+        Path of the file; not part of a task's digest.
+    """
 
     content: str
     format: str = "qrels"
@@ -58,16 +101,54 @@ class JudgmentFile:
 
     @classmethod
     def at(cls, path: str | Path, *, format: str = "qrels") -> JudgmentFile:
+        """Describe the judgments at a path.
+
+        Parameters
+        ----------
+        path
+            The file.
+        format
+            "qrels", or the format of a public log that has labels.
+
+        Returns
+        -------
+        JudgmentFile
+            The judgments, with the digest of their content.
+
+        Raises
+        ------
+        SpecError
+            If the format is unknown ("unknown-format").
+        """
         if format not in JUDGMENTS:
-            raise SpecError(f"judgments must be in one of the formats {', '.join(JUDGMENTS)}: got {format!r}.")
+            raise SpecError(
+                f"judgments must be in one of the formats {', '.join(JUDGMENTS)}: got {format!r}.",
+                code="unknown-format",
+                format=format,
+                known=list(JUDGMENTS),
+            )
         return cls(content_key([path]), format, str(path))
 
     def read(self) -> Judgments:
+        """Read the judgments."""
         return read_raw_judgments(self.file, format=self.format)
 
 
 def named_logs(paths: Sequence[str], *, format: str = TABLE) -> list[LogFile]:
-    """Logs by the names of their files, or by their paths where two files have the same name."""
+    """Describe several logs, named by their files, or by their paths where two files have the same name.
+
+    Parameters
+    ----------
+    paths
+        Files, folders or glob patterns.
+    format
+        Format of all logs.
+
+    Returns
+    -------
+    list of LogFile
+        The logs, in the order of the paths.
+    """
     logs = [LogFile.at(path, format=format) for path in paths]
     names = [log.name for log in logs]
     return [

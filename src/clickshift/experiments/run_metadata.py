@@ -1,4 +1,4 @@
-"""Runs on disk: a folder knows which protocol it is to hold, so that it can be looked at later."""
+"""The settings of a run on disk: the protocol that a folder holds, so that a run can be continued and inspected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.real_logs import RealLogs
 from clickshift.experiments.runner import RunFolder
 
-_PARTS = {
+_REGISTRY = {
     "PolicyShift": "clickshift.experiments.policy_shift.protocol:PolicyShift",
     "Contender": "clickshift.experiments.models:Contender",
     "World": "clickshift.simulation.search_engine:World",
@@ -28,38 +28,82 @@ _PARTS = {
     "LogFile": "clickshift.experiments.log_files:LogFile",
     "JudgmentFile": "clickshift.experiments.log_files:JudgmentFile",
 }
+"""Classes that may occur in the text of a protocol."""
 Protocol = PolicyShift | RealLogs | ModelSelection
-_MATTER = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
-"""Libraries whose version may change a number's last digits."""
+"""Protocols whose runs can be opened again."""
+_NUMERIC_LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
+"""Libraries whose version may change the last digits of a result."""
 
 
 def start_run(protocol: Protocol, path: Path, **sources: Any) -> tuple[RunFolder, dict[str, Any]]:
-    """The folder of a run, new or begun; it notes what it is to hold now, and where its data are."""
+    """Write the settings of a run into its folder, which may be new or hold an earlier run.
+
+    Parameters
+    ----------
+    protocol
+        Protocol of the run.
+    path
+        Folder of the run.
+    **sources
+        Where the data are, by name; written to the settings.
+
+    Returns
+    -------
+    RunFolder
+        The folder, for `clickshift.experiments.runner.run_tasks`.
+    dict
+        The settings: sources, the text of the protocol, modules of candidates, and versions of libraries.
+    """
     folder = RunFolder(path)
     modules = [contender.module for contender in protocol.contenders if contender.module]
     settings: dict[str, Any] = {**sources, "protocol": key(protocol), "modules": modules}
-    settings |= {"clickshift": __version__, **_versions()}
+    settings |= {"clickshift": __version__, **_library_versions()}
     folder.write_settings(settings)
     return folder, settings
 
 
 def open_run(path: Path) -> tuple[Protocol, RunFolder, dict[str, Any]]:
+    """Open the folder of a run.
+
+    Parameters
+    ----------
+    path
+        Folder of the run.
+
+    Returns
+    -------
+    PolicyShift or RealLogs or ModelSelection
+        The protocol of the run.
+    RunFolder
+        The folder.
+    dict
+        The settings that `start_run` wrote.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run ("not-a-run"), its settings cannot be read ("damaged-file"), or its protocol is that
+        of another version ("other-version").
+    """
     folder = RunFolder(path)
     settings = folder.read_settings()
     for module in settings.get("modules", []):
         import_model(module)
     try:
-        protocol: Protocol = parse(str(settings.get("protocol")), _PARTS)
+        protocol: Protocol = parse(str(settings.get("protocol")), _REGISTRY)
     except SpecError as error:
-        raise FileError(path, f"holds a run of another version ({error}) Start it again with `run`.") from None
+        raise FileError(
+            path, f"holds a run of another version of clickshift ({error}) Start the run again.", code="other-version"
+        ) from None
     return protocol, folder, settings
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _MATTER:
+def _library_versions() -> dict[str, str]:
+    """Versions of Python and of the installed numeric libraries."""
+    versions = {"python": platform.python_version()}
+    for name in _NUMERIC_LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

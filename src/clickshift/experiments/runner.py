@@ -1,14 +1,20 @@
-"""Where results live on disk, and how many small experiments become one long run that survives anything.
+"""Run the tasks of an experiment in parallel and keep their result rows on disk.
 
-A run is a folder with one Parquet file of tidy rows per finished task, named by a digest of everything that the rows
-depend on. A file appears whole or not at all, so a run that was killed goes on with what is missing, a changed setting
-never meets old rows, and several runs may share a folder: a task that another process works on is left to it.
+A run is a folder with one Parquet file of tidy rows per finished task. The file is named by a digest of everything that
+the rows depend on, and it appears whole or not at all. So an interrupted run continues with the missing tasks, a
+changed setting never reuses old rows, and several runs may share a folder: a task that another process is computing is
+left to that process.
 
-The folder may be on a file system that many machines share. What keeps it right there is that a file is renamed into
-place: two who do the same task write the same rows. Locks only save work. They end with the process that holds them; a
-shared file system may keep that of a machine that died for a while, or for ever. So a lock of the same run, whose
-executor gives a task to one process at a time, is that of a process that was lost and is passed over; and where a file
-system has no locks, it goes without.
+The folder may be on a file system that many machines share. It stays correct there because files are renamed into
+place, and two processes that compute the same task write the same rows. Locks only save work. They end with the process
+that holds them, but a shared file system may keep the lock of a crashed machine for a while, or for ever. An executor
+gives each task of a run to one process at a time, so a lock of the same run belongs to a lost process and is ignored.
+Where a file system has no locks, the run continues without them.
+
+Reference rows of the policy-shift protocol at paper scale on the built-in corpus are shipped with the package, so that
+a new click model can be compared without training the others again. They are made by this code
+(`benchmarks/policy_shift.py --reference`). The rows of a task are used only while its digest, and so every setting and
+the version of the rows, is unchanged.
 """
 
 from __future__ import annotations
@@ -40,55 +46,101 @@ from clickshift.io.table_writer import read_rows, write_rows
 
 Task = TypeVar("Task")
 _POLL = 0.5
-"""Seconds between two looks at a task that another run works on."""
-_PATIENCE = 90.0
-"""Seconds until another machine's file is surely seen: NFS remembers for up to a minute what a folder did not have."""
+"""Seconds between two checks of a task that another run is computing."""
+_TIMEOUT = 90.0
+"""Seconds to wait for a file of another machine: NFS caches for up to a minute that a folder does not have it."""
 
 
 def digest(task: Any) -> str:
-    """The name of a task: equal for equal tasks on every machine, and changed by any setting."""
+    """Compute the digest that names a task's file: the same on every machine, and different for any other setting.
+
+    Parameters
+    ----------
+    task
+        A frozen dataclass; its full specification text is hashed.
+
+    Returns
+    -------
+    str
+        24 hexadecimal digits.
+    """
     return hashlib.blake2b(key(task).encode(), digest_size=12).hexdigest()
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Rows of finished tasks, and a note of what the run is to hold."""
+    """The folder of a run: result rows of finished tasks, and the settings of the run.
+
+    Parameters
+    ----------
+    path
+        The folder; it is created when the first file is written.
+    """
 
     path: Path
 
     def file(self, task: Any) -> Path:
+        """Path of the task's rows, whether or not it is finished."""
         return self.path / "cells" / f"{digest(task)}.parquet"
 
     def has(self, task: Any) -> bool:
+        """Whether the task is finished."""
         return self.file(task).exists()
 
     def rows(self, tasks: Iterable[Any]) -> Rows:
-        """Of the tasks that are done, in the order of the tasks."""
+        """Read the rows of the finished tasks, in the order of the tasks."""
         return [row for task in tasks if self.has(task) for row in read_rows(self.file(task))]
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Write the settings of the run to run.json."""
         with write_atomically(self.path / "run.json") as temporary:
             temporary.write_text(json.dumps(settings, indent=1, ensure_ascii=False), encoding="utf-8")
 
     def read_settings(self) -> dict[str, Any]:
+        """Read the settings of the run.
+
+        Returns
+        -------
+        dict
+            What `write_settings` wrote.
+
+        Raises
+        ------
+        FileError
+            If the folder holds no run ("not-a-run"), or its settings cannot be read ("damaged-file").
+        """
         file = self.path / "run.json"
         try:
             settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise FileError(self.path, "holds no run. Name the folder of one, or start it with `run`.") from None
+            raise FileError(
+                self.path, "holds no run. Choose the folder of a run, or start a run in this folder.", code="not-a-run"
+            ) from None
         except (OSError, ValueError) as error:
-            raise FileError(file, f"cannot be read ({error}). Start the run again with the same options.") from None
+            raise FileError(
+                file, f"cannot be read ({error}). Start the run again with the same options.", code="damaged-file"
+            ) from None
         return settings
 
     @contextmanager
     def claim(self, task: Any, *, run: str = "") -> Iterator[bool]:
-        """Whether nobody else works on the task; if so, it is ours until the block ends or the process dies.
+        """Lock a task until the block ends or the process dies.
 
-        `run` names who asks: a lock of the same run is passed over.
+        Parameters
+        ----------
+        task
+            The task to lock.
+        run
+            Identifier of the run; a lock of the same run is ignored.
+
+        Yields
+        ------
+        bool
+            False if another run is computing the task.
         """
         path = self.path / "cells" / f".{digest(task)}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        if sys.platform == "win32":  # no advisory locks: two runs may do a task twice, and write the same rows
+        if sys.platform == "win32":  # no advisory locks: two runs may compute a task twice, and write the same rows
             yield True
             return
         import fcntl
@@ -96,7 +148,7 @@ class RunFolder:
         with path.open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):  # NFS makes it a lock of bytes, which may be refused as EACCES
+            except (BlockingIOError, PermissionError):  # NFS emulates flock by byte-range locks, refused with EACCES
                 lock.seek(0)
                 if not run or lock.read() != run:
                     yield False
@@ -114,14 +166,25 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class Finished(Generic[Task]):
-    """News of one task."""
+class FinishedTask(Generic[Task]):
+    """The outcome of one task, as reported to `progress`.
+
+    Parameters
+    ----------
+    task
+        The task.
+    seconds
+        Time that it took.
+    error
+        Message of the error if it failed.
+    notes
+        Messages of the warnings that it issued.
+    """
 
     task: Task
     seconds: float
     error: str | None = None
     notes: tuple[str, ...] = ()
-    """Warnings that the work gave."""
 
 
 def run_tasks(
@@ -130,79 +193,117 @@ def run_tasks(
     folder: RunFolder,
     executor: Executor,
     *,
-    hear: Callable[[Finished[Task]], None] = lambda news: None,
+    progress: Callable[[FinishedTask[Task]], None] = lambda finished: None,
 ) -> None:
-    """Do the tasks whose rows are missing. One that fails is told and left out; the others go on.
+    """Compute the tasks whose rows are missing; a task that fails is reported, and the others continue.
 
-    `work` and the tasks go to the executor's processes, so `work` is a function at the top of a module. Rows are
-    written by whoever computes them: nothing that is finished is lost with this process. An executor tells by a
-    `RunError` that it could not do one task, and by a `BrokenExecutor` that it can do no more.
+    Each process writes the rows that it computes, so nothing that is finished is lost with the calling process.
+
+    Parameters
+    ----------
+    tasks
+        Frozen dataclasses; finished ones are skipped.
+    work
+        Computes the rows of a task. It is sent to the executor's processes, so it must be a function at the top level
+        of a module.
+    folder
+        Folder of the run.
+    executor
+        Where to compute: `process_pool`, `clickshift.experiments.dask.cluster`, or any other. It raises `RunError` for
+        a single task that it could not compute, and `BrokenExecutor` if it cannot continue.
+    progress
+        Called with each finished task.
+
+    Raises
+    ------
+    RunError
+        If a process died ("process-died") or the executor cannot continue ("executor-lost"). Finished tasks are kept.
     """
-    folder, run = RunFolder(folder.path.absolute()), secrets.token_hex(8)
+    folder, run_id = RunFolder(folder.path.absolute()), secrets.token_hex(8)
     missing: deque[Task] = deque(task for task in tasks if not folder.has(task))
-    elsewhere: list[Task] = []
-    running: dict[Future[Finished[Task] | None], Task] = {}
+    claimed_elsewhere: list[Task] = []
+    running: dict[Future[FinishedTask[Task] | None], Task] = {}
     try:
-        while missing or running or elsewhere:
-            # no more at once than there are processes: one that dies then takes one task with it. A cluster may grow
+        while missing or running or claimed_elsewhere:
+            # one task per process, so that a process that dies loses one task; asked every time, as a cluster may grow
             while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
                 task = missing.popleft()
-                running[executor.submit(_do, task, work, folder, run)] = task
+                running[executor.submit(_run_task, task, work, folder, run_id)] = task
             done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
             if not done:
                 time.sleep(0 if running else _POLL)
-                missing.extend(elsewhere)
-                elsewhere.clear()
+                missing.extend(claimed_elsewhere)
+                claimed_elsewhere.clear()
             for future in done:
                 task = running.pop(future)
-                news = _news(future, task, folder)
-                if news is None:  # another run has it: look again when there is nothing else to do
-                    elsewhere.append(task)
+                finished = _finished(future, task, folder)
+                if finished is None:  # another run is computing it: check again when there is nothing else to do
+                    claimed_elsewhere.append(task)
                 else:
-                    hear(news)
+                    progress(finished)
     except BrokenProcessPool:
         raise RunError(
-            "a process of this run died, perhaps for lack of memory. What is finished is kept: run again, with fewer "
-            "workers or smaller settings."
+            "a process of this run died, perhaps for lack of memory. Finished tasks are kept: run again, with fewer "
+            "workers or smaller settings.",
+            code="process-died",
         ) from None
     except BrokenExecutor as error:
-        raise RunError(f"{error} What is finished is kept: run the same again, and only the rest runs.") from None
-    except BaseException:  # Ctrl-C: what is half done is not worth waiting for
+        raise RunError(
+            f"{error} Finished tasks are kept: run the same again, and only the missing tasks run.",
+            code="executor-lost",
+        ) from None
+    except BaseException:  # Ctrl-C: do not wait for unfinished tasks
         executor.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
             process.terminate()
         raise
 
 
-def _news(future: Future[Finished[Task] | None], task: Task, folder: RunFolder) -> Finished[Task] | None:
+def _finished(future: Future[FinishedTask[Task] | None], task: Task, folder: RunFolder) -> FinishedTask[Task] | None:
+    """Outcome of a task; None if another run is computing it."""
     try:
-        news = future.result()
+        finished = future.result()
     except RunError as error:
-        return Finished(task, 0.0, str(error))
-    if news is not None and news.error is None and not is_seen(folder.file(task)):
-        return Finished(task, news.seconds, f"its rows are not in {folder.path}, as seen from here. Share that folder.")
-    return news
+        return FinishedTask(task, 0.0, str(error))
+    if finished is not None and finished.error is None and not wait_for_file(folder.file(task)):
+        problem = f"its rows do not appear in {folder.path} on this machine. Share that folder between the machines."
+        return FinishedTask(task, finished.seconds, problem)
+    return finished
 
 
-def is_seen(path: Path, *, patience: float | None = None) -> bool:
-    """Whether a file is there that another machine may just have written."""
-    end = time.monotonic() + (_PATIENCE if patience is None else patience)
+def wait_for_file(path: Path, *, timeout: float | None = None) -> bool:
+    """Wait until a file exists that another machine may just have written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    timeout
+        Longest time to wait in seconds; 90 by default.
+
+    Returns
+    -------
+    bool
+        Whether the file exists.
+    """
+    end = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
     while not path.exists():
         if time.monotonic() > end:
             return False
         time.sleep(0.1)
         with suppress(OSError):
-            os.listdir(path.parent)  # opening a folder makes NFS ask its server what is new in it
+            os.listdir(path.parent)  # listing a folder makes NFS refresh its cache
     return True
 
 
-def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run: str) -> Finished[Task] | None:
-    with folder.claim(task, run=run) as ours:
-        if not ours:
+def _run_task(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run_id: str) -> FinishedTask[Task] | None:
+    """Compute one task in a worker process and write its rows; None if another run is computing it."""
+    with folder.claim(task, run=run_id) as claimed:
+        if not claimed:
             return None
         if folder.has(task):
-            return Finished(task, 0.0)
-        start, fault = time.perf_counter(), None
+            return FinishedTask(task, 0.0)
+        start, problem = time.perf_counter(), None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
             try:
@@ -210,74 +311,122 @@ def _do(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run: str) -
                 seconds = time.perf_counter() - start
                 write_rows([{**row, "task_seconds": seconds} for row in rows], folder.file(task))
             except ClickshiftError as error:
-                fault = str(error)
-            except Exception as error:  # a fault of one model, perhaps not ours, must not cost the others' results
-                fault = f"{type(error).__name__}: {error}"
-        return Finished(task, time.perf_counter() - start, fault, warnings_of(caught))
+                problem = str(error)
+            except Exception as error:  # a bug in one model, perhaps a user's own, must not stop the other tasks
+                problem = f"{type(error).__name__}: {error}"
+        return FinishedTask(task, time.perf_counter() - start, problem, clickshift_warnings(caught))
 
 
-def warnings_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
-    """Our own among the warnings that were caught, each once."""
+def clickshift_warnings(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
+    """Select the messages of clickshift's own warnings, each once.
+
+    Parameters
+    ----------
+    caught
+        Warnings recorded by `warnings.catch_warnings(record=True)`.
+
+    Returns
+    -------
+    tuple of str
+        Messages in order of appearance.
+    """
     return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ClickshiftWarning)))
 
 
-def processes(workers: int | None = None) -> ProcessPoolExecutor:
-    """One process per core, each kept to its own core: libraries that start a thread per core then start one."""
+def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
+    """Create a pool with one process per core.
+
+    Each process is pinned to its own core, so that libraries that start a thread per core start a single one.
+
+    Parameters
+    ----------
+    workers
+        Number of processes; by default, and at most, the number of available cores.
+
+    Returns
+    -------
+    ProcessPoolExecutor
+        The pool, for `run_tasks`.
+    """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     workers = min(workers or len(cores), len(cores))
     shares = [cores[k::workers] for k in range(workers)]
-    context = multiprocessing.get_context("spawn")  # a fork would copy the locks of threads that it does not copy
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks held by threads that it does not copy
     queue = context.SimpleQueue()
     for share in shares:
         queue.put(share)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_keep_to, initargs=(queue, list(sys.path)))
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(queue, list(sys.path)))
 
 
-def _keep_to(shares: Any, path: list[str]) -> None:
-    """Take a share of the cores, look for modules where the parent does, and do not outlive it."""
+def _start_worker(shares: Any, path: list[str]) -> None:
+    """Initialise a worker process: pin it to its cores, use the parent's module path, and end with the parent."""
     import signal
     import threading
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends the pool
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the pool
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     sys.path[:] = path
     share = shares.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)
 
 
-def _end_with_parent() -> None:
-    """A parent that is killed cannot end its pool, whose processes would wait for work for ever."""
+def _exit_with_parent() -> None:
+    """Exit when the parent does: a killed parent cannot end its pool, whose processes would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-FILE = "policy_shift.parquet"
-
-
-_DIGEST = "cell"
+REFERENCE_FILE = "policy_shift.parquet"
+"""Name of the shipped file of reference rows."""
+_DIGEST_COLUMN = "cell"
+"""Column of the reference rows that holds the digest of their task."""
 
 
 @cache
-def _by_digest() -> dict[str, list[dict[str, Any]]]:
-    cells: dict[str, list[dict[str, Any]]] = {}
-    with as_file(files("clickshift.experiments") / "reference_rows" / FILE) as path:
+def _reference_rows() -> dict[str, list[dict[str, Any]]]:
+    """Shipped rows by the digest of their task."""
+    by_digest: dict[str, list[dict[str, Any]]] = {}
+    with as_file(files("clickshift.experiments") / "reference_rows" / REFERENCE_FILE) as path:
         for row in read_rows(path) if path.exists() else []:
-            cells.setdefault(row.pop(_DIGEST), []).append(row)
-    return cells
+            by_digest.setdefault(row.pop(_DIGEST_COLUMN), []).append(row)
+    return by_digest
 
 
-def copy_reference(tasks: Iterable[Any], folder: RunFolder) -> int:
-    """Put the shipped rows of these tasks into a run, where it does not have its own. Returns for how many."""
-    known = [task for task in tasks if not folder.has(task) and digest(task) in _by_digest()]
-    for task in known:
-        write_rows(_by_digest()[digest(task)], folder.file(task))
-    return len(known)
+def copy_reference_rows(tasks: Iterable[Any], folder: RunFolder) -> int:
+    """Copy the shipped rows of unfinished tasks into a run.
+
+    Parameters
+    ----------
+    tasks
+        Tasks of the run; finished ones keep their own rows.
+    folder
+        Folder of the run.
+
+    Returns
+    -------
+    int
+        Number of tasks whose rows were copied.
+    """
+    shipped = [task for task in tasks if not folder.has(task) and digest(task) in _reference_rows()]
+    for task in shipped:
+        write_rows(_reference_rows()[digest(task)], folder.file(task))
+    return len(shipped)
 
 
-def write_reference(tasks: Iterable[Any], folder: RunFolder, path: Path) -> None:
-    """Make the file to be shipped from a finished run."""
-    rows = [{_DIGEST: digest(task), **row} for task in tasks for row in read_rows(folder.file(task))]
+def write_reference_rows(tasks: Iterable[Any], folder: RunFolder, path: Path) -> None:
+    """Write the file of reference rows that is shipped with the package, from a finished run.
+
+    Parameters
+    ----------
+    tasks
+        Tasks whose rows to ship.
+    folder
+        Folder of the finished run.
+    path
+        File to write.
+    """
+    rows = [{_DIGEST_COLUMN: digest(task), **row} for task in tasks for row in read_rows(folder.file(task))]
     write_rows(rows, path)

@@ -1,5 +1,4 @@
-"""The report of the model-selection protocol: what choosing by each strategy costs, and which metrics tell ood
-perplexity."""
+"""The report of the model-selection protocol: regret of each strategy, and R2 of predicting ood perplexity."""
 
 from __future__ import annotations
 
@@ -15,61 +14,88 @@ from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
-from clickshift.experiments.model_selection.outcomes import COLUMNS, Outcomes
+from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
 from clickshift.io.table_writer import write_rows
 
-TITLE = "Which click model to choose before a new ranker goes live?"
-_HOW_REGRET = """Models learned from one policy's log; a strategy chooses one of them by what is known then, and
-another policy goes live. Regret: perplexity on the new policy's lists, above that of the best model, times 1000;
-the mean over users, new policies and all choices of five, six or seven models, with 95 % intervals over seeds. PPL
-is that of held-out sessions, "among top" keeps the best four by another metric. Published: Deffayet et al. 2023,
-table 2, on MSLR-WEB10K. "Best fixed model" is known in hindsight only; "weighted PPL" needs to know the new
-policy."""
+_TITLE = "Which click model to choose before a new ranker goes live?"
+_HOW_REGRET = """Models learned from the log of one policy. A strategy chooses one of them by metrics that are known
+before deployment; then another policy is deployed. Regret: perplexity of the chosen model on the new policy's lists
+minus that of the best model, times 1000; the mean over users, new policies and all sets of five, six or seven models,
+with 95 % confidence intervals over seeds. PPL is the perplexity on held-out sessions; "among top" keeps the best four
+models by another metric. Published: Deffayet et al. 2023, table 2, on MSLR-WEB10K. "Best fixed model" is known only in
+hindsight; "weighted PPL" requires knowledge of the new policy."""
 _HOW_R2 = """R2 of predicting a model's perplexity under the new policy from metrics of the training log. Published:
-trees, two folds, adjusted; other seeds of the same model are always there to learn from. Leave one out: models, or
-logs, that were not seen; below 0, the mean would be the better guess. Least: the worst of the configurations."""
-_HOW_MODELS = """Means over seeds. ood: perplexity on the lists of the two other policies. Dependence on the logging
-policy given the label: mean dependence (share of variance) and CMIP (nats; by nearest neighbours, and the published
+regression trees, two folds, adjusted R2; other seeds of the same model are always in the training fold. Leave one out:
+models, or logs, that were not in training; below 0, the mean would have been the better prediction. Lowest: the lowest
+R2 of all configurations."""
+_HOW_MODELS = """Means over seeds. ood: perplexity on lists of the two other policies. Dependence on the logging policy
+given the label: mean dependence (share of variance) and CMIP (nats; by nearest neighbours, and by the published
 estimator)."""
-_HOW_METRICS = """Each point is one model on one log and new policy, mean over seeds. Up: worse than the best model
-there. A metric by which one could choose has its best points at the bottom."""
+_HOW_METRICS = """Each point is one model on one log and new policy, the mean over seeds. Vertical axis: ood perplexity
+above that of the best model. A metric is useful for choosing a model if its best values lie at the bottom."""
+
+
+_REGRESSOR_NAMES = {"tree": "tree", "line": "linear"}
+"""Regressors as they are named in headings."""
 
 
 def write_selection_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], *, repeats: int) -> Written:
-    """Write report.html, rows.parquet, and every table and chart as a file in the folder exports."""
+    """Write report.html, rows.parquet, and every table and figure as a file in the folder exports.
+
+    Parameters
+    ----------
+    folder
+        Folder of the report.
+    rows
+        Rows of the finished tasks.
+    settings
+        Settings of the run, shown on the page.
+    repeats
+        Number of repetitions of the published cross-validation.
+
+    Returns
+    -------
+    Written
+        The files, and the tables and notes for a terminal.
+
+    Raises
+    ------
+    DataError
+        If no case has all models ("unfinished-run").
+    """
     write_rows(rows, folder / "rows.parquet")
     outcomes = Outcomes.of(rows)
     regret, published = regret_rows(rows), regret_rows(rows, cmip="published CMIP")
     tables = {
-        "regret": regret_table(regret),
-        "regret with the published CMIP": regret_table(published, only="CMIP"),
-        "regret by users": regret_by_user(regret),
-        "r2": r2_table(r2_rows(rows, repeats=repeats)),
-        "models": model_table(rows),
+        "regret": _regret_table(regret),
+        "regret with the published CMIP": _regret_table(published, only="CMIP"),
+        "regret by users": _regret_by_user(regret),
+        "r2": _r2_table(r2_rows(rows, repeats=repeats)),
+        "models": _model_table(rows),
     }
-    figures = {"regret": regret_figure(regret)} | metric_figures(outcomes)
-    words = summary(regret)
+    figures = {"regret": _regret_figure(regret)} | _metric_figures(outcomes)
+    conclusion = _summary(regret)
     sections = [
-        Section("Regret", f"{words}\n\n{_HOW_REGRET}", tables["regret"], figures["regret"]),
+        Section("Regret", f"{conclusion}\n\n{_HOW_REGRET}", tables["regret"], figures["regret"]),
         Section("Regret by users", table=tables["regret by users"]),
         Section("Regret with the published CMIP estimator", table=tables["regret with the published CMIP"]),
-        Section("Which metrics tell ood perplexity?", _HOW_R2, tables["r2"]),
-        Section("Metrics against ood perplexity", _HOW_METRICS, parts=_parts(figures)),
+        Section("Which metrics predict ood perplexity?", _HOW_R2, tables["r2"]),
+        Section("Metrics against ood perplexity", _HOW_METRICS, parts=_metric_sections(figures)),
         Section("Models", _HOW_MODELS, tables["models"]),
     ]
-    write_report(folder / "report.html", title=TITLE, sections=sections, settings=settings)
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
     exports = write_exports(folder / "exports", tables, figures)
     shown = {"Regret x 1000": tables["regret"], "R2 of ood perplexity": tables["r2"]}
-    notes = [text for text in (words, exports.note) if text]
+    notes = [text for text in (conclusion, exports.note) if text]
     return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], shown, notes)
 
 
-def regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
-    """By training policy and over all, the published number beside ours; the least regret first."""
+def _regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
+    """Regret by training policy and over all logs, with the published values; the lowest regret first."""
     policies = [*dict.fromkeys(row["training"] for row in regret if row["training"] != ALL), ALL]
-    found = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
+    rows = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
     names = [name for name in _by_regret(regret) if only in name]
     return [
         {"strategy": name}
@@ -77,55 +103,58 @@ def regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any
             column: value
             for policy in policies
             for column, value in (
-                (f"{policy} log" if policy != ALL else "all logs", _measured(found[name, policy])),
-                (f"published, {policy}", _published(found[name, policy])),
+                (f"{policy} log" if policy != ALL else "all logs", _measured(rows[name, policy])),
+                (f"published, {policy}", _published(rows[name, policy])),
             )
         }
         for name in names
     ]
 
 
-def regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
+def _regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
+    """Regret by simulated user, over all training policies."""
     users = [user for user in dict.fromkeys(row["user"] for row in regret) if user != ALL]
-    found = {(row["strategy"], row["user"]): row for row in regret if row["training"] == ALL}
+    rows = {(row["strategy"], row["user"]): row for row in regret if row["training"] == ALL}
     return [
-        {"strategy": name} | {f"{user} users": _measured(found[name, user]) for user in users}
+        {"strategy": name} | {f"{user} users": _measured(rows[name, user]) for user in users}
         for name in _by_regret(regret)
     ]
 
 
-def r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
+def _r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
+    """R2 by set of metrics: the mean over configurations and the lowest, for each way and regressor."""
     everywhere = [row for row in r2 if row["user"] == ALL]
     sets = dict.fromkeys(row["metrics"] for row in everywhere)
     table = []
     for metrics in sets:
         line: dict[str, Any] = {"metrics": metrics}
         for row in (row for row in everywhere if row["metrics"] == metrics):
-            name = row["way"] if row["way"] == "published" else f"{row['way']}, {row['regressor']}"
-            line |= {name: float(row["r2"]), f"{name}: least": float(row["least"])}
+            name = row["way"] if row["way"] == "published" else f"{row['way']}, {_REGRESSOR_NAMES[row['regressor']]}"
+            line |= {name: float(row["r2"]), f"{name}: lowest": float(row["least"])}
         table.append(line)
     return table
 
 
-def model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Metrics and ood perplexities of every model on every log, as means over seeds."""
     logs = dict.fromkeys((row["user"], row["training"], row["model"]) for row in rows)
     table = []
     for user, training, model in logs:
-        here = [row for row in rows if (row["user"], row["training"], row["model"]) == (user, training, model)]
-        known = [row for row in here if row["kind"] == "metrics"]
-        ood = {row["testing"]: 0 for row in here if row["kind"] == "clicks" and row["shift"] == "ood"}
+        selected = [row for row in rows if (row["user"], row["training"], row["model"]) == (user, training, model)]
+        metrics = [row for row in selected if row["kind"] == "metrics"]
+        ood = dict.fromkeys(row["testing"] for row in selected if row["kind"] == "clicks" and row["shift"] == "ood")
         line: dict[str, Any] = {"users": user, "log": training, "model": model}
         for name in ("PPL", "nDCG", "mean dependence", "CMIP", "published CMIP"):
-            line[name] = measured([row[COLUMNS[name]] for row in known])
+            line[name] = measured([row[METRIC_COLUMNS[name]] for row in metrics])
         for number, policy in enumerate(ood):
-            values = [r["perplexity"] for r in here if r["kind"] == "clicks" and r["testing"] == policy]
+            values = [r["perplexity"] for r in selected if r["kind"] == "clicks" and r["testing"] == policy]
             line[f"ood {number + 1}"] = measured(values)
         table.append(line)
     return table
 
 
-def summary(regret: Sequence[Row]) -> str:
-    """In a sentence or two: what is best, and whether knowing the dependence on the logging policy helped."""
+def _summary(regret: Sequence[Row]) -> str:
+    """The conclusion in a few sentences: the best strategy, and whether metrics of debiasedness helped."""
     total = {row["strategy"]: row for row in regret if row["user"] == ALL and row["training"] == ALL}
     best = next(name for name in _by_regret(regret) if name not in {"best fixed model"})
     without = min(
@@ -133,42 +162,42 @@ def summary(regret: Sequence[Row]) -> str:
         key=lambda name: total[name]["regret"],
     )
     return (
-        f"Least regret: “{best}” ({_said(total[best])}). Without any metric of debiasedness: “{without}” "
-        f"({_said(total[without])}). A random model: {_said(total['random model'])}; the best fixed one, known in "
-        f"hindsight: {_said(total['best fixed model'])}."
+        f"Lowest regret: “{best}” ({_number(total[best])}). Lowest without a metric of debiasedness: “{without}” "
+        f"({_number(total[without])}). Random model: {_number(total['random model'])}. Best fixed model, known only in "
+        f"hindsight: {_number(total['best fixed model'])}."
     )
 
 
-def regret_figure(regret: Sequence[Row]) -> Any:
-    """Bars with intervals over seeds; diamonds where there is a published number."""
+def _regret_figure(regret: Sequence[Row]) -> Any:
+    """Bar chart of regret with confidence intervals over seeds; diamonds mark published values."""
     import plotly.graph_objects as go
 
     names = _by_regret(regret)[::-1]
     figure = go.Figure()
     policies = [policy for policy in dict.fromkeys(row["training"] for row in regret) if policy != ALL]
-    found = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
+    rows = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
     for i, policy in enumerate(policies):
-        here = [found[name, policy] for name in names]
-        place = {"y": names, "orientation": "h", "offsetgroup": policy}
+        selected = [rows[name, policy] for name in names]
+        axis = {"y": names, "orientation": "h", "offsetgroup": policy}
         figure.add_bar(
             name=f"{html.escape(policy)} log",
-            x=[row["regret"] for row in here],
-            error_x={"type": "data", "array": [_half(row) for row in here], "thickness": 1.5, "width": 3},
+            x=[row["regret"] for row in selected],
+            error_x={"type": "data", "array": [_half_width(row) for row in selected], "thickness": 1.5, "width": 3},
             marker={"color": COLOURS[i % len(COLOURS)], "opacity": 0.85},
-            text=[str(_measured(row)) for row in here],
+            text=[str(_measured(row)) for row in selected],
             textposition="none",
             hovertemplate="%{y}: %{text}<extra>%{fullData.name}</extra>",
-            **place,
+            **axis,
         )
         figure.add_scatter(
             name="published",
             legendgroup="published",
             showlegend=i == 0,
-            x=[row.get("published_regret") for row in here],
+            x=[row.get("published_regret") for row in selected],
             mode="markers",
             marker={"symbol": "diamond-open", "size": 8, "color": COLOURS[i % len(COLOURS)], "line": {"width": 2}},
             hovertemplate="%{y}: published %{x:.3f}<extra></extra>",
-            **place,
+            **axis,
         )
     figure.update_layout(
         template="plotly_white",
@@ -184,20 +213,20 @@ def regret_figure(regret: Sequence[Row]) -> Any:
     return figure
 
 
-def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
-    """One chart per metric: each model's metric on a log against its ood perplexity above the best model's."""
+def _metric_figures(outcomes: Outcomes) -> dict[str, Any]:
+    """One chart per metric: a model's metric on a log against its ood perplexity above that of the best model."""
     import plotly.graph_objects as go
 
-    configuration = [case[:3] for case in outcomes.cases]
+    configurations = [case[:3] for case in outcomes.cases]
     excess = outcomes.ood - outcomes.ood.min(axis=1, keepdims=True)
     figures = {}
     for metric in PREDICTORS:
         figure = go.Figure()
         for i, model in enumerate(outcomes.models):
             points = []
-            for one in dict.fromkeys(configuration):
-                here = np.array([name == one for name in configuration])
-                points.append((outcomes.metrics[metric][here, i].mean(), excess[here, i].mean(), one))
+            for configuration in dict.fromkeys(configurations):
+                cases = np.array([name == configuration for name in configurations])
+                points.append((outcomes.metrics[metric][cases, i].mean(), excess[cases, i].mean(), configuration))
             figure.add_scatter(
                 name=html.escape(model),
                 x=[point[0] for point in points],
@@ -230,28 +259,34 @@ def metric_figures(outcomes: Outcomes) -> dict[str, Any]:
     return figures
 
 
-def _parts(figures: Mapping[str, Any]) -> list[Section]:
+def _metric_sections(figures: Mapping[str, Any]) -> list[Section]:
+    """One section per chart of a metric."""
     return [Section(name, figure=figure) for name, figure in figures.items() if name in PREDICTORS]
 
 
 def _by_regret(regret: Sequence[Row]) -> list[str]:
+    """Strategies, the lowest regret over all logs first."""
     total = {row["strategy"]: row["regret"] for row in regret if row["user"] == ALL and row["training"] == ALL}
     return sorted(total, key=total.__getitem__)
 
 
 def _measured(row: Row) -> Measured:
-    return Measured(row["regret"], _half(row), digits=3)
+    """Regret with its interval."""
+    return Measured(row["regret"], _half_width(row), digits=3)
 
 
 def _published(row: Row) -> Measured | None:
+    """Published regret with its interval; None where there is none."""
     if "published_regret" not in row:
         return None
     return Measured(row["published_regret"], row.get("published_error", float("nan")), digits=3)
 
 
-def _half(row: Row) -> float:
+def _half_width(row: Row) -> float:
+    """Half the width of the interval."""
     return float(row["high"] - row["low"]) / 2
 
 
-def _said(row: Row) -> str:
+def _number(row: Row) -> str:
+    """Regret with two decimals."""
     return f"{row['regret']:.2f}"

@@ -1,4 +1,7 @@
-"""Tidy rows -> what policies derived from models earn, and what the models had promised."""
+"""Clicks of the policies that are derived from models, and the clicks that the models predicted, from tidy rows.
+
+`policy_figures` draws figure 2 of the policy-shift paper.
+"""
 
 from __future__ import annotations
 
@@ -12,67 +15,79 @@ from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.policy_shift._report_robustness import (
-    PEERS,
+    PEER_ROLES,
     LogName,
-    Seeds,
-    by_log,
-    by_seed,
-    name_of,
-    of_kind,
+    SeedValues,
+    metric_by_seed,
     role_of,
+    rows_by_log,
+    rows_of_kind,
+    text_of,
 )
 
 TOP_DOWN, MAX_REWARD = "Top-Down", "Max-Reward"
 
 
 @dataclass(frozen=True)
-class Earned:
-    """One model's policies on one log's user. Maps go from policies to seeds."""
+class PolicyClicks:
+    """Clicks of the policies derived from one model, on the user of one log.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    role
+        Role of the model.
+    expected
+        Expected clicks per list under the user, by policy and seed.
+    predicted
+        Clicks per list that the model predicted, by policy and seed.
+    """
 
     model: str
     role: str
-    expected: Mapping[str, Seeds]
-    """Clicks per list that the user would give."""
-    predicted: Mapping[str, Seeds]
-    """Clicks per list that the model promised."""
+    expected: Mapping[str, SeedValues]
+    predicted: Mapping[str, SeedValues]
 
     @property
     def gain(self) -> Measured:
-        """What Max-Reward earns beyond Top-Down; below 0 the model is poorly robust (section 5.1.2)."""
+        """Expected clicks of Max-Reward minus Top-Down; below 0, the model is poorly robust (section 5.1.2)."""
         return self._difference(self.expected.get(MAX_REWARD, {}), self.expected.get(TOP_DOWN, {}))
 
     def curse(self, policy: str) -> Measured:
-        """What was promised and not earned: the optimiser's curse."""
+        """Predicted minus expected clicks of a policy: the optimiser's curse."""
         return self._difference(self.predicted.get(policy, {}), self.expected.get(policy, {}))
 
     @staticmethod
-    def _difference(first: Seeds, second: Seeds) -> Measured:
-        """Paired: both sides come from the same model."""
+    def _difference(first: SeedValues, second: SeedValues) -> Measured:
+        """Difference with its interval, paired by seed, as both sides come from the same model."""
         return measured([first[seed] - second[seed] for seed in first if seed in second], signed=True)
 
 
-def earnings(rows: Sequence[Row]) -> dict[LogName, list[Earned]]:
-    """By user and training policy, models in order of appearance."""
-    return {log: _earned(there) for log, there in by_log(of_kind(rows, "policy")).items()}
+def policy_clicks(rows: Sequence[Row]) -> dict[LogName, list[PolicyClicks]]:
+    """Clicks of derived policies by training log, models in order of appearance."""
+    return {log: _clicks_by_model(group) for log, group in rows_by_log(rows_of_kind(rows, "policy")).items()}
 
 
-def policies(rows: Sequence[Row]) -> list[str]:
-    """Top-Down and Max-Reward first."""
-    found = dict.fromkeys(name_of(row, "policy") for row in of_kind(rows, "policy"))
-    return [name for name in (TOP_DOWN, MAX_REWARD) if name in found] + [
-        name for name in found if name not in {TOP_DOWN, MAX_REWARD}
+def policy_names(rows: Sequence[Row]) -> list[str]:
+    """Names of the derived policies, Top-Down and Max-Reward first."""
+    names = dict.fromkeys(text_of(row, "policy") for row in rows_of_kind(rows, "policy"))
+    return [name for name in (TOP_DOWN, MAX_REWARD) if name in names] + [
+        name for name in names if name not in {TOP_DOWN, MAX_REWARD}
     ]
 
 
-def _earned(rows: Sequence[Row]) -> list[Earned]:
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
-    by_policy = {name: [row for row in rows if name_of(row, "policy") == name] for name in policies(rows)}
+def _clicks_by_model(rows: Sequence[Row]) -> list[PolicyClicks]:
+    """Clicks of derived policies from the rows of one training log; simulated ones where expected ones are missing."""
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
+    by_policy = {name: [row for row in rows if text_of(row, "policy") == name] for name in policy_names(rows)}
     expected = {
-        name: by_seed(there, "expected_clicks") or by_seed(there, "clicks") for name, there in by_policy.items()
+        name: metric_by_seed(group, "expected_clicks") or metric_by_seed(group, "clicks")
+        for name, group in by_policy.items()
     }
-    predicted = {name: by_seed(there, "predicted_clicks") for name, there in by_policy.items()}
+    predicted = {name: metric_by_seed(group, "predicted_clicks") for name, group in by_policy.items()}
     return [
-        Earned(
+        PolicyClicks(
             model,
             role,
             {name: values[model] for name, values in expected.items() if model in values},
@@ -83,56 +98,57 @@ def _earned(rows: Sequence[Row]) -> list[Earned]:
 
 
 _COLOURS = {TOP_DOWN: COLOURS[6], MAX_REWARD: COLOURS[0]}
-
-
-_OTHERS = COLOURS[2:6]
+_OTHER_COLOURS = COLOURS[2:6]
 
 
 def policy_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
-    """One panel per user and training policy, all with the same axis; models that are not compared are left out."""
-    names = policies(rows)
-    known = {log: [earned for earned in models if earned.role in PEERS] for log, models in earnings(rows).items()}
-    best = {log: _of_oracle(models) for log, models in earnings(rows).items()}
-    highest = max((_highest(models) for models in known.values()), default=1.0)
-    highest = max([highest, *(value for value in best.values() if value is not None)])
-    return {log: _panel(log, names, models, best[log], highest) for log, models in known.items() if models}
+    """One bar chart per training log, all with the same axis; models that are not compared are left out."""
+    names, by_log = policy_names(rows), policy_clicks(rows)
+    compared = {log: [model for model in models if model.role in PEER_ROLES] for log, models in by_log.items()}
+    oracle = {log: _oracle_clicks(models) for log, models in by_log.items()}
+    highest = max((_highest(models) for models in compared.values()), default=1.0)
+    highest = max([highest, *(value for value in oracle.values() if value is not None)])
+    return {log: _bar_chart(log, names, models, oracle[log], highest) for log, models in compared.items() if models}
 
 
-def _panel(log: LogName, names: Sequence[str], models: Sequence[Earned], best: float | None, highest: float) -> Any:
+def _bar_chart(
+    log: LogName, names: Sequence[str], models: Sequence[PolicyClicks], oracle: float | None, highest: float
+) -> Any:
+    """Bars of expected clicks and diamonds of predicted clicks, by model and policy."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     for i, name in enumerate(names):
-        earned = [_of(model.expected.get(name, {})) for model in models]
-        promised = [_of(model.predicted.get(name, {})) for model in models]
-        text = [_hover(model, name, *found) for model, *found in zip(models, earned, promised, strict=True)]
-        place = {"x": [html.escape(model.model) for model in models], "offsetgroup": name}
+        expected = [_mean(model.expected.get(name, {})) for model in models]
+        predicted = [_mean(model.predicted.get(name, {})) for model in models]
+        text = [_hover(model, name, *clicks) for model, *clicks in zip(models, expected, predicted, strict=True)]
+        axis = {"x": [html.escape(model.model) for model in models], "offsetgroup": name}
         figure.add_bar(
             name=html.escape(name),
-            y=[_shown(value.mean) for value in earned],
-            error_y={"type": "data", "array": [_spread(value) for value in earned], "thickness": 1.5, "width": 3},
-            marker={"color": _COLOURS.get(name, _OTHERS[i % len(_OTHERS)]), "opacity": 0.85},
+            y=[_none_if_nan(value.mean) for value in expected],
+            error_y={"type": "data", "array": [_half_width(value) for value in expected], "thickness": 1.5, "width": 3},
+            marker={"color": _COLOURS.get(name, _OTHER_COLOURS[i % len(_OTHER_COLOURS)]), "opacity": 0.85},
             text=text,
             textposition="none",
             hovertemplate="%{text}<extra></extra>",
-            **place,
+            **axis,
         )
-        if any(not math.isnan(value.mean) for value in promised):
+        if any(not math.isnan(value.mean) for value in predicted):
             figure.add_scatter(
-                name="promised by the model",
-                legendgroup="promised",
+                name="predicted by the model",
+                legendgroup="predicted",
                 showlegend=i == 0,
                 legendrank=2000,
-                y=[_shown(value.mean) for value in promised],
+                y=[_none_if_nan(value.mean) for value in predicted],
                 mode="markers",
                 marker={"symbol": "diamond-open", "size": 9, "color": COLOURS[1], "line": {"width": 2}},
                 text=text,
                 hovertemplate="%{text}<extra></extra>",
-                **place,
+                **axis,
             )
-    if best is not None:
+    if oracle is not None:
         figure.add_hline(
-            y=best,
+            y=oracle,
             line={"dash": "dot", "color": "#52606d", "width": 1.5},
             annotation={"text": "the oracle's Max-Reward", "font": {"size": 10, "color": "#52606d"}},
             annotation_position="top left",
@@ -154,34 +170,39 @@ def _panel(log: LogName, names: Sequence[str], models: Sequence[Earned], best: f
     return figure
 
 
-def _of_oracle(models: Sequence[Earned]) -> float | None:
-    """What the user's own model earns, where it was tried."""
-    found = [_of(model.expected.get(MAX_REWARD, {})).mean for model in models if model.role == "oracle"]
-    return next((value for value in found if not math.isnan(value)), None)
+def _oracle_clicks(models: Sequence[PolicyClicks]) -> float | None:
+    """Expected clicks of the oracle's Max-Reward policy; None where it was not evaluated."""
+    values = [_mean(model.expected.get(MAX_REWARD, {})).mean for model in models if model.role == "oracle"]
+    return next((value for value in values if not math.isnan(value)), None)
 
 
-def _highest(models: Sequence[Earned]) -> float:
-    values = [_of(seeds) for model in models for seeds in (*model.expected.values(), *model.predicted.values())]
-    return max((value.mean + _spread(value) for value in values if not math.isnan(value.mean)), default=1.0)
+def _highest(models: Sequence[PolicyClicks]) -> float:
+    """Upper end of the highest interval, for the range of the axis."""
+    values = [_mean(seeds) for model in models for seeds in (*model.expected.values(), *model.predicted.values())]
+    return max((value.mean + _half_width(value) for value in values if not math.isnan(value.mean)), default=1.0)
 
 
-def _hover(model: Earned, policy: str, earned: Measured, promised: Measured) -> str:
+def _hover(model: PolicyClicks, policy: str, expected: Measured, predicted: Measured) -> str:
+    """Hover text of a bar."""
     lines = [
         f"<b>{html.escape(model.model)}, {html.escape(policy)}</b>",
-        f"earned {earned}",
-        f"promised {promised}",
+        f"expected clicks {expected}",
+        f"predicted clicks {predicted}",
         f"curse {model.curse(policy)}",
     ]
     return "<br>".join(lines)
 
 
-def _of(seeds: Any) -> Measured:
+def _mean(seeds: SeedValues) -> Measured:
+    """Mean over seeds with its interval."""
     return measured(list(seeds.values()))
 
 
-def _shown(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
+    """A value as Plotly takes it: None leaves a gap."""
     return None if math.isnan(value) else value
 
 
-def _spread(value: Measured) -> float:
+def _half_width(value: Measured) -> float:
+    """Half the width of an interval; 0 for a single seed."""
     return 0.0 if math.isnan(value.half) else value.half

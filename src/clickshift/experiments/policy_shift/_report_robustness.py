@@ -1,5 +1,7 @@
-"""Tidy rows -> normalised perplexity of each model where it was trained and elsewhere: what spider charts, tables and
-verdicts share."""
+"""Normalised perplexity of each model on its own and on other policies' lists, from tidy rows.
+
+Spider charts, tables and verdicts of the policy-shift report share it.
+"""
 
 from __future__ import annotations
 
@@ -15,36 +17,40 @@ from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.metrics.robustness import BEST, normalised_perplexity
 
-PEERS = ("candidate", "click model")
-"""Roles that are compared with each other: eq. 16 ranges from the best to the worst of these."""
+PEER_ROLES = ("candidate", "click model")
+"""Roles that are compared with each other: eq. 16 ranges from the best to the worst model of these roles."""
 IND = "ind"
 WORST = BEST + math.log(2)
-"""Where eq. 16 ends."""
+"""Largest value of eq. 16: the worst peer."""
 
-Seeds = Mapping[int, float]
-Names = TypeVar("Names", bound="tuple[str, ...]")
+SeedValues = Mapping[int, float]
+"""Values by seed."""
+_Names = TypeVar("_Names", bound="tuple[str, ...]")
 
 
 class LogName(NamedTuple):
-    """Who clicked, and who ranked the log that was learned from."""
+    """A training log: the user who clicked, and the policy that ranked it."""
 
     user: str
     training: str
 
     def __str__(self) -> str:
-        """As a heading says it, also where rows do not name both."""
+        """Heading, also where rows do not have both names."""
         users = f"{self.user} users" if self.user else ""
-        learned = f"trained on {self.training}" if self.training else ""
-        return ", ".join(filter(None, (users, learned))) or "One log"
+        training = f"trained on {self.training}" if self.training else ""
+        return ", ".join(filter(None, (users, training))) or "One log"
 
     def as_chart_title(self) -> str:
-        """In two lines, as Plotly reads them."""
+        """Title in two lines of Plotly's HTML."""
         first, _, second = html.escape(str(self)).partition(", ")
         return f"<b>{first}</b>" + (f"<br><span style='font-size:12px'>{second}</span>" if second else "")
 
 
 class Setting(NamedTuple):
-    """Who clicked, who ranked the training log, and who ranked the test log (`IND`: the same)."""
+    """A change of policy: the user who clicked, and the policies that ranked the training log and the test log.
+
+    `testing` is `IND` for held-out sessions of the training log.
+    """
 
     user: str
     training: str
@@ -57,98 +63,122 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class NormalisedPerplexity:
-    """A model at a place."""
+    """Perplexity of a model in a setting, normalised by its peers.
+
+    Parameters
+    ----------
+    perplexity
+        Perplexity with its interval over seeds.
+    value
+        Normalised perplexity (eq. 16); NaN without peers to compare with.
+    low, high
+        Ends of the 95 % interval of the perplexity, normalised; NaN for a single seed.
+    seeds
+        Normalised perplexity by seed.
+    """
 
     perplexity: Measured
     value: float
-    """Normalised (eq. 16); NaN where there are no peers to compare with."""
     low: float
     high: float
-    """What the 95 % interval of the perplexity becomes; NaN from one seed."""
-    seeds: Seeds
-    """Normalised, by seed."""
+    seeds: SeedValues
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A model that learned from one policy's log and predicts clicks on another's lists."""
+    """A model that learned from one policy's log and predicts clicks on another policy's lists.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    setting
+        The change of policy.
+    ind, ood
+        Normalised perplexity on held-out sessions of the training log, and on the other policy's lists.
+    oracle
+        Perplexity of the user's own model, ind and ood; None without an oracle.
+    """
 
     model: str
-    place: Setting
+    setting: Setting
     ind: NormalisedPerplexity
     ood: NormalisedPerplexity
     oracle: tuple[float, float] | None
-    """The perplexity of the user's own model, ind and ood."""
 
     @property
     def difference(self) -> float:
-        """Below 0: more robust than its peers (section 5.1.1)."""
+        """Ood minus ind nPPL; below 0, the model is more robust than its peers (section 5.1.1)."""
         return self.ood.value - self.ind.value
 
     @property
-    def sure(self) -> bool | None:
-        """Whether the seeds agree on the sign of the difference (95 %, paired); None from fewer than two seeds.
+    def significant(self) -> bool | None:
+        """Whether the difference is significant over seeds (95 %, paired); None for fewer than two seeds.
 
-        The same model predicts both logs, so seeds are paired. What one corpus and one log leave open is not in it.
+        The same model predicts both logs, so seeds are paired. The uncertainty due to one corpus and one log is not
+        included.
         """
-        both = [seed for seed in self.ood.seeds if seed in self.ind.seeds]
-        if len(both) < 2:
+        paired = [seed for seed in self.ood.seeds if seed in self.ind.seeds]
+        if len(paired) < 2:
             return None
-        _, low, high = mean_interval([self.ood.seeds[seed] - self.ind.seeds[seed] for seed in both])
+        _, low, high = mean_interval([self.ood.seeds[seed] - self.ind.seeds[seed] for seed in paired])
         return not low <= 0 <= high
 
     @property
     def stays_best(self) -> bool:
-        """The best of its peers on both logs: it cannot do better than that, and eq. 16 gives no difference."""
+        """Whether the model is the best of its peers on both logs: it cannot improve, and eq. 16 has no difference."""
         return max(self.ind.value, self.ood.value) <= BEST + 1e-9
 
     @property
     def stays_worst(self) -> bool:
+        """Whether the model is the worst of its peers on both logs."""
         return min(self.ind.value, self.ood.value) >= WORST - 1e-9
 
 
-def of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
-    """Rows that do not say what they are about are about clicks."""
+def rows_of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
+    """Select rows by kind; rows without a kind are about clicks."""
     return [row for row in rows if row.get("kind", "clicks") == kind]
 
 
-def name_of(row: Row, key: str) -> str:
+def text_of(row: Row, key: str) -> str:
+    """A column as text; empty where the row does not have it."""
     return str(row.get(key, ""))
 
 
 def role_of(row: Row) -> str:
+    """Role of the row's model; "click model" where the row does not have it."""
     return str(row.get("role", "click model"))
 
 
-def by_seed(rows: Sequence[Row], metric: str) -> dict[str, dict[int, float]]:
-    """What each model's seeds gave, in order of appearance; numbers that are missing are left out."""
+def metric_by_seed(rows: Sequence[Row], metric: str) -> dict[str, dict[int, float]]:
+    """Values of a metric by model, in order of appearance, and seed; missing values are left out."""
     values: dict[str, dict[int, float]] = {}
     for row in rows:
         value = row.get(metric)
         if value is not None and not math.isnan(value):
-            values.setdefault(name_of(row, "model"), {})[int(row.get("seed", 0))] = float(value)
+            values.setdefault(text_of(row, "model"), {})[int(row.get("seed", 0))] = float(value)
     return values
 
 
-def by_log(rows: Sequence[Row]) -> dict[LogName, list[Row]]:
-    """In order of appearance of users, then of training policies."""
-    found: dict[LogName, list[Row]] = {}
+def rows_by_log(rows: Sequence[Row]) -> dict[LogName, list[Row]]:
+    """Group rows by training log: users, then training policies, in order of appearance."""
+    groups: dict[LogName, list[Row]] = {}
     for row in rows:
-        found.setdefault(LogName(name_of(row, "user"), name_of(row, "training")), []).append(row)
-    return {log: found[log] for log in _in_order(found)}
+        groups.setdefault(LogName(text_of(row, "user"), text_of(row, "training")), []).append(row)
+    return {log: groups[log] for log in _in_order(groups)}
 
 
-def places(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
-    """Rows about clicks, by place: users, then training policies, then test logs in order of appearance, ind first."""
-    found: dict[Setting, list[Row]] = {}
-    for row in of_kind(rows, "clicks"):
-        testing = IND if row.get("shift") == IND else name_of(row, "testing")
-        found.setdefault(Setting(name_of(row, "user"), name_of(row, "training"), testing), []).append(row)
-    return {place: found[place] for place in _in_order(found)}
+def rows_by_setting(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
+    """Group rows about clicks by setting, in order of appearance: users, training policies, test logs (ind first)."""
+    groups: dict[Setting, list[Row]] = {}
+    for row in rows_of_kind(rows, "clicks"):
+        testing = IND if row.get("shift") == IND else text_of(row, "testing")
+        groups.setdefault(Setting(text_of(row, "user"), text_of(row, "training"), testing), []).append(row)
+    return {setting: groups[setting] for setting in _in_order(groups)}
 
 
-def _in_order(keys: Iterable[Names]) -> list[Names]:
-    """Names of the first kind in order of appearance, then those of the second, then of the third; ind before all."""
+def _in_order(keys: Iterable[_Names]) -> list[_Names]:
+    """Sort keys by their first name, then the second, then the third, each in order of appearance; ind comes first."""
     keys = list(keys)
     orders = [
         {IND: -1} | {name: i for i, name in enumerate(names) if name != IND}
@@ -157,104 +187,109 @@ def _in_order(keys: Iterable[Names]) -> list[Names]:
     return sorted(keys, key=lambda key: [order[name] for order, name in zip(orders, key, strict=True)])
 
 
-def is_own(place: Setting) -> bool:
-    """Whether the test log is the training policy's without its randomness, as BM25 is of PL-BM25: hardly a shift."""
-    return place.testing in {IND, place.training, place.training.removeprefix("PL-")}
+def is_same_policy(setting: Setting) -> bool:
+    """Whether the test policy is the training policy without its randomness, as BM25 for PL-BM25: hardly a shift."""
+    return setting.testing in {IND, setting.training, setting.training.removeprefix("PL-")}
 
 
-def levels(rows: Sequence[Row]) -> dict[Setting, dict[str, NormalisedPerplexity]]:
-    """Every peer at every place, with its normalised perplexity."""
-    return {place: _levels(there) for place, there in places(rows).items()}
+def normalised_perplexities(rows: Sequence[Row]) -> dict[Setting, dict[str, NormalisedPerplexity]]:
+    """Normalised perplexity of every peer in every setting."""
+    return {setting: _normalised_perplexities(group) for setting, group in rows_by_setting(rows).items()}
 
 
-def shifts(rows: Sequence[Row]) -> list[Shift]:
-    """Every peer under every change of policy, one model after the other."""
-    known = levels(rows)
-    truth = {place: _mean_of_role(there, "oracle") for place, there in places(rows).items()}
-    found = []
-    for place, models in known.items():
-        origin = place._replace(testing=IND)
-        if is_own(place) or origin not in known:
+def policy_shifts(rows: Sequence[Row]) -> list[Shift]:
+    """Every peer under every change of policy, sorted by model."""
+    by_setting = normalised_perplexities(rows)
+    oracles = {setting: _mean_of_role(group, "oracle") for setting, group in rows_by_setting(rows).items()}
+    shifts = []
+    for setting, models in by_setting.items():
+        origin = setting._replace(testing=IND)
+        if is_same_policy(setting) or origin not in by_setting:
             continue
-        ind, ood = truth[origin], truth[place]
+        ind, ood = oracles[origin], oracles[setting]
         oracle = None if ind is None or ood is None else (ind, ood)
-        found += [
-            Shift(model, place, known[origin][model], level, oracle)
-            for model, level in models.items()
-            if model in known[origin]
+        shifts += [
+            Shift(model, setting, by_setting[origin][model], normalised, oracle)
+            for model, normalised in models.items()
+            if model in by_setting[origin]
         ]
     order = {model: i for i, model in enumerate(peers(rows))}
-    return sorted(found, key=lambda shift: order[shift.model])
+    return sorted(shifts, key=lambda shift: order[shift.model])
 
 
-def mean_difference(found: Sequence[Shift]) -> Measured:
-    """Ood nPPL minus ind nPPL over all shifts; the interval is over seeds that all of them have."""
-    seeds = set.intersection(*(set(shift.ood.seeds) & set(shift.ind.seeds) for shift in found))
-    by_each = [
-        sum(shift.ood.seeds[seed] - shift.ind.seeds[seed] for shift in found) / len(found) for seed in sorted(seeds)
+def mean_difference(shifts: Sequence[Shift]) -> Measured:
+    """Mean of ood minus ind nPPL over shifts; the interval is over the seeds that all shifts have."""
+    seeds = set.intersection(*(set(shift.ood.seeds) & set(shift.ind.seeds) for shift in shifts))
+    by_seed = [
+        sum(shift.ood.seeds[seed] - shift.ind.seeds[seed] for shift in shifts) / len(shifts) for seed in sorted(seeds)
     ]
-    mean = sum(shift.difference for shift in found) / len(found)
-    return Measured(mean, measured(by_each).half, digits=3, signed=True)
+    mean = sum(shift.difference for shift in shifts) / len(shifts)
+    return Measured(mean, measured(by_seed).half, digits=3, signed=True)
 
 
 def peers(rows: Sequence[Row]) -> list[str]:
-    """The models that are compared, candidates first."""
-    found = {name_of(row, "model"): role_of(row) for row in rows if role_of(row) in PEERS}
-    return sorted(found, key=lambda model: PEERS.index(found[model]))
+    """Names of the models that are compared, candidates first."""
+    roles = {text_of(row, "model"): role_of(row) for row in rows if role_of(row) in PEER_ROLES}
+    return sorted(roles, key=lambda model: PEER_ROLES.index(roles[model]))
 
 
-def _levels(rows: Sequence[Row]) -> dict[str, NormalisedPerplexity]:
-    values = by_seed([row for row in rows if role_of(row) in PEERS], "perplexity")
+def _normalised_perplexities(rows: Sequence[Row]) -> dict[str, NormalisedPerplexity]:
+    """Normalised perplexity of every peer in the rows of one setting."""
+    values = metric_by_seed([row for row in rows if role_of(row) in PEER_ROLES], "perplexity")
     among = [measured(list(seeds.values())).mean for seeds in values.values()]
-    found = {}
+    by_model = {}
     for model, seeds in values.items():
         perplexity = measured(list(seeds.values()))
         low, high = perplexity.mean - perplexity.half, perplexity.mean + perplexity.half
-        found[model] = NormalisedPerplexity(
+        by_model[model] = NormalisedPerplexity(
             perplexity,
             _normalised(perplexity.mean, among),
             _normalised(low, among),
             _normalised(high, among),
             {seed: _normalised(value, among) for seed, value in seeds.items()},
         )
-    return found
+    return by_model
 
 
 def _normalised(value: float, among: Sequence[float]) -> float:
-    """Eq. 16; one model alone has nobody to be compared with."""
+    """Eq. 16; NaN for a single model, which has no peers."""
     return normalised_perplexity(value, among) if len(among) > 1 else math.nan
 
 
 def _mean_of_role(rows: Sequence[Row], role: str) -> float | None:
+    """Mean perplexity of the models of a role; None where there are none."""
     values = [row["perplexity"] for row in rows if role_of(row) == role and row.get("perplexity") is not None]
     return sum(values) / len(values) if values else None
 
 
-def shift_figure(rows: Sequence[Row]) -> Any:
-    """Perplexity above the oracle's on each test log of one training log: what each model loses beyond what nobody can
-    know. None where there is no oracle."""
+def oracle_gap_figure(rows: Sequence[Row]) -> Any:
+    """Chart of perplexity above that of the oracle, on each test log of one training log; None without an oracle."""
     import plotly.graph_objects as go
 
-    logs = places(rows)
-    found = {place: by_seed(there, "perplexity") for place, there in logs.items()}
-    roles = {name_of(row, "model"): role_of(row) for row in rows}
+    settings = rows_by_setting(rows)
+    perplexity = {setting: metric_by_seed(group, "perplexity") for setting, group in settings.items()}
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
     oracles = [model for model, role in roles.items() if role == "oracle"]
-    truth = {place: found[place][name] for place in logs for name in oracles if name in found[place]}
-    logs = {place: there for place, there in logs.items() if place in truth}
-    if not logs:
+    oracle = {
+        setting: perplexity[setting][name] for setting in settings for name in oracles if name in perplexity[setting]
+    }
+    settings = {setting: group for setting, group in settings.items() if setting in oracle}
+    if not settings:
         return None
-    names = [IND if place.testing == IND else f"ood<br>{html.escape(place.testing)}" for place in logs]
+    names = [IND if setting.testing == IND else f"ood<br>{html.escape(setting.testing)}" for setting in settings]
     figure = go.Figure()
-    models = [model for model in peers(rows) if any(model in found[place] for place in logs)]
+    models = [model for model in peers(rows) if any(model in perplexity[setting] for setting in settings)]
     step = 0.6 / max(len(models), 1)
     for i, model in enumerate(models):
         excess = [
-            measured([value - next(iter(truth[place].values())) for value in found[place].get(model, {}).values()])
-            for place in logs
+            measured(
+                [value - next(iter(oracle[setting].values())) for value in perplexity[setting].get(model, {}).values()]
+            )
+            for setting in settings
         ]
         figure.add_scatter(
             name=html.escape(model),
-            x=[n + step * (i - (len(models) - 1) / 2) for n in range(len(logs))],
+            x=[n + step * (i - (len(models) - 1) / 2) for n in range(len(settings))],
             y=[None if math.isnan(value.mean) else value.mean for value in excess],
             error_y={"type": "data", "array": [0 if math.isnan(value.half) else value.half for value in excess]},
             mode="markers",
@@ -262,17 +297,18 @@ def shift_figure(rows: Sequence[Row]) -> Any:
             text=[str(value) for value in excess],
             hovertemplate="%{fullData.name}: %{text}<extra></extra>",
         )
-    log = next(iter(logs))
+    first = next(iter(settings))
+    title = LogName(first.user, first.training).as_chart_title()
     figure.update_layout(
-        title={"text": LogName(*log[:2]).as_chart_title(), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        title={"text": title, "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
         template="plotly_white",
         width=480,
         height=430,
         yaxis={"title": "perplexity above the oracle's", "rangemode": "tozero"},
         xaxis={
-            "tickvals": list(range(len(logs))),
+            "tickvals": list(range(len(settings))),
             "ticktext": names,
-            "range": [-0.5, len(logs) - 0.5],
+            "range": [-0.5, len(settings) - 0.5],
             "tickfont": {"size": 10},
         },
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},

@@ -16,38 +16,42 @@ from clickshift.experiments.policy_shift._report_robustness import (
     NormalisedPerplexity,
     Setting,
     Shift,
-    places,
-    shifts,
+    policy_shifts,
+    rows_by_setting,
 )
 from clickshift.metrics.robustness import BEST
 
 _WIDTH, _HEIGHT = 480, 590
 _CENTRE = 0.542
-"""Of the height, from below: the title is above, the legend below."""
+"""Vertical position of the centre, as a fraction of the height from below: the title is above, the legend below."""
 _RADIUS, _TESTING, _TRAINING = 0.315, 0.375, 0.462
-"""Of the chart and of the two circles of labels, as shares of the width."""
+"""Radius of the chart and of the circles of labels of test and training policies, as fractions of the width."""
 _EDGE = 0.95
-"""Where the chart ends: a little beyond the worst model."""
+"""Largest nPPL of the radial axis, a little beyond the worst model."""
 _OOD, _IND = COLOURS[0], COLOURS[1]
-_SECTORS = [*COLOURS[2:], *COLOURS[:2]] * 4
-_LONGEST = 7
-"""Letters of a test policy's label; the whole name is in the text under the pointer."""
+_SECTOR_COLOURS = [*COLOURS[2:], *COLOURS[:2]] * 4
+_LABEL_LENGTH = 7
+"""Longest label of a test policy, in letters; the hover text has the full name."""
 
 
 def spider_figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """By model. All charts have the same spokes in the same order; with fewer than three of them they are bars."""
-    found = shifts(rows)
-    changes = {shift.place for shift in found}
-    spokes = [place for place in places(rows) if place in changes]
-    users = dict(zip(dict.fromkeys(place.user for place in spokes), _SECTORS, strict=False))
+    """Charts by model, all with the same spokes in the same order; bar charts if there are fewer than three spokes."""
+    shifts = policy_shifts(rows)
+    shifted = {shift.setting for shift in shifts}
+    spokes = [setting for setting in rows_by_setting(rows) if setting in shifted]
+    users = dict(zip(dict.fromkeys(setting.user for setting in spokes), _SECTOR_COLOURS, strict=False))
     charts = {}
-    for model, of_model in groupby(found, key=lambda shift: shift.model):
-        by_place = {shift.place: shift for shift in of_model}
-        charts[model] = _spider(model, spokes, by_place, users) if len(spokes) > 2 else _bars(model, spokes, by_place)
+    for model, of_model in groupby(shifts, key=lambda shift: shift.model):
+        by_setting = {shift.setting: shift for shift in of_model}
+        if len(spokes) > 2:
+            charts[model] = _spider(model, spokes, by_setting, users)
+        else:
+            charts[model] = _bars(model, spokes, by_setting)
     return charts
 
 
-def _spider(model: str, spokes: Sequence[Setting], known: dict[Setting, Shift], users: dict[str, str]) -> Any:
+def _spider(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift], users: dict[str, str]) -> Any:
+    """Spider chart of one model: ind and ood nPPL on every spoke, with their intervals."""
     import plotly.graph_objects as go
 
     angles = [360 * (i + 0.5) / len(spokes) for i in range(len(spokes))]
@@ -72,26 +76,27 @@ def _spider(model: str, spokes: Sequence[Setting], known: dict[Setting, Shift], 
         annotations=[*_labels(spokes, angles), *_ends()],
         hoverlabel={"align": "left"},
     )
-    for name, colour, dash, level in _lines():
-        shown = [level(known[place]) if place in known else None for place in spokes]
-        if any(there is not None and not math.isnan(there.high) for there in shown):
-            figure.add_scatterpolar(**_band(shown, angles, name, colour))
+    for name, colour, dash, select in _lines():
+        nppl = [select(shifts[setting]) if setting in shifts else None for setting in spokes]
+        if any(point is not None and not math.isnan(point.high) for point in nppl):
+            figure.add_scatterpolar(**_band(nppl, angles, name, colour))
         figure.add_scatterpolar(
             name=name,
             legendgroup=name,
             legendrank=1 if dash == "solid" else 2,
             theta=[*angles, angles[0]],
-            r=_radii([None if there is None else there.value for there in (*shown, shown[0])]),
+            r=_radii([None if point is None else point.value for point in (*nppl, nppl[0])]),
             mode="lines+markers",
             line={"color": colour, "width": 2, "dash": dash},
             marker={"color": colour, "size": 5, "symbol": "circle" if dash == "solid" else "diamond"},
-            text=[_hover(known.get(place), place) for place in (*spokes, spokes[0])],
+            text=[_hover(shifts.get(setting), setting) for setting in (*spokes, spokes[0])],
             hovertemplate="%{text}<extra></extra>",
         )
     return figure
 
 
 def _lines() -> tuple[tuple[str, str, str, Callable[[Shift], NormalisedPerplexity]], ...]:
+    """Name, colour, dash and value of the two lines of a chart."""
     return (
         ("ind nPPL", _IND, "dash", lambda shift: shift.ind),
         ("ood nPPL", _OOD, "solid", lambda shift: shift.ood),
@@ -99,9 +104,10 @@ def _lines() -> tuple[tuple[str, str, str, Callable[[Shift], NormalisedPerplexit
 
 
 def _polar() -> dict[str, Any]:
-    up, across = _RADIUS * _WIDTH / _HEIGHT, _RADIUS
+    """Layout of the polar axes; circles mark the best, the middle and the worst of eq. 16."""
+    half_height, half_width = _RADIUS * _WIDTH / _HEIGHT, _RADIUS
     return {
-        "domain": {"x": [0.5 - across, 0.5 + across], "y": [_CENTRE - up, _CENTRE + up]},
+        "domain": {"x": [0.5 - half_width, 0.5 + half_width], "y": [_CENTRE - half_height, _CENTRE + half_height]},
         "bgcolor": "rgba(0,0,0,0)",
         "angularaxis": {
             "direction": "clockwise",
@@ -123,21 +129,21 @@ def _polar() -> dict[str, Any]:
 
 
 def _sectors(spokes: Sequence[Setting], users: dict[str, str]) -> list[dict[str, Any]]:
-    """The background: a colour per user, a little darker for every second training policy."""
+    """Background sectors: one colour per user, a little darker for every second training policy."""
     step = 360 / len(spokes)
     sectors = []
     for user, colour in users.items():
-        trainings = list(dict.fromkeys(place.training for place in spokes if place.user == user))
-        here = [i for i, place in enumerate(spokes) if place.user == user]
+        trainings = list(dict.fromkeys(setting.training for setting in spokes if setting.user == user))
+        own = [i for i, setting in enumerate(spokes) if setting.user == user]
         sectors.append(
             {
                 "name": html.escape(user) or "user",
-                "theta": [step * (i + 0.5) for i in here],
-                "r": [_EDGE] * len(here),
-                "width": [step] * len(here),
+                "theta": [step * (i + 0.5) for i in own],
+                "r": [_EDGE] * len(own),
+                "width": [step] * len(own),
                 "marker": {
                     "color": colour,
-                    "opacity": [0.13 + 0.1 * (trainings.index(spokes[i].training) % 2) for i in here],
+                    "opacity": [0.13 + 0.1 * (trainings.index(spokes[i].training) % 2) for i in own],
                     "line": {"width": 0},
                 },
                 "hoverinfo": "skip",
@@ -147,11 +153,11 @@ def _sectors(spokes: Sequence[Setting], users: dict[str, str]) -> list[dict[str,
 
 
 def _band(
-    shown: Sequence[NormalisedPerplexity | None], angles: Sequence[float], name: str, colour: str
+    nppl: Sequence[NormalisedPerplexity | None], angles: Sequence[float], name: str, colour: str
 ) -> dict[str, Any]:
-    """The intervals: around by the upper bounds, back by the lower ones. One without seeds is its value."""
-    high = _radii([None if there is None else _known(there.high, there.value) for there in (*shown, shown[0])])
-    low = _radii([None if there is None else _known(there.low, there.value) for there in (*shown, shown[0])])
+    """Band of the intervals: along the upper ends and back along the lower ones; without width for a single seed."""
+    high = _radii([None if point is None else _bound(point.high, point.value) for point in (*nppl, nppl[0])])
+    low = _radii([None if point is None else _bound(point.low, point.value) for point in (*nppl, nppl[0])])
     around = [*angles, angles[0]]
     return {
         "name": name,
@@ -167,23 +173,24 @@ def _band(
     }
 
 
-def _known(bound: float, value: float) -> float:
+def _bound(bound: float, value: float) -> float:
+    """End of an interval; the value itself for a single seed."""
     return value if math.isnan(bound) else bound
 
 
 def _radii(values: Sequence[float | None]) -> list[float | None]:
-    """Within the chart; a gap where nothing is known."""
+    """Values limited to the chart; None, which leaves a gap, for missing ones."""
     return [None if value is None or math.isnan(value) else min(max(value, 0.0), _EDGE) for value in values]
 
 
 def _labels(spokes: Sequence[Setting], angles: Sequence[float]) -> list[dict[str, Any]]:
-    """Test policies along their spokes, training policies around them, all to be read from left to right."""
+    """Labels of test policies along their spokes, and of training policies around them, readable from left to right."""
     labels = []
-    for place, angle in zip(spokes, angles, strict=True):
+    for setting, angle in zip(spokes, angles, strict=True):
         along = angle - 90 if angle <= 180 else angle + 90
-        labels.append(_label(_short(place.testing), angle, _TESTING, along, size=9, colour="#323f4b"))
+        labels.append(_label(_short(setting.testing), angle, _TESTING, along, size=9, colour="#323f4b"))
     start = 0
-    for log, group in groupby(spokes, key=lambda place: LogName(place.user, place.training)):
+    for log, group in groupby(spokes, key=lambda setting: LogName(setting.user, setting.training)):
         count = len(list(group))
         angle = 360 * (start + count / 2) / len(spokes)
         around = angle - 180 if 90 < angle < 270 else angle
@@ -193,7 +200,7 @@ def _labels(spokes: Sequence[Setting], angles: Sequence[float]) -> list[dict[str
 
 
 def _ends() -> list[dict[str, Any]]:
-    """What the centre and the edge mean, between the last spoke and the first."""
+    """Labels of the best and the worst value, between the last spoke and the first."""
     ends = {"best": BEST, "worst": WORST}
     return [
         _label(text, 0, _RADIUS * value / _EDGE, 0, size=9, colour="#52606d") | {"bgcolor": "rgba(255,255,255,0.6)"}
@@ -201,7 +208,8 @@ def _ends() -> list[dict[str, Any]]:
     ]
 
 
-def _label(text: str, angle: float, radius: float, turned: float, *, size: float, colour: str) -> dict[str, Any]:
+def _label(text: str, angle: float, radius: float, rotation: float, *, size: float, colour: str) -> dict[str, Any]:
+    """A text at an angle and radius around the centre."""
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     return {
         "text": html.escape(text),
@@ -211,55 +219,58 @@ def _label(text: str, angle: float, radius: float, turned: float, *, size: float
         "y": _CENTRE + radius * cosine * _WIDTH / _HEIGHT,
         "xanchor": "center",
         "yanchor": "middle",
-        "textangle": (turned + 180) % 360 - 180,
+        "textangle": (rotation + 180) % 360 - 180,
         "showarrow": False,
         "font": {"size": size, "color": colour},
     }
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}."
+    """A name cut to the length of a label."""
+    return name if len(name) <= _LABEL_LENGTH else f"{name[: _LABEL_LENGTH - 1]}."
 
 
-def _hover(shift: Shift | None, place: Setting) -> str:
+def _hover(shift: Shift | None, setting: Setting) -> str:
+    """Hover text of a spoke."""
     if shift is None:
         return ""
-    sure = {True: "beyond noise", False: "within noise", None: "one seed: noise unknown"}[shift.sure]
+    significance = {True: "significant", False: "within noise", None: "one seed: noise unknown"}[shift.significant]
     lines = [
         f"<b>{html.escape(shift.model)}</b>",
-        f"{html.escape(place.user) or 'unknown'} users",
-        f"trained on {html.escape(place.training)}",
-        f"tested on {html.escape(place.testing)}",
+        f"{html.escape(setting.user) or 'unknown'} users",
+        f"trained on {html.escape(setting.training)}",
+        f"tested on {html.escape(setting.testing)}",
         f"ood nPPL {shift.ood.value:.3f}, perplexity {shift.ood.perplexity}",
         f"ind nPPL {shift.ind.value:.3f}, perplexity {shift.ind.perplexity}",
-        f"difference {shift.difference:+.3f} ({sure})",
+        f"difference {shift.difference:+.3f} ({significance})",
     ]
     return "<br>".join(lines)
 
 
 def _title(model: str) -> dict[str, Any]:
+    """Title of a chart."""
     return {"text": f"<b>{html.escape(model)}</b>", "x": 0.5, "y": 0.975, "yanchor": "top", "font": {"size": 16}}
 
 
-def _bars(model: str, spokes: Sequence[Setting], known: dict[Setting, Shift]) -> Any:
-    """Two spokes make no web."""
+def _bars(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift]) -> Any:
+    """Bar chart of one model, for one or two spokes."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    for name, colour, _, level in _lines():
-        shown = [level(known[place]) if place in known else None for place in spokes]
+    for name, colour, _, select in _lines():
+        nppl = [select(shifts[setting]) if setting in shifts else None for setting in spokes]
         figure.add_bar(
             name=name,
-            x=[f"{html.escape(place.testing)}<br>{html.escape(place.user)}" for place in spokes],
-            y=_radii([None if there is None else there.value for there in shown]),
+            x=[f"{html.escape(setting.testing)}<br>{html.escape(setting.user)}" for setting in spokes],
+            y=_radii([None if point is None else point.value for point in nppl]),
             error_y={
                 "type": "data",
                 "symmetric": False,
-                "array": [0 if there is None else _known(there.high, there.value) - there.value for there in shown],
-                "arrayminus": [0 if there is None else there.value - _known(there.low, there.value) for there in shown],
+                "array": [0 if point is None else _bound(point.high, point.value) - point.value for point in nppl],
+                "arrayminus": [0 if point is None else point.value - _bound(point.low, point.value) for point in nppl],
             },
             marker={"color": colour, "opacity": 0.85},
-            text=[_hover(known.get(place), place) for place in spokes],
+            text=[_hover(shifts.get(setting), setting) for setting in spokes],
             textposition="none",
             hovertemplate="%{text}<extra></extra>",
         )

@@ -1,7 +1,12 @@
-"""The derived-policies protocol: what do users give a ranker that trusts a click model? (policy-shift paper, 6.3)
+"""Evaluation of the policies that are derived from click models (policy-shift paper, section 6.3).
 
-Each model's Top-Down and Max-Reward lists are shown to the true user. Where Max-Reward earns less than Top-Down, or
-less than the model promised, the model does not hold where optimising it leads.
+The Top-Down and Max-Reward lists of each model are shown to the simulated user. Where Max-Reward gets fewer clicks than
+Top-Down, or fewer than the model predicted, the model is not robust on the lists to which optimising it leads.
+
+References
+----------
+Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of click models to policy distributional
+shift. ACM Transactions on Information Systems.
 """
 
 from __future__ import annotations
@@ -27,24 +32,51 @@ from clickshift.policies.derived.model_scores import examination, relevance_in
 
 @dataclass(frozen=True)
 class DerivedPolicies:
-    """Which policies are derived from each model, and how. `search`, `starts` and `samples` are Max-Reward's."""
+    """Which policies are derived from each model, and how they are evaluated.
+
+    Parameters
+    ----------
+    search
+        Search of Max-Reward for the list with the most expected clicks: "local", or "sampled" as in the paper.
+    starts
+        Number of starts of the local search.
+    samples
+        Number of lists of the sampled search.
+    sessions
+        Simulated sessions of each policy, for the columns `clicks` and `ctr`; `expected_clicks` is exact.
+    penalties
+        Also evaluate Max-Reward of all seeds together, penalised by this many standard deviations across seeds.
+    fair
+        Also evaluate exposure proportional to relevance, and the disparity of every policy.
+    ranks
+        Length of the lists.
+
+    Raises
+    ------
+    SpecError
+        If the search is unknown ("unknown-name") or a number is below 1 ("bad-option").
+    """
 
     search: str = "local"
     starts: int = 3
     samples: int = 40_320
     sessions: int = 100_000
-    """Simulated lists of each policy, for `clicks` and `ctr`; `expected_clicks` needs none."""
     penalties: tuple[float, ...] = ()
-    """Also Max-Reward of all seeds together, less so many standard deviations between them."""
     fair: bool = False
-    """Also exposure in proportion to relevance; and of every policy, how far the true user's exposure is from that."""
     ranks: int = 10
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:
-            raise SpecError(f"search must be one of {', '.join(SEARCHES)}: got {self.search!r}.")
-        if min(self.starts, self.samples, self.sessions, self.ranks) < 1:
-            raise SpecError("DerivedPolicies needs starts, samples, sessions and ranks of at least 1.")
+            raise SpecError(
+                f"search must be one of {', '.join(SEARCHES)}: got {self.search!r}.",
+                code="unknown-name",
+                name=self.search,
+                known=list(SEARCHES),
+            )
+        numbers = {name: getattr(self, name) for name in ("starts", "samples", "sessions", "ranks")}
+        for name, value in numbers.items():
+            if value < 1:
+                raise SpecError(f"{name} must be at least 1: got {value}.", code="bad-option", option=name, value=value)
 
     def rows(
         self,
@@ -55,18 +87,43 @@ class DerivedPolicies:
         *,
         rng: int | np.random.Generator,
     ) -> Iterator[dict[str, Any]]:
-        """One row per model, which is a seed, and policy. Queries count by their `frequency`.
+        """Derive the policies of each model and evaluate them on the simulated user.
 
-        `clicks` and `ctr`: clicks per simulated list and per result. `expected_clicks`: per list, exact under the user.
-        `predicted_clicks`: the model's promise. `curse`: what is promised and not expected. `disparity`, with `fair`:
-        how far the exposure that the user gives is from a share in proportion to the user's relevance, at worst over a
-        query's documents, on average over queries. A penalised policy rests on all seeds: it has one row, of seed 0,
-        and none where there is one model only.
+        Parameters
+        ----------
+        models
+            The fitted models, one per seed.
+        seen
+            Documents that the training log has shown, which the policies rank.
+        user
+            Click model of the simulated user.
+        frequency
+            Weight of each query.
+        rng
+            Random generator, or seed, of searches and simulated sessions.
+
+        Yields
+        ------
+        dict
+            One row per seed and policy. `clicks` and `ctr`: clicks per simulated list and per result.
+            `expected_clicks`: exact expected clicks per list under the user. `predicted_clicks`: the model's
+            prediction. `curse`: predicted minus expected clicks, the optimiser's curse. `disparity` (with `fair`): the
+            absolute difference between a document's exposure under the user and an exposure proportional to the user's
+            relevance, as the maximum over a query's documents and the mean over queries. A penalised policy uses all
+            seeds: it has one row, with seed 0, and none if there is a single model.
+
+        Raises
+        ------
+        DataError
+            If there is not one frequency per query, or all are 0 ("bad-weights").
         """
         if frequency.shape != (seen.n_queries,) or not frequency.sum() > 0:
             raise DataError(
                 f"there must be a frequency for each of {seen.n_queries} queries, not all of them 0: "
-                f"got shape {frequency.shape}."
+                f"got shape {frequency.shape}.",
+                code="bad-weights",
+                count=seen.n_queries,
+                shape=frequency.shape,
             )
         share = frequency / frequency.sum()
         key = stream_key(as_generator(rng))
@@ -75,9 +132,9 @@ class DerivedPolicies:
             derived = derive(rng=generator(key, policy, seed))
             row: dict[str, Any] = {"kind": "policy", "seed": seed, "policy": policy}
             row["seconds"] = time.perf_counter() - start
-            lists, weight = _lottery(derived)
-            # policies of one seed meet the same users, so that their difference is not that of chance
-            row |= self._earned(user, lists, share[lists.query] * weight, generator(key, "sessions", seed))
+            lists, weight = _weighted_lists(derived)
+            # common random numbers: policies of one seed are shown to the same users, for less noise in differences
+            row |= self._clicks(user, lists, share[lists.query] * weight, generator(key, "sessions", seed))
             row["predicted_clicks"] = float(share @ derived.predicted)
             row["curse"] = row["predicted_clicks"] - row["expected_clicks"]
             if self.fair:
@@ -87,7 +144,8 @@ class DerivedPolicies:
     def _policies(
         self, models: Sequence[ClickModel], seen: Corpus
     ) -> Iterator[tuple[str, int, Callable[..., DerivedLists | FairLists]]]:
-        searching: dict[str, Any] = {
+        """Name, seed and function of each policy to derive."""
+        search_options: dict[str, Any] = {
             "ranks": self.ranks,
             "search": self.search,
             "starts": self.starts,
@@ -95,17 +153,21 @@ class DerivedPolicies:
         }
         for seed, model in enumerate(models):
             yield "Top-Down", seed, partial(top_down, model, seen, ranks=self.ranks)
-            yield "Max-Reward", seed, partial(max_reward, model, seen, **searching)
+            yield "Max-Reward", seed, partial(max_reward, model, seen, **search_options)
             if self.fair:
                 yield "Fair", seed, partial(fair, model, seen, ranks=self.ranks)
         if len(models) > 1:
             for penalty in self.penalties:
-                yield f"Max-Reward - {penalty:g} sd", 0, partial(max_reward, models, seen, penalty=penalty, **searching)
+                yield (
+                    f"Max-Reward - {penalty:g} sd",
+                    0,
+                    partial(max_reward, models, seen, penalty=penalty, **search_options),
+                )
 
-    def _earned(
+    def _clicks(
         self, user: ClickModel, lists: Rankings, prob: Float[np.ndarray, " session"], rng: np.random.Generator
     ) -> dict[str, float]:
-        """What the user gives to lists that are shown with these probabilities."""
+        """Simulated and expected clicks on lists that are shown with these probabilities."""
         shown = lists[np.repeat(np.arange(len(lists)), rng.multinomial(self.sessions, prob / prob.sum()))]
         clicks = user.sample(shown, rng=rng).click.sum()
         return {
@@ -115,8 +177,8 @@ class DerivedPolicies:
         }
 
 
-def _lottery(derived: DerivedLists | FairLists) -> tuple[Rankings, Float[np.ndarray, " session"]]:
-    """Lists, and how likely each is for its query."""
+def _weighted_lists(derived: DerivedLists | FairLists) -> tuple[Rankings, Float[np.ndarray, " session"]]:
+    """The lists of a policy, and the probability of each for its query."""
     if isinstance(derived, FairLists):
         return derived.lists, derived.weight
     return derived.rankings, np.ones(len(derived.rankings))
@@ -125,5 +187,6 @@ def _lottery(derived: DerivedLists | FairLists) -> tuple[Rankings, Float[np.ndar
 def _disparity(
     user: ClickModel, seen: Corpus, lists: Rankings, weight: np.ndarray, share: np.ndarray
 ) -> Float[np.ndarray, " query"]:
+    """Disparity of each query: how far exposure under the user is from a share proportional to relevance."""
     exposure = examination(user, lists, weight=share[lists.query] * weight)
     return disparity(lists, weight, relevance_in([user], seen), exposure)

@@ -1,10 +1,15 @@
-"""The policy-shift protocol: will a click model hold when the ranker changes?
+"""The policy-shift protocol: does a click model still predict well when the ranker changes?
 
 Models learn from a log of one policy and predict clicks on lists of others (Deffayet et al. 2022, section 5).
-In-distribution (ind) perplexity is on held-out sessions of the training log, out-of-distribution (ood) perplexity on
-other policies' lists. The policies that a model would derive are tried on the user who clicked.
+In-distribution (ind) perplexity is measured on held-out sessions of the training log, out-of-distribution (ood)
+perplexity on lists of other policies. The policies that are derived from a model are evaluated on the simulated user.
 
-A cell is one model on one training log, with all its seeds and test logs: what is computed, kept and reused at once.
+A task is one model on one training log, with all its seeds and test logs. It is computed, stored and reused as a whole.
+
+References
+----------
+Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of click models to policy distributional
+shift. ACM Transactions on Information Systems.
 """
 
 from __future__ import annotations
@@ -14,22 +19,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, TRUTH, Contender, check
+from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
+from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, TRUTH, Contender, check_predicts_clicks
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
-from clickshift.experiments.rows import click_rows, ranking_row, ranking_rows
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
 from clickshift.simulation.search_engine import Named, SimulatedLogs, World, check_specs
 
 VERSION = 1
-"""Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
+"""Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
 
 _WORLD, _DERIVED = World(), DerivedPolicies()
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one training log."""
+    """Task: one model on one training log.
+
+    Parameters
+    ----------
+    world
+        The simulated search engine, with the test policies.
+    user
+        Name and text of the simulated user.
+    training
+        Name and text of the logging policy.
+    contender
+        Model under comparison.
+    seeds
+        Number of seeds.
+    derived
+        Which policies are derived from the model; None for none.
+    version
+        Version of the rows.
+    """
 
     world: World
     user: tuple[str, str]
@@ -41,21 +64,24 @@ class Cell:
 
     @property
     def log(self) -> str:
+        """Name of the training log in tables of progress."""
         return f"{self.user[0]} users, {self.training[0]} log"
 
     @property
     def name(self) -> str:
+        """Name of the task in progress messages."""
         return f"{self.contender.name}, {self.log}"
 
     def rows(self) -> list[dict[str, Any]]:
+        """Fit and evaluate the model: rows of click prediction, ranking and derived policies, by seed."""
         logs = self.world.logs(self.user[1], self.training[1])
-        about = {"user": self.user[0], "training": self.training[0]}
-        about |= {"model": self.contender.name, "role": self.contender.role}
-        return [about | row for row in self._judged(logs)]
+        common = {"user": self.user[0], "training": self.training[0]}
+        common |= {"model": self.contender.name, "role": self.contender.role}
+        return [common | row for row in self._rows(logs)]
 
-    def _judged(self, logs: SimulatedLogs) -> Iterator[dict[str, Any]]:
+    def _rows(self, logs: SimulatedLogs) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
-        models = self._fitted(logs)
+        models = self._fit(logs)
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
         for row in click_rows(models, logs.test):
             yield row | fit_seconds
@@ -69,20 +95,68 @@ class Cell:
             rng = self.world.rng("derived", self.user[0], self.training[0], self.contender.name)
             yield from self.derived.rows(models, logs.seen, logs.user, logs.frequency, rng=rng)
 
-    def _fitted(self, logs: SimulatedLogs) -> list[ClickModel]:
+    def _fit(self, logs: SimulatedLogs) -> list[ClickModel]:
+        """Fit one model per seed; the oracle is the user's own model."""
         if self.contender.role == "oracle":
             return [logs.user]
         return self.contender.fit(logs.train, logs.held_out, self.seeds)
 
 
-def rows_of(cell: Cell) -> list[dict[str, Any]]:
-    """`Cell.rows` as a function, for processes."""
-    return cell.rows()
+def rows_of(task: Cell) -> list[dict[str, Any]]:
+    """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
+
+    Parameters
+    ----------
+    task
+        The task.
+
+    Returns
+    -------
+    list of dict
+        Its tidy rows.
+    """
+    return task.rows()
 
 
 @dataclass(frozen=True)
 class PolicyShift:
-    """Users x training policies x models; test policies belong to the world. Texts as on the command line."""
+    """The policy-shift protocol: a grid of users, logging policies and models; by default at paper scale.
+
+    Parameters
+    ----------
+    users
+        Simulated users, as names and texts (`clickshift.simulation.users.USERS`).
+    training
+        Logging policies, as names and texts (`clickshift.policies.POLICIES`). A text may join several policies with
+        " + ": each ranks an equal share of the log.
+    contenders
+        Models under comparison.
+    world
+        The simulated search engine, with the test policies.
+    seeds
+        Number of seeds of models fitted by gradient descent.
+    derived
+        Which policies are derived from click models and candidates; None for none.
+    derived_users
+        Names of the users on whom derived policies are evaluated. By default those of figure 2, for whom ranking by
+        relevance is not optimal.
+
+    Raises
+    ------
+    SpecError
+        If a text names no user, policy or learner, or a model predicts no clicks ("cannot-predict-clicks").
+
+    References
+    ----------
+    Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of click models to policy
+    distributional shift. ACM Transactions on Information Systems.
+
+    Examples
+    --------
+    >>> protocol = PolicyShift(seeds=1)
+    >>> len(protocol.cells()), protocol.cells()[1].name
+    (117, 'PBM, DBN users, PL-oracle log')
+    """
 
     users: Named = (("DBN", "DBN"), ("CoCM", "CoCM"), ("CoCM-mismatch", "CoCM_mismatch"))
     training: Named = (
@@ -95,16 +169,15 @@ class PolicyShift:
     seeds: int = 10
     derived: DerivedPolicies | None = _DERIVED
     derived_users: tuple[str, ...] = ("CoCM", "CoCM-mismatch")
-    """Users on whom derived policies are tried: those of figure 2, for whom the best document first is not best."""
 
     def __post_init__(self) -> None:
         check_specs(self.world, self.users, self.training)
         for contender in self.contenders:
             if contender.role != "oracle":
-                check(contender)
+                check_predicts_clicks(contender)
 
     def cells(self) -> list[Cell]:
-        """Cells of one log stand together, so that a process makes it once."""
+        """Tasks of the grid. Tasks of one log follow each other, so that a process simulates it once."""
         return [
             Cell(self.world, user, training, contender, self.seeds, self._derived(user[0], contender))
             for user in self.users
@@ -113,4 +186,5 @@ class PolicyShift:
         ]
 
     def _derived(self, user: str, contender: Contender) -> DerivedPolicies | None:
+        """Policies to derive: only from models that are compared, and only on `derived_users`."""
         return self.derived if user in self.derived_users and contender.role in {"click model", "candidate"} else None

@@ -1,9 +1,9 @@
-"""A fully grown regression tree on few points, many thousand times.
+"""Fully grown regression trees on few points, compiled because hundreds of thousands are fitted.
 
-The CMIP paper fits 2,000 trees for each of 16 configurations and each set of metrics: 480,000 with ours. Compiled, they
-take seconds where scikit-learn's take minutes, and scikit-learn need not be there. The splits are those of its
-DecisionTreeRegressor: least squared error, thresholds half-way, features in single precision and different by more than
-1e-7, of equally good features a random one.
+The CMIP paper fits 2,000 trees for each of 16 configurations and each set of metrics; with our metrics that makes
+480,000. Compiled, they take seconds where scikit-learn's take minutes, and scikit-learn is not required. The splits are
+those of its DecisionTreeRegressor: least squared error, thresholds half-way between values, features in single
+precision that differ by more than 1e-7, and a random choice between equally good features.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numba import njit
 from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import stream_key
 
-_APART = 1e-7
-"""Values of a feature that are closer are equal."""
-_PURE = 2.220446049250313e-16
-"""A node with less variance is not split."""
+_FEATURE_THRESHOLD = 1e-7
+"""Values of a feature that differ by no more than this count as equal."""
+_MIN_VARIANCE = 2.220446049250313e-16
+"""A node with no more variance than this is not split."""
 
 
 def predict_by_tree(
@@ -30,7 +30,7 @@ def predict_by_tree(
     *,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " test"]:
-    """What a tree grown on x and y says of new points."""
+    """Predict new points with a tree grown on x and y; `rng` decides between equally good features."""
     state, out = np.empty(4, np.uint64), np.empty(len(x_new))
     _open(state, stream_key(rng))
     _grow(_single(x), np.asarray(y, np.float64), _single(x_new), state, out)
@@ -44,10 +44,11 @@ def two_fold_r2(
     *,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "repeat fold"]:
-    """R2 on each half of the points, in each of these orders, by a tree grown on the other half.
+    """Adjusted R2 of two-fold cross-validation: each half of the points is predicted by a tree grown on the other.
 
-    Adjusted for the number p of features: 1 - (1 - R2) (n - 1) / (n - p - 1), n points in the half that is predicted.
-    NaN where there are too few of them.
+    The rows of `order` are permutations of the points; the first half of a row is the first fold. R2 is adjusted for
+    the number p of features: 1 - (1 - R2) (n - 1) / (n - p - 1) with n points in the predicted half. NaN where there
+    are too few points.
     """
     out = np.empty((len(order), 2))
     _two_folds(_single(x), np.asarray(y, np.float64), np.ascontiguousarray(order, np.int64), stream_key(rng), out)
@@ -55,46 +56,54 @@ def two_fold_r2(
 
 
 def _single(x: np.ndarray) -> np.ndarray:
-    """What single precision leaves of the numbers."""
+    """Round to single precision."""
     return np.ascontiguousarray(np.asarray(x, np.float32), np.float64)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _open(state, key):
+    """Open a random stream."""
     open_stream(state, key, 0)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _two_folds(x, y, order, key, out):
+    """Kernel of `two_fold_r2`."""
     n, features = x.shape
-    first = n - n // 2  # of an odd number, the first fold has one more
+    first = n - n // 2  # with an odd number of points, the first fold has one more
     state = np.empty(4, np.uint64)
     for repeat in range(len(order)):
         open_stream(state, key, repeat)
         for fold in range(2):
-            here = order[repeat]
-            test, train = (here[:first], here[first:]) if fold == 0 else (here[first:], here[:first])
-            said = np.empty(len(test))
-            _grow(x[train], y[train], x[test], state, said)
+            points = order[repeat]
+            test, train = (points[:first], points[first:]) if fold == 0 else (points[first:], points[:first])
+            predicted = np.empty(len(test))
+            _grow(x[train], y[train], x[test], state, predicted)
             mean = y[test].mean()
             error, spread = 0.0, 0.0
             for i in range(len(test)):
-                error += (y[test[i]] - said[i]) ** 2
+                error += (y[test[i]] - predicted[i]) ** 2
                 spread += (y[test[i]] - mean) ** 2
-            left = len(test) - features - 1
-            out[repeat, fold] = 1 - error / spread * (len(test) - 1) / left if left > 0 and spread > 0 else np.nan
+            freedom = len(test) - features - 1
+            if freedom > 0 and spread > 0:
+                out[repeat, fold] = 1 - error / spread * (len(test) - 1) / freedom
+            else:
+                out[repeat, fold] = np.nan
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _grow(x, y, x_new, state, out):
-    """The points of a node are a stretch of `member`, new points that reach it a stretch of `reached`: no tree is
-    kept, and parts that no new point reaches are not grown."""
+    """Grow a tree on x and y and write the predictions of the new points to `out`.
+
+    The points of a node are a slice of `member`, and the new points that reach it are a slice of `reached`: no tree is
+    stored, and branches that no new point reaches are not grown.
+    """
     n, features = x.shape
     member, reached = np.arange(n), np.arange(len(x_new))
-    ordered, chosen, turn = np.empty(n, np.int64), np.empty(n, np.int64), np.arange(features)
+    ordered, chosen, shuffled = np.empty(n, np.int64), np.empty(n, np.int64), np.arange(features)
     stack = np.empty((2 * n + 1, 4), np.int64)
     stack[0] = (0, n, 0, len(x_new))
     depth = 1
@@ -109,19 +118,19 @@ def _grow(x, y, x_new, state, out):
             square += y[member[i]] ** 2
         mean = total / size
         best, best_feature, best_left, threshold = -np.inf, -1, 0, 0.0
-        if size > 1 and square / size - mean * mean > _PURE:
+        if size > 1 and square / size - mean * mean > _MIN_VARIANCE:
             for k in range(features):
                 swap = k + int(next_uniform(state) * (features - k))
-                turn[k], turn[swap] = turn[swap], turn[k]
-                f = turn[k]
+                shuffled[k], shuffled[swap] = shuffled[swap], shuffled[k]
+                f = shuffled[k]
                 _sort(member, begin, end, x, f, ordered)
-                left = 0.0
+                left_total = 0.0
                 for i in range(1, size):
-                    left += y[ordered[i - 1]]
+                    left_total += y[ordered[i - 1]]
                     low, high = x[ordered[i - 1], f], x[ordered[i], f]
-                    if high <= low + _APART:
+                    if high <= low + _FEATURE_THRESHOLD:
                         continue
-                    gain = left * left / i + (total - left) ** 2 / (size - i)
+                    gain = left_total * left_total / i + (total - left_total) ** 2 / (size - i)
                     if gain > best:
                         best, best_feature, best_left, threshold = gain, f, i, low / 2 + high / 2
                 if best_feature == f:
@@ -144,7 +153,7 @@ def _grow(x, y, x_new, state, out):
 @njit(cache=True, nogil=True)
 @no_type_check
 def _sort(member, begin, end, x, feature, ordered):
-    """The members of a node by a feature; few are sorted by insertion."""
+    """Sort the members of a node by a feature: few by insertion, more than 64 by argsort."""
     size = end - begin
     if size > 64:
         values = np.empty(size)
@@ -153,9 +162,9 @@ def _sort(member, begin, end, x, feature, ordered):
         ordered[:size] = member[begin:end][np.argsort(values)]
         return
     for i in range(size):
-        one = member[begin + i]
-        value, j = x[one, feature], i
+        point = member[begin + i]
+        value, j = x[point, feature], i
         while j > 0 and x[ordered[j - 1], feature] > value:
             ordered[j] = ordered[j - 1]
             j -= 1
-        ordered[j] = one
+        ordered[j] = point

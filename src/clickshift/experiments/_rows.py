@@ -1,4 +1,4 @@
-"""How fitted models become tidy rows: what each predicts on several logs, and how well it ranks judged documents."""
+"""Tidy result rows of fitted models: click prediction on several logs, and ranking of judged documents."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from clickshift.simulation.search_engine import IND
 
 
 def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> Iterator[dict[str, Any]]:
-    """One row per seed and log, with everything that is conditional on the clicks above; none from a model that only
-    ranks."""
+    """Yield one row per seed and log with all metrics conditional on the clicks above a result.
+
+    Models that predict no clicks yield nothing.
+    """
     for seed, model in enumerate(models):
         if not model.predicts_clicks:
             continue
@@ -36,7 +38,7 @@ def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> It
 def ranking_rows(
     models: Sequence[ClickModel], judged: JudgedPairs, impressions: Float[np.ndarray, " query"]
 ) -> Iterator[dict[str, Any]]:
-    """One row per seed; none from a model that gives all documents the same relevance."""
+    """Yield one row of ranking metrics per seed; none for a model that gives all documents the same relevance."""
     head = head_queries(impressions)
     for seed, model in enumerate(models):
         if model.ranks_documents:
@@ -47,12 +49,13 @@ def ranking_rows(
 def ranking_row(
     score: Float[np.ndarray, " pair"], judged: JudgedPairs, head: Bool[np.ndarray, " query"], seed: int
 ) -> dict[str, Any]:
+    """Compute the ranking metrics of one score: over all queries, and nDCG of head and tail queries."""
     quality = ranking_quality(score, judged, rng=generator(seed, "ties"))
-    apart = {"head": quality.means(head), "tail": quality.means(~head)}
+    parts = {"head": quality.means(head), "tail": quality.means(~head)}
     return {
         "kind": "ranking",
         **quality.means(),
-        **{f"{part} {name}": means[name] for part, means in apart.items() for name in means if name.startswith("nDCG")},
+        **{f"{part} {name}": means[name] for part, means in parts.items() for name in means if name.startswith("nDCG")},
         "judged_queries": judged.queries,
         "never_shown": judged.never_shown,
         "equal_queries": judged.equal_queries,

@@ -1,4 +1,4 @@
-"""The rows of a model-selection run as arrays: what is known of each model before deployment, and how it then fares."""
+"""The rows of a model-selection run as arrays: metrics of each model before deployment, and ood perplexity after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from clickshift.display.tables import Row
 from clickshift.errors import DataError
 
-COLUMNS = {
+METRIC_COLUMNS = {
     "PPL": "val_perplexity",
     "ind PPL": "ind_perplexity",
     "nDCG": "nDCG@10",
@@ -21,13 +21,13 @@ COLUMNS = {
     "mean dependence": "mean_dependence",
     "weighted PPL": "weighted_perplexity",
 }
-"""Metrics by the names that people read, with their column in the rows."""
+"""Metrics by their display names, with their column in the rows."""
 _PER_TEST = ("weighted PPL",)
-"""Known for each target policy, in the row of the test log."""
+"""Metrics that depend on the target policy and are in the row of the test log."""
 
 
 class Case(NamedTuple):
-    """A choice that somebody has to make: one log, and one policy that will rank next."""
+    """A situation in which a model has to be chosen: one training log, and the policy that is deployed next."""
 
     user: str
     training: str
@@ -38,20 +38,46 @@ class Case(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Cases in which all models were judged on a policy that is not the training log's."""
+    """Cases in which all models were tested on lists of a policy that did not rank the training log.
+
+    Parameters
+    ----------
+    models
+        Names of the models.
+    cases
+        The cases.
+    ood
+        Perplexity of each model on the test log of each case.
+    metrics
+        Metrics by the names of `METRIC_COLUMNS`; NaN where a row has none.
+    """
 
     models: tuple[str, ...]
     cases: tuple[Case, ...]
     ood: Float[np.ndarray, "case model"]
-    """Perplexity on the test log."""
     metrics: Mapping[str, Float[np.ndarray, "case model"]]
-    """By the names of `COLUMNS`; NaN where a row does not have it."""
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Outcomes:
-        """From tidy rows. A case that lacks one of the models, in a run that is not finished, is left out."""
+        """Collect the outcomes from tidy rows; cases of an unfinished run that lack a model are left out.
+
+        Parameters
+        ----------
+        rows
+            Rows of a model-selection run.
+
+        Returns
+        -------
+        Outcomes
+            The complete cases.
+
+        Raises
+        ------
+        DataError
+            If no case has all models ("unfinished-run").
+        """
         models = tuple(dict.fromkeys(row["model"] for row in rows if row["kind"] == "metrics"))
-        known = {_log(row): row for row in rows if row["kind"] == "metrics"}
+        before_deployment = {_log(row): row for row in rows if row["kind"] == "metrics"}
         tests = {
             (Case(row["user"], row["training"], row["testing"], row["seed"]), row["model"]): row
             for row in rows
@@ -62,24 +88,28 @@ class Outcomes:
         )
         if not cases:
             raise DataError(
-                "there must be a log on which all models were judged by another policy's lists: these rows have none. "
-                "Finish the run first."
+                "there must be a log for which all models were tested on lists of another policy: these rows have "
+                "none. Finish the run first.",
+                code="unfinished-run",
             )
 
         def number(case: Case, model: str, name: str, per_test: bool) -> float:
-            row = tests[case, model] if per_test else known[case.user, case.training, case.seed, model]
+            log = (case.user, case.training, case.seed, model)
+            row = tests[case, model] if per_test else before_deployment[log]
             return float(row.get(name, np.nan))
 
         def column(name: str, *, per_test: bool) -> np.ndarray:
             return np.array([[number(case, model, name, per_test) for model in models] for case in cases])
 
-        metrics = {name: column(COLUMNS[name], per_test=name in _PER_TEST) for name in COLUMNS}
+        metrics = {name: column(METRIC_COLUMNS[name], per_test=name in _PER_TEST) for name in METRIC_COLUMNS}
         return cls(models, cases, column("perplexity", per_test=True), metrics)
 
     @property
     def seeds(self) -> tuple[int, ...]:
+        """Seeds in order of appearance."""
         return tuple(dict.fromkeys(case.seed for case in self.cases))
 
 
 def _log(row: Row) -> tuple[str, str, int, str]:
+    """The log and the model that a row is about."""
     return row["user"], row["training"], row["seed"], row["model"]
