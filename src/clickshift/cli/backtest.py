@@ -44,7 +44,12 @@ def backtest(
     from clickshift.counts.open_log import open_log
     from clickshift.data.encoded_log import Log
     from clickshift.errors import SpecError
-    from clickshift.experiments._backtest_report import backtest_words, error_table, gain_table, write_backtest_report
+    from clickshift.experiments._backtest_report import (
+        backtest_conclusion,
+        error_table,
+        gain_table,
+        write_backtest_report,
+    )
     from clickshift.experiments.backtest import TASKS, Backtest
     from clickshift.experiments.log_files import TABLE, LogFile
     from clickshift.ope.evaluate import PAPER
@@ -67,7 +72,7 @@ def backtest(
                 sessions = open_log(log, progress=tell) if ours else LogFile.at(log, format=format).read()
         with progress("leaving out days") as advance:
             found = protocol.on(sessions, progress=advance)
-    words = backtest_words(found)
+    words = backtest_conclusion(found)
     settings = {"log": log or str(DriftingLog(seed=seed)), "backtest": str(protocol)}
     written = None if output is None else write_backtest_report(output, found, settings)
     if json:

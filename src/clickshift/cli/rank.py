@@ -205,7 +205,7 @@ def labels(
     ndcg_exp_gain=False. Beside a .txt file stand .query, .weight, .position, which LightGBM finds, and .conf.
     """
     from clickshift.io.read_log import read_log
-    from clickshift.ranking.labels import check_known, count_by_rank
+    from clickshift.ranking.labels import check_position_bias, count_by_rank
     from clickshift.ranking.lambdamart import BoostedRanker, boosting_data
     from clickshift.ranking.lightgbm_files import boosting_ending, write_boosting_data
 
@@ -214,7 +214,7 @@ def labels(
     with warnings_shown(), progress("correcting labels"):
         documents, log = _read(corpus, queries, max_label), read_log(clicks)
         known = _known(propensities, examination, model, trust, log)
-        check_known(learner.loss, learner.bias, known["examination"], known["trust"])
+        check_position_bias(learner.loss, learner.bias, known["examination"], known["trust"])
         data = boosting_data(documents, count_by_rank(documents, log), learner.loss, clip=clip, **known)
         files = write_boosting_data(data, output, notes={"corpus": corpus, "clicks": clicks, "loss": loss})
     facts = {

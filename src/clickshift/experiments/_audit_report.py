@@ -14,13 +14,13 @@ from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
-from clickshift.experiments.audit import Audited
+from clickshift.experiments.audit import AuditResult
 from clickshift.io.table_writer import write_rows
 
 _TITLE = "Debiasedness: do click models still know who ranked their log?"
-SURE = 0.05
+_SIGNIFICANCE_LEVEL = 0.05
 """Up to this p-value a dependence is not put down to chance."""
-SMALL = 0.05
+_NEGLIGIBLE_SHARE = 0.05
 """Below this share of the variance a dependence is there, but hardly matters."""
 _POINTS = 400
 """Of each label in a chart: more would hide each other."""
@@ -40,13 +40,13 @@ more on one side are noise."""
 
 def write_audit_report(
     folder: Path,
-    audited: Sequence[Audited],
+    audited: Sequence[AuditResult],
     chosen: Mapping[str, str],
     cautions: Sequence[str],
     settings: Mapping[str, Any],
 ) -> Written:
     """Write report.html, rows.parquet, and tables and charts as files in the folder exports."""
-    facts, figures = [one.facts for one in audited], {str(a.facts["model"]): scatter(a) for a in audited}
+    facts, figures = [one.facts for one in audited], {str(a.facts["model"]): _scatter_figure(a) for a in audited}
     table, verdicts = audit_table(facts), [verdict(one) for one in facts]
     write_rows(facts, folder / "rows.parquet")
     answer = "\n\n".join([choice_note(chosen), *cautions, _HOW])
@@ -81,11 +81,11 @@ def audit_table(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
     """What the numbers of one model mean, and what they do not."""
     value, slope = facts["mean_dependence"], facts["mean_dependence_slope"]
-    biased = facts["mean_dependence_p_value"] <= SURE
-    noisy = facts["cmip_p_value"] <= SURE
+    biased = facts["mean_dependence_p_value"] <= _SIGNIFICANCE_LEVEL
+    noisy = facts["cmip_p_value"] <= _SIGNIFICANCE_LEVEL
     if biased:
         short = "favours what the logging policy favoured" if slope > 0 else "corrects too much"
-        short = "hardly depends on the logging policy" if value < SMALL else short
+        short = "hardly depends on the logging policy" if value < _NEGLIGIBLE_SHARE else short
         text = (
             "Of documents with the same label, the estimate of the one that the logging policy favoured most differs "
             f"from that of the one it favoured least by {slope:+.3f}. Its ranking explains {value:.1%} of the variance "
@@ -115,7 +115,7 @@ def choice_note(chosen: Mapping[str, str]) -> str:
     return f"Recommended by the strategy “{chosen['strategy']}”: {chosen['model']}."
 
 
-def scatter(audited: Audited) -> Any:
+def _scatter_figure(audited: AuditResult) -> Any:
     """Estimates of one model against the logging policy's ranking within each label."""
     import plotly.graph_objects as go
 

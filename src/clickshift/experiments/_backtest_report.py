@@ -14,12 +14,12 @@ from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
-from clickshift.experiments.backtest import DAYS, IN_ORDER, RANDOM, Backtested
+from clickshift.experiments.backtest import DAYS, IN_ORDER, RANDOM, BacktestResult
 from clickshift.io.table_writer import write_rows
 
 _TITLE = "Backtest: would off-policy evaluation have been right about past days?"
-STRUCTURED = ("IP", "PBM", "Item")
-BASELINE_ESTIMATORS = ("List", "RCTR")
+_STRUCTURED = ("IP", "PBM", "Item")
+_BASELINES = ("List", "RCTR")
 _PUBLISHED = {"clicks@2": (0.1790, 0.1318), "clicks@3": (0.4624, 0.1250), "dcg": (0.8196, 0.1065)}
 """By how much the error of IP is below those of List and RCTR, at any M of 100 or more, for the 100 most frequent
 queries of the Yandex log (Li et al. 2018, section 6.3)."""
@@ -42,15 +42,15 @@ _HOW_PUBLISHED = """By how much the error of IP is below those of the two baseli
 more, beside what was found for the 100 most frequent queries of the Yandex log (section 6.3)."""
 
 
-def write_backtest_report(folder: Path, found: Backtested, settings: Mapping[str, Any]) -> Written:
+def write_backtest_report(folder: Path, found: BacktestResult, settings: Mapping[str, Any]) -> Written:
     """Write report.html, rows.parquet, queries.parquet, days.parquet, and tables and charts in the folder exports."""
     rows, days = found.rows, found.day_rows
     write_rows(rows, folder / "rows.parquet")
     write_rows(found.query_rows, folder / "queries.parquet")
     write_rows(days, folder / "days.parquet")
-    words, gains, published = backtest_words(found), gain_table(found), published_table(found)
-    errors, lines = error_figures(rows), day_figures(found, days)
-    single = query_figures(found, days)
+    words, gains, published = backtest_conclusion(found), gain_table(found), _published_table(found)
+    errors, lines = _error_figures(rows), _day_figures(found, days)
+    single = _query_figures(found, days)
     sections = [
         Section("What was found", f"{words}\n\n{_HOW}"),
         Section("Structured estimators against the baselines", _HOW_GAINS, gains),
@@ -68,7 +68,7 @@ def write_backtest_report(folder: Path, found: Backtested, settings: Mapping[str
     return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], {"Backtest": gains}, notes)
 
 
-def backtest_words(found: Backtested) -> str:
+def backtest_conclusion(found: BacktestResult) -> str:
     """What was compared, what was found for the most frequent queries, and what to choose."""
     group = next(iter(found.groups))
     tasks = list(dict.fromkeys(r.task for r in found.residuals))
@@ -83,7 +83,7 @@ def backtest_words(found: Backtested) -> str:
     paragraphs = [f"Compared: {about}, {first['pairs']:,} pairs{dropped}."]
     if found.split != DAYS:
         paragraphs.append(_ABOUT_PARTS + (_ABOUT_RANDOM if found.split == RANDOM else ""))
-    for baseline in BASELINE_ESTIMATORS:
+    for baseline in _BASELINES:
         said = [text for task in tasks if (text := _against(found, task, group, baseline))]
         if said:
             paragraphs.append(f"Structured estimators against {baseline}: {'; '.join(said)}.")
@@ -100,7 +100,7 @@ _ABOUT_RANDOM = (
 )
 
 
-def _against(found: Backtested, task: str, group: str, baseline: str) -> str:
+def _against(found: BacktestResult, task: str, group: str, baseline: str) -> str:
     best = _best_structured(found, task, group)
     if best is None or baseline not in found.protocol.estimators:
         return ""
@@ -114,16 +114,16 @@ def _against(found: Backtested, task: str, group: str, baseline: str) -> str:
     return f"{task}, {best['estimator']} is {100 * value:.0f} % {side}{interval}{unclear}"
 
 
-def _best_structured(found: Backtested, task: str, group: str) -> dict[str, Any] | None:
+def _best_structured(found: BacktestResult, task: str, group: str) -> dict[str, Any] | None:
     rows = [row for row in found.rows if (row["task"], row["group"]) == (task, group)]
-    rows = [row for row in rows if row["estimator"] in STRUCTURED and not math.isnan(row["rmse"])]
+    rows = [row for row in rows if row["estimator"] in _STRUCTURED and not math.isnan(row["rmse"])]
     return min(rows, key=lambda row: float(row["rmse"]), default=None)
 
 
-def gain_table(found: Backtested) -> list[dict[str, Any]]:
+def gain_table(found: BacktestResult) -> list[dict[str, Any]]:
     """By group and task: the best structured estimator, the baselines, and how far it is below them."""
     table = []
-    baselines = [name for name in BASELINE_ESTIMATORS if name in found.protocol.estimators]
+    baselines = [name for name in _BASELINES if name in found.protocol.estimators]
     for group, queries in found.groups.items():
         for task in found.protocol.tasks:
             best = _best_structured(found, task, group)
@@ -142,23 +142,23 @@ def gain_table(found: Backtested) -> list[dict[str, Any]]:
     return table
 
 
-def published_table(found: Backtested) -> list[dict[str, Any]]:
+def _published_table(found: BacktestResult) -> list[dict[str, Any]]:
     """IP against the baselines as the paper compares them; empty where the backtest has not what that takes."""
     large = np.array(found.protocol.clip) >= _LARGE
-    if not {"IP", *BASELINE_ESTIMATORS} <= set(found.protocol.estimators) or not large.any():
+    if not {"IP", *_BASELINES} <= set(found.protocol.estimators) or not large.any():
         return []
     queries, table = next(iter(found.groups.values())), []
     for task in (task for task in found.protocol.tasks if task in _PUBLISHED):
-        error = {name: found.of(task, name).rmse(queries)[large] for name in ("IP", *BASELINE_ESTIMATORS)}
+        error = {name: found.of(task, name).rmse(queries)[large] for name in ("IP", *_BASELINES)}
         line: dict[str, Any] = {"reward": task}
-        for baseline, published in zip(BASELINE_ESTIMATORS, _PUBLISHED[task], strict=True):
+        for baseline, published in zip(_BASELINES, _PUBLISHED[task], strict=True):
             line[f"IP below {baseline}"] = f"{100 * (1 - error['IP'] / error[baseline]).min():.1f} %"
             line[f"published, {baseline}"] = f"{100 * published:.1f} %"
         table.append(line)
     return table
 
 
-def error_table(found: Backtested) -> list[dict[str, Any]]:
+def error_table(found: BacktestResult) -> list[dict[str, Any]]:
     """By group, task and estimator: the least error, that without clipping, and pairs without overlap."""
     table = []
     for group, queries in found.groups.items():
@@ -180,7 +180,7 @@ def error_table(found: Backtested) -> list[dict[str, Any]]:
     return table
 
 
-def error_figures(rows: Sequence[Row]) -> dict[str, Any]:
+def _error_figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Error against M, a line per estimator, by task and group: figures 1 to 4 of the paper."""
     figures = {}
     for task, group in dict.fromkeys((row["task"], row["group"]) for row in rows):
@@ -195,7 +195,7 @@ def error_figures(rows: Sequence[Row]) -> dict[str, Any]:
     return figures
 
 
-def day_figures(found: Backtested, days: Sequence[Row]) -> dict[str, Any]:
+def _day_figures(found: BacktestResult, days: Sequence[Row]) -> dict[str, Any]:
     """Residuals day by day, on average over the most frequent queries."""
     group, figures = next(iter(found.groups)), {}
     for task in found.protocol.tasks:
@@ -205,7 +205,7 @@ def day_figures(found: Backtested, days: Sequence[Row]) -> dict[str, Any]:
     return figures
 
 
-def query_figures(found: Backtested, days: Sequence[Row]) -> dict[str, Any]:
+def _query_figures(found: BacktestResult, days: Sequence[Row]) -> dict[str, Any]:
     """Of the single query: clicks at the first rank and at all, and what estimators made of each day (figure 5)."""
     group = list(found.groups)[-1]
     query = int(found.groups[group][0])

@@ -21,7 +21,7 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     figure = go.Figure()
     kinds = {"conditional": "given the clicks above", "marginal": "without them"}
     values = [row[f"{kind}_perplexity"] for row in done for kind in kinds]
-    lowest, edge = min(values, default=1.0), _edge(values)
+    lowest, edge = min(values, default=1.0), _axis_limit(values)
     for (kind, said), colour, symbol in zip(kinds.items(), COLOURS, ("circle", "diamond-open"), strict=False):
         here = [row[f"{kind}_perplexity"] for row in done]
         figure.add_scatter(
@@ -47,7 +47,7 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     return figure
 
 
-def _edge(values: Sequence[float]) -> float:
+def _axis_limit(values: Sequence[float]) -> float:
     """Where the plot ends: beyond most values, but not for the sake of one ten times as far off as the middle one."""
     if not values:
         return 2.0
@@ -59,7 +59,7 @@ def _edge(values: Sequence[float]) -> float:
 
 def comparison_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One row per model, the best conditional perplexity first; those that failed last, with their errors."""
-    ranked = sorted(rows, key=lambda row: _last_if_unknown(row["conditional_perplexity"]))
+    ranked = sorted(rows, key=lambda row: _sort_key(row["conditional_perplexity"]))
     table = [
         {
             "model": row["model"],
@@ -78,5 +78,5 @@ def comparison_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return table
 
 
-def _last_if_unknown(value: float | None) -> float:
+def _sort_key(value: float | None) -> float:
     return math.inf if value is None or math.isnan(value) else value

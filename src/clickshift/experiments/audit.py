@@ -40,7 +40,7 @@ Models = Mapping[str, Sequence[ClickModel]]
 _CMIP, _MEAN = CMIP(), MeanDependence()
 
 
-class Audited(NamedTuple):
+class AuditResult(NamedTuple):
     """One model's results, and the rows that they come from (of its first seed)."""
 
     facts: dict[str, Any]
@@ -63,7 +63,7 @@ class Audit:
     mean_dependence: MeanDependence = _MEAN
     seed: int = 0
 
-    def of(self, models: Models, *, progress: Callable[[str], None] = lambda done: None) -> Iterator[Audited]:
+    def of(self, models: Models, *, progress: Callable[[str], None] = lambda done: None) -> Iterator[AuditResult]:
         for models_of_seeds in models.values():
             if not models_of_seeds[0].ranks_documents:
                 raise DataError(
@@ -105,7 +105,7 @@ class Audit:
     def _queries(self, label: np.ndarray) -> int:
         return len(np.unique(self.log.vocabulary.pair_query[~np.isnan(label)]))
 
-    def _audited(self, name: str, seeds: Sequence[ClickModel], label: np.ndarray) -> Audited:
+    def _audited(self, name: str, seeds: Sequence[ClickModel], label: np.ndarray) -> AuditResult:
         few = self._queries(label) < 2 * FEWEST_QUERIES
         cmip, mean = (replace(m, subsamples=0) if few else m for m in (self.cmip, self.mean_dependence))
         rows = [self._rows(model, label) for model in seeds]
@@ -120,7 +120,7 @@ class Audit:
         facts |= _mean_of("cmip", [cmip(r, rng=generator(self.seed, "cmip")) for r in rows])
         facts["perplexity"] = float(np.mean([_perplexity(model, self.log) for model in seeds]))
         facts["nDCG@10"] = float(np.mean([self._ndcg(model, judged) for model in seeds]))
-        return Audited(facts, rows[0])
+        return AuditResult(facts, rows[0])
 
     def _rows(self, model: ClickModel, label: np.ndarray) -> ScoredPairs:
         words = self.log.vocabulary
@@ -134,7 +134,7 @@ class Audit:
         return ranking_quality(score, judged, rng=generator(self.seed, "ties")).means()["nDCG@10"]
 
 
-def chosen_by(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
+def choose_by_strategy(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
     """The model that a strategy takes."""
     metrics = {
         str(one["model"]): {
@@ -165,18 +165,20 @@ def _mean_of(name: str, found: Sequence[Dependence]) -> dict[str, float]:
     return facts
 
 
-LOGGED = {"rank": logged_rank, "exposure": logged_exposure}
+_LOG_DERIVED_SCORES = {"rank": logged_rank, "exposure": logged_exposure}
 """What a log alone says about its policy."""
 
 
-def logging_of(log: Sessions, scores: Path | None, *, otherwise: str = "rank") -> Float[np.ndarray, " pair"]:
+def read_logging_scores(log: Sessions, scores: Path | None, *, otherwise: str = "rank") -> Float[np.ndarray, " pair"]:
     """The logging policy's score of every pair of the log, NaN where the file has none."""
-    if otherwise not in LOGGED:
-        raise SpecError(f"without scores, logging must be one of {', '.join(LOGGED)}: got {otherwise!r}.")
-    return LOGGED[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+    if otherwise not in _LOG_DERIVED_SCORES:
+        raise SpecError(f"without scores, logging must be one of {', '.join(_LOG_DERIVED_SCORES)}: got {otherwise!r}.")
+    return (
+        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+    )
 
 
-def labels_of(
+def read_relevance(
     log: Sessions,
     *,
     labels: Path | None = None,

@@ -72,7 +72,7 @@ class Backtest:
                     f"{name} cannot take part in a backtest: it needs how likely lists begin. Leave it out."
                 )
 
-    def on(self, whole: Log, *, progress: Callable[[int], None] | None = None) -> Backtested:
+    def on(self, whole: Log, *, progress: Callable[[int], None] | None = None) -> BacktestResult:
         """Test on a log, of which only the sessions of frequent queries need fit in memory. `progress` is called with 1
         for every finished day of a task."""
         log, by_frequency = self._chosen(whole)
@@ -80,7 +80,7 @@ class Backtest:
         counted = _count(log, day, len(names))
         residuals = [found for task in self.tasks for found in self._task(task, log, day, len(names), progress)]
         groups = self._groups(log, by_frequency, *counted[:2])
-        return Backtested(self, log, names, self.split, groups, *counted, tuple(residuals))
+        return BacktestResult(self, log, names, self.split, groups, *counted, tuple(residuals))
 
     @property
     def split(self) -> str:
@@ -215,7 +215,7 @@ class Residuals:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Backtested:
+class BacktestResult:
     """What a backtest found."""
 
     protocol: Backtest

@@ -41,7 +41,7 @@ class Comparison:
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
             raise DataError(f"a split must be one of {', '.join(SPLITS)}: got {self.split!r}.")
-        chosen = self.models or clicking_models()
+        chosen = self.models or click_predicting_models()
         object.__setattr__(self, "models", tuple(dict.fromkeys(chosen)))
         self.learners()
 
@@ -74,7 +74,7 @@ class Comparison:
 _RESULTS = ("conditional_perplexity", "marginal_perplexity", "log_likelihood", "seconds", "unseen_pair_share")
 
 
-def clicking_models() -> list[str]:
+def click_predicting_models() -> list[str]:
     """The models that `fit` knows by name and that predict clicks without a look at them."""
     return [name for name in DEFAULT if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from clickshift.errors import SpecError
 from clickshift.experiments.click_vs_ips.checks import PointwiseChecks
-from clickshift.experiments.click_vs_ips.data import PointwiseData, data_of
+from clickshift.experiments.click_vs_ips.data import PointwiseData, pointwise_data
 from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures
-from clickshift.experiments.click_vs_ips.protocol import TRUE, Pointwise
+from clickshift.experiments.click_vs_ips.protocol import TRUE_BIAS_RANKERS, Pointwise
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.model_selection.protocol import quick as quick_selection
@@ -75,12 +75,12 @@ TrainedProtocol = Pointwise | Tuning | PointwiseChecks
 
 
 def ips_figure_4() -> Pointwise:
-    return Pointwise(models=TRUE, sessions=(_MANY,), collisions=tuple(k / 10 for k in range(10)))
+    return Pointwise(models=TRUE_BIAS_RANKERS, sessions=(_MANY,), collisions=tuple(k / 10 for k in range(10)))
 
 
 def ips_figure_5() -> Pointwise:
     """The paper has Istella-S; give its folder."""
-    return Pointwise(data_of(BUILTIN), TRUE, sessions=(_MANY,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
+    return Pointwise(pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(_MANY,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
 
 
 def changed(
@@ -94,7 +94,7 @@ def changed(
 ) -> TrainedProtocol:
     """On another set, or smaller: what is not given stays. Of several sizes, `sessions` is the largest. Rows of a
     `tuning` choose how rankers are trained."""
-    data: PointwiseData = protocol.data if corpus is None else data_of(corpus)
+    data: PointwiseData = protocol.data if corpus is None else pointwise_data(corpus)
     data = replace(data, queries=queries or data.queries)
     seeds = seeds or protocol.seeds
     if not isinstance(protocol, Pointwise):
@@ -144,7 +144,9 @@ EXHIBITS = {
     "ips-figure5": Exhibit(IPS_PAPER, "nDCG by the strength of the position bias", ips_figure_5),
     "ips-table2": Exhibit(IPS_PAPER, "rankers after 100 million sessions", lambda: Pointwise(sessions=(_MANY,))),
     "ips-gradients": Exhibit(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
-    "ips-tuning": Exhibit(IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(data_of(BUILTIN))),
+    "ips-tuning": Exhibit(
+        IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(pointwise_data(BUILTIN))
+    ),
     "ips-checks": Exhibit(IPS_PAPER, "counts teach what sessions teach; both naive rankers are one", PointwiseChecks),
     "ope-figures": Exhibit(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
 }

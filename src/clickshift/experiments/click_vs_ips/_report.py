@@ -13,7 +13,7 @@ from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
-from clickshift.experiments.click_vs_ips._report_figures import curve_by, gradient_figure, loss_figures
+from clickshift.experiments.click_vs_ips._report_figures import gradient_figure, loss_figures, metric_curves
 from clickshift.experiments.click_vs_ips.data import published_name, published_row
 from clickshift.experiments.click_vs_ips.protocol import (
     IPS_TRUE,
@@ -26,7 +26,7 @@ from clickshift.experiments.click_vs_ips.protocol import (
 from clickshift.io.table_writer import write_rows
 from clickshift.metrics.significance import corrected_p_values, paired, welch
 
-ALPHA = 1e-4
+_ALPHA = 1e-4
 """The paper's level of significance, for all comparisons of a metric together."""
 _ORDER = ((PRODUCTION, NAIVE), (NAIVE, PBM_TRUE), (NAIVE, IPS_TRUE), (PBM_TRUE, IPS_TRUE))
 
@@ -69,19 +69,19 @@ def write_pointwise_report(folder: Path, rows: Sequence[Row], settings: Mapping[
     varied = [axis for axis in ("sessions", "collisions", "eta") if len({row[axis] for row in rows}) > 1]
     how = {"sessions": _HOW_SIZES, "collisions": _HOW_COLLISIONS, "eta": _HOW_BIAS}
     for axis in varied:
-        figures[f"nDCG@10 by {axis}"] = curve_by(rows, axis)
+        figures[f"nDCG@10 by {axis}"] = metric_curves(rows, axis)
         sections.append(Section(f"nDCG@10 by {axis}", how[axis], figure=figures[f"nDCG@10 by {axis}"]))
     last = max(row["sessions"] for row in rows)
     tables: dict[str, Rows] = {}
     if set(varied) <= {"sessions"}:
         end = [row for row in rows if row["sessions"] == last]
-        tables[f"after {last:,} sessions"] = quality_table(end)
-        tables["order of models"] = order_table(rows)
+        tables[f"after {last:,} sessions"] = _quality_table(end)
+        tables["order of models"] = _paired_difference_table(rows)
         how_table = f"{_HOW_TABLE}\n\n{_HOW_ONE_HOT}" if published_name(data) == "one-hot" else _HOW_TABLE
         sections.append(Section(f"After {last:,} sessions", how_table, tables[f"after {last:,} sessions"]))
         sections.append(Section("Order of models", _HOW_ORDER, tables["order of models"]))
     else:
-        tables["values"] = values_table(rows, varied[-1])
+        tables["values"] = _values_table(rows, varied[-1])
         sections.append(Section("In numbers", _HOW_TABLE.split(" ▲")[0], tables["values"]))
     title = f"Click models and IPS rankers on the set “{data}”"
     return _write(folder, title, rows, settings, sections, tables, figures)
@@ -147,14 +147,14 @@ def write_tuning_report(folder: Path, rows: Sequence[Row], settings: Mapping[str
 
 
 def write_checks_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    from clickshift.experiments.click_vs_ips.checks import verdicts
+    from clickshift.experiments.click_vs_ips.checks import check_table
 
-    table = verdicts(rows)
+    table = check_table(rows)
     sections = [Section("Checks", _HOW_CHECKS, table)]
     return _write(folder, "Counts, sessions, and two naive rankers", rows, settings, sections, {"checks": table}, {})
 
 
-def quality_table(rows: Sequence[Row]) -> Rows:
+def _quality_table(rows: Sequence[Row]) -> Rows:
     """Rows 2: one line per model, with what was published of the set."""
     known = [row for row in rows if row["kind"] == "trained"]
     models = list(dict.fromkeys(row["model"] for row in known))
@@ -181,13 +181,13 @@ def _marks(rows: Sequence[Row], models: Sequence[str], metric: str) -> dict[str,
     pairs = list(combinations(models, 2))
     p_values = corrected_p_values([welch(values[a], values[b]) for a, b in pairs], "bonferroni")
     for (a, b), p in zip(pairs, p_values, strict=True):
-        if PBM_TRUE in (a, b) and p < ALPHA:
+        if PBM_TRUE in (a, b) and p < _ALPHA:
             other = b if a == PBM_TRUE else a
             marks[other] = "▲" if np.mean(values[other]) > np.mean(values[PBM_TRUE]) else "▼"
     return marks
 
 
-def order_table(rows: Sequence[Row]) -> Rows:
+def _paired_difference_table(rows: Sequence[Row]) -> Rows:
     """Who is better than whom, size by size, on the same clicks."""
     known, table = [row for row in rows if row["kind"] == "trained"], []
     for sessions in sorted({row["sessions"] for row in known}):
@@ -210,7 +210,7 @@ def order_table(rows: Sequence[Row]) -> Rows:
     return table
 
 
-def values_table(rows: Sequence[Row], axis: str) -> Rows:
+def _values_table(rows: Sequence[Row], axis: str) -> Rows:
     """nDCG@10 by collisions or eta, with what unlimited clicks give where that is known."""
     table: Rows = []
     for point in sorted({row[axis] for row in rows}):

@@ -21,7 +21,7 @@ _AXES = {"sessions": "sessions", "collisions": "rate of collisions", "eta": "str
 _LEGEND = {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.22, "yanchor": "top"}
 
 
-def curve_by(rows: Sequence[Row], axis: str, metric: str = "nDCG@10") -> Any:
+def metric_curves(rows: Sequence[Row], axis: str, metric: str = "nDCG@10") -> Any:
     """A metric of each model by sessions, collisions or eta: lines with 95 % bootstrap bands over seeds, dashed what
     unlimited clicks give, diamonds what was published."""
     import plotly.graph_objects as go

@@ -19,9 +19,9 @@ from clickshift.experiments.click_vs_ips.protocol import (
     IPS_TRUE,
     NAIVE,
     PBM_TRUE,
-    learner_of,
-    quality,
-    run_of,
+    build_run,
+    parse_learner,
+    ranking_metrics,
     values_by_seed,
 )
 from clickshift.metrics.significance import welch
@@ -35,7 +35,7 @@ VERSION = 2
 
 NAIVE_PBM = "Naive PBM"
 COUNTS, SESSIONS = "drawn counts", "single sessions"
-CHECKED: Named = (
+_CHECKED_RANKERS: Named = (
     (NAIVE, "ClickRanker(loss='ips', bias='naive')"),
     (NAIVE_PBM, "ClickRanker(loss='pbm', bias='naive')"),
     (PBM_TRUE, "ClickRanker(loss='pbm')"),
@@ -63,8 +63,10 @@ class ChecksCell:
             COUNTS: engine.clicks(user, self.sessions, seed=self.seed),
             SESSIONS: self._counted(engine, user),
         }
-        asked = [(way, name, text) for way in clicks for name, text in CHECKED]
-        runs = [run_of(learner_of(text, self.data, self.seed), engine, user, clicks[way]) for way, _, text in asked]
+        asked = [(way, name, text) for way in clicks for name, text in _CHECKED_RANKERS]
+        runs = [
+            build_run(parse_learner(text, self.data, self.seed), engine, user, clicks[way]) for way, _, text in asked
+        ]
         test = engine.parts.test
         score = {(way, name): ranker.scores(test) for (way, name, _), ranker in zip(asked, fit_runs(runs), strict=True)}
         rows = []
@@ -72,7 +74,7 @@ class ChecksCell:
             row = {"data": self.data.name, "sessions": self.sessions, "seed": self.seed, "clicks": way, "model": name}
             if name == NAIVE_PBM:
                 row["distance"] = float(np.abs(found - score[way, NAIVE]).max())
-            rows.append(row | quality(found, engine, self.seed))
+            rows.append(row | ranking_metrics(found, engine, self.seed))
         return rows
 
     def _counted(self, engine: FixedRankingEngine, user: PBM) -> tuple[Cells, Cells]:
@@ -99,11 +101,11 @@ class PointwiseChecks:
         return [ChecksCell(self.data, self.sessions, seed) for seed in range(self.seeds)]
 
 
-def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def check_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each model: nDCG@10 by both kinds of clicks and the p-value of their difference; for the naive click model
     also how far its scores are from those of naive IPS, at most."""
     lines = []
-    for name, _ in CHECKED:
+    for name, _ in _CHECKED_RANKERS:
         by_way = {
             way: [*values_by_seed(rows, "nDCG@10", model=name, clicks=way).values()] for way in (COUNTS, SESSIONS)
         }

@@ -17,7 +17,7 @@ from clickshift.core.rng import generator
 from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus, CorpusSplit
 from clickshift.errors import SpecError
-from clickshift.experiments.click_vs_ips.one_hot import one_hot_parts
+from clickshift.experiments.click_vs_ips._one_hot import one_hot_split
 from clickshift.io.datasets.letor import corpus_files, read_corpus
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.simulation.fixed_ranking import FixedRankingEngine, truncated
@@ -64,14 +64,14 @@ class PointwiseData:
         """The same production ranker for all models and numbers of sessions of a seed."""
         if self.is_one_hot:
             times = 2 if self.content == ONE_HOT_TWICE else 1
-            parts = one_hot_parts(seed=seed, collisions=collisions, occurrences=times, documents=self.documents)
+            parts = one_hot_split(seed=seed, collisions=collisions, occurrences=times, documents=self.documents)
             return FixedRankingEngine.of(parts, None, seed=seed)
         if collisions:
             raise SpecError(f"only the one-hot set can have collisions: got {self.name!r}. Use {ONE_HOT!r}.")
         return _engine(self, seed)
 
 
-def data_of(corpus: str, *, queries: int | None = None) -> PointwiseData:
+def pointwise_data(corpus: str, *, queries: int | None = None) -> PointwiseData:
     """From the command line's words: 'one-hot', 'one-hot-twice', 'builtin', or a LETOR file or folder."""
     if corpus in {ONE_HOT, ONE_HOT_TWICE}:
         return PointwiseData(content=corpus, corpus=corpus)
@@ -80,7 +80,7 @@ def data_of(corpus: str, *, queries: int | None = None) -> PointwiseData:
     return PointwiseData(content=content_key(corpus_files(corpus)), corpus=corpus, queries=queries)
 
 
-def read_parts(path: str | Path, *, fold: int = 0) -> CorpusSplit:
+def read_corpus_split(path: str | Path, *, fold: int = 0) -> CorpusSplit:
     """By the names of the files: train, vali and test, or LETOR's S1 to S5, of which there are five folds; else 60, 20
     and 20 % of the queries."""
     files = corpus_files(path)
@@ -91,14 +91,14 @@ def read_parts(path: str | Path, *, fold: int = 0) -> CorpusSplit:
     if _has_folds(files):
         turned = files[fold:] + files[:fold]
         return _alike([read_corpus(group) for group in (turned[:3], turned[3:4], turned[4:])])
-    return split_corpus(read_corpus(files))
+    return _random_split(read_corpus(files))
 
 
 def _has_folds(files: Sequence[Path]) -> bool:
     return tuple(file.name.split(".")[0] for file in files) == _FOLDS
 
 
-def split_corpus(corpus: Corpus) -> CorpusSplit:
+def _random_split(corpus: Corpus) -> CorpusSplit:
     """60, 20 and 20 % of the queries, at random."""
     order = generator(0, "parts").permutation(corpus.n_queries)
     cuts = np.rint(np.cumsum(_SHARES[:2]) * corpus.n_queries).astype(int)
@@ -121,8 +121,8 @@ def _wide(part: Corpus, width: int) -> np.ndarray | None:
 @lru_cache(maxsize=1)
 def _parts(data: PointwiseData, fold: int) -> CorpusSplit:
     if data.content == BUILTIN:
-        return split_corpus(builtin_corpus(data.queries or 1000))
-    parts = read_parts(data.corpus, fold=fold)
+        return _random_split(builtin_corpus(data.queries or 1000))
+    parts = read_corpus_split(data.corpus, fold=fold)
     if data.queries is None or data.queries >= parts.train.n_queries:
         return parts
     share = data.queries / parts.train.n_queries

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import xlog1py, xlogy
 
+from clickshift.experiments.click_vs_ips._one_hot import ips_limit, pbm_limit
 from clickshift.experiments.click_vs_ips.data import PointwiseData
-from clickshift.experiments.click_vs_ips.one_hot import ips_limit, pbm_limit
 from clickshift.simulation.users import PBM
 
 CLICK_LOSS, IPS_LOSS = "PBM", "IPS"

@@ -24,8 +24,8 @@ from clickshift.core.rng import generator
 from clickshift.core.spec import parse
 from clickshift.counts.cells import Cells
 from clickshift.errors import SpecError
+from clickshift.experiments.click_vs_ips._one_hot import document_columns, ips_limit, pbm_limit
 from clickshift.experiments.click_vs_ips.data import PointwiseData
-from clickshift.experiments.click_vs_ips.one_hot import column_of, ips_limit, pbm_limit
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.ranking import RANKERS, ClickRanker, Ranker, Run, fit_runs
 from clickshift.simulation.fixed_ranking import FixedRankingEngine
@@ -43,7 +43,7 @@ RANKERS_COMPARED: Named = (
     (PBM_TRUE, "ClickRanker(loss='pbm')"),
     (IPS_TRUE, "ClickRanker(loss='ips')"),
 )
-TRUE: Named = RANKERS_COMPARED[2:]
+TRUE_BIAS_RANKERS: Named = RANKERS_COMPARED[2:]
 SIZES = tuple(10**k for k in range(2, 9))
 RANKING_METRICS = ("nDCG@5", "nDCG@10", "ARP")
 
@@ -81,37 +81,43 @@ class PointwiseCell:
         engines = [self.data.engine(seed, collisions=self.collisions) for seed in self.seeds]
         for seed, engine in zip(self.seeds, engines, strict=True):
             here = about | {"seed": seed}
-            rows.append(here | {"kind": "trained", "model": PRODUCTION} | quality(engine.test_score, engine, seed))
+            rows.append(
+                here | {"kind": "trained", "model": PRODUCTION} | ranking_metrics(engine.test_score, engine, seed)
+            )
             clicks = engine.clicks(user, self.sessions, seed=seed)
             for name, text in self.models:
-                learner = learner_of(text, self.data, seed)
-                runs.append((here | {"kind": "trained", "model": name}, engine, run_of(learner, engine, user, clicks)))
-                limit = limit_of(learner, engine, user) if self.data.is_one_hot else None
+                learner = parse_learner(text, self.data, seed)
+                runs.append(
+                    (here | {"kind": "trained", "model": name}, engine, build_run(learner, engine, user, clicks))
+                )
+                limit = unlimited_click_scores(learner, engine, user) if self.data.is_one_hot else None
                 if limit is not None:
-                    rows.append(here | {"kind": "limit", "model": name} | quality(limit, engine, seed))
+                    rows.append(here | {"kind": "limit", "model": name} | ranking_metrics(limit, engine, seed))
         start = time.perf_counter()
         rankers = fit_runs([run for _, _, run in runs])
         seconds = (time.perf_counter() - start) / max(len(runs), 1)
         for (here, engine, _), ranker in zip(runs, rankers, strict=True):
-            found = quality(ranker.scores(engine.parts.test), engine, here["seed"])
+            found = ranking_metrics(ranker.scores(engine.parts.test), engine, here["seed"])
             rows.append(here | found | {"fit_seconds": seconds} | _training(ranker))
         return rows
 
 
-def learner_of(text: str, data: PointwiseData, seed: int) -> ClickRanker:
+def parse_learner(text: str, data: PointwiseData, seed: int) -> ClickRanker:
     learner: ClickRanker = parse(text, RANKERS)
     return replace(learner, tower="one-hot" if data.is_one_hot else learner.tower, seed=seed)
 
 
-def run_of(learner: ClickRanker, engine: FixedRankingEngine, user: PBM, clicks: tuple[Cells, Cells]) -> Run:
+def build_run(learner: ClickRanker, engine: FixedRankingEngine, user: PBM, clicks: tuple[Cells, Cells]) -> Run:
     examination = user.exposure(engine.n_ranks) if learner.bias == "given" else None
     return Run(learner, engine.parts.train, clicks[0], (engine.parts.held_out, clicks[1]), examination)
 
 
-def limit_of(learner: ClickRanker, engine: FixedRankingEngine, user: PBM) -> Float[np.ndarray, " test_pair"] | None:
+def unlimited_click_scores(
+    learner: ClickRanker, engine: FixedRankingEngine, user: PBM
+) -> Float[np.ndarray, " test_pair"] | None:
     """What a ranker with one number per column gives the test documents after unlimited clicks; None for estimated
     bias, which a log of one fixed ranking does not tell."""
-    column, clicks = column_of(engine.parts.train), engine.train.click_prob(user)
+    column, clicks = document_columns(engine.parts.train), engine.train.click_prob(user)
     known = engine.train.examination(user)
     limit = {
         ("pbm", "given"): lambda: pbm_limit(clicks, known, column),
@@ -119,10 +125,10 @@ def limit_of(learner: ClickRanker, engine: FixedRankingEngine, user: PBM) -> Flo
         ("pbm", "naive"): lambda: pbm_limit(clicks, np.ones_like(known), column),
         ("ips", "naive"): lambda: ips_limit(clicks, np.ones_like(known), column),
     }.get((learner.loss, learner.bias))
-    return None if limit is None else limit()[column_of(engine.parts.test)]
+    return None if limit is None else limit()[document_columns(engine.parts.test)]
 
 
-def quality(score: Float[np.ndarray, " test_pair"], engine: FixedRankingEngine, seed: int) -> dict[str, float]:
+def ranking_metrics(score: Float[np.ndarray, " test_pair"], engine: FixedRankingEngine, seed: int) -> dict[str, float]:
     """nDCG and ARP on the test documents, as the IPS paper has them: a query without a relevant document counts as 0,
     ARP weights documents by their grade."""
     corpus = engine.parts.test

@@ -16,7 +16,7 @@ from typing import Any
 from clickshift.core.spec import label, parse
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments.click_vs_ips.data import PointwiseData
-from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, learner_of, quality, run_of
+from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, build_run, parse_learner, ranking_metrics
 from clickshift.ranking import RANKERS, fit_runs
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
@@ -50,9 +50,9 @@ class TuningCell:
         user, runs = PBM(), []
         engines = [self.data.engine(seed) for seed in range(self.seeds)]
         for seed, engine in enumerate(engines):
-            learner = learner_of(self.model[1], self.data, seed)
+            learner = parse_learner(self.model[1], self.data, seed)
             learner = replace(learner, optimiser=self.optimiser, learning_rate=self.rate)
-            runs.append(run_of(learner, engine, user, engine.clicks(user, self.sessions, seed=seed)))
+            runs.append(build_run(learner, engine, user, engine.clicks(user, self.sessions, seed=seed)))
         about = {"data": self.data.name, "model": self.model[0], "optimiser": self.optimiser, "rate": self.rate}
         try:
             rankers = fit_runs(runs)
@@ -61,7 +61,7 @@ class TuningCell:
         return [
             about
             | {"seed": seed, "held_out_loss": float(ranker.held_out_loss), "rounds": ranker.rounds}
-            | quality(ranker.scores(engine.parts.test), engine, seed)
+            | ranking_metrics(ranker.scores(engine.parts.test), engine, seed)
             for seed, (engine, ranker) in enumerate(zip(engines, rankers, strict=True))
         ]
 

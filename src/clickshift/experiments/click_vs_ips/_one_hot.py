@@ -23,7 +23,7 @@ _HALVINGS = 50
 """Of the interval from 0 to 1: 1e-15 is left, and no middle is rounded up to 1."""
 
 
-def one_hot_parts(
+def one_hot_split(
     *,
     seed: int,
     collisions: float = 0.0,
@@ -107,7 +107,7 @@ def ips_limit(
     return mean
 
 
-def column_of(corpus: Corpus) -> Int[np.ndarray, " pair"]:
+def document_columns(corpus: Corpus) -> Int[np.ndarray, " pair"]:
     """The one-hot column of every document."""
     column: np.ndarray = corpus.feature(1).astype(np.int64)
     return column
