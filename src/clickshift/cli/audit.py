@@ -69,7 +69,7 @@ def audit(
             seed,
         )
         cautions = task.cautions(models)
-        audited = list(task.of(models, progress=lambda done: advance(1)))
+        audited = list(task.run(models, progress=lambda done: advance(1)))
     facts = [one.facts for one in audited]
     chosen = {"strategy": strategy, "model": choose_by_strategy(strategy, facts)} if len(facts) > 1 else {}
     settings = {
