@@ -49,9 +49,9 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import CorpusSplit
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.ranking import ClickRanker, Run, fit_runs
-from clickshift.ranking.examples import shuffled_batches
+from clickshift.ranking._examples import shuffled_batches  # noqa: PLC2701  the peer trains on the same batches
+from clickshift.ranking._prepare import initial_weights  # noqa: PLC2701  and starts from the same weights
 from clickshift.ranking.labels import sessions_by_query
-from clickshift.ranking.prepare import start_weights
 from clickshift.ranking.ranker import signed_log
 from clickshift.simulation.fixed_ranking import FixedRankingEngine, truncated
 from clickshift.simulation.users import PBM
@@ -118,7 +118,7 @@ def here(cache: Path) -> None:
     os.environ |= {"CLICKSHIFT_CACHE": str(cache), "JAX_PLATFORMS": "cpu"}
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would go before ours
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-    import clickshift.ranking.step  # noqa: F401  imports JAX, which is not timed
+    import clickshift.ranking._step  # noqa: F401  imports JAX, which is not timed
 
 
 def train(name: str, data: Path, cache: Path, loss: str, seeds: int, rounds: int) -> Row:
@@ -141,7 +141,7 @@ def followed(name: str, data: Path, cache: Path, loss: str, file: Path) -> Row:
     here(cache)
     parts, clicks, held_out, examination = world(name, data)
     plain = learner(loss, dropout=(0.0, 0.0, 0.0), rounds=CHECKED_ROUNDS)
-    weights = start_weights(plain, parts.train.features.shape[1], len(examination))
+    weights = initial_weights(plain, parts.train.features.shape[1], len(examination))
     layers = range(len(weights) // 2)
     known = {f"weight_{k}": weights[f"{k}"] for k in layers} | {f"bias_{k}": weights[f"{k}.bias"] for k in layers}
     batches = shuffled_batches(

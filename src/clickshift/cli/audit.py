@@ -57,7 +57,7 @@ def audit(
     """
     from clickshift.debiasedness.metrics import CMIP, MeanDependence
     from clickshift.experiments._audit_report import audit_table, choice_note, verdict, write_audit_report
-    from clickshift.experiments.audit import Audit, chosen_by, labels_of, logging_of
+    from clickshift.experiments.audit import Audit, choose_by_strategy, read_logging_scores, read_relevance
     from clickshift.experiments.model_selection.strategies import STRATEGIES
     from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
     from clickshift.io.read_log import read_log
@@ -70,17 +70,17 @@ def audit(
         models, sessions = _load_models(model), read_log(log)
         task = Audit(
             sessions,
-            logging_of(sessions, logging_scores, otherwise=logging),
-            labels_of(sessions, labels=labels, random_log=random_log, orderings=orderings, groups=grades),
+            read_logging_scores(sessions, logging_scores, otherwise=logging),
+            read_relevance(sessions, labels=labels, random_log=random_log, orderings=orderings, groups=grades),
             within_queries or orderings is not None,
             CMIP(estimator, permutations, subsamples),
             MeanDependence(permutations, subsamples),
             seed,
         )
         cautions = task.cautions(models)
-        audited = list(task.of(models, progress=lambda done: advance(1)))
+        audited = list(task.run(models, progress=lambda done: advance(1)))
     facts = [one.facts for one in audited]
-    chosen = {"strategy": strategy, "model": chosen_by(strategy, facts)} if len(facts) > 1 else {}
+    chosen = {"strategy": strategy, "model": choose_by_strategy(strategy, facts)} if len(facts) > 1 else {}
     settings = {
         "models": [str(path) for path in model],
         "log": log,

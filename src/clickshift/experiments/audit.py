@@ -1,7 +1,9 @@
-"""The audit of fitted models: how much each still knows of the ranker that made its log, beside perplexity and nDCG.
+"""Audit of fitted click models: dependence of their relevance on the logging policy, beside perplexity and nDCG.
 
 Models are compared on the same rows: judged pairs that the log showed, that have a logging score, and that every model
-knows. Of several seeds, every number is the mean and the p-value the median.
+has in its vocabulary. With several seeds, every number is the mean over seeds and the p-value is the median.
+
+`read_relevance` and `read_logging_scores` read the true relevance and the scores of the logging policy from files.
 """
 
 from __future__ import annotations
@@ -36,12 +38,20 @@ from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.models.base import ClickModel, pair_table
 
 Models = Mapping[str, Sequence[ClickModel]]
-"""By name, the models of one kind from different seeds."""
+"""Models of one kind, fitted with different seeds, by name."""
 _CMIP, _MEAN = CMIP(), MeanDependence()
 
 
-class Audited(NamedTuple):
-    """One model's results, and the rows that they come from (of its first seed)."""
+class AuditResult(NamedTuple):
+    """Result of the audit of one model.
+
+    Parameters
+    ----------
+    facts
+        Numbers by name: mean dependence and CMIP with intervals and null distributions, perplexity, nDCG@10.
+    rows
+        The scored pairs of the model's first seed.
+    """
 
     facts: dict[str, Any]
     rows: ScoredPairs
@@ -49,66 +59,124 @@ class Audited(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What models are held against: a log of one ranker, what that ranker thought, and the true relevance."""
+    """Audit of click models against a log, the scores of its logging policy, and the true relevance.
+
+    Parameters
+    ----------
+    log
+        A log of one ranker, preferably one that the models were not fitted on: perplexity is computed on it, too.
+    logging
+        The logging policy's score of each pair of the log's vocabulary, NaN where it is not known.
+    label
+        The relevance of each pair, NaN where it is not judged.
+    within_queries
+        Whether to compare ranks within queries, for scores that are not comparable between queries.
+    cmip
+        Settings of CMIP.
+    mean_dependence
+        Settings of the mean dependence.
+    seed
+        Random seed for permutations, subsamples and tie-breaking.
+
+    References
+    ----------
+    Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
+
+    Examples
+    --------
+    >>> from clickshift.data.builtin_corpus import builtin_corpus
+    >>> from clickshift.learners import fit
+    >>> from clickshift.policies.basic import Feature
+    >>> from clickshift.simulation.simulate import simulate
+    >>> from clickshift.simulation.users import PBM
+    >>> corpus = builtin_corpus(30)
+    >>> log = simulate(corpus, Feature(), PBM(), 2000, rng=0)
+    >>> quick = {"cmip": CMIP(permutations=0, subsamples=0), "mean_dependence": MeanDependence(0, 0)}
+    >>> audit = Audit(log, read_logging_scores(log, None), corpus.label.astype(float), **quick)
+    >>> [result.facts["model"] for result in audit.run({"dCTR": [fit("dCTR", log)]})]
+    ['dCTR']
+    """
 
     log: Sessions
-    """Best one that the models have not learned from: it is also what they predict."""
     logging: Float[np.ndarray, " pair"]
-    """The logging policy's score of each pair of the log's vocabulary, NaN where it is not known."""
     label: Float[np.ndarray, " pair"]
-    """The relevance of each pair, NaN where it is not judged."""
     within_queries: bool = False
-    """Compare ranks within queries, for scores that mean nothing between them."""
     cmip: CMIP = _CMIP
     mean_dependence: MeanDependence = _MEAN
     seed: int = 0
 
-    def of(self, models: Models, *, progress: Callable[[str], None] = lambda done: None) -> Iterator[Audited]:
-        for models_of_seeds in models.values():
-            if not models_of_seeds[0].ranks_documents:
-                raise DataError(
-                    f"{type(models_of_seeds[0]).__name__} gives all documents the same relevance: there is nothing to "
-                    "audit. Leave it out."
-                )
-        known = self._known(models)
+    def run(self, models: Models, *, progress: Callable[[str], None] = lambda name: None) -> Iterator[AuditResult]:
+        """Audit models one after the other.
+
+        Parameters
+        ----------
+        models
+            Models by name, each with one or several seeds.
+        progress
+            Called with the name of every finished model.
+
+        Yields
+        ------
+        AuditResult
+            The result of each model.
+
+        Raises
+        ------
+        DataError
+            If a model has the same relevance for all documents ("cannot-rank-documents"), or no judged pair can be
+            compared ("no-common-pairs").
+        """
         for name, seeds in models.items():
-            yield self._audited(name, seeds, known)
+            if not seeds[0].ranks_documents:
+                raise DataError(
+                    f"{type(seeds[0]).__name__} gives all documents the same relevance: there is nothing to audit. "
+                    "Remove it.",
+                    code="cannot-rank-documents",
+                    model=name,
+                )
+        label = self._shared_labels(models)
+        for name, seeds in models.items():
+            yield self._audit_model(name, seeds, label)
             progress(name)
 
     def cautions(self, models: Models) -> list[str]:
-        """What to keep in mind when reading the numbers."""
-        known = self._known(models)
-        left_out = int((~np.isnan(self.label) & np.isnan(known)).sum())
-        said = [coarse_label_warning(known[~np.isnan(known)])]
+        """Return warnings for readers of the results: coarse labels, pairs left out, too few queries."""
+        label = self._shared_labels(models)
+        left_out = int((~np.isnan(self.label) & np.isnan(label)).sum())
+        warnings = [coarse_label_warning(label[~np.isnan(label)])]
         if left_out:
-            said.append(
-                f"{left_out:,} judged pairs are left out: not in the log, without a logging score, or new to a model."
+            warnings.append(
+                f"{left_out:,} judged pairs are left out: not in the log, without a logging score, or unseen by a "
+                "model."
             )
-        if self._queries(known) < 2 * FEWEST_QUERIES:
-            said.append(f"Only {self._queries(known)} queries are judged: too few for intervals.")
-        return [text for text in said if text]
+        if self._n_queries(label) < 2 * FEWEST_QUERIES:
+            warnings.append(f"Only {self._n_queries(label)} queries are judged: too few for confidence intervals.")
+        return [text for text in warnings if text]
 
-    def _known(self, models: Models) -> np.ndarray:
-        """Labels of the rows that all models share, NaN elsewhere."""
-        words = self.log.vocabulary
-        impressions = np.bincount(self.log.rankings.pair[self.log.rankings.shown], minlength=words.n_pairs)
+    def _shared_labels(self, models: Models) -> np.ndarray:
+        """Return the labels of the pairs that all models are compared on, NaN elsewhere."""
+        vocabulary = self.log.vocabulary
+        impressions = np.bincount(self.log.rankings.pair[self.log.rankings.shown], minlength=vocabulary.n_pairs)
         usable = (impressions > 0) & ~np.isnan(self.logging) & ~np.isnan(self.label)
         for model in (seeds[0] for seeds in models.values()):
-            usable &= model.vocabulary.pairs_of(words) != UNSEEN
+            usable &= model.vocabulary.pairs_of(vocabulary) != UNSEEN
         if not usable.any():
             raise DataError(
-                "no judged pair is in the log, has a logging score and is known to every model. "
-                "Check that labels, scores and log name queries and documents alike."
+                "no judged pair is in the log, has a logging score and was seen by every model. "
+                "Check that labels, scores and log use the same query and document ids.",
+                code="no-common-pairs",
             )
         return np.where(usable, self.label, np.nan)
 
-    def _queries(self, label: np.ndarray) -> int:
+    def _n_queries(self, label: np.ndarray) -> int:
+        """Return the number of queries with a judged pair."""
         return len(np.unique(self.log.vocabulary.pair_query[~np.isnan(label)]))
 
-    def _audited(self, name: str, seeds: Sequence[ClickModel], label: np.ndarray) -> Audited:
-        few = self._queries(label) < 2 * FEWEST_QUERIES
-        cmip, mean = (replace(m, subsamples=0) if few else m for m in (self.cmip, self.mean_dependence))
-        rows = [self._rows(model, label) for model in seeds]
+    def _audit_model(self, name: str, seeds: Sequence[ClickModel], label: np.ndarray) -> AuditResult:
+        """Audit one model on the pairs that have a label here."""
+        too_few = self._n_queries(label) < 2 * FEWEST_QUERIES
+        cmip, mean = (replace(m, subsamples=0) if too_few else m for m in (self.cmip, self.mean_dependence))
+        rows = [self._scored_pairs(model, label) for model in seeds]
         judged = JudgedPairs.of(self.log.vocabulary, np.maximum(label, 0))
         facts: dict[str, Any] = {
             "model": name,
@@ -116,26 +184,43 @@ class Audit:
             "pairs": len(rows[0]),
             "queries": rows[0].n_queries,
         }
-        facts |= _mean_of("mean_dependence", [mean(r, rng=generator(self.seed, "mean dependence")) for r in rows])
-        facts |= _mean_of("cmip", [cmip(r, rng=generator(self.seed, "cmip")) for r in rows])
+        mean_dependences = [mean(r, rng=generator(self.seed, "mean dependence")) for r in rows]
+        facts |= _mean_over_seeds("mean_dependence", mean_dependences)
+        facts |= _mean_over_seeds("cmip", [cmip(r, rng=generator(self.seed, "cmip")) for r in rows])
         facts["perplexity"] = float(np.mean([_perplexity(model, self.log) for model in seeds]))
         facts["nDCG@10"] = float(np.mean([self._ndcg(model, judged) for model in seeds]))
-        return Audited(facts, rows[0])
+        return AuditResult(facts, rows[0])
 
-    def _rows(self, model: ClickModel, label: np.ndarray) -> ScoredPairs:
-        words = self.log.vocabulary
-        rows = ScoredPairs.of_pairs(words, model.relevance(model.vocabulary.pairs_of(words)), self.logging, label)
+    def _scored_pairs(self, model: ClickModel, label: np.ndarray) -> ScoredPairs:
+        """Return the model's relevance, the logging score and the label of every pair."""
+        vocabulary = self.log.vocabulary
+        estimate = model.relevance(model.vocabulary.pairs_of(vocabulary))
+        rows = ScoredPairs.of_pairs(vocabulary, estimate, self.logging, label)
         return rows.within_queries() if self.within_queries else rows
 
     def _ndcg(self, model: ClickModel, judged: JudgedPairs) -> float:
+        """Return nDCG@10 of the model's relevance; NaN without judged queries."""
         if not judged.queries:
             return float("nan")
         score = model.relevance(model.vocabulary.pairs_of(self.log.vocabulary))
         return ranking_quality(score, judged, rng=generator(self.seed, "ties")).means()["nDCG@10"]
 
 
-def chosen_by(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
-    """The model that a strategy takes."""
+def choose_by_strategy(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
+    """Choose one of several audited models.
+
+    Parameters
+    ----------
+    strategy
+        Name of a selection strategy, see `clickshift.experiments.model_selection.strategies`.
+    facts
+        Facts of the audited models.
+
+    Returns
+    -------
+    str
+        Name of the chosen model.
+    """
     metrics = {
         str(one["model"]): {
             "PPL": one["perplexity"],
@@ -149,6 +234,7 @@ def chosen_by(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _perplexity(model: ClickModel, log: Sessions) -> float:
+    """Return the conditional perplexity; NaN for models that do not predict clicks, or that see them."""
     return (
         float(conditional_evaluation(model, log)["perplexity"])
         if model.predicts_clicks and not model.peeks
@@ -156,27 +242,56 @@ def _perplexity(model: ClickModel, log: Sessions) -> float:
     )
 
 
-def _mean_of(name: str, found: Sequence[Dependence]) -> dict[str, float]:
-    facts = {name: float(np.mean([one.value for one in found]))}
+def _mean_over_seeds(name: str, estimates: Sequence[Dependence]) -> dict[str, float]:
+    """Return the mean of a dependence and its parts over seeds, and the median of its p-value."""
+    facts = {name: float(np.mean([one.value for one in estimates]))}
     for part in ("low", "high", "null_mean", "null_high", "slope"):
-        facts[f"{name}_{part}"] = float(np.mean([getattr(one, part) for one in found]))
-    facts[f"{name}_p_value"] = float(np.median([one.p_value for one in found]))
-    facts[f"{name}_skipped_rows"] = found[0].skipped_rows
+        facts[f"{name}_{part}"] = float(np.mean([getattr(one, part) for one in estimates]))
+    facts[f"{name}_p_value"] = float(np.median([one.p_value for one in estimates]))
+    facts[f"{name}_skipped_rows"] = estimates[0].skipped_rows
     return facts
 
 
-LOGGED = {"rank": logged_rank, "exposure": logged_exposure}
-"""What a log alone says about its policy."""
+_LOG_DERIVED_SCORES = {"rank": logged_rank, "exposure": logged_exposure}
+"""Scores of the logging policy that can be computed from its log alone."""
 
 
-def logging_of(log: Sessions, scores: Path | None, *, otherwise: str = "rank") -> Float[np.ndarray, " pair"]:
-    """The logging policy's score of every pair of the log, NaN where the file has none."""
-    if otherwise not in LOGGED:
-        raise SpecError(f"without scores, logging must be one of {', '.join(LOGGED)}: got {otherwise!r}.")
-    return LOGGED[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+def read_logging_scores(log: Sessions, scores: Path | None, *, otherwise: str = "rank") -> Float[np.ndarray, " pair"]:
+    """Return the logging policy's score of every pair of a log.
+
+    Parameters
+    ----------
+    log
+        The log.
+    scores
+        A table of query, doc and score; None to compute scores from the log.
+    otherwise
+        Scores without a file: "rank" for the mean rank, "exposure" for the share of exposure.
+
+    Returns
+    -------
+    array
+        Scores by pair, NaN where the file has none.
+
+    Raises
+    ------
+    SpecError
+        If `otherwise` is not one of the above ("bad-option").
+    """
+    if otherwise not in _LOG_DERIVED_SCORES:
+        raise SpecError(
+            f"without scores, logging must be one of {', '.join(_LOG_DERIVED_SCORES)}: got {otherwise!r}.",
+            code="bad-option",
+            option="logging",
+            value=otherwise,
+            known=list(_LOG_DERIVED_SCORES),
+        )
+    return (
+        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+    )
 
 
-def labels_of(
+def read_relevance(
     log: Sessions,
     *,
     labels: Path | None = None,
@@ -184,19 +299,45 @@ def labels_of(
     orderings: Path | None = None,
     groups: int = 5,
 ) -> Float[np.ndarray, " pair"]:
-    """The true relevance of every pair of the log, NaN where it is not known, from one of three sources.
+    """Return the true relevance of every pair of a log, from one of three sources.
 
-    Labels are taken as they are. Clicks on random lists and orderings give numbers, which are parted into groups.
+    Parameters
+    ----------
+    log
+        The log.
+    labels
+        TREC qrels, or a table of query, doc and label. Labels are used as they are.
+    random_log
+        A log of lists in random order: relevance is estimated from its clicks and divided into grades.
+    orderings
+        A table of query and docs, best first: relevance is estimated from these preferences and divided into grades.
+    groups
+        Number of grades.
+
+    Returns
+    -------
+    array
+        Relevance by pair, NaN where it is not known.
+
+    Raises
+    ------
+    SpecError
+        If there is not exactly one source ("not-one-source").
     """
-    if sum(source is not None for source in (labels, random_log, orderings)) != 1:
-        raise SpecError("the true relevance must come from one source: give labels, a random log or orderings.")
+    n_sources = sum(source is not None for source in (labels, random_log, orderings))
+    if n_sources != 1:
+        raise SpecError(
+            f"the true relevance must come from one source: got {n_sources}. Pass labels, a random log or orderings.",
+            code="not-one-source",
+            count=n_sources,
+        )
     if labels is not None:
-        found = read_pair_values(labels, "label") if ending(labels) else read_qrels(labels)
-        return found.labels_for(log.vocabulary)
+        judgments = read_pair_values(labels, "label") if ending(labels) else read_qrels(labels)
+        return judgments.labels_for(log.vocabulary)
     if orderings is not None:
         lists = read_rankings(orderings)
-        words, relevance = lists.vocabulary, relevance_from_orderings(lists)
+        vocabulary, relevance = lists.vocabulary, relevance_from_orderings(lists)
     else:
         traffic = read_log(str(random_log))
-        words, relevance = traffic.vocabulary, relevance_from_random_log(traffic)
-    return grades(pair_table(relevance, unseen=np.nan)[words.pairs_of(log.vocabulary)], groups)
+        vocabulary, relevance = traffic.vocabulary, relevance_from_random_log(traffic)
+    return grades(pair_table(relevance, unseen=np.nan)[vocabulary.pairs_of(log.vocabulary)], groups)

@@ -19,9 +19,9 @@ from typing import Any
 
 from clickshift.errors import SpecError
 from clickshift.experiments.click_vs_ips.checks import PointwiseChecks
-from clickshift.experiments.click_vs_ips.data import PointwiseData, data_of
+from clickshift.experiments.click_vs_ips.data import PointwiseData, pointwise_data
 from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures
-from clickshift.experiments.click_vs_ips.protocol import TRUE, Pointwise
+from clickshift.experiments.click_vs_ips.protocol import TRUE_BIAS_RANKERS, Pointwise
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.model_selection.protocol import ModelSelection, quick_model_selection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
@@ -97,12 +97,12 @@ TrainedProtocol = Pointwise | Tuning | PointwiseChecks
 
 def _ips_figure_4() -> Pointwise:
     """Figure 4 of the IPS paper: nDCG by the rate of feature collisions."""
-    return Pointwise(models=TRUE, sessions=(_LARGEST_LOG,), collisions=tuple(k / 10 for k in range(10)))
+    return Pointwise(models=TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), collisions=tuple(k / 10 for k in range(10)))
 
 
 def _ips_figure_5() -> Pointwise:
     """Figure 5 of the IPS paper: nDCG by position bias. The paper uses Istella-S: pass its folder as the corpus."""
-    return Pointwise(data_of(BUILTIN), TRUE, sessions=(_LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
+    return Pointwise(pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
 
 
 def with_changes(
@@ -142,7 +142,7 @@ def with_changes(
     SpecError
         If `tuning` is given for a protocol whose rankers cannot be tuned ("bad-option").
     """
-    data: PointwiseData = protocol.data if corpus is None else data_of(corpus)
+    data: PointwiseData = protocol.data if corpus is None else pointwise_data(corpus)
     data = replace(data, queries=queries or data.queries)
     seeds = seeds or protocol.seeds
     if not isinstance(protocol, Pointwise):
@@ -217,7 +217,7 @@ TABLES_AND_FIGURES = {
     ),
     "ips-gradients": TableOrFigure(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
     "ips-tuning": TableOrFigure(
-        IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(data_of(BUILTIN))
+        IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(pointwise_data(BUILTIN))
     ),
     "ips-checks": TableOrFigure(
         IPS_PAPER, "training on counts equals training on sessions; both naive rankers coincide", PointwiseChecks

@@ -1,4 +1,4 @@
-"""ClickRanker: how a ranker is learned from clicks. A specification, and runs of it."""
+"""ClickRanker: a ranker learned from clicks by gradient descent; its options, and training of one or many runs."""
 
 from __future__ import annotations
 
@@ -14,40 +14,84 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
-from clickshift.ranking.labels import Trust, check_known, count_by_rank
-from clickshift.ranking.prepare import PreparedRun, There, prepare_run, with_held_out
-from clickshift.ranking.ranker import Ranker, warn_of_constants
-from clickshift.ranking.trainer import Progress, train
+from clickshift.ranking._prepare import FeatureCache, PreparedRun, prepare_run, with_held_out
+from clickshift.ranking._trainer import Progress, train_runs
+from clickshift.ranking.labels import Trust, check_position_bias, count_by_rank
+from clickshift.ranking.ranker import Ranker, warn_constant_features
 
-LOSSES = ("ips", "pbm", "policy-aware", "affine", "doubly-robust", "listwise")
-BIASES = ("given", "naive", "estimated")
-TOWERS = ("network", "one-hot")
-OPTIMISERS = ("adam", "adagrad", "sgd")
-SIDE_BY_SIDE = 32
-"""How many one-hot runs train in one program: enough to keep a core busy, few enough to end at the same time."""
+_LOSSES = ("ips", "pbm", "policy-aware", "affine", "doubly-robust", "listwise")
+_BIASES = ("given", "naive", "estimated")
+_TOWERS = ("network", "one-hot")
+_OPTIMISERS = ("adam", "adagrad", "sgd")
+_RUNS_AT_ONCE = 32
+"""Number of one-hot runs trained in one program: enough to keep a core busy, few enough to finish at similar times."""
 Regression = Callable[[Corpus], np.ndarray]
-"""From a corpus to the relevance of its pairs, 0 to 1; e.g. `ranker.relevance`."""
+"""Function from a corpus to the relevance of its pairs, from 0 to 1; e.g. `ranker.relevance`."""
 
 
 @final
 @dataclass(frozen=True)
 class ClickRanker:
-    """A pointwise or listwise ranker on features, trained on click counts with early stopping.
+    """Pointwise or listwise ranker on features, trained on click counts with early stopping.
 
-    `loss`: "pbm" predicts clicks, sigmoid(score) x examination; the others predict relevance from corrected labels
-    (`labels`): "ips" divides clicks by examination, "policy-aware" by a document's mean examination over all sessions
-    of its query, "affine" takes out trust bias, "doubly-robust" corrects a regression where there are clicks to do so,
-    and "listwise" is a softmax over each query's documents, of the labels of "ips" or "affine". Corrected losses have
-    no lower bound where a label is above 1.
+    A round is one pass over all training queries in random batches. Training stops after `patience` rounds without
+    progress on held-out clicks, and the weights of the best round are kept. The losses of corrected labels have no
+    lower bound where a label is above 1, see `clickshift.ranking.labels`.
 
-    `bias`: examination is "given" to `fit`, or "naive": everyone looks at everything; or it is "estimated" along with
-    relevance, which "pbm" alone can. `tower`: a "network" of `hidden` ELU layers, each followed by `dropout`, on
-    log-scaled features; or "one-hot", one logit for each value of the first feature, which numbers it from 0.
+    Parameters
+    ----------
+    loss
+        "pbm" predicts clicks as sigmoid(score) x examination (a neural PBM). All other losses predict relevance from
+        corrected labels: "ips" divides clicks by examination, "policy-aware" by a document's mean examination over all
+        sessions of its query, "affine" also removes trust bias, "doubly-robust" corrects a regression where there are
+        clicks to do so, and "listwise" is a softmax over the documents of each query, with the labels of "ips" or
+        "affine".
+    bias
+        Position bias: "given" to `fit`, "naive" (every rank counts as examined), or "estimated" along with relevance,
+        which needs loss "pbm".
+    tower
+        "network": fully connected layers on log-scaled features. "one-hot": one logit for each value of the first
+        feature, which must number them from 0.
+    hidden
+        Number of units of each hidden ELU layer of the network.
+    dropout
+        Dropout rate after each hidden layer.
+    optimiser
+        "adam", "adagrad" or "sgd".
+    learning_rate
+        Learning rate; None for a default: .001 for networks (.0005 for "pbm" with given bias), .1 for one-hot.
+    batch
+        Largest number of queries in a batch.
+    rounds
+        Largest number of rounds.
+    patience
+        Number of rounds without progress on held-out clicks after which training stops.
+    clip
+        Smallest propensity to divide by; None for no clipping.
+    by_traffic
+        Whether a query is weighted by its number of sessions; otherwise every query has weight 1, as published.
+    seed
+        Random seed for the initial weights, the order of queries, and dropout.
 
-    Batches are of up to `batch` queries. A round is a pass over all of them; after `patience` rounds without progress
-    on held-out clicks training stops, and the best round is kept. `clip` is the smallest propensity to divide by.
-    `by_traffic`: a query counts by its sessions, or, as published, each query once. `learning_rate` None is what suits:
-    for networks .001, or .0005 for "pbm" with given bias; for one-hot .1.
+    Raises
+    ------
+    SpecError
+        If an option is not valid ("bad-option", "bad-clip") or two of them exclude each other ("incompatible-options").
+
+    References
+    ----------
+    Hager, P., de Rijke, M., Zoeter, O. (2023). Contrasting neural click models and pointwise IPS rankers. ECIR.
+    Joachims, T., Swaminathan, A., Schnabel, T. (2017). Unbiased learning-to-rank with biased feedback. WSDM.
+    Oosterhuis, H., de Rijke, M. (2020). Policy-aware unbiased learning to rank for top-k rankings. SIGIR.
+    Vardasbi, A., Oosterhuis, H., de Rijke, M. (2020). When inverse propensity scoring does not work: affine corrections
+    for unbiased learning to rank. CIKM.
+    Oosterhuis, H. (2023). Doubly robust estimation for correcting position bias in click feedback for unbiased learning
+    to rank. ACM TOIS.
+
+    Examples
+    --------
+    >>> ClickRanker("pbm", bias="estimated").rate
+    0.001
     """
 
     loss: str = "ips"
@@ -65,23 +109,57 @@ class ClickRanker:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, known in (("loss", LOSSES), ("bias", BIASES), ("tower", TOWERS), ("optimiser", OPTIMISERS)):
-            if getattr(self, name) not in known:
-                raise SpecError(f"{name} must be one of {', '.join(known)}: got {getattr(self, name)!r}.")
+        choices = (("loss", _LOSSES), ("bias", _BIASES), ("tower", _TOWERS), ("optimiser", _OPTIMISERS))
+        for name, known in choices:
+            value = getattr(self, name)
+            if value not in known:
+                raise SpecError(
+                    f"{name} must be one of {', '.join(known)}: got {value!r}.",
+                    code="bad-option",
+                    option=name,
+                    value=value,
+                    known=list(known),
+                )
         if self.bias == "estimated" and self.loss != "pbm":
-            raise SpecError(f"bias='estimated' needs loss='pbm': {self.loss!r} cannot learn examination.")
+            raise SpecError(
+                f"bias='estimated' needs loss='pbm': {self.loss!r} cannot estimate examination.",
+                code="incompatible-options",
+                bias=self.bias,
+                loss=self.loss,
+            )
         if len(self.dropout) != len(self.hidden) or not all(0 <= share < 1 for share in self.dropout):
-            raise SpecError(f"there must be a dropout from 0 to below 1 for each of {len(self.hidden)} hidden layers.")
+            raise SpecError(
+                f"there must be a dropout from 0 to below 1 for each of {len(self.hidden)} hidden layers: "
+                f"got {self.dropout}.",
+                code="bad-option",
+                option="dropout",
+                value=self.dropout,
+            )
         if min(self.batch, self.rounds, self.patience, *self.hidden, 1) < 1:
-            raise SpecError("ClickRanker needs batch, rounds, patience and hidden sizes of 1 or more.")
+            raise SpecError(
+                "ClickRanker needs batch, rounds, patience and hidden sizes of 1 or more: got "
+                f"batch={self.batch}, rounds={self.rounds}, patience={self.patience}, hidden={self.hidden}.",
+                code="bad-option",
+            )
         if self.learning_rate is not None and not self.learning_rate > 0:
-            raise SpecError(f"a learning rate must be above 0: got {self.learning_rate}.")
+            raise SpecError(
+                f"a learning rate must be above 0: got {self.learning_rate}.",
+                code="bad-option",
+                option="learning_rate",
+                value=self.learning_rate,
+            )
         if self.clip is not None and (self.loss == "pbm" or not 0 < self.clip <= 1):
-            raise SpecError("clip must be a propensity above 0, for a loss that divides by it: 'pbm' does not.")
+            raise SpecError(
+                "clip must be a propensity above 0, up to 1, and needs a loss that divides by propensities, which "
+                f"'pbm' does not: got clip={self.clip} and loss={self.loss!r}.",
+                code="bad-clip",
+                clip=self.clip,
+                loss=self.loss,
+            )
 
     @property
     def rate(self) -> float:
-        """The learning rate, as chosen or as it suits."""
+        """The learning rate: as chosen, or the default for the tower, loss and bias."""
         if self.learning_rate is not None:
             return self.learning_rate
         if self.tower == "one-hot":
@@ -97,26 +175,75 @@ class ClickRanker:
         trust: Trust | None = None,
         regression: Regression | None = None,
         held_out: tuple[Corpus, Cells | Sessions] | None = None,
-        progress: Progress = lambda said: None,
+        progress: Progress = lambda update: None,
     ) -> Ranker:
-        """Learn from a log, or its counts by rank.
+        """Train a ranker on a log, or on its counts by rank.
 
-        `examination` or `trust` is what is known of users, for bias="given". `regression` is the relevance that
-        loss="doubly-robust" corrects; by default that of a "policy-aware" ranker on the same clicks. `held_out` are
-        clicks on other queries, perhaps of another corpus, that decide when to stop; by default those on a tenth of the
-        queries, which are then not learned from.
+        Parameters
+        ----------
+        corpus
+            Documents with their features.
+        clicks
+            A log, or its counts in the vocabulary of the corpus.
+        examination
+            Examination by rank, for bias "given".
+        trust
+            Trust bias by rank, instead of `examination`.
+        regression
+            Relevance model that loss "doubly-robust" corrects; by default a "policy-aware" ranker on the same clicks.
+        held_out
+            Clicks on other queries, possibly of another corpus, for early stopping; by default the clicks on a tenth of
+            the queries, which are then not trained on.
+        progress
+            Called with a text after every round.
+
+        Returns
+        -------
+        Ranker
+            The ranker of the round with the smallest held-out loss.
+
+        Raises
+        ------
+        SpecError
+            If JAX is not installed ("missing-dependency"), position bias is missing or not used ("missing-examination",
+            "missing-trust", "unused-examination", "unused-trust"), or a one-hot tower has no held-out clicks
+            ("missing-held-out").
+        DataError
+            If clicks, features or examination are not valid ("no-common-documents", "too-few-queries", "no-features",
+            "not-finite", "wrong-feature-count", "bad-one-hot-feature", "bad-examination", "zero-propensity",
+            "not-a-probability"), or if the loss is not finite after the first round ("training-diverged").
+        VocabularyError
+            If counts are not in the vocabulary of the corpus ("different-vocabulary").
         """
-        judge = None if held_out is None else (held_out[0], count_by_rank(*held_out))
+        held_out_counts = None if held_out is None else (held_out[0], count_by_rank(*held_out))
         if self.tower == "network":
-            warn_of_constants(corpus)
-        run = Run(self, corpus, count_by_rank(corpus, clicks), judge, examination, trust, regression)
-        return train([_ready(run, {}, progress)], progress)[0]
+            warn_constant_features(corpus)
+        run = Run(self, corpus, count_by_rank(corpus, clicks), held_out_counts, examination, trust, regression)
+        return train_runs([_prepare(run, {}, progress)], progress)[0]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A learner on the counts of a log, in the vocabulary of its corpus: the arguments of `ClickRanker.fit`."""
+    """One training run: a learner and the arguments of its `fit`, with counts instead of logs.
+
+    Parameters
+    ----------
+    learner
+        The learner.
+    corpus
+        Documents with their features.
+    clicks
+        Counts by rank in the vocabulary of the corpus.
+    held_out
+        Corpus and counts for early stopping; None for a tenth of the queries.
+    examination
+        Examination by rank, for bias "given".
+    trust
+        Trust bias by rank, instead of `examination`.
+    regression
+        Relevance model for loss "doubly-robust".
+    """
 
     learner: ClickRanker
     corpus: Corpus
@@ -127,35 +254,49 @@ class Run:
     regression: Regression | None = None
 
 
-def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda said: None) -> list[Ranker]:
-    """One ranker per run, the same as `fit` gives up to rounding; `progress` hears 1 for every finished run.
+def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda update: None) -> list[Ranker]:
+    """Train several rankers in parallel; each is the same as `ClickRanker.fit` returns, up to rounding.
 
-    Networks train in one thread each. One-hot runs of equal settings and sizes train side by side in one program.
+    Networks train in one thread each. One-hot runs with equal options and sizes train side by side in one program.
+
+    Parameters
+    ----------
+    runs
+        The runs to train.
+    progress
+        Called with the number of newly finished runs.
+
+    Returns
+    -------
+    list of Ranker
+        One ranker per run, in the order of the runs.
     """
-    found: dict[int, Ranker] = {}
-    there: There = {}
+    fitted: dict[int, Ranker] = {}
+    cache: FeatureCache = {}
 
-    def together(numbers: Sequence[int], works: Sequence[PreparedRun]) -> None:
-        found.update(zip(numbers, train(works, lambda said: None), strict=True))
+    def train_group(numbers: Sequence[int], prepared: Sequence[PreparedRun]) -> None:
+        fitted.update(zip(numbers, train_runs(prepared, lambda update: None), strict=True))
         progress(len(numbers))
 
     networks = [k for k, run in enumerate(runs) if run.learner.tower == "network"]
-    for_each(lambda k: together([networks[k]], [_ready(runs[networks[k]], there)]), len(networks))
+    for_each(lambda k: train_group([networks[k]], [_prepare(runs[networks[k]], cache)]), len(networks))
     groups: dict[Any, list[tuple[int, PreparedRun]]] = {}
     for k, run in enumerate(runs):
         if run.learner.tower == "one-hot":
-            work = _ready(run, there)
-            groups.setdefault(work.group, []).append((k, work))
-    heaps = [group[k : k + SIDE_BY_SIDE] for group in groups.values() for k in range(0, len(group), SIDE_BY_SIDE)]
-    for_each(lambda k: together(*zip(*heaps[k], strict=True)), len(heaps))
-    return [found[k] for k in range(len(runs))]
+            prepared = _prepare(run, cache)
+            groups.setdefault(prepared.group, []).append((k, prepared))
+    chunks = [group[k : k + _RUNS_AT_ONCE] for group in groups.values() for k in range(0, len(group), _RUNS_AT_ONCE)]
+    for_each(lambda k: train_group(*zip(*chunks[k], strict=True)), len(chunks))
+    return [fitted[k] for k in range(len(runs))]
 
 
-def _ready(run: Run, there: There, progress: Progress = lambda said: None) -> PreparedRun:
-    check_known(run.learner.loss, run.learner.bias, run.examination, run.trust)
+def _prepare(run: Run, cache: FeatureCache, progress: Progress = lambda update: None) -> PreparedRun:
+    """Prepare a run for training: check its position bias, hold queries out, and fit a regression if it needs one."""
+    check_position_bias(run.learner.loss, run.learner.bias, run.examination, run.trust)
     run = with_held_out(run)
     if run.learner.loss == "doubly-robust" and run.regression is None:
         progress("fitting the regression")
         first = replace(run, learner=replace(run.learner, loss="policy-aware"))
-        run = replace(run, regression=train([prepare_run(first, there)], lambda said: None)[0].relevance)
-    return prepare_run(run, there)
+        regression = train_runs([prepare_run(first, cache)], lambda update: None)[0]
+        run = replace(run, regression=regression.relevance)
+    return prepare_run(run, cache)

@@ -1,7 +1,8 @@
-"""Two claims of the IPS paper put to the test: counts teach what single sessions teach, and both naive rankers are one.
+"""Two checks of claims of the IPS paper (Hager et al. 2022).
 
-The first is about laws: rankers of drawn counts and rankers of counted sessions are alike over seeds. The second is
-exact up to rounding, for on the same counts the two losses are the same number.
+First, training on drawn counts is equivalent to training on single sessions: rankers of both kinds have the same
+distribution over seeds. Second, the naive click model and the naive IPS ranker are the same, exactly up to rounding,
+because the two losses are equal on the same counts.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from clickshift.experiments.click_vs_ips.protocol import (
     IPS_TRUE,
     NAIVE,
     PBM_TRUE,
-    learner_of,
-    quality,
-    run_of,
+    build_run,
+    parse_learner,
+    ranking_metrics,
     values_by_seed,
 )
 from clickshift.metrics.significance import welch
@@ -31,11 +32,11 @@ from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
 
 VERSION = 2
-"""Of the rows: counted up when a change of the code changes numbers, so that old rows are not mixed with new ones."""
+"""Version of the rows: increased when a code change changes numbers, so that old rows are not mixed with new ones."""
 
 NAIVE_PBM = "Naive PBM"
 COUNTS, SESSIONS = "drawn counts", "single sessions"
-CHECKED: Named = (
+_CHECKED_RANKERS: Named = (
     (NAIVE, "ClickRanker(loss='ips', bias='naive')"),
     (NAIVE_PBM, "ClickRanker(loss='pbm', bias='naive')"),
     (PBM_TRUE, "ClickRanker(loss='pbm')"),
@@ -46,7 +47,19 @@ _DATA = PointwiseData()
 
 @dataclass(frozen=True)
 class ChecksCell:
-    """All models on one seed's clicks, drawn in both ways."""
+    """One task of the checks: all models on the clicks of one seed, drawn as counts and as single sessions.
+
+    Parameters
+    ----------
+    data
+        The data set.
+    sessions
+        Number of training sessions.
+    seed
+        Random seed.
+    version
+        Version of the rows.
+    """
 
     data: PointwiseData
     sessions: int
@@ -55,62 +68,95 @@ class ChecksCell:
 
     @property
     def name(self) -> str:
+        """Name of the cell in progress messages."""
         return f"{self.data.name}: {self.sessions:,} sessions, seed {self.seed}"
 
     def rows(self) -> list[dict[str, Any]]:
+        """Return one row per kind of clicks and model.
+
+        Rows of the naive click model have the largest difference of its scores to those of naive IPS as "distance".
+        """
         engine, user = self.data.engine(self.seed), PBM()
         clicks = {
             COUNTS: engine.clicks(user, self.sessions, seed=self.seed),
-            SESSIONS: self._counted(engine, user),
+            SESSIONS: self._counts_of_sessions(engine, user),
         }
-        asked = [(way, name, text) for way in clicks for name, text in CHECKED]
-        runs = [run_of(learner_of(text, self.data, self.seed), engine, user, clicks[way]) for way, _, text in asked]
-        test = engine.parts.test
-        score = {(way, name): ranker.scores(test) for (way, name, _), ranker in zip(asked, fit_runs(runs), strict=True)}
+        settings = [(kind, name, text) for kind in clicks for name, text in _CHECKED_RANKERS]
+        runs = [
+            build_run(parse_learner(text, self.data, self.seed), engine, user, clicks[kind])
+            for kind, _, text in settings
+        ]
+        scores = {
+            (kind, name): ranker.scores(engine.parts.test)
+            for (kind, name, _), ranker in zip(settings, fit_runs(runs), strict=True)
+        }
         rows = []
-        for (way, name), found in score.items():
-            row = {"data": self.data.name, "sessions": self.sessions, "seed": self.seed, "clicks": way, "model": name}
+        for (kind, name), score in scores.items():
+            row = {"data": self.data.name, "sessions": self.sessions, "seed": self.seed, "clicks": kind, "model": name}
             if name == NAIVE_PBM:
-                row["distance"] = float(np.abs(found - score[way, NAIVE]).max())
-            rows.append(row | quality(found, engine, self.seed))
+                row["distance"] = float(np.abs(score - scores[kind, NAIVE]).max())
+            rows.append(row | ranking_metrics(score, engine, self.seed))
         return rows
 
-    def _counted(self, engine: FixedRankingEngine, user: PBM) -> tuple[Cells, Cells]:
-        other = max(1, int(self.sessions * engine.parts.held_out.n_queries / engine.parts.train.n_queries))
+    def _counts_of_sessions(self, engine: FixedRankingEngine, user: PBM) -> tuple[Cells, Cells]:
+        """Draw single training and held-out sessions, and count them."""
+        n_held_out = max(1, int(self.sessions * engine.parts.held_out.n_queries / engine.parts.train.n_queries))
         rng = generator(self.seed, "sessions")
         train = Cells.of(engine.train.sessions(user, self.sessions, rng=rng))
-        return train, Cells.of(engine.held_out.sessions(user, other, rng=rng))
+        return train, Cells.of(engine.held_out.sessions(user, n_held_out, rng=rng))
 
 
 def rows_of(cell: ChecksCell) -> list[dict[str, Any]]:
-    """`ChecksCell.rows` as a function, for processes."""
+    """Return `ChecksCell.rows`: a function that other processes can import."""
     return cell.rows()
 
 
 @dataclass(frozen=True)
 class PointwiseChecks:
-    """On logs that can be drawn session by session."""
+    """The checks, on logs that are small enough to be drawn session by session.
+
+    Parameters
+    ----------
+    data
+        The data set.
+    sessions
+        Number of training sessions.
+    seeds
+        Number of seeds.
+    """
 
     data: PointwiseData = _DATA
     sessions: int = 20_000
     seeds: int = 10
 
     def cells(self) -> list[ChecksCell]:
+        """Return the tasks."""
         return [ChecksCell(self.data, self.sessions, seed) for seed in range(self.seeds)]
 
 
-def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each model: nDCG@10 by both kinds of clicks and the p-value of their difference; for the naive click model
-    also how far its scores are from those of naive IPS, at most."""
+def check_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Summarise the checks, one line per model.
+
+    Parameters
+    ----------
+    rows
+        Rows of `PointwiseChecks`.
+
+    Returns
+    -------
+    list of dict
+        Mean nDCG@10 by both kinds of clicks and the p-value of their difference; for the naive click model also the
+        largest difference of its scores to those of naive IPS.
+    """
     lines = []
-    for name, _ in CHECKED:
-        by_way = {
-            way: [*values_by_seed(rows, "nDCG@10", model=name, clicks=way).values()] for way in (COUNTS, SESSIONS)
+    for name, _ in _CHECKED_RANKERS:
+        by_kind = {
+            kind: [*values_by_seed(rows, "nDCG@10", model=name, clicks=kind).values()] for kind in (COUNTS, SESSIONS)
         }
         distance = [row["distance"] for row in rows if row["model"] == name and "distance" in row]
         lines.append(
             {"model": name}
-            | {way: float(np.mean(values)) for way, values in by_way.items()}
-            | {"p": welch(by_way[COUNTS], by_way[SESSIONS]), "distance": max(distance) if distance else None}
+            | {kind: float(np.mean(values)) for kind, values in by_kind.items()}
+            | {"p": welch(by_kind[COUNTS], by_kind[SESSIONS]), "distance": max(distance) if distance else None}
         )
     return lines
