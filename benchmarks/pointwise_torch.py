@@ -45,6 +45,7 @@ from machine import Machine, alone, peer_python, ratio
 from neural import peak_mb
 
 import clickshift as cs
+from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import CorpusSplit
 from clickshift.policies.lambdamart import LambdaMART
@@ -145,7 +146,7 @@ def followed(name: str, data: Path, cache: Path, loss: str, file: Path) -> Row:
     layers = range(len(weights) // 2)
     known = {f"weight_{k}": weights[f"{k}"] for k in layers} | {f"bias_{k}": weights[f"{k}.bias"] for k in layers}
     batches = shuffled_batches(
-        parts.train.n_candidates, plain.batch, plain.rounds, cs.seeds.generator(plain.seed, "ClickRanker", "order")
+        parts.train.n_candidates, plain.batch, plain.rounds, generator(plain.seed, "ClickRanker", "order")
     )
     np.savez(file, batches=batches, **known)
     judge = parts.held_out, held_out

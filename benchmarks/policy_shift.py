@@ -25,7 +25,7 @@ from clickshift.experiments.run_metadata import start_run
 from clickshift.experiments.runner import REFERENCE_FILE, process_pool, run_tasks, write_reference_rows
 
 HERE = Path(__file__).resolve().parent
-SHIPPED = HERE.parent / "src" / "clickshift" / "protocols" / "reference_rows" / REFERENCE_FILE
+SHIPPED = HERE.parent / "src" / "clickshift" / "experiments" / "reference_rows" / REFERENCE_FILE
 
 
 def main() -> None:

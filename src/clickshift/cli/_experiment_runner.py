@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from clickshift.display.export import Written
-    from clickshift.experiments.runner import Finished, RunFolder
+    from clickshift.experiments.runner import FinishedTask, RunFolder
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Pool:
     def open(self, folder: RunFolder) -> AbstractContextManager[Executor]:
         """Start the processes, or connect to the cluster."""
         from clickshift.experiments.dask import cluster
-        from clickshift.experiments.runner import processes
+        from clickshift.experiments.runner import process_pool
 
-        return processes(self.workers) if self.cluster is None else cluster(self.cluster, folder.path)
+        return process_pool(self.workers) if self.cluster is None else cluster(self.cluster, folder.path)
 
 
 @dataclass
@@ -97,7 +97,7 @@ def run_with_progress(
     with progress("tasks", len(cells)) as advance, pool.open(folder) as executor:
         advance(len(cells) - len(missing))
 
-        def report(finished: Finished[Any]) -> None:
+        def report(finished: FinishedTask[Any]) -> None:
             nonlocal done
             done += 1
             remaining = (time.perf_counter() - start) / done * (len(missing) - done)
@@ -110,7 +110,7 @@ def run_with_progress(
                 notes.setdefault(note, name(finished.task))
             advance(1)
 
-        run_tasks(missing, work, folder, executor, hear=report)
+        run_tasks(missing, work, folder, executor, progress=report)
     show_warnings(f"{first}: {note}" for note, first in notes.items())
     return failures
 

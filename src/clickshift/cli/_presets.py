@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from clickshift.core.files import content_key
 from clickshift.errors import SpecError
 from clickshift.experiments.model_selection.protocol import ModelSelection
-from clickshift.experiments.models import candidate, contender
+from clickshift.experiments.models import candidate_model, compared_model
 from clickshift.experiments.papers import SCALES, SELECTION_SCALES
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.io.datasets.letor import corpus_files
@@ -67,8 +67,8 @@ def policy_shift_protocol(
     contenders = protocol.contenders
     if models:
         others = tuple(c for c in contenders if c.role != "click model")
-        contenders = tuple(dict.fromkeys((*others, *map(contender, models))))
-    contenders += tuple(map(candidate, candidates))
+        contenders = tuple(dict.fromkeys((*others, *map(compared_model, models))))
+    contenders += tuple(map(candidate_model, candidates))
     changes: dict[str, Any] = {
         "users": _resolve_names(users, full.users),
         "training": _resolve_names(training, full.training),
@@ -108,7 +108,7 @@ def selection_protocol(
     others = None if sessions is None else max(sessions // 5, 1)
     sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
     by_name = {contender.name: contender for contender in protocol.contenders}
-    contenders = tuple(by_name.get(text) or contender(text) for text in dict.fromkeys(models)) or None
+    contenders = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models)) or None
     world = on_corpus(replace(protocol.world, **_without_none(sizes)), corpus)
     return replace(protocol, world=world, **_without_none({"seeds": seeds, "contenders": contenders}))
 

@@ -51,7 +51,12 @@ def backtest(
     from clickshift.counts.open_log import open_log
     from clickshift.data.encoded_log import Log
     from clickshift.errors import SpecError
-    from clickshift.experiments._backtest_report import backtest_words, error_table, gain_table, write_backtest_report
+    from clickshift.experiments._backtest_report import (
+        backtest_conclusion,
+        error_table,
+        gain_table,
+        write_backtest_report,
+    )
     from clickshift.experiments.backtest import TASKS, Backtest
     from clickshift.experiments.log_files import TABLE, LogFile
     from clickshift.ope.evaluate import PAPER_ESTIMATORS
@@ -78,7 +83,7 @@ def backtest(
                 sessions = LogFile.at(log, format=format).read()
         with progress("holding out days") as advance:
             result = protocol.on(sessions, progress=advance)
-    words = backtest_words(result)
+    words = backtest_conclusion(result)
     settings = {"log": log or str(DriftingLog(seed=seed)), "backtest": str(protocol)}
     written = None if output is None else write_backtest_report(output, result, settings)
     if json:

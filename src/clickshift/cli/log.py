@@ -251,7 +251,7 @@ def drift(
     """
     from clickshift.display.document import check_page
     from clickshift.drift._report import ctr_table, drift_facts, drift_table, drift_verdict, write_drift_report
-    from clickshift.drift.compare import drift as compare_days
+    from clickshift.drift.compare import compare_days as compare_days
 
     if output is not None:
         check_page(output)

@@ -228,7 +228,7 @@ def labels(
     finds, and .conf are written.
     """
     from clickshift.io.read_log import read_log
-    from clickshift.ranking.labels import check_known, count_by_rank
+    from clickshift.ranking.labels import check_position_bias, count_by_rank
     from clickshift.ranking.lambdamart import BoostedRanker, boosting_data
     from clickshift.ranking.lightgbm_files import boosting_ending, write_boosting_data
 
@@ -237,7 +237,7 @@ def labels(
     with warnings_shown(), progress("correcting labels"):
         documents, log = _read_documents(corpus, queries, max_label), read_log(clicks)
         position_bias = _position_bias(propensities, examination, model, trust, log)
-        check_known(learner.loss, learner.bias, position_bias["examination"], position_bias["trust"])
+        check_position_bias(learner.loss, learner.bias, position_bias["examination"], position_bias["trust"])
         data = boosting_data(documents, count_by_rank(documents, log), learner.loss, clip=clip, **position_bias)
         files = write_boosting_data(data, output, notes={"corpus": corpus, "clicks": clicks, "loss": loss})
     facts = {

@@ -82,11 +82,11 @@ def paper_command(name: str) -> Callable[..., None]:
 
 def _list(*, json: bool) -> None:
     """Print all tables and figures."""
-    from clickshift.experiments.papers import EXHIBITS
+    from clickshift.experiments.papers import TABLES_AND_FIGURES
 
     rows = [
         {"name": name, "paper": e.paper, "shows": e.shows, "state": e.state, "command": e.command or None}
-        for name, e in EXHIBITS.items()
+        for name, e in TABLES_AND_FIGURES.items()
     ]
     if json:
         show_json(rows)
@@ -110,10 +110,10 @@ def _make(
     from clickshift.cli._presets import on_corpus, selection_protocol
     from clickshift.errors import SpecError
     from clickshift.experiments.model_selection.protocol import ModelSelection
-    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, changed, exhibit
+    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, table_or_figure, with_changes
     from clickshift.simulation.search_engine import BUILTIN
 
-    wanted = exhibit(name)
+    wanted = table_or_figure(name)
     if wanted.make is None:
         advice = f"Run it on your log: {wanted.command}" if wanted.command else "It is not implemented yet."
         raise SpecError(
@@ -134,7 +134,7 @@ def _make(
         return
     if isinstance(protocol, TrainedProtocol):
         tuning = None if tuned is None else _read_tuning(tuned)
-        protocol = changed(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
+        protocol = with_changes(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
         click_vs_ips.run_and_report(protocol, folder, pool=pool, json=json)
         return
     corpus = corpus or BUILTIN

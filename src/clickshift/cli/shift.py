@@ -153,11 +153,11 @@ def run_and_report(
     from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.experiments.policy_shift.protocol import rows_of
     from clickshift.experiments.run_metadata import start_run
-    from clickshift.experiments.runner import copy_reference
+    from clickshift.experiments.runner import copy_reference_rows
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()
-    n_copied = copy_reference(cells, folder) if reference else 0
+    n_copied = copy_reference_rows(cells, folder) if reference else 0
     if n_copied and not json:
         typer.echo(f"{n_copied} of {len(cells)} tasks are taken from the reference rows of the package.", err=True)
     failures = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)

@@ -64,9 +64,9 @@ def logs(
     """
     from clickshift.cli._experiment_runner import run_with_progress
     from clickshift.experiments.log_files import JudgmentFile, named_logs
-    from clickshift.experiments.models import candidate as own_model
-    from clickshift.experiments.models import contender
-    from clickshift.experiments.real_logs import CONTENDERS, Preparation, RealLogs, cautions, rows_of
+    from clickshift.experiments.models import candidate_model as own_model
+    from clickshift.experiments.models import compared_model
+    from clickshift.experiments.real_logs import PAPER_MODELS, Preparation, RealLogs, log_warnings, rows_of
     from clickshift.experiments.run_metadata import start_run
     from clickshift.io.datasets.registry import JUDGMENTS
 
@@ -74,7 +74,7 @@ def logs(
     default_format = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)
     files = named_logs([*train, *test], format=format)
-    models = tuple(map(contender, dict.fromkeys(model))) or CONTENDERS
+    models = tuple(map(compared_model, dict.fromkeys(model))) or PAPER_MODELS
     protocol = RealLogs(
         tuple(files[: len(train)]),
         tuple(files[len(train) :]),
@@ -90,14 +90,14 @@ def logs(
     if not any(map(folder.has, cells)):
         failures.raise_if_any()
     rows = folder.rows([*facts, *cells])
-    show_warnings(text for text in cautions(rows) if text not in shown)
+    show_warnings(text for text in log_warnings(rows) if text not in shown)
     show_logs(rows, output, settings, json=json)
     failures.raise_if_any()
 
 
 def _summarise_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
     """Read every log before the long work, so that unreadable ones stop it here; print and return warnings."""
-    from clickshift.experiments.real_logs import cautions, forget_logs
+    from clickshift.experiments.real_logs import clear_log_cache, log_warnings
     from clickshift.io.table_writer import write_rows
 
     with progress("reading", len(facts)) as advance:
@@ -105,22 +105,22 @@ def _summarise_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
             if not folder.has(log):
                 write_rows(log.rows(), folder.file(log))
             advance(1)
-    forget_logs()  # worker processes read the logs themselves
-    messages = cautions(folder.rows(facts))
+    clear_log_cache()  # worker processes read the logs themselves
+    messages = log_warnings(folder.rows(facts))
     show_warnings(messages)
     return messages
 
 
 def show_logs(rows: Rows, output: Path, settings: Mapping[str, Any], *, json: bool) -> None:
     """Write the report of a run on real logs and print it, or its rows as JSON."""
-    from clickshift.experiments._real_logs_report import write_logs_report
-    from clickshift.experiments.real_logs import cautions
+    from clickshift.experiments._real_logs_report import write_real_logs_report
+    from clickshift.experiments.real_logs import log_warnings
 
-    written = write_logs_report(output, rows, settings)
+    written = write_real_logs_report(output, rows, settings)
     facts = [row for row in rows if row["kind"] == "log"]
     if json:
         kept = [row for row in rows if row["kind"] in {"clicks", "ranking"}]
-        result = {"logs": facts, "warnings": cautions(rows), "rows": kept, "verdicts": written.verdicts}
+        result = {"logs": facts, "warnings": log_warnings(rows), "rows": kept, "verdicts": written.verdicts}
         show_json({**result, "report": str(written.page)})
         return
     show_written(written)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 Vector = Float[np.ndarray, " parameter"]
-FAR = 2.0
+MAX_LOGIT_STEP = 2.0
 """Largest change of a logit in one step."""
 _ROUNDING_ERROR = 1e-12
 """Relative rounding error of the objective: a decrease by less does not count, or the order of sums would decide."""
@@ -30,10 +30,10 @@ class LocalModel(Protocol):
     def objective(self) -> float:
         """Value of the objective at the point."""
 
-    def promise(self) -> float:
+    def expected_gain(self) -> float:
         """Return the gain that the Newton step is expected to make."""
 
-    def ahead(self) -> Iterator[Vector]:
+    def candidates(self) -> Iterator[Vector]:
         """Yield candidates for the next point: the Newton step first, then alternatives if the objective falls."""
 
 
@@ -86,8 +86,8 @@ def maximise(
     current, steps, converged = look(start), 1, False
     trace = [current.objective]
     while not converged and steps < max_steps:
-        converged = current.promise() < tolerance
-        for point in current.ahead():
+        converged = current.expected_gain() < tolerance
+        for point in current.candidates():
             candidate = look(point)
             steps += 1
             if candidate.objective >= current.objective - _ROUNDING_ERROR * abs(current.objective):
@@ -280,7 +280,9 @@ class NewtonStep:
         shared = self._shared * min(1.0, _MAX_SHARED_STEP / max(float(np.abs(self._shared).max(initial=0.0)), 1e-300))
         step_a = (a - np.einsum("k,kp->p", shared, information.cross_attractiveness)) / information.attractiveness
         step_s = (s - np.einsum("k,kp->p", shared, information.cross_satisfaction)) / information.satisfaction
-        return CascadeParameters(np.clip(step_a, -FAR, FAR), np.clip(step_s, -FAR, FAR), shared)
+        return CascadeParameters(
+            np.clip(step_a, -MAX_LOGIT_STEP, MAX_LOGIT_STEP), np.clip(step_s, -MAX_LOGIT_STEP, MAX_LOGIT_STEP), shared
+        )
 
 
 @final

@@ -31,7 +31,7 @@ class TemporaryStorage:
     folder: Path | None = None
 
     @classmethod
-    def beside(cls, *folders: Path | None) -> TemporaryStorage:
+    def in_first_writable(cls, *folders: Path | None) -> TemporaryStorage:
         """Return storage in the first directory that can be written to; None, for a log in memory, is skipped."""
         return cls(next((folder for folder in folders if folder is not None and os.access(folder, os.W_OK)), None))
 
@@ -63,7 +63,7 @@ class TemporaryStorage:
             ) from None
 
 
-ANYWHERE = TemporaryStorage()
+SYSTEM_STORAGE = TemporaryStorage()
 """Storage in the temporary directory of the operating system."""
 
 

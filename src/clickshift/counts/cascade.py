@@ -116,8 +116,8 @@ class Cascade:
         """Results below last clicks, sorted when first used: CM and closed-form estimators do not need them."""
         return self.sort_tails()
 
-    def alike(self) -> Cascade:
-        """Return the counts as if all documents were one; the corresponding tails are `tails.alike()`."""
+    def pooled(self) -> Cascade:
+        """Return the counts as if all documents were one; the corresponding tails are `tails.pooled()`."""
         return replace(
             self,
             impressions=_summed_in_first_row(self.impressions),
@@ -156,7 +156,7 @@ def _add_sessions(
 
 def _sort_tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
     """Sort the tails of a log larger than memory, chunk by chunk, into temporary files."""
-    scratch, shapes = TemporaryStorage.beside(log.folder), list[TailsByShape]()
+    scratch, shapes = TemporaryStorage.in_first_writable(log.folder), list[TailsByShape]()
     with (
         scratch.room_for("the results below last clicks, about 40 bytes per session"),
         ArraySpool(scratch) as pairs,

@@ -136,7 +136,7 @@ class Cells:
         equal_weights = np.ones(self.n_situations)
         return self._weighted_sums(self.impressions, equal_weights), self._weighted_sums(self.clicks, equal_weights)
 
-    def weighed(self, weight: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
+    def weighted_impressions(self, weight: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the weighted impressions of each pair: the sum over its cells of impressions times `weight`."""
         return self._weighted_sums(self.impressions, weight)
 

@@ -19,7 +19,7 @@ from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.unique_rows import distinct_rows, distinct_sorted
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells, count_situations
-from clickshift.counts.tail_e_step import SIDE_BY_SIDE
+from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
@@ -433,7 +433,7 @@ def _merge_shape(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.nda
 def _unpack_shape(tails: TailsByShape, k: int) -> tuple[UInt32[np.ndarray, "row tail"], Float[np.ndarray, " tail"]]:
     """Return the pairs of shape k, one column per tail, and their counts."""
     positions, rows = slice(*tails.first_place[k : k + 2]), tails.rows[k]
-    pair = tails.pair[positions].reshape(-1, rows, SIDE_BY_SIDE).transpose(1, 0, 2).reshape(rows, -1)
+    pair = tails.pair[positions].reshape(-1, rows, SESSIONS_PER_BLOCK).transpose(1, 0, 2).reshape(rows, -1)
     return pair[:, : tails.sessions[k]], tails.count[slice(*tails.first_tail[k : k + 2])]
 
 
@@ -452,10 +452,10 @@ def _distinct_tails(
 def _pack_shape(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " place"]:
     """Arrange the pairs of one shape in blocks, as `TailsByShape` stores them: the inverse of `_unpack_shape`."""
     rows, n = pair.shape
-    blocks = -(-n // SIDE_BY_SIDE)
-    padded = np.zeros((rows, blocks * SIDE_BY_SIDE), np.uint32)
+    blocks = -(-n // SESSIONS_PER_BLOCK)
+    padded = np.zeros((rows, blocks * SESSIONS_PER_BLOCK), np.uint32)
     padded[:, :n] = pair
-    return padded.reshape(rows, blocks, SIDE_BY_SIDE).transpose(1, 0, 2).ravel()
+    return padded.reshape(rows, blocks, SESSIONS_PER_BLOCK).transpose(1, 0, 2).ravel()
 
 
 def _time_to_json(time: Time | None) -> dict[str, Any] | None:

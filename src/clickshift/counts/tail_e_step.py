@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from numba import njit
 
-SIDE_BY_SIDE = 128
+SESSIONS_PER_BLOCK = 128
 """Sessions that the kernel processes at once: few enough for their intermediate values to stay in the cache."""
 _PRODUCT_LENGTH = 16
 """Probabilities that are multiplied before taking a logarithm: a product of more, each below 1e-18, would underflow."""
@@ -78,7 +78,7 @@ class ExpectedTails:
         Expected number of skips in tails after which the user continued.
     skip_could
         Expected number of examined skips in tails with a result below, after which the user could have continued.
-    bends
+    curvature
         Second derivatives, if they were requested.
     """
 
@@ -89,7 +89,7 @@ class ExpectedTails:
     log_likelihood: float
     skip_went_on: float
     skip_could: float
-    bends: TailCurvature | None = None
+    curvature: TailCurvature | None = None
 
 
 class EStepSums(NamedTuple):
@@ -214,11 +214,15 @@ def e_step(
     below, clicked, ranks, totals
         Sums to add to, as in `EStepSums`.
     """
-    message, step = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty((len(h_rank), SIDE_BY_SIDE))
-    onward, forward, first = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    z, inverse = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    slope, moved, bend = np.empty((len(h_rank), SIDE_BY_SIDE)), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    direct, along = np.empty((len(turn_g), SIDE_BY_SIDE)), np.zeros(SIDE_BY_SIDE)
+    message, step = np.empty((len(h_rank), SESSIONS_PER_BLOCK)), np.empty((len(h_rank), SESSIONS_PER_BLOCK))
+    onward, forward, first = np.empty(SESSIONS_PER_BLOCK), np.empty(SESSIONS_PER_BLOCK), np.empty(SESSIONS_PER_BLOCK)
+    z, inverse = np.empty(SESSIONS_PER_BLOCK), np.empty(SESSIONS_PER_BLOCK)
+    slope, moved, bend = (
+        np.empty((len(h_rank), SESSIONS_PER_BLOCK)),
+        np.empty(SESSIONS_PER_BLOCK),
+        np.empty(SESSIONS_PER_BLOCK),
+    )
+    direct, along = np.empty((len(turn_g), SESSIONS_PER_BLOCK)), np.zeros(SESSIONS_PER_BLOCK)
     stop, by_g = 1 - g, False
     for d in range(len(turn_g)):
         by_g = by_g or turn_g[d] != 0
@@ -232,12 +236,12 @@ def e_step(
             lowest += 1
         while lowest < beyond and turn_g[beyond - 1] == 0 and (not above or turn_rank[beyond - 1, start - 1] == 0):
             beyond -= 1
-        blocks, size = (end - tail + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE, (depth + above) * SIDE_BY_SIDE
+        blocks, size = (end - tail + SESSIONS_PER_BLOCK - 1) // SESSIONS_PER_BLOCK, (depth + above) * SESSIONS_PER_BLOCK
         for block in range(blocks * k // parts, blocks * (k + 1) // parts):
             begin = first_place[shape] + block * size
-            pair = pairs[begin : begin + size].reshape((depth + above, SIDE_BY_SIDE))
-            begin = tail + block * SIDE_BY_SIDE
-            n = min(SIDE_BY_SIDE, end - begin)
+            pair = pairs[begin : begin + size].reshape((depth + above, SESSIONS_PER_BLOCK))
+            begin = tail + block * SESSIONS_PER_BLOCK
+            n = min(SESSIONS_PER_BLOCK, end - begin)
             weight = count[begin : begin + n]
             onward[:] = 1.0  # below the list there is nothing to click
             moved[:] = 0.0

@@ -13,7 +13,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.tail_e_step import (
-    SIDE_BY_SIDE,
+    SESSIONS_PER_BLOCK,
     EStepSums,
     ExpectedTails,
     TailTransitions,
@@ -35,7 +35,7 @@ class HiddenTails(Protocol):
     def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
         """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
 
-    def alike(self) -> HiddenTails:
+    def pooled(self) -> HiddenTails:
         """Return one tail of each shape, as if all documents were pair 0."""
 
     @property
@@ -79,7 +79,7 @@ class TailsByShape:
     """Results from the last click on, for sessions with a result below it, sorted for the E-step.
 
     The shape of a tail is where it begins and ends. Sessions of one shape are stored together, in blocks of
-    `SIDE_BY_SIDE`, sorted by block of pairs: the sums of the E-step then stay in the cache, and it takes two thirds of
+    `SESSIONS_PER_BLOCK`, sorted by block of pairs: the sums of the E-step then stay in the cache, and it takes two thirds of
     the time. A block has one row of pairs for each rank, from the bottom of the lists, where the
     E-step begins, up to `start`, and then the clicked pairs above it, if there are any. The last block of a shape may
     have unused positions.
@@ -118,7 +118,7 @@ class TailsByShape:
     @property
     def first_place(self) -> Int[np.ndarray, " shape_or_end"]:
         """Position in `pair` at which each shape begins."""
-        return np.append(0, np.cumsum(-(-self.sessions // SIDE_BY_SIDE) * SIDE_BY_SIDE * self.rows))
+        return np.append(0, np.cumsum(-(-self.sessions // SESSIONS_PER_BLOCK) * SESSIONS_PER_BLOCK * self.rows))
 
     @property
     def first_tail(self) -> Int[np.ndarray, " shape_or_end"]:
@@ -153,7 +153,7 @@ class TailsByShape:
         tails = cls(start, length, sessions, np.empty(0, np.uint32), np.zeros(sessions.sum()))
         return replace(tails, pair=np.zeros(tails.first_place[-1], np.uint32))
 
-    def alike(self) -> TailsByShape:
+    def pooled(self) -> TailsByShape:
         """Return one tail of each shape, as if all documents were pair 0."""
         one = TailsByShape.empty(self.start, self.length, np.ones_like(self.sessions))
         return replace(one, count=np.add.reduceat(self.count, self.first_tail[:-1]) if len(self.start) else self.count)
@@ -220,9 +220,9 @@ class TailsInParts:
         """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
         return run_e_step(self.parts, walk, turns).tails()
 
-    def alike(self) -> TailsByShape:
+    def pooled(self) -> TailsByShape:
         """Return one tail of each shape, as if all documents were pair 0."""
-        ones = [tails.alike() for tails in self.parts]
+        ones = [tails.pooled() for tails in self.parts]
         ranks = 1 + max((int(one.length.max()) for one in ones if len(one.length)), default=0)
         count = np.zeros((ranks, ranks))
         for one in ones:
@@ -271,8 +271,8 @@ def _sort_by_shape(pair, length, last, count, next_tail, first_tail, first_place
         top, k = max(start - 1, 0), next_tail[group, start, n]
         next_tail[group, start, n] += 1
         tail_count[first_tail[start, n] + k] = count[i]
-        block = k // SIDE_BY_SIDE * SIDE_BY_SIDE
+        block = k // SESSIONS_PER_BLOCK * SESSIONS_PER_BLOCK
         at = first_place[start, n] + block * (n - top) + k - block
         for r in range(n - 1, top - 1, -1):
             tail_pair[at] = pair[i, r] if pair[i, r] >= 0 else unseen
-            at += SIDE_BY_SIDE
+            at += SESSIONS_PER_BLOCK

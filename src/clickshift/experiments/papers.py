@@ -102,7 +102,9 @@ def _ips_figure_4() -> Pointwise:
 
 def _ips_figure_5() -> Pointwise:
     """Figure 5 of the IPS paper: nDCG by position bias. The paper uses Istella-S: pass its folder as the corpus."""
-    return Pointwise(pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
+    return Pointwise(
+        pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0)
+    )
 
 
 def with_changes(

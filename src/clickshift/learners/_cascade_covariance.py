@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.counts.tail_e_step import SIDE_BY_SIDE, TailTransitions
+from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK, TailTransitions
 from clickshift.counts.tails import TailsByShape
 from clickshift.data.vocabulary import Vocabulary
 
@@ -109,11 +109,11 @@ def co_occurrences(
 def _count_repeats(rows, sessions, first_place, pairs, query, compared_and_equal):
     """Count results of neighbouring sessions of one query at the same rank: all of them, and the equal ones."""
     for shape in range(len(rows)):
-        blocks, size = sessions[shape] // SIDE_BY_SIDE, rows[shape] * SIDE_BY_SIDE
+        blocks, size = sessions[shape] // SESSIONS_PER_BLOCK, rows[shape] * SESSIONS_PER_BLOCK
         for block in range(0, blocks, blocks // _BLOCKS + 1):
             begin = first_place[shape] + block * size
             for r in range(rows[shape]):
-                for at in range(begin + r * SIDE_BY_SIDE, begin + (r + 1) * SIDE_BY_SIDE - 1):
+                for at in range(begin + r * SESSIONS_PER_BLOCK, begin + (r + 1) * SESSIONS_PER_BLOCK - 1):
                     if query[pairs[at]] == query[pairs[at + 1]]:
                         compared_and_equal[0] += 1
                         compared_and_equal[1] += pairs[at] == pairs[at + 1]
@@ -128,34 +128,34 @@ def _add_co_occurrences(
     onward, examined = np.empty(len(h_rank) + 1), np.empty(len(h_rank))
     for shape in range(len(starts)):
         start, depth = starts[shape], lengths[shape] - starts[shape]
-        size, sessions = (depth + (start > 0)) * SIDE_BY_SIDE, first_tail[shape + 1] - first_tail[shape]
+        size, sessions = (depth + (start > 0)) * SESSIONS_PER_BLOCK, first_tail[shape + 1] - first_tail[shape]
         for i in range(sessions * k // parts, sessions * (k + 1) // parts):
-            block = i // SIDE_BY_SIDE
-            bottom = first_place[shape] + block * size + i - block * SIDE_BY_SIDE
-            top, weight = bottom + (depth - 1) * SIDE_BY_SIDE, count[first_tail[shape] + i]
+            block = i // SESSIONS_PER_BLOCK
+            bottom = first_place[shape] + block * size + i - block * SESSIONS_PER_BLOCK
+            top, weight = bottom + (depth - 1) * SESSIONS_PER_BLOCK, count[first_tail[shape] + i]
             onward[depth] = 1.0
             for r in range(depth - 1, -1, -1):
-                nothing = skip[pairs[top - r * SIDE_BY_SIDE]] * onward[r + 1]
+                nothing = skip[pairs[top - r * SESSIONS_PER_BLOCK]] * onward[r + 1]
                 examined[r], onward[r] = nothing, 1 - g + g * nothing
             h, last = 1.0, -1
             if start > 0:
-                clicked = pairs[top + SIDE_BY_SIDE]
+                clicked = pairs[top + SESSIONS_PER_BLOCK]
                 h, last = h_pair[clicked] * h_rank[start - 1], row[clicked]
             z = 1 - h + h * examined[0]
             forward = h / z
             for r in range(depth):
-                pair = pairs[top - r * SIDE_BY_SIDE]
+                pair = pairs[top - r * SESSIONS_PER_BLOCK]
                 examined[r] *= forward
                 forward *= skip[pair] * g
             for r in range(depth):
-                pair = pairs[top - r * SIDE_BY_SIDE]
+                pair = pairs[top - r * SESSIONS_PER_BLOCK]
                 a = weight * (1 - skip[pair])
                 if row[pair] < 0:
                     continue
                 if last >= 0:
                     below[last + place[pair]] += a * examined[r] / z
                 for s in range(r + 1, depth):
-                    other = pairs[top - s * SIDE_BY_SIDE]
+                    other = pairs[top - s * SESSIONS_PER_BLOCK]
                     if row[other] >= 0:
                         both[row[pair] + place[other]] += a * (1 - skip[other]) * examined[s] * (1 - examined[r])
 

@@ -210,7 +210,7 @@ class CascadeFamily(ABC):
         click as unexamined.
         """
         one = copy(self)
-        one.data, one.tails, one.prior, one.damping = self.data.alike(), self.tails.alike(), Beta(), EMDamping()
+        one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
         fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
         a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
@@ -252,11 +252,11 @@ class _LocalLikelihood:
             objective += family.satisfaction_prior.log_density(s)
         self.objective = objective
 
-    def promise(self) -> float:
+    def expected_gain(self) -> float:
         """Return the expected gain of the Newton step."""
         return self._newton.gain
 
-    def ahead(self) -> Iterator[np.ndarray]:
+    def candidates(self) -> Iterator[np.ndarray]:
         """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
 
         The EM step never decreases the likelihood.
@@ -293,7 +293,7 @@ class _LocalLikelihood:
     def _information(self) -> ArrowheadInformation:
         """Observed information: that of the complete data minus the variance of the hidden counts (Louis 1982)."""
         family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
-        tail_curvature, hidden = tails.bends, self._hidden
+        tail_curvature, hidden = tails.curvature, self._hidden
         assert tail_curvature is not None
         curved, off = family.curvature(self.parameters, tails, tail_curvature), 1 - shared
         information_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (

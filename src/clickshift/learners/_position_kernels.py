@@ -173,7 +173,7 @@ _MIN_COUNT = 1e-12
 def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
     """Return the rank at which each pair is usually shown: the nearest one to its mean rank."""
     impressions, _ = cells.by_pair()
-    ranks = cells.weighed(rank_of(cells.by, cells.n_ranks).astype(np.float64))
+    ranks = cells.weighted_impressions(rank_of(cells.by, cells.n_ranks).astype(np.float64))
     rank: np.ndarray = np.rint(ranks / np.maximum(impressions, _MIN_COUNT)).astype(np.int64)
     return rank
 

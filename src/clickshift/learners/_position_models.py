@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.newton import FAR, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
+from clickshift.core.newton import MAX_LOGIT_STEP, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
 from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
@@ -98,13 +98,13 @@ class _ProfileLikelihood:
         """Newton step of the logits of the free situations."""
         return damped_newton_step(self.information[np.ix_(self.free, self.free)], self.gradient[self.free])
 
-    def promise(self) -> float:
+    def expected_gain(self) -> float:
         """Return the expected gain of the Newton step."""
         return float(self.gradient[self.free] @ self._step) / 2
 
-    def ahead(self) -> Iterator[Float[np.ndarray, " situation"]]:
+    def candidates(self) -> Iterator[Float[np.ndarray, " situation"]]:
         """Yield the examination after the Newton step, then after half of it, and so on."""
-        step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
+        step = self._step * min(1.0, MAX_LOGIT_STEP / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
         for _ in range(_MAX_HALVINGS):
             e = self.examination.copy()
             e[self.free] = shift_logits(e[self.free], step, _MIN_PROBABILITY)
@@ -286,7 +286,7 @@ class _ExaminationProblem:
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the prior expectation of each pair's examinations, but not less than its clicks."""
-        examinations: np.ndarray = np.maximum(self.cells.weighed(e), self.pair_clicks)
+        examinations: np.ndarray = np.maximum(self.cells.weighted_impressions(e), self.pair_clicks)
         return examinations
 
     def most_examined(self, e: Float[np.ndarray, " situation"], *, other_than: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.core.newton import FAR, damped_newton_step, maximise
+from clickshift.core.newton import MAX_LOGIT_STEP, damped_newton_step, maximise
 from clickshift.core.rng import generator
 from clickshift.errors import SpecError
 
@@ -183,13 +183,13 @@ class _BetaBinomialLikelihood:
         information = -np.array([[a * a * d_aa + a * d_a, a * b * d_ab], [a * b * d_ab, b * b * d_bb + b * d_b]])
         self._step = damped_newton_step(information, self._gradient)
 
-    def promise(self) -> float:
+    def expected_gain(self) -> float:
         """Return the expected gain of the Newton step."""
         return float(self._gradient @ self._step) / 2
 
-    def ahead(self) -> Iterator[np.ndarray]:
+    def candidates(self) -> Iterator[np.ndarray]:
         """Yield the Newton step, then half of it, and so on."""
-        step = self._step * min(1.0, FAR / max(float(np.abs(self._step).max()), 1e-300))
+        step = self._step * min(1.0, MAX_LOGIT_STEP / max(float(np.abs(self._step).max()), 1e-300))
         for _ in range(_MAX_HALVINGS):
             yield np.clip(self.logs + step, np.log(1e-3), np.log(1e6))
             step = step / 2

@@ -187,7 +187,7 @@ def _top_pop_obs(learner: Counting, cells: Cells) -> ClickModel:
 def _rank_top_obs(learner: Counting, cells: Cells) -> ClickModel:
     """Score pairs by their impressions, weighted by the click-through rate of the rank."""
     impressions, clicks = cells.by_rank()
-    score = cells.weighed(clicks / np.maximum(impressions, 1))
+    score = cells.weighted_impressions(clicks / np.maximum(impressions, 1))
     return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
 
 

@@ -92,7 +92,7 @@ class SparkTails:
         """No parts: the tails are on the cluster."""
         return []
 
-    def alike(self) -> TailsByShape:
+    def pooled(self) -> TailsByShape:
         """Return one tail of each shape, as if all documents were pair 0; these are in memory."""
         return self.shapes
 
@@ -155,7 +155,7 @@ def _make_piece(numbers: PairNumbers, n_ranks: int, batches: list[Any]) -> Any:
     row["number"] = numbers.of(hashes)
     row["tables"] = np.stack([getattr(counts, name)[:-1] for name in _PAIR_TABLES])
     row["ranks"] = np.stack([getattr(counts, name) for name in _RANK_TABLES])
-    row["weight"] = tails.alike().count
+    row["weight"] = tails.pooled().count
     return _to_batch(row, _TAILS | _COUNTS, passed=counts.passed)
 
 

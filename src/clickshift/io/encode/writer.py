@@ -314,7 +314,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     except OSError as error:
-        advice = "Choose a folder on a disk with free space: pass output=LOG_FORMAT."
+        advice = "Choose a folder on a disk with free space: pass output=FOLDER."
         raise FileError(
             folder, f"cannot be written: {error.strerror or error}. {advice}", code="not-writable"
         ) from None

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Int
 
-from clickshift.core.tempfiles import ANYWHERE, ArraySpool, TemporaryStorage
+from clickshift.core.tempfiles import SYSTEM_STORAGE, ArraySpool, TemporaryStorage
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data import encoded_log
 from clickshift.data.encoded_log import EncodedLog
@@ -72,7 +72,7 @@ def training_batches(
     log: EncodedSessions,
     batch_rows: Sequence[BatchRows],
     tables: Mapping[str, Int[np.ndarray, " pair"]],
-    scratch: TemporaryStorage = ANYWHERE,
+    scratch: TemporaryStorage = SYSTEM_STORAGE,
     progress: Progress = lambda message: None,
 ) -> Batch:
     """Make the training batches: counts over the distinct pairs of each batch, numbered from 0, and their table rows.
@@ -110,7 +110,10 @@ def training_batches(
 
 
 def held_out_batches(
-    log: EncodedSessions, size: int, scratch: TemporaryStorage = ANYWHERE, progress: Progress = lambda message: None
+    log: EncodedSessions,
+    size: int,
+    scratch: TemporaryStorage = SYSTEM_STORAGE,
+    progress: Progress = lambda message: None,
 ) -> Batch:
     """Make the held-out batches, with pairs by their own numbers: they are evaluated on the outputs of all pairs."""
 

@@ -128,7 +128,7 @@ def prepare(
     weight = impressions / (impressions + _HALF_WEIGHT_IMPRESSIONS)
     encoder, scratch = (
         SessionEncoder.of(model, [data, held_out]),
-        TemporaryStorage.beside(folder_of(data), folder_of(held_out)),
+        TemporaryStorage.in_first_writable(folder_of(data), folder_of(held_out)),
     )
     rng, batch_rng = generator(0, "Gradient", "held out batches"), generator(0, "Gradient", "batches")
     with scratch.room_for("the batches of the log, some 50 bytes for each result that it shows"):
