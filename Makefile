@@ -1,9 +1,9 @@
-# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer, make and a C compiler.
+# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-spark check format benchmark clean
+.PHONY: demo test test-all test-studies test-spark coverage check format benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/clickshift shift run --scale quick --output out/demo
@@ -11,9 +11,22 @@ demo: $(VENV)/.installed
 test: check
 	$(BIN)/pytest -n auto --dist loadfile
 
+# Everything, studies whole: about an hour on two idle cores. Their numbers land in benchmarks/results/studies.json.
+test-all: check
+	$(BIN)/pytest -n auto --dist loadfile --study full
+
+# Each study at its smallest size, which shows that it still works.
+test-studies: $(VENV)/.installed-dev
+	$(BIN)/pytest -n auto --dist loadfile --study smallest -m study tests
+
+# Branch coverage of the ordinary suite; compiled kernels are left out, for no line of theirs is seen to run.
+coverage: $(VENV)/.installed-dev
+	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=
+	$(BIN)/coverage report --sort=cover
+
 # Warehouses: a real Spark, which needs Java 17 or newer, and Ibis.
 test-spark: $(VENV)/.installed-spark
-	$(BIN)/pytest tests/engines
+	$(BIN)/pytest tests/counts/warehouse
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clickshift.cli import main
+from tests.cli.shell import cells_here, pictures_without_a_browser
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
@@ -67,6 +68,9 @@ def test_commands_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
+    pictures_without_a_browser(monkeypatch)
+    if page.stem != "run-on-a-cluster":  # whose run is in processes, as a user's is
+        cells_here(monkeypatch)
     text = page.read_text(encoding="utf-8")
     for name, program in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
         (tmp_path / name).write_text(program)

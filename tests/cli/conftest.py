@@ -1,18 +1,31 @@
-"""Fixtures of the command-line tests: the shell, a small log, models fitted on it."""
+"""Fixtures of the command-line tests: the shell, a small log, models fitted on it, a real log."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, call
+from tests.cli.shell import Shell, call, cells_here, pictures_without_a_browser
 
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.delenv("COLUMNS", raising=False)
     return Shell(capsys)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_runs() -> Iterator[None]:
+    """Cells run in this process and no browser is started.
+
+    `tests/test_runs.py` and a page of `tests/test_docs.py` run cells in processes, `tests/report` draws with a browser.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        cells_here(patch)
+        pictures_without_a_browser(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +43,11 @@ def fitted(clicks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for model in ("PBM", "UBM", "DBN", "rCTR", "TopPop"):
         assert call("fit", model, clicks, "-o", folder / model) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def yandex(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample of the Yandex relevance prediction log as a table."""
+    log, raw = tmp_path_factory.mktemp("yandex") / "log.parquet", shared_data / "yandex_wscd" / "trainSample.gz"
+    assert call("log", "convert", raw, "--format", "yandex-sample", "-o", log) == 0
+    return log

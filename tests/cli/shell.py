@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import typer.main
 
+from clickshift import runs
 from clickshift.cli import app, main
+from clickshift.report import export
+from clickshift.report.browser import Pictures
 
 
 class Shell:
@@ -51,6 +56,30 @@ def call(*arguments: object) -> int:
         main([str(argument) for argument in arguments])
     assert isinstance(stop.value.code, int)
     return stop.value.code
+
+
+class Here(ThreadPoolExecutor):
+    """One cell after the other in this process, which has imported and compiled all that it needs.
+
+    Tasks are pickled and read back, as on their way to another process.
+    """
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        work, arguments, options = pickle.loads(pickle.dumps((work, arguments, options)))
+        return super().submit(work, *arguments, **options)
+
+
+def cells_here(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runs, "processes", lambda workers: Here(1))
+
+
+def pictures_without_a_browser(patch: pytest.MonkeyPatch) -> None:
+    """The name of a chart in place of its picture: starting a browser takes longer than most commands."""
+
+    def draw(figures: Mapping[str, Any]) -> dict[str, Pictures]:
+        return {name: Pictures(name.encode(), name.encode()) for name in figures}
+
+    patch.setattr(export, "draw", draw)
 
 
 def commands(group: Any = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

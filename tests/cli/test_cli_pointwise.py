@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clickshift.protocols import exhibits
-from clickshift.protocols.pointwise import TRUE, Pointwise
+from clickshift.protocols.pointwise import MODELS, TRUE, Pointwise
 from clickshift.protocols.pointwise_data import PointwiseData
+from clickshift.protocols.world import Named
 from tests.cli.shell import Shell, call
 
-SMALL = PointwiseData(documents=500)
+SMALL = PointwiseData(documents=200)
+TINY = ", hidden=(8,), dropout=(0.0,), rounds=3)"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_pictures() -> Iterator[None]:
-    """Starting a browser for every report would take longer than all else."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clickshift.report.browser.find_browser", lambda: None)
-        yield
+def tiny(models: Named) -> Named:
+    """The same models with small networks, hardly trained."""
+    return tuple((name, learner.replace(")", TINY)) for name, learner in models)
+
+
+def figure_1_made_small() -> exhibits.Exhibit:
+    protocol = Pointwise(SMALL, tiny(MODELS), sessions=(100, 10_000), seeds=2)
+    return exhibits.Exhibit(exhibits.IPS_PAPER, "small", lambda: protocol)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +46,7 @@ def test_the_rows_of_a_figure_as_json(shell: Shell, tmp_path: Path) -> None:
 def figure_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("figure1")
     with pytest.MonkeyPatch.context() as patch:
-        small = exhibits.Exhibit(exhibits.IPS_PAPER, "small", lambda: Pointwise(SMALL, sessions=(100, 10_000), seeds=2))
-        patch.setitem(exhibits.EXHIBITS, "ips-figure1", small)
+        patch.setitem(exhibits.EXHIBITS, "ips-figure1", figure_1_made_small())
         assert call("reproduce", "ips-figure1", "-o", folder, "--workers", 1) == 0
     return folder
 
@@ -55,18 +57,18 @@ def test_figure_1_has_a_chart_and_tables(figure_1: Path) -> None:
         assert words in page
     names = {file.name for file in (figure_1 / "exports").iterdir()}
     assert {"after-10-000-sessions.csv", "order-of-models.tex"} <= names
+    assert {".svg", ".png"} <= {Path(name).suffix for name in names}
 
 
 def test_a_second_run_reads_what_is_there(shell: Shell, figure_1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = exhibits.Exhibit(exhibits.IPS_PAPER, "small", lambda: Pointwise(SMALL, sessions=(100, 10_000), seeds=2))
-    monkeypatch.setitem(exhibits.EXHIBITS, "ips-figure1", small)
+    monkeypatch.setitem(exhibits.EXHIBITS, "ips-figure1", figure_1_made_small())
     monkeypatch.setattr("clickshift.runs.processes", lambda workers: pytest.fail("nothing is missing"))
     found = shell.json("reproduce", "ips-figure1", "-o", figure_1)
     assert len(found["rows"]) == 2 * 2 * (5 + 3)
 
 
 def test_figure_4_has_the_closed_form(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Pointwise(SMALL, TRUE, sessions=(10_000,), collisions=(0.0, 0.8), seeds=2)
+    small = Pointwise(SMALL, tiny(TRUE), sessions=(10_000,), collisions=(0.0, 0.8), seeds=2)
     monkeypatch.setitem(exhibits.EXHIBITS, "ips-figure4", exhibits.Exhibit(exhibits.IPS_PAPER, "small", lambda: small))
     out = shell.text("reproduce", "ips-figure4", "-o", tmp_path, "--workers", 1)
     assert "unlimited clicks" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from clickshift.cli.reproduce import SHIFT
 from clickshift.protocols import exhibits
 from clickshift.protocols.contenders import PEEKING, Contender
 from clickshift.protocols.exhibits import EXHIBITS
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, call
 
 SMALL = ("--queries", 12, "--sessions", 400, "--test-sessions", 50, "--testing", "oracle", "--testing", "random")
 SMALL += ("--user", "CoCM-mismatch", "--training", "PL-oracle", "--workers", 1, "--model", "EM('PBM')")
@@ -31,40 +32,38 @@ class Mine(ARM):
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from shell import call
-
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shift") / "out"
     assert call("shift", "run", "-o", folder, *FEW) == 0
     return folder
 
 
-def test_a_run_has_rows_tables_charts_and_a_page(done: Path) -> None:
-    rows = pq.read_table(done / "rows.parquet").to_pylist()
+def test_a_run_has_rows_tables_charts_and_a_page(finished: Path) -> None:
+    rows = pq.read_table(finished / "rows.parquet").to_pylist()
     models = {row["model"] for row in rows if row["kind"] == "clicks"}
     assert {"user (oracle)", "EM('PBM')", TINY, "dCTR"} <= models
     assert {row["policy"] for row in rows if row["kind"] == "policy"} >= {"Top-Down", "Max-Reward"}
-    page = (done / "report.html").read_text()
+    page = (finished / "report.html").read_text()
     assert "Verdicts" in page
     assert "https://" not in page.split("</style>")[0]
-    assert {file.suffix for file in (done / "exports").iterdir()} >= {".csv", ".tex"}
+    assert {file.suffix for file in (finished / "exports").iterdir()} == {".csv", ".tex", ".svg", ".png"}
 
 
-def test_a_second_run_takes_what_is_there(shell: Shell, done: Path) -> None:
-    before = {file: file.stat().st_mtime_ns for file in (done / "cells").glob("*.parquet")}
-    code, out, err = shell.run("shift", "run", "-o", done, *FEW)
+def test_a_second_run_takes_what_is_there(shell: Shell, finished: Path) -> None:
+    before = {file: file.stat().st_mtime_ns for file in (finished / "cells").glob("*.parquet")}
+    code, out, err = shell.run("shift", "run", "-o", finished, *FEW)
     assert code == 0
     assert "Report:" in out
     assert "left)" not in err, "no cell ran"
-    assert before == {file: file.stat().st_mtime_ns for file in (done / "cells").glob("*.parquet")}
+    assert before == {file: file.stat().st_mtime_ns for file in (finished / "cells").glob("*.parquet")}
 
 
 def test_only_the_candidate_is_learned(
-    shell: Shell, done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_cli_model.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    code, out, err = shell.run("shift", "run", "-o", done, *FEW, "--candidate", "own_cli_model:Mine")
+    code, out, err = shell.run("shift", "run", "-o", finished, *FEW, "--candidate", "own_cli_model:Mine")
     assert code == 0, err
     lines = [line for line in err.splitlines() if "left)" in line]
     assert len(lines) == 1
@@ -72,7 +71,8 @@ def test_only_the_candidate_is_learned(
     assert "Mine" in out
 
 
-def test_status_and_report(shell: Shell, done: Path) -> None:
+def test_status_and_report(shell: Shell, finished: Path, tmp_path: Path) -> None:
+    done = shutil.copytree(finished, tmp_path / "out")
     facts = shell.json("shift", "status", "-o", done)
     assert facts["done"] == facts["of"] == len(facts["cells"])
     next(iter((done / "cells").glob("*.parquet"))).unlink()
@@ -95,9 +95,9 @@ def test_a_cell_that_fails_costs_no_other(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_a_table_by_its_name(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Table 3 at the smallest scale: ten documents per query, the oracle's row, ARM NC in brackets."""
+    """Table 3 at the smallest scale: ten documents per query, the oracle's row, ARM NC (a stand-in) in brackets."""
     monkeypatch.setattr(exhibits, "CLICK_MODELS", (Contender("PBM", "PBM"), Contender("UBM", "UBM")))
-    monkeypatch.setattr(exhibits, "PEEKING", replace(PEEKING, learner="Gradient('ARM_NC', embedding=4, rounds=1)"))
+    monkeypatch.setattr(exhibits, "PEEKING", replace(PEEKING, learner="rCTR"))
     small = ("--queries", 12, "--sessions", 400, "--seeds", 1, "--workers", 1)
     out = shell.text("shift", "table3", "-o", tmp_path, *small)
     assert "increasing" in out

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clickshift import runs
 from clickshift.readers.tabular import read_log
-from clickshift.report import export
 from clickshift.report.logs import one_log_tables
 from clickshift.report.measured import Measured
 from clickshift.runs import read_rows
 from tests.cli.shell import Shell, call
 
 PBM = "Gradient('PBM', embedding=8, hidden=(8,), rounds=2)"
-PEEKING = "Gradient('ARM_NC', embedding=8, hidden=(8,), rounds=2)"
 POLICIES = {"old": "PlackettLuce(NoisyOracle, temperature=0.3, scores='log')", "new": "Uniform"}
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes would import everything again, and a browser draw every chart: both are tested elsewhere."""
-    monkeypatch.setattr(runs, "processes", lambda workers: ThreadPoolExecutor(1))
-    monkeypatch.setattr(export, "draw", lambda figures: {})
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +75,21 @@ def test_a_public_log_with_its_own_labels(shell: Shell, shared_data: Path, tmp_p
     path = shared_data / "trec_session2014" / "human_label_for_GraphCM_per_query_quid.txt.gz"
     options = ("--format", "trec", "--judgments", path, "--annotated", "--with-clicks", "--held-out", 0.1)
     said = shell.json(
-        "shift", "logs", "--train", path, *options, "--model", "dCTR", "--model", PEEKING, "-o", tmp_path, "--seeds", 1
+        "shift",
+        "logs",
+        "--train",
+        path,
+        *options,
+        "--model",
+        "dCTR",
+        "--model",
+        "EM('UBM')",
+        "-o",
+        tmp_path,
+        "--seeds",
+        1,
     )
-    assert {row["model"] for row in said["rows"] if row["kind"] == "ranking"} == {"dCTR", PEEKING, "logging policy"}
+    assert {row["model"] for row in said["rows"] if row["kind"] == "ranking"} == {"dCTR", "EM('UBM')", "logging policy"}
     clicked = {row["train_sessions"] + 2 * row["sessions"] for row in said["logs"]}
     assert clicked == {288}, "pages with a click, of 849"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -10,16 +12,38 @@ from clickshift.policies.plackett_luce import PlackettLuce
 from clickshift.policies.scored import Oracle
 from clickshift.sessions import Sessions
 from clickshift.simulation import simulate
+from clickshift.testing import random_rankings
 from clickshift.users import DBN as DBNUser
 from clickshift.vocabulary import Vocabulary
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def world() -> tuple[Corpus, Sessions]:
-    """Eight queries of six documents with features, and 30,000 sessions of DBN users on lists of four."""
+    """Eight queries of six documents with features, and 20,000 sessions of DBN users on lists of three."""
     rng = np.random.default_rng(3)
     words = Vocabulary.of(np.repeat(np.arange(8), 6), np.arange(48))[0]
     label = rng.integers(0, 5, 48).astype(np.float32)
     features = np.stack([label + rng.normal(size=48), rng.normal(size=48) ** 2], axis=1).astype(np.float32)
     corpus = Corpus(words, label, features)
-    return corpus, simulate(corpus, PlackettLuce(Oracle(), temperature=2.0), DBNUser(), 30_000, ranks=4, rng=1)
+    return corpus, simulate(corpus, PlackettLuce(Oracle(), temperature=2.0), DBNUser(), 20_000, ranks=3, rng=1)
+
+
+@pytest.fixture(scope="session")
+def short_lists() -> Sessions:
+    """Thirty queries of 3 to 9 documents, and 300 rows of lists of 1 to 3 of them, which stand for 1 to 3 sessions
+    each, with clicks at random."""
+    rng = np.random.default_rng(20221015)
+    size = rng.integers(3, 10, 30)
+    words = Vocabulary.of(np.repeat(np.arange(30), size), np.arange(size.sum()))[0]
+    rankings = random_rankings(words, 300, 3, rng=rng)
+    return Sessions(rankings, (rng.random(rankings.pair.shape) < 0.3) & rankings.shown, rng.integers(1, 4, 300))
+
+
+@pytest.fixture
+def quick_compiler() -> Iterator[None]:
+    """JAX compiles with few optimisations, for programs that run for less time than they are compiled."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

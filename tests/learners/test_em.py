@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from clickshift.learners.cascade_families import CCMFamily
 from clickshift.learners.em import EM
 from clickshift.learners.examination import EXAMINATION
 from clickshift.learners.meetings import repeats
+from clickshift.learners.newton import Ascent, climb
 from clickshift.learners.prior import SHARED, Beta
 from clickshift.metrics.clicks import perplexity
 from clickshift.models.base import ClickModel, pair_table
@@ -104,12 +106,13 @@ def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
 
 @pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
 def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Generator) -> None:
-    """Nelder-Mead would take forever: L-BFGS on numerical gradients of the penalised likelihood, from EM's answer and
-    afar."""
-    corpus = small_corpus(queries=2, docs=4)
-    log = draw(planted(name, corpus.vocabulary, rng, 4), corpus, 2000, ranks=4)
+    """L-BFGS with numerical slopes of the penalised likelihood, from afar. With wrong slopes of its own the learner may
+    still come to the right answer, by EM's steps, but does not converge there."""
+    corpus = small_corpus(queries=1, docs=3)
+    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 400, ranks=3).merged()
     found = EM(name, tolerance=1e-7, prior=(0.1, 1.0)).fit(log)
     assert found.evidence is not None
+    assert found.evidence.converged
     start = arrays(found)
     top = int(np.argmax(start["examination"])) if "examination" in start else -1
     shapes = {k: v.shape for k, v in start.items()}
@@ -133,18 +136,20 @@ def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Gene
         [np.log(np.clip(v, 1e-9, 1 - 1e-9) / (1 - np.clip(v, 1e-9, 1 - 1e-9))).ravel() for v in start.values()]
     )
     assert -loss(here) == pytest.approx(found.evidence.log_likelihood, abs=1e-3)
-    afar = minimize(loss, rng.normal(0, 0.3, len(here)), method="L-BFGS-B", options={"maxiter": 400, "maxfun": 40_000})
-    assert -afar.fun < found.evidence.log_likelihood + 0.01
-    assert -afar.fun == pytest.approx(found.evidence.log_likelihood, abs=0.1)
+    slope = [(loss(here + move) - loss(here - move)) / 2e-4 for move in 1e-4 * np.eye(len(here))]
+    assert np.abs(slope).max() < 0.01
+    limits = {"maxiter": 400, "maxfun": 40_000}
+    afar = minimize(loss, rng.normal(0, 0.3, len(here)), method="L-BFGS-B", options=limits)
+    assert -afar.fun == pytest.approx(found.evidence.log_likelihood, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["DCM", "CCM", "SDBN", "DBN"])
 def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.random.Generator) -> None:
     """Against differences of the model's own likelihood, wherever the parameters are; only what two pairs have in
     common is left out."""
-    corpus, ranks = small_corpus(queries=2, docs=5), 4
+    corpus, ranks = small_corpus(queries=2, docs=4), 3
     learner = EM(name, prior=(0.3, 1.5))
-    log = draw(planted(name, corpus.vocabulary, rng, ranks), corpus, 400, ranks=ranks)
+    log = draw(planted(name, corpus.vocabulary, rng, ranks), corpus, 200, ranks=ranks)
     log = Sessions(log.rankings, log.click, rng.integers(1, 4, len(log)))
     cascade = Cascade.of(log)
     family = learner._family(cascade)
@@ -174,18 +179,16 @@ def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.ran
             own = np.concatenate([found.attractiveness, found.satisfaction])[k]
             numeric = (2 * value(logits) - value(logits + d) - value(logits - d)) / 1e-6
             prior = 1.5 / (1 + np.exp(-logits[k])) / (1 + np.exp(logits[k]))
-            assert max(numeric - prior, 0) + prior == pytest.approx(
-                own, abs=2e-3, rel=1e-4
-            )  # never less than the prior's
+            assert max(numeric, 0.1 * prior) == pytest.approx(own, abs=2e-3, rel=1e-4)  # it is kept above 0
 
 
 @pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
 def test_the_objective_never_falls(name: str, rng: np.random.Generator) -> None:
     corpus = small_corpus()
-    log = draw(planted("DBN", corpus.vocabulary, rng), corpus, 3000)  # misspecified for all but one
+    log = draw(planted("DBN", corpus.vocabulary, rng), corpus, 1000)  # misspecified for all but one
     learner = EM(name)
     values = []
-    for steps in range(1, 40, 3):
+    for steps in (1, 2, 3, 4, 6, 9, 14):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClickshiftWarning)
             model = dataclasses.replace(learner, iterations=steps).fit(log)
@@ -193,6 +196,35 @@ def test_the_objective_never_falls(name: str, rng: np.random.Generator) -> None:
         values.append(model.evidence.log_likelihood)
     assert (np.diff(values) > -1e-6).all()
     assert values[-1] > values[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hill:
+    """-x², where the step that is tried first goes too far; `reach` says which others there are."""
+
+    x: float
+    reach: tuple[float, ...]
+
+    @property
+    def objective(self) -> float:
+        return -(self.x**2)
+
+    def promise(self) -> float:
+        return self.x**2
+
+    def ahead(self) -> Iterator[np.ndarray]:
+        return (np.array([self.x * (1 - step)]) for step in self.reach)
+
+
+def test_a_step_down_is_not_taken() -> None:
+    def climbed(*reach: float) -> tuple[Hill, Ascent]:
+        return climb(lambda at: Hill(float(at[0]), reach), np.array([8.0]), tolerance=0.1, max_steps=50)
+
+    found, ascent = climbed(3.0, 0.5)
+    assert ascent.trace == [-(4.0**-k) for k in range(-3, 4)]
+    assert (found.x, ascent.objective, ascent.steps, ascent.converged) == (0.125, ascent.trace[-1], 13, True)
+    found, ascent = climbed(3.0, 2.5)
+    assert (found.x, ascent.trace, ascent.steps, ascent.converged) == (8.0, [-64.0], 3, True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,15 +272,14 @@ def hardly_changing_lists(words: Vocabulary, sessions: int, rng: np.random.Gener
     return Rankings(words, query.astype(np.int32), (query[:, None] * docs + order).astype(np.int32))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", ["DBN", "SDBN", "DCM", "CCM"])
-def test_pairs_that_always_meet_neither_stop_the_climb_nor_slow_it_down(name: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_pairs_that_always_meet_neither_stop_the_climb_nor_slow_it_down(name: str) -> None:
+    rng = np.random.default_rng(0)
     words = small_corpus(queries=6, docs=10).vocabulary
     lists = hardly_changing_lists(words, 20_000, rng)
     a, s = rng.uniform(0.1, 0.6, words.n_pairs + 1), rng.uniform(0.0, 0.2, words.n_pairs + 1)
-    log = models.DBN(words, a, s, 0.8).sample(lists, rng=seed)
-    one, several = EM(name).fit(log).evidence, EM(name, starts=4, tolerance=0.001).fit(log).evidence
+    log = models.DBN(words, a, s, 0.8).sample(lists, rng=0)
+    one, several = EM(name).fit(log).evidence, EM(name, starts=2, tolerance=0.001).fit(log).evidence
     assert one.converged
     assert one.iterations < 30
     assert one.log_likelihood == pytest.approx(several.log_likelihood, abs=1.0)
@@ -394,8 +425,8 @@ def test_users_who_look_at_the_bottom_most() -> None:
 @pytest.mark.parametrize("name", ["PBM", "UBM"])
 def test_errors_are_those_of_the_whole_information_matrix(name: str, rng: np.random.Generator) -> None:
     """Second differences of the penalised likelihood by all logits at once, inverted."""
-    corpus = small_corpus(queries=2, docs=4)
-    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 3000, ranks=3)
+    corpus = small_corpus(queries=2, docs=3)
+    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 3000, ranks=3).merged()
     found = EM(name, tolerance=1e-8, prior=(0.5, 2.0)).fit(log)
     assert found.evidence is not None
     a, e = found.attractiveness, found.examination
@@ -415,9 +446,9 @@ def test_errors_are_those_of_the_whole_information_matrix(name: str, rng: np.ran
     moves = step * np.eye(size)
     information = np.empty((size, size))
     for i in range(size):
-        for j in range(size):
+        for j in range(i + 1):
             ends = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
-            information[i, j] = (
+            information[i, j] = information[j, i] = (
                 -sum(x * y * value(start + x * moves[i] + y * moves[j]) for x, y in ends) / (2 * step) ** 2
             )
     errors = np.sqrt(np.diag(np.linalg.inv(information)))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -13,39 +16,81 @@ from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.learners import fit, fit_seeds
 from clickshift.learners.gradient import Gradient, batches
+from clickshift.learners.gradient.preparation import prepared
 from clickshift.learners.gradient.recurrence import Level, states_of_tree
 from clickshift.learners.gradient.views import Log, View
 from clickshift.metrics.clicks import perplexity
+from clickshift.models.base import ClickModel
 from clickshift.models.formulas import Gru, gru
 from clickshift.policies.scored import Scores
 from clickshift.sessions import Rankings, Sessions
 from clickshift.testing import check_click_model
 from clickshift.vocabulary import Vocabulary
-from tests.learners.gradient_cases import ready, small
+from tests.learners.gradient_cases import arrays, contents, counted, first_ranks, ready, small
+from tests.models.random_models import random_neural
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 NAMES = ("PBM", "UBM", "DBN", "ARM", "CACM_minus", "NCM", "ARM_NC")
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("tower", ["embedding", "free"])
-def test_what_is_trained_is_what_predicts(name: str, tower: str, log: Sessions) -> None:
-    """The loss that JAX computed on held-out sessions, unseen pairs included, is that of the model of numpy."""
-    train, held_out = log[:300], log[300:]
-    model = small(name, tower=tower, rounds=1).fit(train, held_out=held_out)
+Fitted = Callable[[str], ClickModel]
+
+
+@pytest.fixture(scope="module")
+def train(short_lists: Sessions) -> Sessions:
+    """Lists of one and two, of which none is of the first three queries."""
+    return first_ranks(short_lists[short_lists.rankings.query > 2], 2)
+
+
+@pytest.fixture(scope="module")
+def fitted(train: Sessions, short_lists: Sessions) -> Fitted:
+    """Models with embeddings, each learned once for all tests here; lists of up to three say when to stop."""
+    return cache(lambda name: small(name, rounds=20).fit(train, held_out=short_lists))
+
+
+def check(model: ClickModel, held_out: Sessions) -> None:
+    """The loss that JAX computed on held-out sessions is that of the model of numpy, which keeps the rules."""
     assert model.evidence is not None
     nats = -np.average(model.log_likelihood(held_out), weights=held_out.count)
     assert model.evidence.held_out_loss == pytest.approx(nats, rel=1e-5)
-    check_click_model(model)
+    check_click_model(model, ranks=3, lists=6, draws=1000)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_trained_is_what_predicts(name: str, fitted: Fitted, short_lists: Sessions) -> None:
+    """Also where held-out lists are longer than those of training, and show pairs that are not among them."""
+    model = fitted(name)
+    assert model.vocabulary.n_pairs < short_lists.vocabulary.n_pairs
+    check(model, short_lists)
+
+
+@pytest.mark.parametrize("name", ["UBM", "DBN", "NCM"])
+def test_lists_of_one_rank_and_parameters_of_each_pair_are_learned(name: str, short_lists: Sessions) -> None:
+    """One model for each kind of batch, with one output of the tower, two, and a wide one."""
+    log = first_ranks(short_lists, 1)
+    check(small(name, tower="free", rounds=1).fit(log[:60], held_out=log), log)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_may_be_of_one_rank(name: str, short_lists: Sessions) -> None:
+    check_click_model(random_neural(name, short_lists.vocabulary, ranks=1), ranks=1, draws=1000)
+
+
+@pytest.mark.parametrize("name", ["NCM", "PBM"])
+def test_the_same_seed_gives_the_same_bits(name: str, fitted: Fitted, train: Sessions, short_lists: Sessions) -> None:
+    again = small(name, rounds=20).fit(train, held_out=short_lists)
+    assert all((a == b).all() for a, b in zip(arrays(fitted(name)), arrays(again), strict=True))
 
 
 def test_the_tree_of_lists_has_the_states_and_slopes_of_the_lists(rng: np.random.Generator) -> None:
-    lists, ranks, size, pairs = 12, 4, 5, 3
+    lists, ranks, size, pairs = 12, 3, 4, 3
     pair, click = rng.integers(0, pairs, (lists, ranks)), rng.random((lists, ranks)) < 0.5
     click[:6], pair[:6] = click[0], pair[0]  # some begin alike
     everything = np.ones((lists, ranks), bool)
     log = Log(pair, everything, click, np.ones(lists), None, True)
     batch = batches.held_out_batches(log, lists)
-    assert len(batch["pair.3"][0]) < lists
+    assert len(batch["pair.2"][0]) < lists
     levels = [Level(*(jnp.asarray(batch[f"{part}.{r}"][0]) for part in Level._fields)) for r in range(ranks)]
     inputs, clicked, weight, bias = (
         jnp.asarray(rng.normal(size=shape), jnp.float32)
@@ -62,17 +107,19 @@ def test_the_tree_of_lists_has_the_states_and_slopes_of_the_lists(rng: np.random
         return jnp.sin(gru(inputs[pair] + above[:, :, None] * clicked, unit) + target).sum()
 
     arguments = (inputs, clicked, Gru(weight, bias))
-    assert float(by_tree(*arguments)) == pytest.approx(float(by_list(*arguments)), rel=1e-5)
-    slopes = (jax.grad(loss, argnums=(0, 1, 2))(*arguments) for loss in (by_tree, by_list))
-    for one, other in zip(*(jax.tree.leaves(slope) for slope in slopes), strict=True):
-        assert np.allclose(one, other, atol=1e-4)
+    (one, slopes), (other, expected) = (
+        jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(*arguments) for loss in (by_tree, by_list)
+    )
+    assert float(one) == pytest.approx(float(other), rel=1e-5)
+    for slope, wanted in zip(jax.tree.leaves(slopes), jax.tree.leaves(expected), strict=True):
+        assert np.allclose(slope, wanted, atol=1e-4)
 
 
-def test_rows_that_a_batch_does_not_touch_stay(log: Sessions) -> None:
-    work = ready(small("PBM"), log)
+def test_rows_that_a_batch_does_not_touch_stay(short_lists: Sessions) -> None:
+    work = ready(small("PBM"), short_lists)
     before = jax.tree.map(lambda array: array[0], work.program.start([0]))
     batch = {name: jnp.asarray(array[0]) for name, array in work.batches.items()}
-    after, _ = work.program.step({}, before, batch, 0.1)
+    after, _ = jax.jit(work.program.step)({}, before, batch, 0.1)
     touched = work.batches["row.doc"][0]
     n_docs = work.vocabulary.n_docs
     untouched = np.setdiff1d(np.arange(n_docs), touched)
@@ -97,7 +144,7 @@ def test_batches_hold_every_session_once(log: Sessions) -> None:
 def test_features_know_documents_that_were_never_shown(world: tuple[Corpus, Sessions]) -> None:
     corpus, log = world
     part = log[log.rankings.query < 5]
-    model = small("PBM", tower="features", rounds=30).fit(part, corpus=corpus)
+    model = small("PBM", tower="features", rounds=10).fit(part, corpus=corpus)
     unseen = corpus.vocabulary.pair_query >= 5
     assert model.vocabulary.same_as(corpus.vocabulary)
     assert corpus.label is not None
@@ -106,23 +153,14 @@ def test_features_know_documents_that_were_never_shown(world: tuple[Corpus, Sess
     assert (model.evidence.impressions[:-1][unseen] == 0).all()
 
 
-def test_the_degenerate_model_looks_good_and_says_that_it_is_not(log: Sessions) -> None:
-    honest, peeking = small("ARM").fit(log), small("ARM_NC", rounds=20).fit(log)
-    assert perplexity(peeking, log).average < perplexity(honest, log).average
+def test_the_degenerate_model_looks_good_and_says_that_it_is_not(fitted: Fitted, train: Sessions) -> None:
+    honest, peeking = fitted("ARM"), fitted("ARM_NC")
+    assert perplexity(peeking, train).average < perplexity(honest, train).average
     assert peeking.peeks
-    one, patterns = log[:1], (np.arange(32)[:, None] >> np.arange(5)) % 2 == 1
-    lists = Rankings(log.vocabulary, np.repeat(one.rankings.query, 32), np.repeat(one.rankings.pair, 32, axis=0))
-    possible = ~(patterns & ~lists.shown).any(axis=1)
-    total = np.exp(peeking.log_likelihood(Sessions(lists[possible], patterns[possible]))).sum()
+    one, patterns = train[train.rankings.length == 2][:1], (np.arange(4)[:, None] >> np.arange(2)) % 2 == 1
+    lists = Rankings(train.vocabulary, np.repeat(one.rankings.query, 4), np.repeat(one.rankings.pair, 4, axis=0))
+    total = np.exp(peeking.log_likelihood(Sessions(lists, patterns))).sum()
     assert abs(total - 1) > 0.01
-
-
-def test_a_sessions_list_may_be_of_one_rank(corpus: Corpus) -> None:
-    words = corpus.vocabulary
-    first = words.query_offsets[:-1]
-    log = Sessions(Rankings(words, np.arange(30), first[:, None]), (np.arange(30) % 3 == 0)[:, None])
-    for name in NAMES:
-        check_click_model(small(name, rounds=1).fit(log))
 
 
 @pytest.mark.parametrize(
@@ -162,23 +200,26 @@ def test_a_log_without_known_pairs_is_refused(log: Sessions) -> None:
         small("PBM").fit(log.in_vocabulary(other), held_out=log)
 
 
-def test_a_gradient_model_ranks_a_corpus(world: tuple[Corpus, Sessions]) -> None:
-    corpus, log = world
-    model = small("ARM", rounds=20).fit(log)
-    lists = Scores(model.vocabulary, model.relevance()).on(corpus).sample(np.arange(8), ranks=4, rng=0)
-    assert lists.shown.all()
+def test_a_gradient_model_ranks_a_corpus(fitted: Fitted) -> None:
+    model = fitted("ARM")
+    words, relevance = model.vocabulary, model.relevance()
+    corpus = Corpus(words, np.zeros(words.n_pairs, np.float32))
+    lists = Scores(words, relevance).on(corpus).sample(np.arange(words.n_queries), ranks=2, rng=0)
+    best = [relevance[begin:end].max() for begin, end in pairwise(words.query_offsets)]
+    assert (relevance[lists.pair[:, 0]] == best).all()
 
 
-@pytest.mark.parametrize("name", ["UBM", "DBN", "NCM"])
-def test_held_out_lists_may_be_longer(name: str, log: Sessions) -> None:
-    short = log.rankings.length <= 3
-    model = small(name).fit(log[short], held_out=log[~short])
-    check_click_model(model)
-    assert np.isfinite(model.log_likelihood(log)).all()
-
-
-def test_sessions_with_unknown_documents_are_left_out_and_counted(log: Sessions) -> None:
-    shown = np.bincount(log.rankings.pair[log.rankings.shown], minlength=log.vocabulary.n_pairs)
-    fewer = log.vocabulary.with_pairs(np.setdiff1d(np.arange(log.vocabulary.n_pairs), shown.argmax()))
-    with pytest.warns(ClickshiftWarning, match=r"left out \d+ of 500 sessions: they show documents that are not in"):
-        check_click_model(small("NCM").fit(log.in_vocabulary(fewer), held_out=log))
+@pytest.mark.parametrize("name", ["ARM", "DBN", "NCM"])
+def test_sessions_with_unknown_documents_are_left_out_and_counted(name: str, short_lists: Sessions) -> None:
+    """They are not learned from; held out, they count like others. Held-out lists are longer."""
+    log, words = first_ranks(short_lists, 2), short_lists.vocabulary
+    shown = np.bincount(log.rankings.pair[log.rankings.shown], minlength=words.n_pairs)
+    fewer = log.in_vocabulary(words.with_pairs(np.setdiff1d(np.arange(words.n_pairs), shown.argmax())))
+    bad = (fewer.rankings.shown & (fewer.rankings.pair < 0)).any(axis=1)
+    learner, left_out = small(name, tower="free"), int(log.count[bad].sum())
+    assert left_out > 0
+    with pytest.warns(ClickshiftWarning, match=f"left out {left_out} of {log.total} sessions: they show documents"):
+        work = prepared(learner, learner._class(), fewer, short_lists, None)
+    for found, expected in ((work.batches, fewer[~bad]), (work.held_out, short_lists)):
+        known = expected.in_vocabulary(work.vocabulary)
+        assert contents(found, work.program.histories) == counted(known, learner._class(), 3)

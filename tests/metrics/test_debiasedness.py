@@ -10,6 +10,7 @@ from clickshift.errors import DataError, SpecError
 from clickshift.metrics.debiasedness import CMIP, MeanDependence
 from clickshift.metrics.mean_dependence import regression
 from clickshift.metrics.scored_pairs import ScoredPairs, mid_ranks
+from tests.suite import Study
 
 SHARE = np.array([0.5, 0.3, 0.15, 0.05])
 LINE_IN_RANKS = 3 / np.pi
@@ -56,40 +57,117 @@ def test_discrete_truth() -> None:
     assert CMIP(permutations=0, subsamples=0)(rows, rng=0).value == pytest.approx(truth, abs=0.03)
 
 
-def test_the_null_is_calibrated_and_found_to_be_false() -> None:
+class Recorded:
+    """An estimator that keeps all rows that it was asked about: the mean of some product of theirs."""
+
+    def __init__(self) -> None:
+        self.rows: list[ScoredPairs] = []
+        self.values: list[float] = []
+
+    def __call__(self, rows: ScoredPairs, rng: np.random.Generator) -> float:
+        self.rows.append(rows)
+        self.values.append(float((rows.estimate * (1 + rows.logging)).mean()))
+        return self.values[-1]
+
+
+def test_the_null_exchanges_logging_scores_between_rows_of_equal_label() -> None:
+    rows, asked = normal_rows(np.random.default_rng(2), 20, 0.1), Recorded()
+    found = CMIP(asked, permutations=19, subsamples=0)(rows, rng=2)
+    assert asked.rows[0] is rows
+    assert len(asked.rows) == 20
+    for null in asked.rows[1:]:
+        for column in ("query", "estimate", "label"):
+            np.testing.assert_array_equal(getattr(null, column), getattr(rows, column))
+        order, before = (np.lexsort((r.logging, r.label)) for r in (null, rows))
+        np.testing.assert_array_equal(null.logging[order], rows.logging[before])
+        assert (null.logging == rows.logging).mean() < 0.1, "about one row of each label keeps its score by chance"
+    value, null = asked.values[0], np.array(asked.values[1:])
+    assert 0 < (null >= value).sum() < 19
+    assert found.p_value == (1 + (null >= value).sum()) / 20
+    assert (found.null_mean, found.null_high) == pytest.approx((null.mean(), np.quantile(null, 0.95)))
+
+
+def test_intervals_come_from_halves_of_the_queries() -> None:
+    """The spread of a mean over random halves is its standard error over queries; 400 halves tell it to 3.5 %."""
+    rows, asked = normal_rows(np.random.default_rng(3), 40, 0.0, by_query=0.3), Recorded()
+    found = CMIP(asked, permutations=0, subsamples=400, level=0.9)(rows, rng=3)
+    assert len(asked.rows) == 401
+    for half in asked.rows[1:]:
+        query, times = np.unique(half.query, return_counts=True)
+        assert (len(query), set(times)) == (20, {10})
+        np.testing.assert_array_equal(half.logging, rows.logging[np.isin(rows.query, query)])
+    by_row = rows.estimate * (1 + rows.logging)
+    error = by_row.reshape(40, 10).mean(axis=1).std(ddof=1) / np.sqrt(40)
+    assert found.high - found.low == pytest.approx(2 * 1.645 * error, rel=0.12)
+    assert (found.high + found.low) / 2 == pytest.approx(found.value)
+
+
+def test_dependence_is_found() -> None:
     rng = np.random.default_rng(2)
-    metrics = (CMIP(permutations=19, subsamples=0), MeanDependence(permutations=19, subsamples=0))
-    nothing = np.array([[m(normal_rows(rng, 60, 0.0), rng=rng).p_value for m in metrics] for _ in range(150)])
-    something = np.array([[m(normal_rows(rng, 60, 0.5), rng=rng).p_value for m in metrics] for _ in range(20)])
-    for metric in range(2):  # 5 % of 150: more than 15 would happen once in 300 times
-        assert (nothing[:, metric] <= 0.05).sum() <= 15
-        assert nothing[:, metric].mean() == pytest.approx(0.5 + 0.5 / 20, abs=0.08)
-    assert (something <= 0.05).all()
+    for metric in (CMIP(permutations=19, subsamples=0), MeanDependence(permutations=19, subsamples=0)):
+        assert [metric(normal_rows(rng, 60, 0.5), rng=rng).p_value for _ in range(3)] == [0.05] * 3
 
 
-@pytest.mark.parametrize("by_query", [0.0, 0.3])
-def test_intervals_cover(by_query: float) -> None:
-    """Of 120 intervals at 95 %, fewer than 106 would cover once in 500 times."""
+def test_p_values_of_mean_dependence_are_uniform_where_there_is_none() -> None:
+    """Of 40 logs at 10 %, 11 or more would happen once in 500 times; the mean is within three standard errors."""
+    rng = np.random.default_rng(2)
+    metric = MeanDependence(permutations=9, subsamples=0)
+    found = np.array([metric(normal_rows(rng, 30, 0.0, by_query=0.3), rng=rng).p_value for _ in range(40)])
+    assert (found <= 0.1).sum() <= 10
+    assert found.mean() == pytest.approx(0.55, abs=0.14)
+
+
+def test_intervals_of_mean_dependence_cover() -> None:
+    """Of 40 intervals at 80 %, fewer than 24 or all 40 would happen once in 500 times."""
     rng = np.random.default_rng(3)
-    cmip, share = CMIP(permutations=0, subsamples=25), MeanDependence(permutations=0, subsamples=25)
-    covered = np.zeros(2)
-    for _ in range(120):
+    metric = MeanDependence(permutations=0, subsamples=20, level=0.8)
+    found = [metric(normal_rows(rng, 60, 0.4, by_query=0.3), rng=rng) for _ in range(40)]
+    assert 24 <= sum(f.low <= 0.16 * LINE_IN_RANKS <= f.high for f in found) < 40
+
+
+@pytest.mark.study
+def test_the_null_is_calibrated(study: Study) -> None:
+    """Of 150 logs, 5 % of p-values are at most .05: more than 15 would happen once in 300 times."""
+    rng, logs = np.random.default_rng(2), study.choose(smallest=3, full=150)
+    metrics = {m.__class__.__name__: m for m in (CMIP(permutations=19, subsamples=0), MeanDependence(19, 0))}
+    by_query = {
+        name: np.array([m(normal_rows(rng, 60, 0.0), rng=rng).p_value for _ in range(logs)])
+        for name, m in metrics.items()
+    }
+    for name, found in by_query.items():
+        assert set(found) <= set(np.arange(1, 21) / 20)
+        study.record(f"null of {name}", below_5_percent=(found <= 0.05).mean(), mean=found.mean(), logs=logs)
+        if study.full:
+            assert (found <= 0.05).sum() <= 15
+            assert found.mean() == pytest.approx(0.5 + 0.5 / 20, abs=0.08)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("by_query", [0.0, 0.3])
+def test_intervals_cover(study: Study, by_query: float) -> None:
+    """Of 120 intervals at 95 %, fewer than 106 would cover once in 500 times."""
+    rng, logs = np.random.default_rng(3), study.choose(smallest=3, full=120)
+    truth = {CMIP(permutations=0, subsamples=25): information(0.4), MeanDependence(0, 25): 0.16 * LINE_IN_RANKS}
+    covered = dict.fromkeys(truth, 0)
+    for _ in range(logs):
         rows = normal_rows(rng, 100, 0.4, by_query=by_query)
-        for metric, (found, truth) in enumerate(
-            [(cmip(rows, rng=rng), information(0.4)), (share(rows, rng=rng), 0.16 * LINE_IN_RANKS)]
-        ):
-            covered[metric] += found.low <= truth <= found.high
-    assert (covered >= 106).all()
+        for metric, value in truth.items():
+            found = metric(rows, rng=rng)
+            assert found.low < found.value < found.high
+            covered[metric] += found.low <= value <= found.high
+    for metric, times in covered.items():
+        name = f"intervals of {metric.__class__.__name__}, {by_query:.0%} of the variance by query"
+        study.record(name, coverage=times / logs, level=0.95, logs=logs)
+        assert times >= 106 or not study.full
 
 
 def test_noise_that_depends_on_the_logging_policy_is_information_but_no_mean_dependence() -> None:
+    """Of 30 logs at 10 %, 9 or more would happen once in 500 times; by the explained share, half are below 10 %."""
     rng = np.random.default_rng(4)
-    p_values = []
-    for _ in range(60):
-        rows = normal_rows(rng, 150, 0.0, uneven=0.7)
-        p_values.append(MeanDependence(permutations=39, subsamples=0)(rows, rng=rng).p_value)
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.15
-    assert CMIP(permutations=0, subsamples=0)(rows, rng=rng).value > 0.15
+    metric = MeanDependence(permutations=9, subsamples=0)
+    rows = [normal_rows(rng, 60, 0.0, uneven=1.2) for _ in range(30)]
+    assert sum(metric(r, rng=rng).p_value <= 0.1 for r in rows) <= 8
+    assert CMIP(permutations=0, subsamples=0)(rows[0], rng=rng).value > 0.15
 
 
 def test_the_slope_says_which_way() -> None:

@@ -117,7 +117,7 @@ def test_the_same_lists_every_day() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.5, 5.0])
-@pytest.mark.parametrize(("sessions", "queries"), [(300, 40), (2000, 40), (2000, 1), (2000, 500)])
+@pytest.mark.parametrize(("sessions", "queries"), [(300, 40), (1000, 20), (1000, 1), (1000, 250)])
 def test_one_ranker_raises_no_alarm(noise: float, sessions: int, queries: int) -> None:
     found = []
     for seed in range(10):
@@ -132,7 +132,7 @@ def test_one_ranker_raises_no_alarm(noise: float, sessions: int, queries: int) -
 
 @pytest.mark.parametrize("share", [0.4, 1.0])
 def test_another_ranker_raises_one(share: float) -> None:
-    for seed in range(10):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         moved = int(2000 * share)
         parts = [day(rng, sessions=moved, ranker=1)] + ([day(rng, sessions=2000 - moved)] if share < 1 else [])
@@ -142,7 +142,7 @@ def test_another_ranker_raises_one(share: float) -> None:
 
 
 def test_new_documents_raise_one() -> None:
-    for seed in range(10):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         fresh = Sessions.concat([day(rng, sessions=1600), day(rng, sessions=400, shift=100)])
         found = change(day(rng), fresh)
@@ -163,12 +163,15 @@ def test_other_clicks_raise_one() -> None:
 
 
 def test_intervals_of_clicks_cover() -> None:
-    """Sure for all ranks together: of 60 pairs of days, a thousandth may miss 1 at some rank."""
-    missed = 0
-    for seed in range(60):
+    """Sure for all ranks together: of pairs of days, a thousandth may miss 1 at some rank.
+
+    Intervals of 95 % for each rank would miss in a fifth: of 20 pairs none would miss once in a hundred times.
+    """
+    for seed in range(20):
         rng = np.random.default_rng(seed)
-        missed += any(not c.low <= 1 <= c.high for c in change(*(day(rng, sessions=800) for _ in range(2))).clicks)
-    assert missed <= 1
+        found = change(*(day(rng, sessions=600) for _ in range(2))).clicks
+        assert len(found) == 5
+        assert all(c.low <= 1 <= c.high for c in found)
 
 
 def test_ranks_and_days_of_other_kinds() -> None:

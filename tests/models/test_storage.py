@@ -73,8 +73,10 @@ def same(one: object, other: object) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
-@pytest.mark.parametrize("ids", ["integers", "text"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [*((name, "integers") for name in MODELS), *((name, "text") for name in ("dCTR", "DBN", "NCM", "Mixture"))],
+)
 def test_a_model_comes_back_as_it_was(name: str, ids: str, log: Sessions, tmp_path: Path) -> None:
     log = log if ids == "integers" else with_text_ids(log)
     model = made(name, log)

@@ -576,8 +576,7 @@ def test_cascade_dr_is_its_definition(rng: np.random.Generator) -> None:
     def begins(policy: dict[tuple[int, ...], float], a: tuple[int, ...]) -> float:
         return sum(p for b, p in policy.items() if b[: len(a)] == a)
 
-    def expected(a: tuple[int, ...], k: int) -> float:
-        return float(theta[k] * model.click_prob(Rankings(WORDS, np.zeros(1, int), np.array([a], np.int32)))[0, k])
+    expected = dict(zip(LISTS, model.click_prob(all_lists()) * theta, strict=True))
 
     def value_from(a: tuple[int, ...]) -> float:
         """What a list that begins so earns from its next rank on, under the target."""
@@ -589,7 +588,7 @@ def test_cascade_dr_is_its_definition(rng: np.random.Generator) -> None:
 
     def q(a: tuple[int, ...]) -> float:
         k, whole = len(a) - 1, next(b for b in LISTS if b[: len(a)] == a)
-        return expected(whole, k) + value_from(a)
+        return float(expected[whole][k]) + value_from(a)
 
     total = 0.0
     for _, a, c in records_of(log, RANKS):

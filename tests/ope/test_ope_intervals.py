@@ -16,6 +16,7 @@ from clickshift.ope.intervals import Interval
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary
 from tests.ope.small_worlds import LISTS, RANKS, WORDS, World, by_place, pbm, whole_list
+from tests.suite import Study
 
 INF = math.inf
 PI = (1, 2, 3, 4, 5, 6, 7, 8, 9, 5, 6, 4)
@@ -102,31 +103,56 @@ def test_users_who_do_the_same_five_times_count_once() -> None:
         assert u.error == pytest.approx(math.sqrt(5) * n.error, rel=0.12)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_bootstrap_intervals_cover_the_clipped_value(known: bool) -> None:
-    """A quick look: the 2,000 repeats are in the benchmarks."""
+NAMES = ["List", "SN-IP", "PBM"]
+
+
+def clipped_estimates(known: bool, repeats: int, replicates: int) -> tuple[np.ndarray, np.ndarray]:
+    """Value, error, low and high of three estimators on many logs, and what they estimate: their clipped values."""
     world = World(PI, H, pbm)
-    target, names, repeats = world.lottery(world.h()), ["List", "SN-IP", "PBM"], 120
+    target = world.lottery(world.h())
     logging = world.lottery(world.pi()) if known else "frequencies"
-    everything = Logged.of(world.population())
-    truth = [
-        e.estimates[0].value
-        for e in evaluate(everything, target, names, clip=(2.0,), logging=logging, interval=Bootstrap(20))
-    ]
+
+    def found(logged: Logged, seed: int) -> list[tuple[float, ...]]:
+        interval = Bootstrap(replicates, seed=seed)
+        asked = evaluate(logged, target, NAMES, clip=(2.0,), logging=logging, interval=interval)
+        return [(e.value, e.error, e.low, e.high) for e in (one.estimates[0] for one in asked)]
+
+    truth = np.array(found(Logged.of(world.population()), 0))[:, 0]
     assert truth[0] < world.value() - 0.05, "clipping matters here"
-    hits, rng = np.zeros(len(names)), np.random.default_rng(8)
-    for repeat in range(repeats):
-        logged = Logged.of(world.draw(500, rng))
-        found = evaluate(logged, target, names, clip=(2.0,), logging=logging, interval=Bootstrap(60, seed=repeat))
-        hits += [e.estimates[0].low <= t <= e.estimates[0].high for e, t in zip(found, truth, strict=True)]
-    assert (hits / repeats > 0.89).all()
-    assert (hits / repeats < 0.995).all()
+    rng = np.random.default_rng(8)
+    return np.array([found(Logged.of(world.draw(500, rng)), repeat) for repeat in range(repeats)]), truth
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_bootstrap_errors_are_the_spread_of_values_over_logs(known: bool) -> None:
+    """The spread of 40 logs is known to 11 %: an error that is a third off would be found."""
+    found, truth = clipped_estimates(known, 40, 20)
+    value, error = found[:, :, 0], found[:, :, 1]
+    spread = value.std(axis=0, ddof=1)
+    assert error.mean(axis=0) == pytest.approx(spread, rel=0.3)
+    assert (np.abs(value.mean(axis=0) - truth) < 4 * spread / math.sqrt(40)).all()
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("known", [True, False])
+def test_bootstrap_intervals_cover_the_clipped_value(study: Study, known: bool) -> None:
+    """A quick look: the 2,000 repeats are in the benchmarks."""
+    logs = study.choose(smallest=3, full=120)
+    found, truth = clipped_estimates(known, logs, 60)
+    value, _, low, high = np.moveaxis(found, 2, 0)
+    assert ((low < value) & (value < high)).all()
+    covered = ((low <= truth) & (truth <= high)).mean(axis=0)
+    name = f"bootstrap intervals of values, {'known propensities' if known else 'frequencies'}"
+    study.record(name, coverage=dict(zip(NAMES, covered.tolist(), strict=True)), level=0.95, logs=logs)
+    if study.full:
+        assert (covered > 0.89).all()
+        assert (covered < 0.995).all()
 
 
 def test_the_widened_range_covers_the_value_itself() -> None:
     logging = tuple(0 if a in {(1, 0), (3, 2), (0, 1)} else n for a, n in zip(LISTS, PI, strict=True))
     world = World(logging, H, pbm)
-    target, rng, hits, repeats = world.lottery(world.h()), np.random.default_rng(9), np.zeros(3), 30
+    target, rng, hits, repeats = world.lottery(world.h()), np.random.default_rng(9), np.zeros(3), 10
     for repeat in range(repeats):
         logged = Logged.of(world.draw(400, rng))
         found = evaluate(logged, target, ["List", "IP", "SN-List"], clip=(2.0,), interval=Bootstrap(60, seed=repeat))

@@ -205,18 +205,18 @@ def test_sampled_orders_are_uniform() -> None:
 
 
 def test_local_search_is_rarely_worse_than_sampling(rng: RNG) -> None:
-    corpus = small_corpus(*[10] * 25)
+    corpus = small_corpus(*[9] * 10)
     for name in ("CACM_minus", "NCM"):
-        model = random_neural(name, corpus.vocabulary, ranks=10)
+        model = random_neural(name, corpus.vocabulary, ranks=9)
         local = max_reward(model, corpus, rng=rng).predicted
-        sampled = max_reward(model, corpus, search="sampled", samples=2000, rng=rng).predicted
-        assert (local >= sampled - 1e-6).mean() >= 0.95
+        sampled = max_reward(model, corpus, search="sampled", samples=1000, rng=rng).predicted
+        assert (local >= sampled - 1e-6).sum() >= 9
         assert local.mean() > sampled.mean()
 
 
 def test_more_starts_are_not_worse(rng: RNG) -> None:
-    corpus = small_corpus(*[9] * 20)
-    model = random_neural("NCM", corpus.vocabulary, ranks=9)
+    corpus = small_corpus(*[8] * 8)
+    model = random_neural("NCM", corpus.vocabulary, ranks=8)
     few, many = (max_reward(model, corpus, starts=starts, rng=7).predicted.mean() for starts in (1, 8))
     assert few < many + 1e-4
 
@@ -236,11 +236,13 @@ def test_top_down_sorts_by_relevance(rng: RNG) -> None:
 
 
 def test_ties_are_broken_at_random() -> None:
-    corpus = small_corpus(4)
-    model = models.DCTR(corpus.vocabulary, np.full(5, 0.3))
-    first = [top_down(model, corpus, rng=k).rankings.pair[0, 0] for k in range(100)]
-    assert np.bincount(first).tolist() == pytest.approx([25] * 4, abs=15)
-    assert first[3] == top_down(model, corpus, rng=3).rankings.pair[0, 0]
+    """Of 400 queries, a fourth of the four documents is first in each of 100; 35 are four standard errors."""
+    corpus = small_corpus(*[4] * 400)
+    model = models.DCTR(corpus.vocabulary, np.full(corpus.n_pairs + 1, 0.3))
+    found, again, other = (top_down(model, corpus, rng=seed).rankings.pair for seed in (3, 3, 4))
+    assert np.bincount(found[:, 0] % 4).tolist() == pytest.approx([100] * 4, abs=35)
+    np.testing.assert_array_equal(found, again)
+    assert (found != other).any()
 
 
 def test_max_reward_orders_the_most_relevant_documents(rng: RNG) -> None:
@@ -277,12 +279,12 @@ def test_the_same_seed_gives_the_same_lists_on_any_number_of_threads(monkeypatch
 
 
 def test_a_penalty_avoids_what_models_disagree_on(rng: RNG) -> None:
-    corpus = small_corpus(5, 5, 4, 5)
+    corpus = small_corpus(4, 4, 3)
     fits = [ubm(corpus.vocabulary, rng) for _ in range(4)]
     for penalty in (0.0, 1.0, 3.0):
         found = max_reward(fits, corpus, penalty=penalty, rng=0)
         for query in range(corpus.n_queries):
-            clicks = np.array([realised(model, all_lists(corpus.vocabulary, query, 5)) for model in fits])
+            clicks = np.array([realised(model, all_lists(corpus.vocabulary, query, 4)) for model in fits])
             value = [np.mean(c) - penalty * np.sqrt(np.sum((c - np.mean(c)) ** 2) / 3) for c in clicks.T]
             chosen = np.array([realised(model, found.rankings[query : query + 1])[0] for model in fits])
             assert chosen.mean() - penalty * chosen.std(ddof=1) == pytest.approx(max(value), abs=1e-6)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from clickshift.errors import DataError, SpecError
-from clickshift.learners import fit
+from clickshift.learners import fit, learner_for
+from clickshift.learners.gradient import Gradient
 from clickshift.metrics.clicks import evaluation
 from clickshift.protocols import comparison
 from clickshift.protocols.comparison import SPLITS, Comparison, clicking_models
 from clickshift.sessions import Sessions
+from tests.suite import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
 
@@ -30,12 +32,34 @@ def test_rows_hold_what_an_evaluation_says(log: Sessions) -> None:
         assert row["error"] is None
 
 
-def test_by_default_all_models_that_predict_clicks(log: Sessions) -> None:
+def test_by_default_all_models_that_predict_clicks(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Click rates stand in for the networks, each of which compiles for seconds: the study below trains them."""
+    asked: list[object] = []
+
+    def quickly(learner: object, sessions: Sessions) -> object:
+        asked.append(learner)
+        return fit("rCTR" if isinstance(learner, Gradient) else learner, sessions)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(comparison, "fit", quickly)
     rows = list(Comparison().rows(log))
     assert [row["model"] for row in rows] == clicking_models()
-    assert {"rCTR", "PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN"} <= {row["model"] for row in rows}
-    assert "TopPop" not in clicking_models()
+    assert asked == [learner_for(name) for name in clicking_models()]
+    assert {"rCTR", "PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN", "NCM", "ARM"} <= set(clicking_models())
+    assert {"TopPop", "ARM_NC"}.isdisjoint(clicking_models())
     assert [row["model"] for row in rows if row["error"]] == []
+
+
+@pytest.mark.study
+def test_all_models_that_predict_clicks_can_be_compared(log: Sessions, study: Study) -> None:
+    models = study.choose(smallest=("rCTR", "PBM", "ARM"), full=())
+    rows = list(Comparison(models).rows(log))
+    assert [row["model"] for row in rows] == [*(models or clicking_models())]
+    assert [row["model"] for row in rows if row["error"]] == []
+    assert all(row["conditional_perplexity"] > 1 for row in rows)
+    study.record(
+        "comparison: perplexity of all models on random clicks",
+        **{row["model"]: row["conditional_perplexity"] for row in rows},
+    )
 
 
 def test_a_failing_model_keeps_the_others(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,16 @@ from clickshift.protocols.policy_shift import Cell, PolicyShift, rows_of
 from clickshift.protocols.reference import copy_reference
 from clickshift.protocols.running import open_run, start_run
 from clickshift.protocols.world import World
-from clickshift.runs import RunFolder, digest, run_tasks
+from clickshift.runs import RunFolder, digest, processes, run_tasks
+from tests.suite import Study
 
 Rows = list[dict[str, Any]]
 BY_EM = tuple(Contender(name, name) for name in ("PBM", "UBM", "DBN"))
 COUNTED = Contender("dCTR", "dCTR", "baseline")
-PEEKS = replace(PEEKING, learner="Gradient('ARM_NC', embedding=16)")
+NAIVE, MODELS = ("dCTR", "ARM NC"), ("PBM", "UBM", "DBN")
+PEEKS = replace(PEEKING, learner="Gradient('ARM_NC', tower='free', embedding=4, state=4, rounds=10)")
+RANDOM = (("random", "Uniform"),)
+"""Test lists that cost no training of a LambdaMART, which the default ones do."""
 
 
 def run(protocol: PolicyShift) -> Rows:
@@ -46,15 +50,24 @@ def value(rows: Rows, model: str, metric: str, **where: Any) -> float:
     return float(np.mean(found))
 
 
-@pytest.fixture(scope="module", params=["builtin", "mslr_sample"])
-def strong_shift(request: pytest.FixtureRequest) -> Rows:
+def reversed_lists(
+    contenders: Sequence[Contender], *, corpus: str = "builtin", queries: int, sessions: int, seeds: int = 1
+) -> PolicyShift:
     """Section 6.1: near-optimal training lists, test lists in increasing relevance."""
-    corpus = "builtin"
-    if request.param != corpus:
-        corpus = str(request.getfixturevalue("shared_data") / request.param)
-    protocol = replace(section_6_1(), contenders=(TRUTH, COUNTED, *BY_EM, PEEKS), seeds=2)
-    world = replace(protocol.world, queries=100, sessions=40_000, test_sessions=10_000)
-    return run(replace(protocol, world=on_corpus(world, corpus)))
+    protocol = replace(section_6_1(), contenders=tuple(contenders), seeds=seeds)
+    world = replace(protocol.world, queries=queries, sessions=sessions, test_sessions=sessions // 4)
+    return replace(protocol, world=on_corpus(world, corpus))
+
+
+@pytest.fixture(scope="module", params=["builtin", "mslr_sample"])
+def corpus_name(request: pytest.FixtureRequest) -> str:
+    return request.param if request.param == "builtin" else str(request.getfixturevalue("shared_data") / request.param)
+
+
+@pytest.fixture(scope="module")
+def strong_shift(corpus_name: str) -> Rows:
+    """Both users, and the models that need no gradient."""
+    return run(reversed_lists((TRUTH, COUNTED, *BY_EM), corpus=corpus_name, queries=60, sessions=20_000))
 
 
 @pytest.fixture(scope="module")
@@ -64,29 +77,63 @@ def shifted() -> Rows:
     protocol = PolicyShift(
         training=PolicyShift().training[:1],
         contenders=(TRUTH, COUNTED, *BY_EM, Contender("TopPop", "TopPop", "baseline")),
-        world=World(testing=policies, queries=100, sessions=40_000),
-        derived=DerivedPolicies(sessions=20_000),
+        world=World(testing=policies, queries=30, sessions=20_000),
+        derived=DerivedPolicies(sessions=1000),
     )
     return run(protocol)
 
 
-@pytest.mark.parametrize("user", ["DBN", "CoCM"])
-def test_high_ndcg_and_collapse_go_together(strong_shift: Rows, user: str) -> None:
-    """Tables 3 and 4: dCTR and ARM NC rank best, and predict worse than all where the ranker changes.
+def ranks_best_and_predicts_worst(
+    rows: Rows, user: str, naive: Sequence[str], *, models: Sequence[str] = MODELS
+) -> dict[str, dict[str, float]]:
+    """Check tables 3 and 4: naive models rank best, and predict worse than all where the ranker changes.
 
     The perplexity of ARM NC is not comparable: it is held against its own on the training policy's lists.
     """
-    models, naive = ("PBM", "UBM", "DBN"), ("dCTR", "ARM NC")
     ind, ood = (
-        {name: value(strong_shift, name, "perplexity", user=user, shift=shift) for name in (*models, *naive)}
+        {name: value(rows, name, "perplexity", user=user, shift=shift) for name in (*models, *naive)}
         for shift in ("ind", "ood")
     )
-    ndcg = {name: value(strong_shift, name, "nDCG@3", user=user) for name in ood}
-    assert ood["dCTR"] > max(ood[name] for name in models)
+    ndcg = {name: value(rows, name, "nDCG@3", user=user) for name in ood}
     rise = {name: ood[name] - ind[name] for name in ood}
-    assert rise["ARM NC"] > max(rise[name] for name in models) + 0.05
     for name in naive:
         assert ndcg[name] > max(ndcg[other] for other in models)
+        if name == "ARM NC":
+            assert rise[name] > max(rise[other] for other in models) + 0.05
+        else:
+            assert ood[name] > max(ood[other] for other in models)
+    return {"ind": ind, "ood": ood, "nDCG@3": ndcg}
+
+
+@pytest.mark.parametrize("user", ["DBN", "CoCM"])
+def test_high_ndcg_and_collapse_go_together(strong_shift: Rows, user: str) -> None:
+    found = ranks_best_and_predicts_worst(strong_shift, user, NAIVE[:1])
+    if user == "DBN":  # of CoCM users, reversed lists are not harder to predict
+        rise = {name: found["ood"][name] - found["ind"][name] for name in found["ood"]}
+        assert max(rise, key=rise.__getitem__) == "dCTR"
+
+
+def test_a_peeking_model_ranks_best_and_collapses() -> None:
+    """CoCM users alone, a tiny network: the perplexity of ARM NC rises by .09, that of the others by at most .022."""
+    small = reversed_lists((COUNTED, *BY_EM, PEEKS), queries=50, sessions=10_000)
+    ranks_best_and_predicts_worst(run(replace(small, users=small.users[1:])), "CoCM", NAIVE)
+
+
+@pytest.mark.study
+def test_high_ndcg_and_collapse_go_together_with_networks(corpus_name: str, study: Study) -> None:
+    peeks = study.choose(smallest=PEEKS, full=replace(PEEKING, learner="Gradient('ARM_NC', embedding=16)"))
+    queries, sessions, seeds = study.choose(smallest=(50, 2000, 1), full=(100, 40_000, 2))
+    protocol = reversed_lists(
+        (TRUTH, COUNTED, *BY_EM, peeks), corpus=corpus_name, queries=queries, sessions=sessions, seeds=seeds
+    )
+    users = study.choose(smallest=protocol.users[1:], full=protocol.users)
+    rows = run(replace(protocol, users=users))
+    peeking = [row for row in rows if row["model"] == "ARM NC" and row["kind"] == "clicks"]
+    assert len(peeking) == len(users) * seeds * 2
+    assert all(row["perplexity"] > 1 for row in peeking)
+    if study.full:
+        found = {user: ranks_best_and_predicts_worst(rows, user, NAIVE) for user, _ in users}
+        study.record(f"section 6.1, {Path(corpus_name).name}", **found)
 
 
 def test_nothing_predicts_better_than_the_user(strong_shift: Rows, shifted: Rows) -> None:
@@ -128,18 +175,20 @@ def test_rows_say_what_was_judged(shifted: Rows) -> None:
 
 
 def test_test_lists_show_only_what_training_showed() -> None:
-    logs = World(queries=50, sessions=2000, test_sessions=1000).logs("DBN", PolicyShift().training[0][1])
+    logs = World((*RANDOM, ("BM25", "BM25")), queries=50, sessions=2000, test_sessions=1000).logs(
+        "DBN", PolicyShift().training[0][1]
+    )
     shown = set(np.unique(logs.train.rankings.pair[logs.train.rankings.shown]).tolist())
     for name, log in logs.test.items():
         if name != IND:
             pairs = log.in_vocabulary(logs.train.vocabulary).rankings.pair[log.rankings.shown]
             assert set(pairs.tolist()) <= shown
-    assert logs.train.total, logs.held_out.total == (1600, 200)
+    assert (logs.train.total, logs.held_out.total, logs.test[IND].total) == (1600, 200, 200)
 
 
 def test_a_log_of_several_policies() -> None:
     """A mitigation of the paper: equal shares of the sessions."""
-    world = World(queries=50, sessions=3000, test_sessions=500)
+    world = World(RANDOM, queries=50, sessions=3000, test_sessions=500)
     oracle, random = "PlackettLuce(Oracle, temperature=0.1, scores='log')", "Uniform"
     mixed = world.logs("DBN", f"{oracle} + {random}")
     alone = world.logs("DBN", oracle)
@@ -156,60 +205,89 @@ def test_cells_are_the_grid() -> None:
     assert derived == {("CoCM", "click model"), ("CoCM-mismatch", "click model")}
 
 
-def test_a_cell_gives_the_same_rows_in_any_process() -> None:
-    cell = _small().cells()[1]
-    from clickshift.runs import processes
-
-    with processes(1) as pool:
-        elsewhere = pool.submit(rows_of, cell).result()
-    assert _without_time(cell.rows()) == _without_time(elsewhere)
-
-
-def test_a_run_goes_on_and_is_read_again(tmp_path: Path) -> None:
-    protocol = _small()
-    folder, settings = start_run(protocol, tmp_path, corpus="builtin")
-    with ThreadPoolExecutor(1) as pool:
-        run_tasks(protocol.cells(), rows_of, folder, pool)
-    again, same, noted = open_run(tmp_path)
-    assert (again, noted) == (protocol, settings)
-    assert all(same.has(cell) for cell in again.cells())
-    assert len(same.rows(again.cells())) == len(run(protocol))
-
-
-def _small() -> PolicyShift:
-    return PolicyShift(
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[PolicyShift, Path, dict[str, Any]]:
+    """A run of two cells in another process, its folder and its settings."""
+    protocol = PolicyShift(
         users=(("DBN", "DBN"),),
         training=PolicyShift().training[:1],
-        contenders=(TRUTH, Contender("PBM", "Gradient('PBM', embedding=4, rounds=2)")),
-        world=World(testing=(("random", "Uniform"),), queries=30, sessions=1000, test_sessions=200),
+        contenders=(TRUTH, Contender("PBM", "Gradient('PBM', tower='free', rounds=2)")),
+        world=World(RANDOM, queries=30, sessions=1000, test_sessions=200),
         seeds=2,
     )
+    path = tmp_path_factory.mktemp("run")
+    folder, settings = start_run(protocol, path, corpus="builtin")
+    with processes(1) as pool:
+        run_tasks(protocol.cells(), rows_of, folder, pool)
+    return protocol, path, settings
+
+
+def test_a_cell_gives_the_same_rows_in_any_process(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
+    protocol, path, _ = finished
+    assert _without_time(RunFolder(path).rows(protocol.cells())) == _without_time(run(protocol))
+
+
+def test_a_run_is_read_again(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
+    protocol, path, settings = finished
+    again, same, noted = open_run(path)
+    assert (again, noted) == (protocol, settings)
+    assert all(same.has(cell) for cell in again.cells())
+    assert len(same.rows(again.cells())) == 2 + 2 + 2 * (2 + 1)
 
 
 def _without_time(rows: Rows) -> Rows:
-    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+    return [{name: value for name, value in row.items() if "seconds" not in name and value is not None} for row in rows]
 
 
-def test_reference_rows_are_those_of_this_very_protocol(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The shipped rows of the protocol and of section 6.1."""
+    folder = RunFolder(tmp_path_factory.mktemp("reference"))
+    for protocol in (PolicyShift(), section_6_1()):
+        cells = protocol.cells()
+        assert copy_reference(cells, folder) == len(cells), "a setting or VERSION has changed"
+    return folder
+
+
+def _made_again(cell: Cell, kept: Rows, testing: Sequence[str]) -> None:
+    """Compare shipped rows with new ones; leaving out test policies does not change the logs of the others."""
+    world = replace(cell.world, testing=tuple(test for test in cell.world.testing if test[0] in testing))
+    fresh = _without_time(replace(cell, world=world).rows())
+    assert [row["testing"] for row in fresh if row["kind"] == "clicks"] == [IND, *testing]
+    known = [row for row in _without_time(kept) if row["kind"] != "clicks" or row["testing"] in (IND, *testing)]
+    assert len(known) == len(fresh)
+    for new, old in zip(fresh, known, strict=True):
+        numbers = {name for name, value in new.items() if isinstance(value, float)}
+        assert {name: new[name] for name in new.keys() - numbers} == {name: old[name] for name in old.keys() - numbers}
+        assert {name: new[name] for name in numbers} == pytest.approx({name: old[name] for name in numbers}, abs=1e-6)
+
+
+def _is_cheapest(cell: Cell) -> bool:
+    return cell.user[0] == "DBN" and cell.training[0] == "PL-oracle" and cell.contender.learner in {"", "dCTR"}
+
+
+def test_reference_rows_are_those_of_this_very_protocol(reference: RunFolder) -> None:
     """If this fails, a setting or VERSION has changed: make the rows again (benchmarks/policy_shift.py)."""
     cells = PolicyShift().cells()
-    folder = RunFolder(tmp_path)
-    assert copy_reference(cells, folder) == len(cells)
-    rows = folder.rows(cells)
-    seeds = {row["seed"] for row in rows if row["model"] == "NCM"}
+    seeds = {row["seed"] for row in reference.rows(cells) if row["model"] == "NCM"}
     assert seeds == set(range(10))
-    for cell in cells:
-        if cell.contender == TRUTH and cell.training[0] == "PL-oracle":
-            fresh = [row for row in cell.rows() if row["kind"] == "clicks" and row["testing"] == "BM25"]
-            kept = [row for row in folder.rows([cell]) if row["kind"] == "clicks" and row["testing"] == "BM25"]
-            assert fresh[0]["perplexity"] == pytest.approx(kept[0]["perplexity"], abs=1e-6)
-            return
+    cheap = [cell for cell in cells if _is_cheapest(cell)]
+    assert len(cheap) == 2
+    for cell in cheap:
+        _made_again(cell, reference.rows([cell]), ("oracle", "random", "BM25"))
 
 
-def test_the_paper_findings_hold_in_the_reference_rows(tmp_path: Path) -> None:
-    cells = PolicyShift().cells()
-    copy_reference(cells, RunFolder(tmp_path))
-    rows = RunFolder(tmp_path).rows(cells)
+@pytest.mark.study
+def test_reference_rows_of_a_trained_ranker_are_those_of_this_very_protocol(reference: RunFolder, study: Study) -> None:
+    """The same with the lists of LambdaMART, which is trained anew."""
+    cells = [cell for cell in PolicyShift().cells() if _is_cheapest(cell)]
+    testing = study.choose(smallest=("oracle",), full=("oracle", "random", "BM25", "LambdaMART"))
+    for cell in study.choose(smallest=cells[:1], full=cells):
+        _made_again(cell, reference.rows([cell]), testing)
+
+
+def test_the_paper_findings_hold_in_the_reference_rows(reference: RunFolder) -> None:
+    rows = reference.rows(PolicyShift().cells())
     clicks = [row for row in rows if row["kind"] == "clicks"]
     models = ("PBM", "UBM", "DBN", "NCM", "CACM-minus", "ARM")
     for training in ("PL-oracle", "PL-BM25", "PL-LambdaMART"):
@@ -220,20 +298,11 @@ def test_the_paper_findings_hold_in_the_reference_rows(tmp_path: Path) -> None:
             assert value(clicks, name, "perplexity", user=user) > value(clicks, ORACLE, "perplexity", user=user)
 
 
-def test_tables_3_and_4_hold_in_the_reference_rows(tmp_path: Path) -> None:
+def test_tables_3_and_4_hold_in_the_reference_rows(reference: RunFolder) -> None:
     """What ranks best predicts worst where the ranker changes; ARM NC is held against itself."""
-    cells = section_6_1().cells()
-    assert copy_reference(cells, RunFolder(tmp_path)) == len(cells)
-    rows = RunFolder(tmp_path).rows(cells)
-    models, naive = ("PBM", "UBM", "DBN", "NCM", "CACM-minus"), ("dCTR", "ARM NC")
+    rows = reference.rows(section_6_1().cells())
     for user in ("DBN", "CoCM"):
-        ndcg = {name: value(rows, name, "nDCG@3", user=user) for name in (*models, *naive)}
-        ind, ood = (
-            {name: value(rows, name, "perplexity", user=user, shift=shift) for name in ndcg} for shift in ("ind", "ood")
-        )
-        assert min(ndcg[name] for name in naive) > max(ndcg[name] for name in models)
-        assert ood["dCTR"] > max(ood[name] for name in models)
-        assert ood["ARM NC"] - ind["ARM NC"] > max(ood[name] - ind[name] for name in models) + 0.05
+        ranks_best_and_predicts_worst(rows, user, NAIVE, models=(*MODELS, "NCM", "CACM-minus"))
 
 
 def test_choosing() -> None:
@@ -286,7 +355,7 @@ def test_every_exhibit_that_is_ready_can_be_made() -> None:
 
 
 def test_the_user_of_a_world_is_the_one_that_clicks() -> None:
-    logs = World(queries=50, sessions=20_000, test_sessions=100).logs("DBN", PolicyShift().training[0][1])
+    logs = World(RANDOM, queries=50, sessions=20_000, test_sessions=100).logs("DBN", PolicyShift().training[0][1])
     assert isinstance(logs.user, cs.models.DBN)
     expected = logs.user.click_prob(logs.train.rankings).mean(axis=0)
     np.testing.assert_allclose(logs.train.ctr_by_rank(), expected, atol=0.02)

@@ -28,7 +28,7 @@ from clickshift.users import PBM
 from clickshift.vocabulary import Vocabulary
 
 Rows = list[dict[str, Any]]
-NEURAL = "Gradient('PBM', embedding=8, hidden=(8,), rounds=2)"
+NEURAL = "Gradient('PBM', tower='free', rounds=2)"
 
 
 @pytest.fixture(autouse=True)

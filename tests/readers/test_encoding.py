@@ -170,12 +170,18 @@ def test_everything_computed_from_it_agrees(log: Path, monkeypatch: pytest.Monke
     assert one == two
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sessions, EncodedLog]:
+    """A log that determines models, in memory and encoded."""
+    log = write_days(tmp_path_factory.mktemp("both") / "log", 1500)
+    return cs.read_log(log), encoded(log)
+
+
 @pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
 @pytest.mark.parametrize("model", ["dCTR", "drCTR", "PBM", "UBM", "CM", "DCM", "SDBN", "DBN", "CCM"])
-def test_models_are_the_same(tmp_path: Path, model: str) -> None:
+def test_models_are_the_same(both: tuple[Sessions, EncodedLog], model: str) -> None:
     """On a log that determines them: elsewhere the climb is long, and the last digits of sums decide where it goes."""
-    log = write_days(tmp_path / "log", 2000)
-    wanted, found = cs.read_log(log), encoded(log)
+    wanted, found = both
     one, two = cs.fit(model, wanted), cs.fit(model, found)
     pairs = np.arange(wanted.vocabulary.n_pairs)
     np.testing.assert_allclose(one.relevance(pairs), two.relevance(pairs), atol=1e-9)

@@ -1,4 +1,5 @@
-"""LETOR files: real ones as a slow, plain reader gives them; every kind of bad line; any bytes at all."""
+"""LETOR files: whole ones with their exact contents; every kind of bad line; any bytes at all; real ones as a slow,
+plain reader gives them."""
 
 from __future__ import annotations
 
@@ -18,6 +19,15 @@ from clickshift.corpus import Corpus
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.readers import letor, letor_lines
 from clickshift.readers.letor import read_corpus
+from tests.standins import (
+    LIGHTGBM_QUERIES,
+    MQ2008_QUERIES,
+    MSLR_QUERIES,
+    Documents,
+    lightgbm_documents,
+    mq2008_documents,
+    mslr_documents,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +46,11 @@ def write(tmp_path: Path):  # type: ignore[no-untyped-def]
     return write
 
 
+EVERY = 8
+
+
 def read_slowly(paths: list[Path], n_features: int) -> dict[str, np.ndarray]:
-    """The same by the letter, one line at a time."""
+    """The same by the letter, one line at a time; the features of every eighth line."""
     label, query, doc, features = [], [], [], []
     for path in paths:
         for line in gzip.decompress(path.read_bytes()).decode().splitlines():
@@ -46,6 +59,8 @@ def read_slowly(paths: list[Path], n_features: int) -> dict[str, np.ndarray]:
             label.append(int(grade))
             query.append(fields.pop(0).removeprefix("qid:") if fields[0].startswith("qid:") else "")
             doc.append(comment.split()[2] if comment else "")
+            if len(label) % EVERY != 1:
+                continue
             row = np.zeros(n_features, np.float32)
             for field in fields:
                 number, value = field.split(":")
@@ -60,7 +75,45 @@ def assert_same(corpus: Corpus, query: np.ndarray, doc: np.ndarray, expected: di
     assert np.array_equal(corpus.label[pair], expected["label"])
     assert corpus.features is not None
     assert corpus.features.dtype == np.float32
-    assert np.array_equal(corpus.features[pair], expected["features"])
+    assert np.array_equal(corpus.features[pair][::EVERY], expected["features"])
+
+
+def assert_holds(corpus: Corpus, parts: list[Documents], doc: list[str] | np.ndarray) -> None:
+    """A corpus has the labels and features of these lines, each where its query and document belong."""
+    pair = corpus.vocabulary.pair_numbers(np.concatenate([part.query for part in parts]), doc)
+    assert sorted(pair.tolist()) == list(range(corpus.n_pairs))
+    assert np.array_equal(corpus.label[pair], np.concatenate([part.label for part in parts]))
+    assert corpus.features is not None
+    assert corpus.features.dtype == np.float32
+    assert np.array_equal(corpus.features[pair], np.concatenate([part.features for part in parts]))
+
+
+def test_a_folder_like_mslr_is_read_line_by_line(standins: Path) -> None:
+    corpus = read_corpus(standins / "mslr_sample")
+    parts = [mslr_documents(part) for part in ("test", "train")]  # in order of the files' names
+    n = sum(len(part.label) for part in parts)
+    assert (corpus.n_queries, corpus.n_pairs, corpus.max_label) == (2 * MSLR_QUERIES, n, 4)
+    assert_holds(corpus, parts, np.arange(1, n + 1))
+
+
+def test_a_folder_like_mq2008_is_read_line_by_line(standins: Path) -> None:
+    parts = [mq2008_documents(number) for number in range(1, 6)]
+    corpus = read_corpus([standins / "mq2008" / f"S{number}.txt.gz" for number in range(1, 6)])
+    assert (corpus.n_queries, corpus.max_label) == (5 * MQ2008_QUERIES, 2)
+    assert_holds(corpus, parts, [doc for part in parts for doc in part.doc])
+    # documents have names: all but the last query of a part share a document with the next one
+    assert corpus.n_pairs - corpus.vocabulary.n_docs == 5 * (MQ2008_QUERIES - 1)
+    assert (np.maximum.reduceat(corpus.label, corpus.offsets[:-1]) == 0).sum() == 5 * 2
+
+
+def test_files_like_lightgbms_are_read_line_by_line(standins: Path) -> None:
+    folder, parts = standins / "lightgbm_rank", [lightgbm_documents(part) for part in ("train", "test")]
+    corpus = read_corpus([folder / "rank.train.gz", folder / "rank.test.gz"])
+    n = sum(len(part.label) for part in parts)
+    assert (corpus.n_queries, corpus.n_pairs, corpus.max_label) == (sum(LIGHTGBM_QUERIES.values()), n, 4)
+    assert_holds(corpus, parts, np.arange(1, n + 1))
+    assert read_corpus(folder).n_queries == sum(LIGHTGBM_QUERIES.values())
+    assert read_corpus(folder / "rank.test.gz").n_candidates.tolist() == parts[1].sizes
 
 
 def test_mslr(shared_data: Path) -> None:
@@ -314,8 +367,10 @@ def test_no_cache(write, own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_p
         assert read_corpus(file).n_pairs == 1
 
 
-def test_small_blocks_and_tables_change_nothing(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = shared_data / "lightgbm_rank" / "rank.test.gz"
+def test_small_blocks_and_tables_change_nothing(standins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of 60 KB in blocks of 10 KB, and in tables of 16 lines."""
+    path = standins / "lightgbm_rank" / "rank.train.gz"
+    assert len(gzip.decompress(path.read_bytes())) > 40_000
     expected = read_corpus(path, cache=False)
     monkeypatch.setattr(letor_lines, "_TABLE", 5000)
     monkeypatch.setattr(letor_lines, "line_blocks", lambda path: files.line_blocks(path, size=10_000))

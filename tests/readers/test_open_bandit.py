@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError
 from clickshift.readers import open_bandit
 from clickshift.readers.open_bandit import read_open_bandit
+from tests.standins import BANDIT_ITEMS, BANDIT_ROWS, bandit_rows
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0\n"
 ROWS = (
@@ -127,6 +128,22 @@ def test_what_is_no_open_bandit_file(tmp_path: Path, text: str, message: str) ->
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="there is no such file"):
         read_open_bandit(tmp_path / "men.csv")
+
+
+@pytest.mark.parametrize("policy", ["random", "bts"])
+def test_a_published_folder_is_read_row_by_row(standins: Path, policy: str) -> None:
+    """All columns of the published files, of which most are not used, and item_context beside them."""
+    log, rows = read_open_bandit(standins / "open_bandit" / policy / "men"), bandit_rows(policy)
+    words = log.vocabulary
+    assert (len(log), log.n_ranks, words.n_docs) == (BANDIT_ROWS, 1, BANDIT_ITEMS)
+    assert words.query_ids.tolist() == ["men/1", "men/2", "men/3"]
+    assert words.query_ids[log.rankings.query].tolist() == [f"men/{row.position}" for row in rows]
+    assert words.doc_ids[words.pair_doc[log.rankings.pair]].tolist() == [[row.item] for row in rows]
+    assert log.click.tolist() == [[row.click == 1] for row in rows]
+    assert log.rankings.log_prob is not None
+    assert np.exp(log.rankings.log_prob) == pytest.approx([row.propensity for row in rows])
+    assert log.time is not None
+    assert log.time.tolist() == [row.time for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from clickshift.readers.judgments import Judgments, read_qrels
 from clickshift.readers.preparation import annotated_only, compact, drop_without_clicks
 from clickshift.sessions import Rankings, Sessions
 from clickshift.vocabulary import Vocabulary
+from tests.standins import yandex_entries
 
 
 @pytest.fixture
@@ -60,17 +61,21 @@ def test_compact_keeps_what_is_shown(log: Sessions) -> None:
     assert kept.count.tolist() == [2, 3]
 
 
-def test_the_papers_steps_on_a_real_log(shared_data: Path) -> None:
+def test_the_papers_steps_on_a_published_log(standins: Path) -> None:
+    """Judged queries, pages with a click on what they show, and the vocabulary of what is left."""
     from clickshift.readers.yandex import read_sample
 
     with pytest.warns(ClickshiftWarning):
-        log = read_sample(shared_data / "yandex_wscd" / "trainSample.gz")
-    judged = log.vocabulary.query_ids[:5]
-    kept = drop_without_clicks(annotated_only(log, judged))
-    assert set(queries_of(kept)) == set(judged.tolist())
-    assert kept.click.any(axis=1).all()
-    assert len(kept) == (np.isin(log.rankings.query, np.arange(5)) & log.click.any(axis=1)).sum()
-    assert compact(kept).vocabulary.n_pairs == len(np.unique(kept.rankings.pair))
+        log = read_sample(standins / "yandex_wscd" / "trainSample.gz")
+    kept = compact(drop_without_clicks(annotated_only(log, ["33_2", "9_3", "1_1"])))
+    expected = [
+        entry for entry in yandex_entries() if entry.query in {"33_2", "9_3"} and set(entry.clicked) & set(entry.docs)
+    ]
+    assert queries_of(kept) == [entry.query for entry in expected]
+    words = kept.vocabulary
+    assert words.doc_ids[words.pair_doc[kept.rankings.pair]].tolist() == [list(entry.docs) for entry in expected]
+    assert words.n_pairs == len({(entry.query, doc) for entry in expected for doc in entry.docs})
+    assert len(expected) < 150 + 60, "some pages have no click"
 
 
 def test_labels_for_a_vocabulary() -> None:

@@ -1,4 +1,4 @@
-"""TREC Session 2014: the real files with their exact counts, small ones, broken ones."""
+"""TREC Session 2014: whole files with their exact contents, small ones, broken ones; the counts of the real ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError
 from clickshift.readers.trec import read_trec, read_trec_relevance
+from tests.standins import TREC_CONFLICTS, TREC_REPEAT, TREC_SIZES, Page, trec_labelled, trec_pages
 
 
 def write(folder: Path, text: str) -> Path:
@@ -93,6 +94,42 @@ def test_labels_are_asked_of_a_file_without_them(tmp_path: Path) -> None:
     for read in (read_trec, read_trec_relevance):
         with pytest.raises(FileError, match="at least one"):
             read(write(tmp_path, "\n"))
+
+
+@pytest.mark.parametrize("part", TREC_SIZES)
+def test_a_published_file_is_read_page_by_page(standins: Path, part: str) -> None:
+    repeats = TREC_SIZES[part] // TREC_REPEAT
+    with pytest.warns(ClickshiftWarning, match=rf"left out {repeats} page\(s\) that show a document twice\.$"):
+        log = read_trec(standins / "trec_session2014" / f"{part}_per_query_quid.txt.gz")
+    words = log.vocabulary
+    assert len(log) == TREC_SIZES[part] - repeats
+    assert log.rankings.shown.all()
+    assert log.user is not None
+    columns = (log.user, words.query_ids[log.rankings.query], words.doc_ids[words.pair_doc[log.rankings.pair]])
+    found = zip(*(column.tolist() for column in (*columns, log.click.astype(int))), strict=True)
+    pages = [Page(user, query, tuple(docs), tuple(clicks)) for user, query, docs, clicks in found]
+    assert pages == [page for page in trec_pages(part) if not page.repeats]
+
+
+def test_labels_of_a_published_file_are_read_pair_by_pair(standins: Path) -> None:
+    path = standins / "trec_session2014" / "human_label_for_GraphCM_per_query_quid.txt.gz"
+    said: dict[tuple[int, int], set[int]] = {}
+    for page in trec_labelled():
+        for doc, label in zip(page.docs, page.labels, strict=True):
+            said.setdefault((page.query, doc), set()).add(label)
+    agreed = {pair: labels.pop() for pair, labels in said.items() if len(labels) == 1}
+    assert len(said) - len(agreed) == TREC_CONFLICTS
+    with pytest.warns(ClickshiftWarning, match=f"left out {TREC_CONFLICTS} of {len(said)} judged pairs"):
+        judged = read_trec_relevance(path)
+    pairs = zip(judged.query.tolist(), judged.doc.tolist(), strict=True)
+    assert dict(zip(pairs, judged.label.tolist(), strict=True)) == agreed
+    assert np.unique(judged.label).tolist() == [-2, 0, 1, 2, 3, 4]
+    with pytest.warns(ClickshiftWarning, match=r"left out 2 page\(s\)"):
+        log = read_trec(path)
+    shown = {(page.query, doc) for page in trec_labelled() if not page.repeats for doc in page.docs}
+    labels = judged.labels_for(log.vocabulary)
+    assert len(labels) == len(shown)
+    assert np.isnan(labels).sum() == len(shown - set(agreed)) == TREC_CONFLICTS
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The Yandex logs: real sample, hand-written logs, broken ones, and a plain re-telling of the rules to compare with."""
+"""The Yandex logs: the packaged sample, hand-written logs, broken ones, and a plain re-telling of the rules to compare
+with."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from clickshift.readers import actions
 from clickshift.readers.judgments import Judgments
 from clickshift.readers.yandex import read_kaggle, read_relevance, read_sample, read_wscd
 from clickshift.sessions import Sessions
+from tests.standins import YANDEX_SIZES, YANDEX_STRAY, yandex_entries
 
 Page = tuple[str | int, list[int], list[int]]
 """Query id, documents, and the ranks that were clicked, from 1."""
@@ -329,6 +331,20 @@ def test_no_text_raises_anything_but_our_own_errors(text: str, skip: bool, tmp_p
 # The packaged sample
 
 
+def test_a_packaged_sample_is_read_entry_by_entry(standins: Path) -> None:
+    """Repeated clicks count once, clicks on documents that are not shown do not count; there is no time."""
+    stray = len(yandex_entries()) // YANDEX_STRAY
+    with pytest.warns(ClickshiftWarning, match=rf"trainSample\.gz: left out {stray} click\(s\) on documents .*show\.$"):
+        log = read_sample(standins / "yandex_wscd" / "trainSample.gz")
+    assert pages(log) == [
+        (entry.query, list(entry.docs), [rank for rank, doc in enumerate(entry.docs, 1) if doc in entry.clicked])
+        for entry in yandex_entries()
+    ]
+    assert (len(log), log.n_ranks, log.vocabulary.n_queries) == (1200, 10, len(YANDEX_SIZES))
+    assert log.rankings.shown.all()
+    assert log.time is None
+
+
 def test_the_real_sample(shared_data: Path) -> None:
     with pytest.warns(ClickshiftWarning, match=r"trainSample\.gz: left out 417 click\(s\)"):
         log = read_sample(shared_data / "yandex_wscd" / "trainSample.gz")
@@ -338,7 +354,7 @@ def test_the_real_sample(shared_data: Path) -> None:
     assert log.vocabulary.n_queries == 20
     assert len(np.unique(np.column_stack([log.rankings.query, log.rankings.pair]), axis=0)) == 951
     assert log.click.sum() == 42_703
-    assert pages(log)[0] == (
+    assert pages(log[:1])[0] == (
         "98435_1",
         [232429, 688835, 50189248, 16704940, 688844, 2105824, 688847, 48780108, 688841, 102825202],
         [1, 2, 4],

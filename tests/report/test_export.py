@@ -15,8 +15,8 @@ from clickshift.report import browser
 from clickshift.report.browser import find_browser
 from clickshift.report.export import csv_text, escape_latex, latex_text, write_exports
 from clickshift.report.measured import Measured
-from clickshift.report.shift import shift_figures, shift_tables, write_shift_report
-from tests.report.shift_rows import IND, TRAINING, USERS, shift_rows
+from clickshift.report.shift import Written, shift_figures, shift_tables, write_shift_report
+from tests.report.shift_rows import TRAINING, USERS, shift_rows
 
 TABLE = [
     {"model": "A_1 & <b>", "ind": Measured(1.23456, 0.0006, "best", dagger=True), "share": 0.5},
@@ -57,7 +57,7 @@ def test_latex_is_a_tabular_of_escaped_text() -> None:
 
 @pytest.mark.usefixtures("no_browser")
 def test_without_a_browser_tables_are_written_and_a_note_says_so(tmp_path: Path) -> None:
-    rows = shift_rows(["CoCM"], ["PL-oracle"], seeds=2)
+    rows = shift_rows(["CoCM"], ["PL-oracle"], seeds=2, models=["PBM", "NCM"])
     done = write_exports(tmp_path, shift_tables(rows), shift_figures(rows))
     assert {file.suffix for file in done.files} == {".csv", ".tex"}
     assert all(file.is_file() for file in done.files)
@@ -108,31 +108,40 @@ def test_a_browser_that_fails_is_a_note(
     assert done.files == ()
 
 
-@pytest.mark.usefixtures("no_browser")
-def test_the_whole_report(tmp_path: Path) -> None:
-    rows = shift_rows(["DBN", "CoCM"], ["PL-oracle"], seeds=2)
-    written = write_shift_report(tmp_path / "run", rows, {"seeds": 2, "users": (("DBN", "DBN"),)})
+GRID = shift_rows(USERS[:2], TRAINING[:2], seeds=2, models=["PBM", "NCM"])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A report of four logs, on a machine without a browser."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(browser, "find_browser", lambda: None)
+        return write_shift_report(
+            tmp_path_factory.mktemp("report") / "run", GRID, {"seeds": 2, "users": (("DBN", "DBN"),)}
+        )
+
+
+def test_the_whole_report(written: Written) -> None:
     page = written.page.read_text(encoding="utf-8")
     for title in ("Verdicts", "Robustness of predictions", "Derived policies", "Relevance", "Perplexity", "Settings"):
         assert f"<h2>{title}</h2>" in page
-    assert pq.read_table(written.rows).num_rows == len(rows)
-    assert [found["model"] for found in written.verdicts] == list(IND)
-    assert len(written.notes) == 1, "that there is no browser"
+    assert pq.read_table(written.rows).num_rows == len(GRID)
+    assert [found["model"] for found in written.verdicts] == ["PBM", "NCM"]
+    assert [note for note in written.notes if "no Chromium or Chrome was found" in note]
+    assert len(written.notes) == 2
     assert any(title.startswith("Perplexity: DBN users") for title in written.tables)
-    assert (tmp_path / "run" / "exports" / "robustness.csv") in written.files
+    assert (written.page.parent / "exports" / "robustness.csv") in written.files
 
 
-@pytest.mark.usefixtures("no_browser")
-def test_a_report_of_a_grid_shows_a_terminal_a_part_of_it(tmp_path: Path) -> None:
-    rows = shift_rows(USERS[:2], TRAINING[:2], seeds=2, models=["PBM", "NCM"])
-    written = write_shift_report(tmp_path, rows, {})
+def test_a_report_of_a_grid_shows_a_terminal_a_part_of_it(written: Written) -> None:
     assert sum(title.startswith("Perplexity") for title in written.tables) == 3
     assert "the report has all" in written.notes[0]
 
 
 @pytest.mark.usefixtures("no_browser")
 def test_a_report_has_only_what_the_rows_have(tmp_path: Path) -> None:
-    rows = [row for row in shift_rows(models=["PBM"], seeds=1) if row["kind"] == "clicks" and row["shift"] == "ind"]
+    grid = shift_rows(["DBN"], ["PL-oracle"], models=["PBM"], seeds=1)
+    rows = [row for row in grid if row["kind"] == "clicks" and row["shift"] == "ind"]
     page = write_shift_report(tmp_path, rows, {}).page.read_text(encoding="utf-8")
     assert "<h2>Perplexity</h2>" in page
     assert "<h2>Relevance</h2>" not in page

@@ -14,7 +14,17 @@ from clickshift.report.plots import shift_figure
 from clickshift.report.policies_figure import policy_figures
 from clickshift.report.shift import shift_figures
 from clickshift.report.spider import spider_figures
-from tests.report.shift_rows import GAIN, IND, shift_rows
+from tests.report.shift_rows import GAIN, IND, TRAINING, USERS, Rows, shift_rows
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return shift_rows()
+
+
+@pytest.fixture(scope="module")
+def spiders(rows: Rows) -> dict[str, Any]:
+    return spider_figures(rows)
 
 
 def line(figure: Any, name: str) -> Any:
@@ -29,11 +39,9 @@ def perplexities(rows: list[dict[str, Any]], **where: str) -> dict[str, list[flo
     return found
 
 
-def test_a_spider_has_a_spoke_for_every_change_of_policy() -> None:
-    rows = shift_rows()
-    figures = spider_figures(rows)
-    assert list(figures) == list(IND)
-    ood, ind = line(figures["DBN"], "ood nPPL"), line(figures["DBN"], "ind nPPL")
+def test_a_spider_has_a_spoke_for_every_change_of_policy(rows: Rows, spiders: dict[str, Any]) -> None:
+    assert list(spiders) == list(IND)
+    ood, ind = line(spiders["DBN"], "ood nPPL"), line(spiders["DBN"], "ind nPPL")
     assert len(ood.r) == len(ind.r) == 27 + 1, "and back to the first"
     assert ood.r[0] == ood.r[-1]
     assert (ood.line.dash, ind.line.dash) == ("solid", "dash")
@@ -47,7 +55,7 @@ def test_a_spider_has_a_spoke_for_every_change_of_policy() -> None:
 
     assert ood.r[0] == pytest.approx(radius(means["DBN"]))
     assert list(ind.r[:3]) == [ind.r[0]] * 3, "the same log to learn from, three to be tested on"
-    band = next(trace for trace in figures["DBN"].data if trace.name == "ood nPPL" and trace.fill == "toself")
+    band = next(trace for trace in spiders["DBN"].data if trace.name == "ood nPPL" and trace.fill == "toself")
     low, high = stats.t.interval(0.95, 9, loc=means["DBN"], scale=stats.sem(there["DBN"]))
     assert band.r[0] == pytest.approx(radius(high))
     assert band.r[-1] == pytest.approx(radius(low))
@@ -55,8 +63,8 @@ def test_a_spider_has_a_spoke_for_every_change_of_policy() -> None:
     assert f"perplexity {means['DBN']:.4f}" in ood.text[0]
 
 
-def test_the_labels_of_a_spider_stand_at_their_spokes() -> None:
-    labels = spider_figures(shift_rows())["PBM"].layout.annotations
+def test_the_labels_of_a_spider_stand_at_their_spokes(spiders: dict[str, Any]) -> None:
+    labels = spiders["PBM"].layout.annotations
     texts = [label.text for label in labels]
     assert texts[:4] == ["random", "BM25", "Lambda.", "oracle"], "PL-oracle is not tested on oracle"
     assert texts[27:36] == ["PL-oracle", "PL-BM25", "PL-LambdaMART"] * 3
@@ -69,16 +77,16 @@ def test_the_labels_of_a_spider_stand_at_their_spokes() -> None:
     assert out[0] < out[1], "test policies inside, training policies outside"
 
 
-def test_users_have_their_sectors() -> None:
-    sectors = [trace for trace in spider_figures(shift_rows())["PBM"].data if trace.type == "barpolar"]
+def test_users_have_their_sectors(spiders: dict[str, Any]) -> None:
+    sectors = [trace for trace in spiders["PBM"].data if trace.type == "barpolar"]
     assert [sector.name for sector in sectors] == ["DBN", "CoCM", "CoCM-mismatch"]
     assert len({sector.marker.color for sector in sectors}) == 3
     assert sum(sum(sector.width) for sector in sectors) == pytest.approx(360)
 
 
 def test_without_seeds_there_is_no_band_and_without_spokes_no_web() -> None:
-    traces = spider_figures(shift_rows(seeds=1))["PBM"].data
-    assert [trace.type for trace in traces] == ["barpolar"] * 3 + ["scatterpolar"] * 2
+    traces = spider_figures(shift_rows(["DBN"], seeds=1, models=["PBM", "UBM"]))["PBM"].data
+    assert [trace.type for trace in traces] == ["barpolar"] + ["scatterpolar"] * 2
     rows = [row for row in shift_rows(["DBN"], ["PL-oracle"]) if row.get("testing") in {"ind", "random", "BM25"}]
     bars = spider_figures(rows)["PBM"]
     assert [trace.type for trace in bars.data] == ["bar", "bar"]
@@ -87,14 +95,13 @@ def test_without_seeds_there_is_no_band_and_without_spokes_no_web() -> None:
 
 
 def test_a_model_that_missed_a_log_has_a_gap() -> None:
-    rows = [row for row in shift_rows() if (row["model"], row.get("testing"), row["user"]) != ("PBM", "random", "DBN")]
-    figures = spider_figures(rows)
+    rows = shift_rows(USERS[:1], models=["PBM", "UBM", "DBN"], seeds=2)
+    figures = spider_figures([row for row in rows if (row["model"], row.get("testing")) != ("PBM", "random")])
     assert line(figures["PBM"], "ood nPPL").r[0] is None
-    assert len(line(figures["UBM"], "ood nPPL").r) == 28
+    assert len(line(figures["UBM"], "ood nPPL").r) == 9 + 1
 
 
-def test_bars_are_what_is_earned_and_diamonds_what_was_promised() -> None:
-    rows = shift_rows()
+def test_bars_are_what_is_earned_and_diamonds_what_was_promised(rows: Rows) -> None:
     figures = policy_figures(rows)
     assert list(figures) == [
         Log(u, t) for u in ("CoCM", "CoCM-mismatch") for t in ("PL-oracle", "PL-BM25", "PL-LambdaMART")
@@ -132,6 +139,6 @@ def test_the_distance_from_the_oracle() -> None:
 
 
 def test_all_charts_have_names_for_files() -> None:
-    names = list(shift_figures(shift_rows()))
-    assert len(names) == 6 + 9 + 6
+    names = list(shift_figures(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)))
+    assert len(names) == 2 + 4 + 2
     assert {"robustness PBM", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)

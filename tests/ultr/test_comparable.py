@@ -110,15 +110,6 @@ def test_influence_is_what_a_query_moves() -> None:
             assert before.influence[query] == pytest.approx(moved, abs=1e-4)
 
 
-def test_pbm_covers_as_often_as_it_says() -> None:
-    """Of 40 logs x 3 ranks, at level .8: fewer than .68 or more than .92 would be a chance of one in a thousand."""
-    inside = []
-    for seed in range(40):
-        found = propensities(clicks(world(40, seed), 6000, seed), "PBM", level=0.8, replicates=60, seed=seed)
-        inside.append(((found.low <= TRUTH) & (found.high >= TRUTH))[1:])
-    assert 0.68 < np.mean(inside) < 0.92
-
-
 def test_expected_clicks_and_any_reference() -> None:
     corpus = world(40, 8)
     cells = expected(corpus, clicks(corpus, 3000, 9))
@@ -176,6 +167,7 @@ def test_placements_are_told_by_features() -> None:
 def test_features_that_say_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to compare: a warning, and no interval."""
     monkeypatch.setattr("clickshift.ultr.trees._ROUNDS", 40)
+    monkeypatch.setattr("clickshift.ultr.placement._DEALS", 1)
     corpus = world(40, 12)
     log = clicks(corpus, 4000, 13, rankers=[3])
     assert corpus.features is not None
@@ -190,8 +182,9 @@ def test_features_that_say_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", ["regression-em", "dual-learning"])
-def test_features_that_say_nothing_leave_the_curve_of_clicks(method: str) -> None:
+def test_features_that_say_nothing_leave_the_curve_of_clicks(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One value for all documents, or next to no documents."""
+    monkeypatch.setattr("clickshift.ultr.placement._DEALS", 1)
     corpus = world(6, 17)
     log = clicks(corpus, 900, 18)
     same = Corpus(corpus.vocabulary, corpus.label, np.ones((len(corpus.label), 2)))

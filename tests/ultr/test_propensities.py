@@ -17,6 +17,7 @@ from clickshift.sessions import Sessions
 from clickshift.simulation import simulate
 from clickshift.statistics import Cells
 from clickshift.ultr.propensities import METHODS, Propensities, propensities, read_propensities, write_propensities
+from tests.suite import Study
 from tests.ultr.propensity_worlds import PLANTED, RANKS, clicks, expected, swapped_clicks, users, world
 
 
@@ -48,8 +49,9 @@ def test_intervals_have_the_planted_curve(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["regression-em", "dual-learning"])
-def test_features_find_what_one_ranker_hides(method: str) -> None:
+def test_features_find_what_one_ranker_hides(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted curve is within intervals, where that of clicks is far off."""
+    monkeypatch.setattr("clickshift.ultr.placement._DEALS", 1)
     corpus = world(100, 5)
     log = clicks(corpus, 30_000, 6, rankers=[3])
     with pytest.warns(ClickshiftWarning, match="features alone"):
@@ -61,7 +63,8 @@ def test_features_find_what_one_ranker_hides(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["regression-em", "dual-learning"])
-def test_features_and_several_rankers(method: str) -> None:
+def test_features_and_several_rankers(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clickshift.ultr.placement._DEALS", 2)
     corpus = world(40, 7)
     found = propensities(clicks(corpus, 6000, 8), method, corpus=corpus, replicates=50, level=0.99)
     assert "50 replicates" in found.interval
@@ -82,19 +85,39 @@ def test_random_order_is_a_swap_of_everything() -> None:
     assert covers(propensities(log, "swaps")).all()
 
 
-@pytest.mark.parametrize("marked", [False, True])
-def test_intervals_cover_as_often_as_they_say(marked: bool) -> None:
-    """Of 40 logs x 3 ranks, at level .8: fewer than .68 or more than .92 would be a chance of one in a thousand."""
-    inside = []
-    for seed in range(40):
-        corpus = world(40, seed)
-        if marked:
-            log, rank = swapped_clicks(corpus, 6000, seed)
-            found = propensities(log, "swaps", swapped=rank, level=0.8, replicates=60, seed=seed)
+def curves(method: str, logs: int, *, queries: int, sessions: int, replicates: int) -> list[Propensities]:
+    """The curve of each of several logs of their own corpora, at level .8."""
+    found = []
+    for seed in range(logs):
+        corpus, options = world(queries, seed), {"level": 0.8, "replicates": replicates, "seed": seed}
+        if method == "swaps":
+            log, rank = swapped_clicks(corpus, sessions, seed)
+            found.append(propensities(log, method, swapped=rank, **options))
         else:
-            found = propensities(clicks(corpus, 6000, seed), level=0.8, replicates=60, seed=seed)
-        inside.append(covers(found)[1:])
-    assert 0.68 < np.mean(inside) < 0.92
+            found.append(propensities(clicks(corpus, sessions, seed), method, **options))
+    return found
+
+
+@pytest.mark.parametrize("method", ["harvesting", "swaps", "PBM"])
+def test_errors_are_the_spread_of_curves_over_logs(method: str) -> None:
+    """The spread of 25 logs is known to 14 % at each of three ranks: errors that are half off would be found."""
+    found = curves(method, 25, queries=25, sessions=1500, replicates=20)
+    estimate, error = (np.array([getattr(f, name)[1:] for f in found]) for name in ("estimate", "error"))
+    assert np.mean(error.mean(axis=0) / estimate.std(axis=0, ddof=1)) == pytest.approx(1, abs=0.3)
+    high = np.array([f.high[1:] for f in found])
+    assert ((estimate < high) & (high < estimate + 3 * error)).all()
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("method", ["harvesting", "swaps", "PBM"])
+def test_intervals_cover_as_often_as_they_say(study: Study, method: str) -> None:
+    """Of 40 logs x 3 ranks, at level .8: fewer than .68 or more than .92 would be a chance of one in a thousand."""
+    logs = study.choose(smallest=3, full=40)
+    found = curves(method, logs, queries=40, sessions=6000, replicates=60)
+    assert all((f.low[1:] < f.estimate[1:]).all() and (f.estimate[1:] < f.high[1:]).all() for f in found)
+    covered = float(np.mean([covers(f)[1:] for f in found]))
+    study.record(f"intervals of examination by {method}", coverage=covered, level=0.8, logs=logs)
+    assert 0.68 < covered < 0.92 or not study.full
 
 
 def test_harvesting_looks_at_counts_alone() -> None:

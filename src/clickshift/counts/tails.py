@@ -79,8 +79,8 @@ class TailsByShape:
     """Results from the last click on, for sessions with a result below it, sorted for the E-step.
 
     The shape of a tail is where it begins and ends. Sessions of one shape are stored together, in blocks of
-    `SESSIONS_PER_BLOCK`, sorted by block of pairs: the sums of the E-step then stay in the cache, and it takes two thirds of
-    the time. A block has one row of pairs for each rank, from the bottom of the lists, where the
+    `SESSIONS_PER_BLOCK`, sorted by block of pairs: the sums of the E-step then stay in the cache, and it takes two
+    thirds of the time. A block has one row of pairs for each rank, from the bottom of the lists, where the
     E-step begins, up to `start`, and then the clicked pairs above it, if there are any. The last block of a shape may
     have unused positions.
 
