@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickshift.readers.letor import read_corpus
+from clickshift.io.datasets.letor import read_corpus
 from tests.cli.shell import Shell, call
 
 pytest.importorskip("jax")
@@ -109,12 +109,14 @@ def test_losses(shell: Shell, work: Path, tmp_path: Path) -> None:
 
 def test_a_loss_by_its_name(shell: Shell, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the published network, but one round of it."""
-    from clickshift.ultr import training
+    from clickshift.ranking import click_ranker
 
-    one = training.ClickRanker.__dataclass_fields__
+    one = click_ranker.ClickRanker.__dataclass_fields__
     seen = []
     monkeypatch.setattr(
-        training.ClickRanker, "fit", lambda self, *a, **k: seen.append((self, k)) or training.Ranker("one-hot", {}, "x")
+        click_ranker.ClickRanker,
+        "fit",
+        lambda self, *a, **k: seen.append((self, k)) or click_ranker.Ranker("one-hot", {}, "x"),
     )
     assert one["hidden"].default == (512, 256, 128)
     shell.json(*train(work, tmp_path / "r", "--loss", "pbm", "--bias", "naive", "--seed", 5))

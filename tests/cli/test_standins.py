@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clickshift import runs
-from clickshift.readers.tabular import read_log
-from clickshift.report import export
+from clickshift.display import export
+from clickshift.experiments import runner
+from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell
 from tests.standins import (
     BANDIT_ROWS,
@@ -78,7 +78,7 @@ def test_models_of_a_log_whose_users_are_known(shell: Shell, standins: Path, tmp
 def test_a_published_log_with_its_own_labels(
     shell: Shell, standins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "processes", lambda workers: ThreadPoolExecutor(1))
+    monkeypatch.setattr(runner, "processes", lambda workers: ThreadPoolExecutor(1))
     monkeypatch.setattr(export, "draw", lambda figures: {})
     path = standins / "trec_session2014" / "human_label_for_GraphCM_per_query_quid.txt.gz"
     options = ("--format", "trec", "--judgments", path, "--annotated", "--with-clicks", "--held-out", 0.1)

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clickshift import builtin_corpus, models, simulate, users
-from clickshift.corpus import Corpus
+from clickshift import builtin_corpus, models, simulate
+from clickshift.core.intervals import wilson_interval
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError
-from clickshift.metrics.calibration import calibration, wilson_interval
+from clickshift.metrics.calibration import calibration
 from clickshift.models.base import pair_table
-from clickshift.policies.scored import Uniform
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import UNSEEN, Vocabulary
+from clickshift.policies.basic import Uniform
+from clickshift.simulation import users
 from tests.models.random_models import random_neural
 
 

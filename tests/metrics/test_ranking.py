@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
+from clickshift.io.datasets.letor import read_corpus
 from clickshift.metrics.ranking import CUTOFFS, JudgedPairs, head_queries, ranking_quality
-from clickshift.readers.letor import read_corpus
-from clickshift.vocabulary import Vocabulary
 
 NAN = float("nan")
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from clickshift.errors import DataError
-from clickshift.metrics.significance import corrected, not_worse_than, not_worse_than_best, welch
+from clickshift.metrics.significance import corrected_p_values, not_worse_than, not_worse_than_best, welch
 
 NAN = float("nan")
 
@@ -56,15 +56,15 @@ def test_nothing_measured_gives_nothing() -> None:
 
 def test_corrections_by_hand() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
-    assert corrected(p, "none").tolist() == p
-    assert corrected(p, "bonferroni") == pytest.approx([0.04, 0.16, 0.12, 0.02])
+    assert corrected_p_values(p, "none").tolist() == p
+    assert corrected_p_values(p, "bonferroni") == pytest.approx([0.04, 0.16, 0.12, 0.02])
     # in order .005 x 4, .01 x 3, .03 x 2, .04 x 1, the last raised to the one before
-    assert corrected(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert corrected([0.5, 0.9], "bonferroni").tolist() == [1, 1]
-    assert corrected([0.6, 0.9], "holm").tolist() == [1, 1]
-    assert corrected([], "holm").tolist() == []
+    assert corrected_p_values(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert corrected_p_values([0.5, 0.9], "bonferroni").tolist() == [1, 1]
+    assert corrected_p_values([0.6, 0.9], "holm").tolist() == [1, 1]
+    assert corrected_p_values([], "holm").tolist() == []
     with pytest.raises(DataError, match="got nan"):
-        corrected([0.1, NAN], "holm")
+        corrected_p_values([0.1, NAN], "holm")
 
 
 def ten(mean: float, half: float) -> list[float]:

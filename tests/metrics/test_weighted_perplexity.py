@@ -7,12 +7,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.metrics.weighted_perplexity import weighted_perplexity
 from clickshift.policies.plackett_luce import PlackettLuceRankings
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 SCORE = np.array([2.0, 1.0, 0.5, -1.0])
 ORDERS = np.array(list(permutations(range(4))), np.int32)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from clickshift.core.spec import resolve
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel, Evidence
-from clickshift.spec import resolve
-from clickshift.vocabulary import Vocabulary
 
 
 def random_neural(name: str, vocabulary: Vocabulary, *, ranks: int = 5, state: int = 6, seed: int = 5) -> ClickModel:

@@ -10,15 +10,15 @@ import pytest
 from typing_extensions import override
 
 from clickshift import models
-from clickshift.corpus import Corpus
+from clickshift.core.spec import parse
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
 from clickshift.learners import DEFAULT, fit
+from clickshift.models._chain import ChainModel
+from clickshift.models._formulas import Chain, chain_click_given_history, chain_click_prob, sigmoid, with_complement
 from clickshift.models.base import ClickModel
-from clickshift.models.chain import ChainModel
-from clickshift.models.formulas import Chain, chain_click_given_history, chain_click_prob, prob, sigmoid
-from clickshift.sessions import Sessions
-from clickshift.spec import parse
+from clickshift.simulation.users import USERS
 from clickshift.testing import check_click_model
-from clickshift.users import USERS
 from tests.models.random_models import random_neural
 
 
@@ -106,7 +106,7 @@ def test_compiled_chains_equal_the_formulas(user: str, corpus: Corpus, log: Sess
     assert isinstance(model, ChainModel)
     full = log[log.rankings.shown.all(axis=1)]
     plain = model._chain(full.rankings)
-    chain = Chain(*(prob(np.broadcast_to(part, full.click.shape)) for part in plain))
+    chain = Chain(*(with_complement(np.broadcast_to(part, full.click.shape)) for part in plain))
     given = chain_click_given_history(chain, full.click)
     assert np.allclose(given.yes, model.click_prob_given_history(full), atol=1e-14)
     assert np.allclose(given.yes + given.no, 1, atol=1e-14)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
-from clickshift.models import histories
-from clickshift.models.histories import Histories
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
+from clickshift.models import _histories
+from clickshift.models._histories import Histories
 from tests.models.random_models import random_neural
 
 
@@ -64,4 +64,4 @@ def test_long_lists_are_sampled_with_a_stated_error(name: str, monkeypatch: pyte
     exact = model.click_prob(lists)
     assert np.abs(sampled - exact).max() < 5 * error
     assert np.abs(sampled - exact).max() > 0
-    assert histories.MAX_ENUMERATED == 12
+    assert _histories.MAX_ENUMERATED == 12

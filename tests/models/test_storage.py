@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from clickshift import models
-from clickshift.corpus import Corpus
+from clickshift.core.spec import parse, resolve
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import FileError
 from clickshift.learners import DEFAULT, fit
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
 from clickshift.models.storage import FORMAT, load_model, read_header, save_model
-from clickshift.sessions import Rankings, Sessions
-from clickshift.spec import parse, resolve
-from clickshift.users import USERS
-from clickshift.vocabulary import Vocabulary
+from clickshift.simulation.users import USERS
 from tests.models.random_models import random_neural
 
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import linprog
 
 from clickshift.errors import DataError
-from clickshift.ope.exposures import best_exposures, placed_by
-from clickshift.ope.optimise import BestPlacement, best_exposure, best_lists, best_placement
+from clickshift.ope._optimal_exposure import _greedy_exposures, _placement_from_exposures
+from clickshift.ope._optimise import BestPlacement, best_exposure, best_lists, best_placement
 
 CLIPS = [0.4, 1.0, 1.3, 3.0, 20.0, np.inf]
 
@@ -219,8 +219,8 @@ def test_without_a_clip_one_list_is_best_of_all_lists(rng: np.random.Generator) 
 
 
 def test_many_queries_at_once_are_each_alone(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clickshift.ope.optimise._CELLS", 40)
-    monkeypatch.setattr("clickshift.ope.optimise._QUERIES", 7)
+    monkeypatch.setattr("clickshift.ope._optimise._CELLS_PER_PROGRAM", 40)
+    monkeypatch.setattr("clickshift.ope._optimise._QUERIES_PER_TASK", 7)
     theta, seen = np.ones(3), np.array([1.0, 0.5, 1 / 3])
     worlds = [World(rng, int(rng.integers(3, 9)), 3, lists=6, records=int(rng.integers(5, 60))) for _ in range(30)]
     nothing = np.zeros((4, 3), np.int64)
@@ -253,11 +253,11 @@ def test_exposures_keep_every_bound_and_are_placed(rng: np.random.Generator) -> 
     for _ in range(200):
         n, ranks = int(rng.integers(3, 40)), int(rng.integers(1, 4))
         value = np.sort(rng.random(ranks) * (rng.random(ranks) < 0.8))[::-1]
-        exposure = best_exposures(rng.random(n) * rng.choice([0.05, 0.3, 2.0]), value)
+        exposure = _greedy_exposures(rng.random(n) * rng.choice([0.05, 0.3, 2.0]), value)
         due = np.sort(exposure)[::-1]
         upper = np.cumsum(np.r_[value, np.zeros(n - ranks)])
         assert (np.cumsum(due) <= upper + 1e-12).all()
-        placed = placed_by(due, value)
+        placed = _placement_from_exposures(due, value)
         assert placed.min() >= 0
         assert placed.sum(axis=0) == pytest.approx(np.ones(ranks), abs=1e-12)
         assert placed.sum(axis=1).max() <= 1 + 1e-12

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError
+from clickshift.policies.basic import Feature, Uniform
 from clickshift.policies.lambdamart import LambdaMART
-from clickshift.policies.scored import Feature, Uniform
-from clickshift.vocabulary import Vocabulary
-from tests.policies.small import small_corpus
+from tests.policies.small_corpora import small_corpus
 
 SMALL = LambdaMART(trees=15, leaves=8)
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clickshift.corpus import Corpus
+from clickshift.core.rng import generator, stream_key
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
 from clickshift.errors import CapabilityError, DataError, SpecError
+from clickshift.policies.basic import Oracle, Reversed, Scored, Uniform
 from clickshift.policies.plackett_luce import PlackettLuce, PlackettLuceRankings
-from clickshift.policies.scored import Oracle, Reversed, Scored, Uniform
-from clickshift.seeds import generator, stream_key
-from clickshift.sessions import Rankings
-from tests.policies.small import all_lists, small_corpus
+from tests.policies.small_corpora import all_lists, small_corpus
 
 
 def exact_log_prob(log_weight: np.ndarray, order: np.ndarray, ranks: int) -> float:

@@ -1,0 +1,235 @@
+"""Every way in which a table can be broken has its message, and no other error escapes."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.errors import ClickshiftWarning, DataError, FileError
+from clickshift.io.read_log import check_output, read_log, write_log
+from tests.io.tables.cases import ENDINGS, EXPECTED, LONG, WIDE, every_format, raw, save, sessions_of
+
+BAD_WIDE = [
+    ({"clicks": [[1, 0], [0], [1]]}, "row 2: docs and clicks must be equally long: got 2 and 1"),
+    ({"docs": [[1, 2], None, [1]]}, "row 2: docs must be a list with one item or more .*: got nothing"),
+    ({"clicks": [[1, 0], None, [1]]}, "row 2: clicks must be a list .*: got nothing"),
+    ({"docs": [[1, 2], [], [1]]}, r"row 2: docs must be a list .*: got \[\]"),
+    ({"docs": [[1, 2], [2, None], [1]]}, "row 2: docs must not have missing items: got .2, "),
+    ({"clicks": [[1, 0], [0, 2], [1]]}, "row 2: clicks must be 0 or 1 each: got .0, 2"),
+    ({"clicks": [[1, 0], [0, None], [1]]}, "row 2: clicks must be 0 or 1 each: got .0, "),
+    ({"clicks": [[1.0, 0.0], [0.5, 0.0], [1.0]]}, "row 2: clicks must be 0 or 1 each: got .0.5"),
+    ({"docs": [[1, 2], [2, 2], [1]]}, "row 2: a document must stand once in a list: got 2 at rank 1 and at rank 2"),
+    ({"query": ["a", None, "b"]}, "row 2: query must be an integer or text: got nothing"),
+    ({"user": ["a", None, "b"]}, "row 2: user must be an integer or text: got nothing"),
+    ({"time": [1, None, 2]}, "row 2: time must be a number, a date or a time: got nothing"),
+    ({"count": [1, 0, 2]}, "row 2: count must be 1, 2, 3, ...: got 0"),
+    ({"count": [1.0, 1.5, 2.0]}, "row 2: count must be 1, 2, 3, ...: got 1.5"),
+    ({"propensity": [1.0, 0.0, 0.5]}, "row 2: propensity must be above 0 and at most 1: got 0.0"),
+    ({"propensity": [1.0, 1.5, 0.5]}, "row 2: propensity must be above 0 and at most 1: got 1.5"),
+    ({"propensity": [1.0, None, 0.5]}, "row 2: propensity must be a number: got nothing"),
+    ({"log_propensity": [-1.0, 0.1, 0.0]}, "row 2: log_propensity must be a finite number of at most 0: got 0.1"),
+]
+
+
+@every_format
+@pytest.mark.parametrize(("change", "message"), BAD_WIDE)
+def test_bad_wide_rows(tmp_path: Path, ending: str, change: dict[str, list[Any]], message: str) -> None:
+    path = save(tmp_path / f"log{ending}", WIDE | change)
+    with pytest.raises(FileError, match=f"^{path}: {message}") as caught:
+        read_log(path)
+    assert 'on_bad_line="skip"' in str(caught.value)
+    with pytest.warns(ClickshiftWarning, match=f"skipped 1 of 3 sessions, the first: .*{message}"):
+        log = read_log(path, on_bad_line="skip")
+    assert raw(log)["docs"] == [[1, 2], [1]]
+    assert raw(log)["clicks"] == [[True, False], [True]]
+    assert log.vocabulary.n_pairs == 3, "what was dropped leaves no trace"
+
+
+BAD_LONG = [
+    ({"query": ["a", "a", "a", "c", "b"]}, "session y: query must be the same in all rows of a session: got c"),
+    ({"rank": [1, 2, 0, 1, 1]}, "session y: ranks must be 1, 2, 3, ... once each: got 0, 1"),
+    ({"rank": [1, 2, 2, 3, 1]}, "session y: ranks must be 1, 2, 3, ... once each: got 2, 3"),
+    ({"rank": [1, 2, 1, 3, 1]}, "session y: ranks must be 1, 2, 3, ... once each: got 1, 3"),
+    ({"rank": [1, 2, 1, 1, 1]}, "session y: ranks must be 1, 2, 3, ... once each: got 1, 1"),
+    ({"rank": [1.0, 2.0, 1.0, 1.5, 1.0]}, "session y: rank must be a whole number: got 1.5"),
+    ({"doc": [1, 2, 2, 2, 1]}, "session y: a document must stand once in a list: got 2 at rank 1 and at rank 2"),
+    ({"click": [1, 0, 0, 2, 1]}, "session y: click must be 0 or 1: got 2"),
+    ({"click": [1, 0, 0, None, 1]}, "session y: click must be 0 or 1: got nothing"),
+    ({"rank": [1, 2, 1, None, 1]}, "session y: rank must be a whole number: got nothing"),
+    ({"doc": [1, 2, 2, None, 1]}, "session y: doc must be an integer or text: got nothing"),
+    ({"query": ["a", "a", "a", None, "b"]}, "session y: query must be an integer or text: got nothing"),
+    ({"session": ["x", "x", None, None, "z"]}, "row 3: session must be an integer or text: got nothing"),
+    ({"time": [1, 1, 2, 3, 4]}, "session y: time must be the same in all rows of a session: got 3"),
+    ({"user": ["u", "u", "u", "v", "w"]}, "session y: user must be the same in all rows of a session: got v"),
+    ({"propensity": [0.5, 0.5, 0.5, 0.25, 1.0]}, "session y: propensity must be the same in all rows .*: got 0.25"),
+    ({"count": [1, 1, 2, 1, 1]}, "session y: count must be the same in all rows of a session: got 1"),
+]
+
+
+@every_format
+@pytest.mark.parametrize(("change", "message"), BAD_LONG)
+def test_bad_long_sessions(tmp_path: Path, ending: str, change: dict[str, list[Any]], message: str) -> None:
+    path = save(tmp_path / f"log{ending}", LONG | change)
+    with pytest.raises(FileError, match=f"^{path}: {message}"):
+        read_log(path)
+    with pytest.warns(ClickshiftWarning, match=f"skipped 1 of 3 sessions, the first: .*{message}"):
+        log = read_log(path, on_bad_line="skip")
+    assert raw(log)["docs"] == [[1, 2], [1]]
+    assert raw(log)["query"] == ["a", "b"]
+
+
+def test_how_many_are_bad_is_told(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.parquet", WIDE | {"clicks": [[1, 0], [0], [1, 1]]})
+    with pytest.raises(FileError, match=r"row 2: .* \(2 such sessions\)"):
+        read_log(path)
+    save(path, WIDE | {"clicks": [[1], [0], [1, 1]]})
+    with pytest.raises(FileError, match="no session is left to read: skipped 3 of 3 sessions"):
+        read_log(path, on_bad_line="skip")
+
+
+@every_format
+def test_texts_where_numbers_must_be(tmp_path: Path, ending: str) -> None:
+    path = save(tmp_path / f"log{ending}", LONG | {"rank": ["1", "2", "1", "two", "1"]})
+    with pytest.raises(FileError, match="session y: rank must be a whole number: got two"):
+        read_log(path)
+    path = save(path, WIDE | {"time": ["2024-01-01", "yesterday", "2024-01-02"]})
+    with pytest.raises(FileError, match="row 2: time must be a number, a date or a time: got yesterday"):
+        read_log(path)
+
+
+def test_csv_lists_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text('query,docs,clicks\na,"[""x""]",1\na,"[\'x\', \'y\']","[1, 0]"\n')
+    with pytest.raises(FileError, match=r"row 2: docs must be a list .*as text.*: got \['x', 'y'\]"):
+        read_log(path)
+
+
+def test_unreadable_lines(tmp_path: Path) -> None:
+    ragged = tmp_path / "log.csv"
+    ragged.write_text("query,docs,clicks\na,1 2,1 0\na,1 2\nb,1,1\nb,1,1,0\n")
+    with pytest.raises(FileError, match=r"log.csv, line 3: a row must have 3 values as the header: got 2 \(a,1 2\)"):
+        read_log(ragged)
+    with pytest.warns(ClickshiftWarning, match="skipped 2 unreadable line.s., the first: .*log.csv, line 3"):
+        assert raw(read_log(ragged, on_bad_line="skip"))["docs"] == [[1, 2], [1]]
+    broken = tmp_path / "log.jsonl"
+    good = '{"query": "a", "docs": [1, 2], "clicks": [1, 0]}\n'
+    for bad, message in [
+        ('{"query": "a", "docs": [1, 2], "clicks": [1, 0}', "a line must be one JSON object"),
+        ("[1, 2]", r"a line must be a JSON object \{...\}: got \[1, 2\]"),
+        (good.strip() * 2, "a line must be one JSON object: Extra data"),
+        ("[" * 100_000, "the JSON is nested too deeply"),
+        ('{"query": 7, "docs": [1, 2], "clicks": [1, 0]}', "query must be text, as in the lines above: got 7"),
+        ('{"query": "a", "docs": [1, "x"], "clicks": [1, 0]}', r'docs must be a list of a number, .*: got \[1, "x"\]'),
+    ]:
+        broken.write_text(good + "\n" + bad + "\n" + good)
+        with pytest.raises(FileError, match=f"log.jsonl, line 3: {message}"):
+            read_log(broken)
+        with pytest.warns(ClickshiftWarning, match=f"skipped 1 unreadable line.s., the first: .*line 3: {message}"):
+            assert len(read_log(broken, on_bad_line="skip")) == 2
+    ragged.write_text("query,docs,clicks\na,1\nb,2\n")
+    with pytest.raises(
+        FileError, match=r"at least one session to read: 2 line.s. cannot be read, the first: .* line 2"
+    ):
+        read_log(ragged, on_bad_line="skip")
+    long = tmp_path / "long.csv"
+    long.write_text("session,query,rank,doc,click\n1,a,1,x,0\n1,a,2\n")
+    with pytest.raises(FileError, match=r"line 3: .*Mend the line, or remove its session"):
+        read_log(long, on_bad_line="skip")  # or a list would end too early, and nobody knew
+
+
+def test_json_columns_that_appear_late(tmp_path: Path) -> None:
+    row = {"query": "a", "docs": [1], "clicks": [0]}
+    lines = [json.dumps(row)] * 150 + [json.dumps(row | {"user": "u"})]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    with pytest.raises(FileError, match=r"row 1: user must be an integer or text.*150 such sessions"):
+        read_log(tmp_path / "log.jsonl")
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    def refused(name: str, content: bytes, message: str) -> None:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match=message):
+            read_log(tmp_path / name)
+
+    for ending in ENDINGS:
+        with pytest.raises(FileError, match=f"missing{ending}: there is no such file"):
+            read_log(tmp_path / f"missing{ending}")
+        refused(f"empty{ending}", gzip.compress(b"") if ending.endswith("gz") else b"", "is empty")
+    save(tmp_path / "log.parquet", WIDE)
+    whole = (tmp_path / "log.parquet").read_bytes()
+    refused("cut.parquet", whole[:-20], "cannot be read as Parquet")
+    refused("text.parquet", b"query,docs,clicks\n" * 9, "cannot be read as Parquet")
+    refused("log.csv", whole, "not a text file|must be UTF-8")
+    refused("cut.csv.gz", gzip.compress(b"query,docs,clicks\na,1,0\n" * 999)[:-9], "ends too early")
+    refused("header.csv", b"query,docs,clicks\n", "it has no rows")
+    refused("header.tsv", b"query\tdocs\tclicks\n", "has no rows")
+    refused("twice.csv", b"query,docs,clicks,docs\na,1,0,1\n", "docs stands twice among query, docs, clicks, docs")
+    refused("semicolon.csv", b"query;docs;clicks\na;1;0\n", "the file has query;docs;clicks")
+    refused("log.xlsx", b"PK", "the ending of a log file must be one of .parquet, .csv")
+    refused("quote.csv", b'query,docs,clicks\na,"1,0\n', "cannot be read as CSV|a row must have 3 values")
+    pq.write_table(pa.table(WIDE).slice(0, 0), tmp_path / "none.parquet")
+    with pytest.raises(FileError, match=r"none.parquet: there must be at least one session to read: it has no rows"):
+        read_log(tmp_path / "none.parquet")
+    pq.write_table(pa.table(WIDE | {"docs": [1, 2, 3]}), tmp_path / "flat.parquet")
+    with pytest.raises(FileError, match=r"flat.parquet: column docs must hold lists: got int64"):
+        read_log(tmp_path / "flat.parquet")
+    pq.write_table(pa.table(WIDE | {"query": [True, False, True]}), tmp_path / "bool.parquet")
+    with pytest.raises(FileError, match=r"bool.parquet: column query must hold ids, integers or text: got bool"):
+        read_log(tmp_path / "bool.parquet")
+    query = pa.array([b"\xff", b"a", b"b"]).view(pa.string())
+    pq.write_table(pa.table(WIDE | {"query": query}), tmp_path / "latin.parquet")
+    with pytest.raises(FileError, match=r"latin.parquet: column query is damaged, or holds text that is not UTF-8"):
+        read_log(tmp_path / "latin.parquet")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileError, match=r"folder: the folder has no log file"):
+        read_log(tmp_path / "folder")
+    with pytest.raises(FileError, match="no file has a name of this pattern"):
+        read_log(tmp_path / "folder" / "*.csv")
+    with pytest.raises(DataError, match="at least one file"):
+        read_log([])
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl", ".jsonl.gz"])
+def test_damage_is_found_or_harmless(tmp_path: Path, ending: str, rng: np.random.Generator) -> None:
+    path = tmp_path / f"log{ending}"
+    write_log(EXPECTED, path)
+    whole = path.read_bytes()
+    accepted = 0
+    for _ in range(150):
+        data = bytearray(whole)
+        for place in rng.integers(0, len(data), rng.integers(1, 4)):
+            data[place] = rng.integers(0, 256)
+        path.write_bytes(bytes(data[: rng.integers(1, len(data) + 1)] if rng.random() < 0.3 else data))
+        with contextlib.suppress(FileError):
+            read_log(path)
+            accepted += 1
+    assert accepted < 100
+
+
+def test_writing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="the ending of a log file"):
+        write_log(EXPECTED, tmp_path / "log.txt")
+    with pytest.raises(DataError, match='layout must be "wide" or "long"'):
+        check_output(tmp_path / "log.csv", "tall")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(FileError, match="is a folder"):
+        check_output(tmp_path / "folder.csv")
+    words, _, _ = Vocabulary.of(["a"], [1])
+    with pytest.raises(DataError, match="session 1: ids must be known to be written"):
+        write_log(EXPECTED.in_vocabulary(words), tmp_path / "log.csv")
+    with pytest.raises(DataError, match="query ids hold a NUL character"):
+        write_log(sessions_of(["a\0"], [[1]], [[0]]), tmp_path / "log.csv")
+    with pytest.raises(DataError, match="time must be finite"):
+        write_log(sessions_of(["a"], [[1]], [[0]], time=np.array([np.inf])), tmp_path / "log.csv")
+    with pytest.raises(DataError, match="users must be integers or text"):
+        write_log(sessions_of(["a"], [[1]], [[0]], user=np.array([0.5])), tmp_path / "log.csv")
+    assert [file.name for file in tmp_path.iterdir()] == ["folder.csv"], "nothing is left behind"
