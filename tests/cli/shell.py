@@ -70,7 +70,7 @@ class Here(ThreadPoolExecutor):
 
 
 def cells_here(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runner, "processes", lambda workers: Here(1))
+    patch.setattr(runner, "process_pool", lambda workers: Here(1))
 
 
 def pictures_without_a_browser(patch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_models_of_a_log_whose_users_are_known(shell: Shell, standins: Path, tmp
 def test_a_published_log_with_its_own_labels(
     shell: Shell, standins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "processes", lambda workers: ThreadPoolExecutor(1))
+    monkeypatch.setattr(runner, "process_pool", lambda workers: ThreadPoolExecutor(1))
     monkeypatch.setattr(export, "draw", lambda figures: {})
     path = standins / "trec_session2014" / "human_label_for_GraphCM_per_query_quid.txt.gz"
     options = ("--format", "trec", "--judgments", path, "--annotated", "--with-clicks", "--held-out", 0.1)

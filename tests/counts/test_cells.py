@@ -35,8 +35,8 @@ def by_hand(log: Sessions, by: By) -> tuple[Counter, Counter]:
 @pytest.mark.parametrize("by", KINDS)
 def test_counts_equal_counting_by_hand(by: By, dense: bool, log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     if not dense:
-        monkeypatch.setattr(statistics, "_DENSE", 0)
-        monkeypatch.setattr(statistics, "_SHARE", 50)
+        monkeypatch.setattr(statistics, "_MAX_DENSE_CELLS", 0)
+        monkeypatch.setattr(statistics, "_CELLS_PER_THREAD", 50)
     log = Sessions.concat([log, log[:40]]).merged()
     cells = Cells.of(log, by)
     shown, clicked = by_hand(log, by)

@@ -67,14 +67,14 @@ def test_expectations_equal_enumeration(
     found = Cascade.of(log).tails.expect(TailTransitions(1 - a, G, h_pair, h_rank), none)
     assert found.log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
     assert (found.skip_went_on, found.skip_could) == pytest.approx((skip_went_on, skip_could), rel=1e-12)
-    assert found.bends is not None
+    assert found.curvature is not None
     for left, right in (
         (found.examined, examined),
         (found.went_on, went_on),
         (found.inverse, inverse),
         (found.went_on_at_rank, at_rank),
-        (found.bends.examined, squares[0]),
-        (found.bends.inverse, squares[1]),
+        (found.curvature.examined, squares[0]),
+        (found.curvature.inverse, squares[1]),
     ):
         assert np.allclose(left, right, rtol=1e-11)
 

@@ -95,7 +95,7 @@ def test_the_first_queries_do_not_depend_on_how_many_follow(corpus: Corpus) -> N
 
 def test_the_chunk_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = builtin_corpus(9)
-    monkeypatch.setattr(synthetic, "CHUNK", 101)
+    monkeypatch.setattr(synthetic, "_DOCUMENTS_PER_BLOCK", 101)
     parts = builtin_corpus(9)
     np.testing.assert_array_equal(whole.label, parts.label)
     # a vectorised exp may round the last of a block otherwise

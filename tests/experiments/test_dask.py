@@ -152,7 +152,7 @@ def test_the_same_rows_as_here(dask: Dask, tmp_path: Path, monkeypatch: pytest.M
     wanted, there, here = cells(tmp_path, 8), RunFolder(Path("there")), RunFolder(Path("here"))
     news: list[FinishedTask[Cell]] = []
     with cluster(dask.address, there.path) as executor:
-        run_tasks([*wanted, Cell(-1, str(tmp_path / "notes"))], work, there, executor, hear=news.append)
+        run_tasks([*wanted, Cell(-1, str(tmp_path / "notes"))], work, there, executor, progress=news.append)
     with process_pool(1) as pool:
         run_tasks(wanted, work, here, pool)
     assert len(rows(there, wanted)) == 8
@@ -178,7 +178,7 @@ def test_a_worker_that_is_killed_costs_its_cell(dask: Dask, tmp_path: Path) -> N
 
     with ThreadPoolExecutor(1) as other, cluster(dask.address, folder.path) as executor:
         victim = other.submit(kill)
-        run_tasks(wanted, work, folder, executor, hear=news.append)
+        run_tasks(wanted, work, folder, executor, progress=news.append)
         killed = victim.result()
     assert [row["number"] for row in folder.rows(wanted)] == list(range(5))
     assert [one.error for one in news] == [None] * 5
@@ -192,7 +192,7 @@ def test_a_cell_that_kills_its_workers_is_left_out(dask: Dask, tmp_path: Path) -
     deadly = Cell(99, str(tmp_path / "notes"), deadly=True)
     news: list[FinishedTask[Cell]] = []
     with cluster(dask.address, folder.path) as executor:
-        run_tasks([deadly, *wanted], work, folder, executor, hear=news.append)
+        run_tasks([deadly, *wanted], work, folder, executor, progress=news.append)
     said = {one.task.number: one.error for one in news}
     assert "2 workers died of it" in str(said.pop(99))
     assert said == dict.fromkeys(range(4))
@@ -207,7 +207,7 @@ def test_a_scheduler_that_is_lost_leaves_a_run_to_go_on_with(tmp_path: Path, mon
         monkeypatch.setattr(logging.getLogger(name), "handlers", handlers)
     with dask_in(tmp_path) as dask:
         with monkeypatch.context() as hurry:
-            hurry.setattr(clusters, "_PATIENCE", 0.5)
+            hurry.setattr(clusters, "_TIMEOUT", 0.5)
             with pytest.raises(RunError, match="has no workers"), cluster(dask.address, folder.path):
                 pass
         dask.start_workers()
@@ -225,7 +225,7 @@ def test_a_scheduler_that_is_lost_leaves_a_run_to_go_on_with(tmp_path: Path, mon
         assert 0 < len(kept) < 8
         news: list[FinishedTask[Cell]] = []
         with process_pool(1) as pool:
-            run_tasks(wanted, work, folder, pool, hear=news.append)
+            run_tasks(wanted, work, folder, pool, progress=news.append)
     assert [row["number"] for row in folder.rows(wanted)] == list(range(8))
     assert not {one.task for one in news} & set(kept)
     assert not logged, "the error is all that is said"
@@ -241,7 +241,7 @@ def test_workers_must_be_like_us(dask: Dask, tmp_path: Path, monkeypatch: pytest
     assert "the scheduler has clickshift" in told()
     assert "must have 99.0" in told()
     monkeypatch.undo()
-    monkeypatch.setattr(clusters, "_PATIENCE", 1.0)
+    monkeypatch.setattr(clusters, "_TIMEOUT", 1.0)
     monkeypatch.setattr(clusters, "_probe", lambda folder: nullcontext(folder / "not shared"))
     assert f"does not see the folder {tmp_path / 'run'}. Choose a folder on a file system that all" in told()
     monkeypatch.undo()
@@ -277,7 +277,7 @@ def test_cores_are_dealt_out_among_the_workers_of_a_machine() -> None:
 
 
 def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "_PATIENCE", 0.5)
+    monkeypatch.setattr(clusters, "_TIMEOUT", 0.5)
     for address in ("", "host", "tcp://host", "host:8786", "tcp://host:port", "tcp://host:99999"):
         with pytest.raises(RunError, match="must be like tcp://host:8786"), cluster(address, tmp_path):
             pass
@@ -316,16 +316,16 @@ def test_rows_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(runner, "write_rows", fail)
     news: list[FinishedTask[Cell]] = []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells(tmp_path, 2), work, RunFolder(tmp_path / "run"), pool, hear=news.append)
+        run_tasks(cells(tmp_path, 2), work, RunFolder(tmp_path / "run"), pool, progress=news.append)
     assert ["no space left" in str(one.error) for one in news] == [True, True]
 
 
 def test_rows_that_nobody_sees_are_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_PATIENCE", 0.2)
+    monkeypatch.setattr(runner, "_TIMEOUT", 0.2)
     monkeypatch.setattr(runner, "write_rows", lambda rows, path: None)  # as if to a disk of its own
     news: list[FinishedTask[Cell]] = []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells(tmp_path, 1), work, RunFolder(tmp_path / "run"), pool, hear=news.append)
+        run_tasks(cells(tmp_path, 1), work, RunFolder(tmp_path / "run"), pool, progress=news.append)
     assert "as seen from here. Share that folder." in str(news[0].error)
 
 
@@ -362,7 +362,7 @@ def test_from_the_command_line(
     command = ["shift", "logs", "--train", "log.jsonl", "--model", "dCTR", "--model", "rCTR", "--json"]
     assert call(*command, "-o", "there", "--cluster", dask.address) == 0
     first = json.loads(capsys.readouterr().out)["rows"]
-    monkeypatch.setattr(runner, "processes", lambda workers: ThreadPoolExecutor(1))
+    monkeypatch.setattr(runner, "process_pool", lambda workers: ThreadPoolExecutor(1))
     assert call(*command, "-o", "here") == 0
     second = json.loads(capsys.readouterr().out)["rows"]
     assert {row["model"] for row in first} == {"dCTR", "rCTR"}

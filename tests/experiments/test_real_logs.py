@@ -338,9 +338,9 @@ def test_a_run_goes_on_with_what_is_missing(engine: Path, tmp_path: Path) -> Non
     found, folder = protocol(engine, "good", models=("rCTR", "dCTR")), RunFolder(tmp_path / "run")
     cells, done = [*found.facts(), *found.cells()], []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells, rows_of, folder, pool, hear=lambda news: done.append((news.task.name, news.error)))
+        run_tasks(cells, rows_of, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
         folder.file(cells[1]).unlink()
-        run_tasks(cells, rows_of, folder, pool, hear=lambda news: done.append((news.task.name, news.error)))
+        run_tasks(cells, rows_of, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
     names = ["good log", "rCTR, good log", "dCTR, good log"]
     assert done == [(name, None) for name in [*names, names[1]]]
     assert untimed(folder.rows(cells)) == untimed([row for cell in cells for row in cell.rows()])

@@ -66,7 +66,7 @@ def test_only_missing_tasks_run_and_a_failure_costs_nothing_else(tmp_path: Path)
     news: list[FinishedTask[Square]] = []
     with ThreadPoolExecutor(2) as pool:
         run_tasks(wanted[:2], work, folder, pool)
-        run_tasks([*wanted, Square(-1, str(tmp_path / "notes"))], work, folder, pool, hear=news.append)
+        run_tasks([*wanted, Square(-1, str(tmp_path / "notes"))], work, folder, pool, progress=news.append)
     assert sorted(done_by_whom(tmp_path)) == [-1, 0, 1, 2, 3]
     assert {one.task.number: one.error for one in news} == {2: None, 3: None, -1: "ArithmeticError: no root"}
     assert [row["square"] for row in folder.rows(wanted) if "square" in row] == [0, 1, 4, 9]

@@ -160,7 +160,7 @@ def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.ran
         model = learner._made(cascade, family.split(1 / (1 + np.exp(-x))), None, None)
         return penalised(model, log, Beta(0.3, 1.5))
 
-    view = family._look(1 / (1 + np.exp(-logits)))
+    view = family._local_likelihood(1 / (1 + np.exp(-logits)))
     assert view.objective == pytest.approx(value(logits), rel=1e-12)
     step = 1e-3 * np.eye(size)
     slope = np.array([(value(logits + d) - value(logits - d)) / 2e-3 for d in step])
@@ -258,7 +258,7 @@ def test_ccm_begins_where_its_continuations_differ(rng: np.random.Generator) -> 
         alike = family._alike()
         tails = cascade.tails.expect(family.walk(alike))
         begun, em = family.start(alike, tails), family.maximised(alike, tails)
-        assert family._look(begun).objective > family._look(em).objective
+        assert family._local_likelihood(begun).objective > family._local_likelihood(em).objective
         np.testing.assert_allclose(family.split(begun).shared, continuation, atol=0.15)
 
 
@@ -310,7 +310,7 @@ def test_errors_are_those_of_the_whole_information_where_pairs_always_meet(name:
     logits, step = np.log(at / (1 - at)), 1e-4
 
     def slope(logits: np.ndarray) -> np.ndarray:
-        return family.join(*family._look(1 / (1 + np.exp(-logits)))._slopes)
+        return family.join(*family._local_likelihood(1 / (1 + np.exp(-logits)))._slopes)
 
     moves = step * np.eye(len(logits))
     information = -np.stack([(slope(logits + move) - slope(logits - move)) / (2 * step) for move in moves])

@@ -38,7 +38,7 @@ def test_drift_weighs_days_by_sessions() -> None:
     (drift,) = ResidualDrift.of(days)
     assert drift.mean == pytest.approx((30 * 0.2 - 10 * 0.4) / 40)
     assert drift.rms == pytest.approx(np.sqrt((30 * 0.04 + 10 * 0.16) / 40))
-    assert drift.chance == pytest.approx(np.sqrt((30 * 0.01 + 10 * 0.09) / 40))
+    assert drift.sampling_rms == pytest.approx(np.sqrt((30 * 0.01 + 10 * 0.09) / 40))
 
 
 def test_times_become_days() -> None:

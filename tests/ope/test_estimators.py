@@ -187,10 +187,10 @@ def test_a_target_that_is_the_logging_policy_earns_the_mean_of_the_log(name: str
     prepared = BoundEstimator.of(
         estimator, logged, TargetProbabilities.at(logged, target, prefixes=True), target=target
     )
-    spread = prepared.spread(logged.total, checked_clip((1.0, INF)))
+    spread = prepared.diagnostics(logged.total, checked_clip((1.0, INF)))
     assert spread.largest_weight == pytest.approx(1, rel=close)
     assert spread.effective == pytest.approx([mixed_log.total] * 2, rel=1e-9)
-    assert found.never[0] == pytest.approx(0, abs=close)
+    assert found.never_logged[0] == pytest.approx(0, abs=close)
     assert found.clipped[:, 0] == pytest.approx([0, 0], abs=close)
 
 
@@ -243,7 +243,7 @@ def test_structured_estimators_need_less_support_than_lists(name: str) -> None:
     assert value(name, logged, lottery) == pytest.approx(world.value(), rel=1e-12)
     alone = path("List", logged, lottery)
     assert math.isnan(alone.value[0, 0]), "a value of which the log tells nothing is not 0"
-    assert alone.never[0] == alone.most[0] == 2
+    assert alone.never_logged[0] == alone.most[0] == 2
 
 
 @pytest.mark.parametrize("clip", [0.5, 1.0, 1.5, 2.0, 4.0, 9.0])
@@ -273,7 +273,7 @@ def test_lost_mass_is_told_apart_and_bounds_the_value(clip: float) -> None:
     found = {name: path(name, logged, target, "frequencies", clip) for name in ("List", "IP", "PBM")}
     never = 2 * h[pi == 0].sum()
     capped = np.zeros(len(LISTS)) if clip == INF else np.maximum(h - clip * pi, 0) * (pi > 0)
-    assert found["List"].never[0] == pytest.approx(never, rel=1e-12)
+    assert found["List"].never_logged[0] == pytest.approx(never, rel=1e-12)
     assert found["List"].clipped[0, 0] == pytest.approx(2 * capped.sum(), rel=1e-12, abs=1e-14)
     place_h, place_pi = np.zeros((DOCS, RANKS)), np.zeros((DOCS, RANKS))
     for a, p, q in zip(LISTS, h, pi, strict=True):
@@ -285,7 +285,7 @@ def test_lost_mass_is_told_apart_and_bounds_the_value(clip: float) -> None:
         ("PBM", place_h @ [1, 0.5], place_pi @ [1, 0.5]),
     ):
         lost = np.maximum(up - (0 if clip == INF else clip) * down, 0)
-        assert found[name].never[0] == pytest.approx(up[down == 0].sum(), rel=1e-12, abs=1e-14)
+        assert found[name].never_logged[0] == pytest.approx(up[down == 0].sum(), rel=1e-12, abs=1e-14)
         if clip < INF:
             assert found[name].clipped[0, 0] == pytest.approx(lost[down > 0].sum(), rel=1e-12, abs=1e-14)
     for p in found.values():
@@ -520,7 +520,7 @@ def test_lost_places_bound_what_the_pseudo_inverse_can_miss() -> None:
         found = path("PI", GroupedLog.of(world.population()), world.lottery(world.h()))
         assert found.floor[0, 0] - 1e-9 <= world.value() <= found.ceiling[0, 0] + 1e-9
         told = target == {(0, 3), (2, 1)}  # its places are those of the first two logged lists
-        assert (found.never[0] < 1e-6) == told
+        assert (found.never_logged[0] < 1e-6) == told
         if told:
             assert found.value[0, 0] == pytest.approx(world.value(), rel=1e-9)
 
@@ -567,7 +567,7 @@ def test_click_ratios_know_what_the_log_lacks() -> None:
     world = World(logging, tuple(float(a in {(3, 1), (1, 0)}) for a in LISTS), pbm)
     logged, target = GroupedLog.of(world.population()), world.lottery(world.h())
     found = path(Estimator(CIPSWeights(right_model())), logged, target)
-    assert found.never[0] == pytest.approx(0.5, rel=1e-12), "document 3 is first in half of the lists"
+    assert found.never_logged[0] == pytest.approx(0.5, rel=1e-12), "document 3 is first in half of the lists"
     assert found.floor[0, 0] <= world.value() <= found.ceiling[0, 0]
     assert found.ceiling[0, 0] - found.floor[0, 0] == pytest.approx(0.5, rel=1e-12)
 

@@ -149,7 +149,7 @@ def test_regression_em_follows_the_likelihood() -> None:
     examined = examined_at_random(clicks(world(4, 8), 400, 9), rng)
     task, log = _RegressionEMTask(examined), examined.documents
     scores = rng.normal(size=len(log.pairs))
-    task.learn(scores)
+    task.update(scores)
     theta = np.exp(examined.solution.log_examination)
 
     def loss(scores: np.ndarray) -> float:
@@ -162,7 +162,7 @@ def test_regression_em_follows_the_likelihood() -> None:
         return total
 
     assert task.loss(scores) == pytest.approx(loss(scores))
-    slope, curve = task.slopes(scores)
+    slope, curve = task.derivatives(scores)
     assert slope == pytest.approx(slopes_by_differences(loss, scores), abs=1e-4)
     assert (curve > 0).all()
 
@@ -203,7 +203,7 @@ def test_dual_learning_follows_its_ranking_loss() -> None:
     lists = _ClickedLists.of(log, examined.documents.pairs)
     task = _DualLearningTask(lists, examined)
     scores = rng.normal(size=len(lists.pairs))
-    task.learn(scores)
+    task.update(scores)
     g = np.log(task.examination)
     assert g == pytest.approx(examined.solution.log_examination - examined.solution.log_examination.max())
 
@@ -214,7 +214,7 @@ def test_dual_learning_follows_its_ranking_loss() -> None:
             total -= float((clicked[shown] * np.exp(-g[: len(x)])) @ (x - np.log(np.exp(x).sum())))
         return total
 
-    slope, curve = task.slopes(scores)
+    slope, curve = task.derivatives(scores)
     assert slope == pytest.approx(slopes_by_differences(ranking_loss, scores), abs=1e-4)
     assert (curve >= 0).all()
 
@@ -237,7 +237,7 @@ def test_the_truth_is_where_it_rests(method: str) -> None:
     else:
         task = _RegressionEMTask(examined)
         scores = np.log(attractiveness / (1 - attractiveness)) - task._start
-    task.learn(scores)
+    task.update(scores)
     assert np.exp(examined.solution.log_examination - examined.solution.log_examination[0]) == pytest.approx(PLANTED)
-    slope, _ = task.slopes(scores)
+    slope, _ = task.derivatives(scores)
     assert slope == pytest.approx(0, abs=1e-3 if method == "regression-em" else 1e-9)

@@ -134,7 +134,7 @@ def assert_same_tails(found: Cascade, expected: Cascade) -> None:
         one, other = here.expect(walk, turns), there.expect(walk, turns)
         for name in set(vars(other)) - {"bends"}:
             assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
-        for left, right in zip(one.bends, other.bends, strict=True):
+        for left, right in zip(one.curvature, other.curvature, strict=True):
             assert np.allclose(left, right, rtol=1e-12, atol=1e-12)
 
 

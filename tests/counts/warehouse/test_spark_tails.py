@@ -93,9 +93,9 @@ def test_sums_over_pieces(log: Sessions, rng: np.random.Generator) -> None:
     one, other = found.tails.expect(walk, turns), expected.tails.expect(walk, turns)
     for name in set(vars(other)) - {"bends"}:
         assert np.allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12), name
-    assert one.bends is not None
-    assert other.bends is not None
-    for name, here, there in zip(other.bends._fields, one.bends, other.bends, strict=True):
+    assert one.curvature is not None
+    assert other.curvature is not None
+    for name, here, there in zip(other.curvature._fields, one.curvature, other.curvature, strict=True):
         assert np.allclose(here, there, rtol=1e-12, atol=1e-12), name
     one, other = found.tails.alike(), expected.tails.alike()
     for name in ("start", "length", "sessions", "pair", "count"):

@@ -189,8 +189,8 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     protocol = Pointwise(SMALL, TRUE_BIAS_RANKERS[1:], sessions=(100, 1000), seeds=2)
     folder, heard = RunFolder(tmp_path), []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(protocol.cells()[:1], rows_of, folder, pool, hear=lambda news: heard.append(news.error))
-        run_tasks(protocol.cells(), rows_of, folder, pool, hear=lambda news: heard.append(news.error))
+        run_tasks(protocol.cells()[:1], rows_of, folder, pool, progress=lambda news: heard.append(news.error))
+        run_tasks(protocol.cells(), rows_of, folder, pool, progress=lambda news: heard.append(news.error))
     assert heard == [None, None]
     rows = folder.rows(protocol.cells())
     assert [row["sessions"] for row in rows] == sorted(row["sessions"] for row in rows)

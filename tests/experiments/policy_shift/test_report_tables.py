@@ -103,8 +103,8 @@ def test_robustness_counts_shifts(rows: Rows) -> None:
     table = by_model(robustness_table(rows))
     assert list(table) == list(IND)
     pbm, ncm, arm = table["PBM"], table["NCM"], table["ARM"]
-    assert (pbm["shifts"], pbm["more robust"], pbm["more robust (sure)"], pbm["less robust"]) == (27, 27, 27, 0)
-    assert (ncm["more robust"], ncm["less robust"], ncm["less robust (sure)"]) == (0, 27, 27)
+    assert (pbm["shifts"], pbm["more robust"], pbm["more robust (significant)"], pbm["less robust"]) == (27, 27, 27, 0)
+    assert (ncm["more robust"], ncm["less robust"], ncm["less robust (significant)"]) == (0, 27, 27)
     assert arm["more robust"] == arm["less robust"] == 0, "the worst on all logs stays the worst"
     exact = by_model(robustness_table(shift_rows(["DBN"], TRAINING[:2], seeds=2, noise=0.0)))
 
@@ -129,7 +129,7 @@ def test_the_interval_of_the_mean_difference_is_over_seeds() -> None:
 def test_one_seed_leaves_noise_unknown() -> None:
     line = by_model(robustness_table(shift_rows(["DBN"], seeds=1)))["PBM"]
     assert line["more robust"] == 9
-    assert line["more robust (sure)"] is None
+    assert line["more robust (significant)"] is None
     assert "±" not in str(line["mean difference"])
 
 

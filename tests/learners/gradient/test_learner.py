@@ -134,7 +134,7 @@ def test_rows_that_a_batch_does_not_touch_stay(short_lists: Sessions) -> None:
 
 
 def test_batches_hold_every_session_once(log: Sessions) -> None:
-    seen = SessionEncoder.of(small("PBM")._class(), [log]).see(log)
+    seen = SessionEncoder.of(small("PBM")._class(), [log]).encode(log)
     heaps = batches.deal_batches(seen, 100, rng=np.random.default_rng(0))
     assert (np.sort(np.concatenate(heaps)) == np.arange(len(log))).all()
     whole = batches.training_batches(seen, heaps, {"pair": np.arange(log.vocabulary.n_pairs)})

@@ -52,8 +52,8 @@ def stored(world: tuple[Corpus, Sessions], tmp_path_factory: pytest.TempPathFact
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing fits: no log is read whole, batches are kept in files, buckets have some hundred sessions."""
     for module in (batches, training):
-        monkeypatch.setattr(module, "RESIDENT", 50_000)
-    monkeypatch.setattr(shuffle, "BUCKET", 20_000)
+        monkeypatch.setattr(module, "RESIDENT_BYTES", 50_000)
+    monkeypatch.setattr(shuffle, "BUCKET_BYTES", 20_000)
     monkeypatch.setattr(EncodedLog, "sessions", lambda self: pytest.fail("the log was read whole"))
 
 
@@ -112,8 +112,8 @@ def test_every_session_is_in_one_batch(
     name: str, no_memory: None, short_lists: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For each kind of batch, written out session by session; some lists are shorter, some repeat."""
-    monkeypatch.setattr(batches, "RESIDENT", 1000)
-    monkeypatch.setattr(shuffle, "BUCKET", 2000)  # several runs, several buckets
+    monkeypatch.setattr(batches, "RESIDENT_BYTES", 1000)
+    monkeypatch.setattr(shuffle, "BUCKET_BYTES", 2000)  # several runs, several buckets
     train, held_out = on_disk(short_lists, tmp_path / "log").split(0.7, rng=0)
     learner = small(name, tower="free")
     work = ready(learner, train, held_out)
@@ -129,7 +129,7 @@ def test_every_order_is_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     one = np.ones((4, 1), bool)
     log = EncodedSessions(np.arange(4)[:, None], one, one, np.ones(4))
     size = shuffle._records(log).itemsize
-    monkeypatch.setattr(shuffle, "BUCKET", 2 * size)
+    monkeypatch.setattr(shuffle, "BUCKET_BYTES", 2 * size)
     seen: Counter[tuple[int, ...]] = Counter()
     for seed in range(480):
         parts = [log[:1], log[1:3], log[3:]]
@@ -256,7 +256,7 @@ def test_pairs_and_situations_of_a_large_log_are_told_apart() -> None:
 def test_a_folder_is_fitted_without_being_loaded(
     no_memory: None, stored: EncodedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "LARGE", 0)
+    monkeypatch.setattr(opening, "MEMORY_LIMIT", 0)
     folder = stored.folder.parents[1]
     model = cs.fit(small("PBM", rounds=1), str(folder / "*.parquet"))
     models = cs.fit_seeds(small("PBM", rounds=1), stored, 1)

@@ -65,7 +65,7 @@ def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "_check", stop)
+    monkeypatch.setattr(trainer, "_check_losses", stop)
     with pytest.raises(KeyboardInterrupt):
         small("PBM").fit(short_lists)
 
@@ -120,11 +120,11 @@ def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
     """Equal seeds take equal steps; with rate 0, nothing moves."""
     work = ready(small("PBM"), short_lists)
     start = work.program.start([0, 0, 0])
-    before = work.program.found(start, {})
+    before = work.program.from_parameters(start, {})
     order = np.zeros((3, 2), int)
     states, _ = work.program.steps(start, {}, work.batches, order, np.array([0.01, 0.0, 0.01], np.float32))
     for old, new in zip(
-        *(map(np.asarray, jax.tree.leaves(t)) for t in (before, work.program.found(states, {}))), strict=True
+        *(map(np.asarray, jax.tree.leaves(t)) for t in (before, work.program.from_parameters(states, {}))), strict=True
     ):
         assert (new[1] == old[1]).all()
         assert (new[0] == new[2]).all()
@@ -137,7 +137,7 @@ def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: py
     learner = small("NCM")
     usual = ready(learner, short_lists).batches
     for module in (batches, training):
-        monkeypatch.setattr(module, "RESIDENT", 4000)
+        monkeypatch.setattr(module, "RESIDENT_BYTES", 4000)
     streamed = ready(learner, short_lists).batches
     assert all(isinstance(array, np.memmap) for array in streamed.values())
     assert all((streamed[name] == array).all() for name, array in usual.items())
@@ -164,5 +164,5 @@ def test_merging_equal_sessions_does_not_change_what_is_counted(name: str, short
     model, twice = small(name)._class(), Sessions.concat([short_lists, short_lists])
     view, merged = SessionEncoder.of(model, [twice]), twice.merged()
     assert len(merged) <= len(short_lists)
-    one, other = (batches.held_out_batches(view.see(log), len(log)) for log in (twice, merged))
+    one, other = (batches.held_out_batches(view.encode(log), len(log)) for log in (twice, merged))
     assert contents(one, view.histories) == contents(other, view.histories)
