@@ -1,7 +1,7 @@
 """The suite's own rules, as a pytest plugin: what tests cost, studies, and comparisons with real data.
 
-- The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, which
-  do not depend on what else the machine does. `--cost-limit S` fails the run when one phase of an unmarked test takes
+- The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes (without
+  the compilation of numba's kernels), which do not depend on what else the machine does. `--cost-limit S` fails the run when one phase of an unmarked test takes
   longer.
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from numba.core import event
 
 T = TypeVar("T")
 
@@ -56,10 +58,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = others
 
 
+class _KernelCompilation(event.Listener):
+    """Seconds that numba has spent on compiling kernels: that happens once a run, whichever test comes first."""
+
+    def __init__(self) -> None:
+        self.seconds, self._depth, self._start = 0.0, 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._start = time.perf_counter()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._start
+
+
+_compilation = _KernelCompilation()
+event.register("numba:compile", _compilation)
+
+
 def cpu_seconds() -> float:
-    """CPU time of this process, all its threads, and the child processes that have ended."""
+    """CPU time of this process, all its threads, and the child processes that have ended, less compilation of kernels."""
     used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
+    return used.user + used.system + used.children_user + used.children_system - _compilation.seconds
 
 
 _started = pytest.StashKey[float]()
