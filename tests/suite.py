@@ -1,8 +1,8 @@
 """The suite's own rules, as a pytest plugin: what tests cost, studies, and comparisons with real data.
 
-- The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes (without
-  the compilation of numba's kernels), which do not depend on what else the machine does. `--cost-limit S` fails the run when one phase of an unmarked test takes
-  longer.
+- The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, without
+  the compilation of numba's kernels. They do not depend on what else the machine does. `--cost-limit S` fails the run
+  when one phase of an unmarked test takes longer.
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
   them whole and writes their numbers to benchmarks/results/studies.json.
@@ -80,7 +80,7 @@ event.register("numba:compile", _compilation)
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process, all its threads, and the child processes that have ended, less compilation of kernels."""
+    """CPU time of this process, all its threads, and child processes that have ended, less compilation of kernels."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system - _compilation.seconds
 
