@@ -253,17 +253,14 @@ def test_compare(shell: Shell, clicks: Path, tmp_path: Path) -> None:
         "--model",
         "PBM",
         "--model",
-        "MaximumLikelihood('DBN', iterations=3)",
+        "EM('DBN', iterations=3)",
     )
     text = shell.text("compare", clicks, *models, "-o", tmp_path / "out")
     assert "1,600 training sessions, 400 test sessions" in text
-    places = [
-        text.index(name)
-        for name in ("MaximumLikelihood('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")
-    ]
+    places = [text.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
     assert places == sorted(places), "the best first, what failed last"
     rows = pq.read_table(tmp_path / "out" / "rows.parquet").to_pylist()
-    assert [row["model"] for row in rows] == ["rCTR", "TopPop", "PBM", "MaximumLikelihood('DBN', iterations=3)"]
+    assert [row["model"] for row in rows] == ["rCTR", "TopPop", "PBM", "EM('DBN', iterations=3)"]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "TopPop cannot predict clicks" in page
     assert "Plotly.newPlot" in page

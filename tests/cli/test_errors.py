@@ -92,7 +92,7 @@ BAD: list[tuple[str, tuple[str, ...]]] = [
     ("evaluate models/TopPop clicks.parquet", ("TopPop", "clicks")),
     ("predict models/TopPop clicks.parquet -o before.parquet", ("TopPop", "clicks")),
     ("examine models/TopPop -o before.html", ("TopPop", "examination")),
-    ("judgments models/rCTR -o before.csv", ("rCTR", "rank")),
+    ("judgments models/rCTR -o before.csv", ("RCTR", "rank documents")),
     # outputs
     ("judgments models/PBM -o before.txt", ("before.txt", "--format")),
     ("judgments models/PBM -o before.txt --format csv", ("before.txt", ".csv")),
