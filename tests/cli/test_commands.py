@@ -44,7 +44,8 @@ def test_a_process_of_its_own(tmp_path: Path) -> None:
     failed = python(run, "evaluate", str(tmp_path), "nothing.parquet")
     assert failed.returncode == 2
     assert failed.stdout == ""
-    assert failed.stderr.startswith(f"clickshift: {tmp_path}: is not a model")
+    assert failed.stderr.startswith(f"clickshift: {tmp_path}: ")
+    assert "model.json" in failed.stderr
     assert failed.stderr.count("\n") == 1
 
 
@@ -56,11 +57,13 @@ def test_help(command: str) -> None:
 
 
 def test_every_command_is_listed() -> None:
-    """By the group that it belongs to."""
+    """By the group that it belongs to; hidden ones are former names."""
+    assert [name for name, command in COMMANDS.items() if command.hidden] == ["relevance"]
     assert len(COMMANDS) > 30
-    for command in COMMANDS:
-        *group, name = command.split()
-        assert f" {name} " in CliRunner().invoke(app, [*group, "--help"]).output
+    for name, command in COMMANDS.items():
+        *group, last = name.split()
+        listed = f" {last} " in CliRunner().invoke(app, [*group, "--help"]).output
+        assert listed or command.hidden, name
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -105,7 +108,7 @@ def test_log_info_with_other_names_and_bad_rows(shell: Shell, tmp_path: Path) ->
     assert code == 0
     assert facts["sessions"] == 1
     assert facts["rank_groups"] == [[1], [2]]
-    assert "no document was seen at ranks of different groups" in facts["identifiability"]
+    assert "(rank 1; rank 2)" in facts["identifiability"]
     assert err.startswith("clickshift: warning: ")
     assert err.count("\n") == 1
 
@@ -141,9 +144,9 @@ def test_corpus_info(shell: Shell, shared_data: Path) -> None:
 
 
 def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
-    facts = shell.json("fit", "EM('UBM', iterations=5)", clicks, "-o", tmp_path / "ubm")
+    facts = shell.json("fit", "MaximumLikelihood('UBM', iterations=5)", clicks, "-o", tmp_path / "ubm")
     assert facts["model"] == "UBM"
-    assert facts["learner"] == "EM('UBM', iterations=5)"
+    assert facts["learner"] == "MaximumLikelihood('UBM', iterations=5)"
     assert facts["sessions"] == 2000
     judged = shell.json("evaluate", tmp_path / "ubm", clicks)
     assert set(judged) == {
@@ -155,8 +158,8 @@ def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     assert "conditional perplexity" in shell.text("evaluate", tmp_path / "ubm", clicks)
 
 
-def test_relevance_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> None:
-    facts = shell.json("relevance", fitted / "DBN", "-o", tmp_path / "j.parquet", "--grades", "0.1,0.3")
+def test_judgments_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> None:
+    facts = shell.json("judgments", fitted / "DBN", "-o", tmp_path / "j.parquet", "--grades", "0.1,0.3")
     table = pq.read_table(tmp_path / "j.parquet")
     assert facts["cut_points"] == [0.1, 0.3]
     assert facts["pairs"] == table.num_rows == load_model(fitted / "DBN").vocabulary.n_pairs
@@ -165,22 +168,35 @@ def test_relevance_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> Non
     for row in table.to_pylist():
         assert row["grade"] == (row["relevance"] >= 0.1) + (row["relevance"] >= 0.3)
         assert row["low"] <= row["relevance"] <= row["high"]
-    text = shell.text("relevance", fitted / "DBN", "-o", tmp_path / "j.csv")
+    text = shell.text("judgments", fitted / "DBN", "-o", tmp_path / "j.csv")
     assert "cut points" in text
     assert "0.0500  0.1000  0.2000  0.4000" in text
 
 
-def test_relevance_as_qrels_and_for_lightgbm(shell: Shell, fitted: Path, tmp_path: Path) -> None:
+def test_judgments_as_qrels_and_for_lightgbm(shell: Shell, fitted: Path, tmp_path: Path) -> None:
     options = ("--min-impressions", 20, "--grades", "quantile:4")
-    facts = shell.json("relevance", fitted / "PBM", "-o", tmp_path / "j.qrels", *options)
+    facts = shell.json("judgments", fitted / "PBM", "-o", tmp_path / "j.qrels", *options)
     assert facts["format"] == "qrels"
     assert facts["pairs_left_out"] > 0
     assert len(facts["cut_points"]) == 3
     assert len(read_qrels(tmp_path / "j.qrels")) == facts["pairs"]
-    facts = shell.json("relevance", fitted / "PBM", "-o", tmp_path / "t.csv", "--format", "lightgbm", *options)
+    facts = shell.json("judgments", fitted / "PBM", "-o", tmp_path / "t.csv", "--format", "lightgbm", *options)
     assert facts["files"] == [str(tmp_path / "t.csv"), str(tmp_path / "t.csv.query")]
     sizes = [int(line) for line in (tmp_path / "t.csv.query").read_text().split()]
     assert sum(sizes) == facts["pairs"] == len((tmp_path / "t.csv").read_text().splitlines()) - 1
+
+
+def test_judgments_by_their_former_name(shell: Shell, fitted: Path, tmp_path: Path) -> None:
+    """`relevance` writes what `judgments` writes, and names it in one line of standard error."""
+    options = ("--grades", "0.1,0.3", "--min-impressions", 20)
+    assert shell.run("judgments", fitted / "PBM", "-o", tmp_path / "new.csv", *options)[0] == 0
+    code, out, err = shell.run("relevance", fitted / "PBM", "-o", tmp_path / "old.csv", *options, "--json")
+    assert code == 0
+    assert json.loads(out)["cut_points"] == [0.1, 0.3]
+    assert err.startswith("clickshift: ")
+    assert err.count("\n") == 1
+    assert "`judgments`" in err
+    assert (tmp_path / "old.csv").read_bytes() == (tmp_path / "new.csv").read_bytes()
 
 
 def test_predict(shell: Shell, fitted: Path, tmp_path: Path) -> None:
@@ -229,9 +245,18 @@ def test_examine(model: str, shell: Shell, fitted: Path, tmp_path: Path) -> None
 
 
 def test_compare(shell: Shell, clicks: Path, tmp_path: Path) -> None:
-    models = ("--model", "rCTR", "--model", "TopPop", "--model", "PBM", "--model", "EM('DBN', iterations=3)")
+    models = (
+        "--model",
+        "rCTR",
+        "--model",
+        "TopPop",
+        "--model",
+        "PBM",
+        "--model",
+        "EM('DBN', iterations=3)",
+    )
     text = shell.text("compare", clicks, *models, "-o", tmp_path / "out")
-    assert "1,600 sessions to learn from, 400 to predict" in text
+    assert "1,600 training sessions, 400 test sessions" in text
     places = [text.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
     assert places == sorted(places), "the best first, what failed last"
     rows = pq.read_table(tmp_path / "out" / "rows.parquet").to_pylist()

@@ -38,82 +38,85 @@ def place(clicks: Path, fitted: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-BAD = [
+# commands and what the one line of their error must name: files, options and values, not sentences
+BAD: list[tuple[str, tuple[str, ...]]] = [
     # commands, options and arguments
-    ("fot", "No such command 'fot'"),
-    ("fit", "Missing argument"),
-    ("fit PBM clicks.parquet", "Missing option"),
-    ("models --loud", "No such option"),
-    ("simulate -o before.parquet --sessions none", "--sessions"),
-    ("simulate -o before.parquet --sessions 0", "--sessions"),
-    ("relevance models/PBM -o before.csv --min-impressions -1", "--min-impressions"),
-    ("log info clicks.parquet --column query", "--column takes OURS=THEIRS"),
-    ("log info clicks.parquet --column docs=nothing", "there is no column nothing"),
+    ("fot", ("'fot'",)),
+    ("fit", ("'model'", "clickshift fit --help")),
+    ("fit PBM clicks.parquet", ("--output", "-o")),
+    ("models --loud", ("--loud",)),
+    ("simulate -o before.parquet --sessions none", ("--sessions", "integer")),
+    ("simulate -o before.parquet --sessions 0", ("--sessions", "1")),
+    ("judgments models/PBM -o before.csv --min-impressions -1", ("--min-impressions", "0")),
+    ("log info clicks.parquet --column query", ("--column", "'query'")),
+    ("log info clicks.parquet --column docs=nothing", ("clicks.parquet", "nothing")),
     # names of models, users, policies, formats, splits
-    ("fit PMB clicks.parquet -o models/PBM", "'PMB' is neither a model nor a learner"),
-    ("fit EM('XYZ') clicks.parquet -o models/PBM", "EM does not fit 'XYZ'"),
-    ("fit EM(__import__('os')) clicks.parquet -o models/PBM", "is not known"),
-    ("simulate -o before.parquet --user Nobody", "'Nobody' is not known"),
-    ("simulate -o before.parquet --policy Nothing()", "'Nothing' is not known"),
-    ("simulate -o before.parquet --query-law never", "--query-law must be one of"),
-    ("simulate -o before.parquet --layout tall", "layout must be"),
-    ("simulate -o before.txt", "the ending of a log file must be one of"),
-    ("log convert names.csv --format excel -o before.parquet", "'excel' is not known"),
-    ("compare clicks.parquet --split weekly -o out", "a split must be one of random, time, order, within-query"),
-    ("compare clicks.parquet --fraction 1.5 -o out", "both parts of a split must get a session"),
-    ("compare clicks.parquet --fraction nan -o out", "both parts of a split must get a session"),
-    ("compare clicks.parquet --split time -o out", "a chronological split needs a time"),
-    ("compare clicks.parquet --model PMB -o out", "'PMB' is neither a model nor a learner"),
-    ("shift run -o out --user Nobody", "'Nobody' is not known"),
+    ("fit PMB clicks.parquet -o models/PBM", ("'PMB'",)),
+    ("fit MaximumLikelihood('XYZ') clicks.parquet -o models/PBM", ("MaximumLikelihood", "'XYZ'")),
+    ("fit EM('XYZ') clicks.parquet -o models/PBM", ("MaximumLikelihood", "'XYZ'")),
+    ("fit EM(__import__('os')) clicks.parquet -o models/PBM", ("__import__",)),
+    ("simulate -o before.parquet --user Nobody", ("'Nobody'",)),
+    ("simulate -o before.parquet --policy Nothing()", ("'Nothing'",)),
+    ("simulate -o before.parquet --query-law never", ("--query-law", "'never'")),
+    ("simulate -o before.parquet --layout tall", ("layout", "'tall'")),
+    ("simulate -o before.txt", ("before.txt", ".parquet")),
+    ("log convert names.csv --format excel -o before.parquet", ("'excel'",)),
+    ("compare clicks.parquet --split weekly -o out", ("'weekly'", "random, time, order, within-query")),
+    ("compare clicks.parquet --fraction 1.5 -o out", ("fraction 1.5", "2000 sessions")),
+    ("compare clicks.parquet --fraction nan -o out", ("fraction nan", "2000 sessions")),
+    ("compare clicks.parquet --split time -o out", ("'time'", "--split order")),
+    ("compare clicks.parquet --model PMB -o out", ("'PMB'",)),
+    ("shift run -o out --user Nobody", ("'Nobody'",)),
     # logs
-    ("log info nothing.parquet", "nothing.parquet: there is no such file"),
-    ("log info empty.parquet", "empty.parquet: is empty"),
-    ("log info text.parquet", "cannot be read as Parquet"),
-    ("log info half.parquet", "cannot be read as Parquet"),
-    ("log info names.csv", "a log must have the columns"),
-    ("log info bad.jsonl", "clicks must be 0 or 1 each: got [2]"),
-    ("log info before.txt", "the ending of a log file must be one of"),
-    ("log info *.nothing", "no file has a name of this pattern"),
-    ("fit PBM nothing.parquet -o models/PBM", "there is no such file"),
-    ("compare nothing.parquet -o out", "there is no such file"),
-    ("compare clicks.parquet --test nothing.parquet -o out", "there is no such file"),
-    ("evaluate models/PBM nothing.parquet", "there is no such file"),
-    ("log convert nothing.gz --format yandex-sample -o before.parquet", "there is no such file"),
-    ("log convert clicks.parquet --format yandex-sample -o before.parquet", "clicks.parquet"),
-    ("corpus info nothing.txt", "nothing.txt"),
+    ("log info nothing.parquet", ("nothing.parquet",)),
+    ("log info empty.parquet", ("empty.parquet", "empty.")),
+    ("log info text.parquet", ("text.parquet", "as Parquet")),
+    ("log info half.parquet", ("half.parquet", "as Parquet")),
+    ("log info names.csv", ("names.csv", "query", "docs", "clicks")),
+    ("log info bad.jsonl", ("bad.jsonl", "row 1", "[2]")),
+    ("log info before.txt", ("before.txt", ".parquet")),
+    ("log info *.nothing", ("*.nothing",)),
+    ("fit PBM nothing.parquet -o models/PBM", ("nothing.parquet",)),
+    ("compare nothing.parquet -o out", ("nothing.parquet",)),
+    ("compare clicks.parquet --test nothing.parquet -o out", ("nothing.parquet",)),
+    ("evaluate models/PBM nothing.parquet", ("nothing.parquet",)),
+    ("log convert nothing.gz --format yandex-sample -o before.parquet", ("nothing.gz",)),
+    ("log convert clicks.parquet --format yandex-sample -o before.parquet", ("clicks.parquet",)),
+    ("corpus info nothing.txt", ("nothing.txt",)),
     # lists
-    ("predict models/PBM nothing.parquet -o before.parquet", "there is no such file"),
-    ("predict models/PBM names.csv -o before.parquet", "must have the columns query and docs"),
-    ("predict models/PBM twice.jsonl -o before.parquet", "a document must stand once in a list"),
-    ("predict models/PBM clicks.parquet -o before.txt", "one of .parquet, .csv, .jsonl"),
+    ("predict models/PBM nothing.parquet -o before.parquet", ("nothing.parquet",)),
+    ("predict models/PBM names.csv -o before.parquet", ("names.csv", "query", "docs")),
+    ("predict models/PBM twice.jsonl -o before.parquet", ("twice.jsonl", "row 1", "1 at rank 1 and at rank 2")),
+    ("predict models/PBM clicks.parquet -o before.txt", ("before.txt", ".parquet, .csv, .jsonl")),
     # models that cannot
-    ("evaluate models/TopPop clicks.parquet", "TopPop cannot predict clicks"),
-    ("predict models/TopPop clicks.parquet -o before.parquet", "TopPop cannot predict clicks"),
-    ("examine models/TopPop -o before.html", "has no examination or continuation"),
-    ("relevance models/rCTR -o before.csv", "cannot rank documents"),
+    ("evaluate models/TopPop clicks.parquet", ("TopPop", "clicks")),
+    ("predict models/TopPop clicks.parquet -o before.parquet", ("TopPop", "clicks")),
+    ("examine models/TopPop -o before.html", ("TopPop", "examination")),
+    ("judgments models/rCTR -o before.csv", ("RCTR", "rank documents")),
     # outputs
-    ("relevance models/PBM -o before.txt", "does not tell"),
-    ("relevance models/PBM -o before.txt --format csv", "the ending of a csv file must be .csv"),
-    ("relevance models/PBM -o before.txt --format lightgbm", "one of .csv, .parquet"),
-    ("relevance models/PBM -o before.csv --format docx", "got 'docx'"),
-    ("relevance models/PBM -o before.csv --grades high,low", "grades must be ascending cut points"),
-    ("relevance models/PBM -o before.csv --min-impressions 99999", "Ask for fewer impressions"),
-    ("relevance models/PBM -o models", "does not tell"),
-    ("relevance models/PBM -o before.txt/new.csv", "cannot be written"),
-    ("examine models/PBM -o before.txt", "the ending of a page must be .html"),
-    ("examine models/PBM -o before.txt/new.html", "cannot be written"),
-    ("compare clicks.parquet --model rCTR -o before.txt", "cannot be written"),
-    ("fit rCTR clicks.parquet -o before.txt", "before.txt"),
+    ("judgments models/PBM -o before.txt", ("before.txt", "--format")),
+    ("judgments models/PBM -o before.txt --format csv", ("before.txt", ".csv")),
+    ("judgments models/PBM -o before.txt --format lightgbm", ("before.txt", ".csv, .parquet")),
+    ("judgments models/PBM -o before.csv --format docx", ("'docx'",)),
+    ("judgments models/PBM -o before.csv --grades high,low", ("grades", "'high,low'")),
+    ("judgments models/PBM -o before.csv --min-impressions 99999", ("99,999", "--min-impressions")),
+    ("judgments models/PBM -o models", ("models", "--format")),
+    ("judgments models/PBM -o before.txt/new.csv", ("before.txt/new.csv",)),
+    ("examine models/PBM -o before.txt", ("before.txt", ".html")),
+    ("examine models/PBM -o before.txt/new.html", ("before.txt/new.html",)),
+    ("compare clicks.parquet --model rCTR -o before.txt", ("before.txt",)),
+    ("fit rCTR clicks.parquet -o before.txt", ("before.txt",)),
 ]
 
 
-@pytest.mark.parametrize(("command", "message"), BAD, ids=[command for command, _ in BAD])
+@pytest.mark.parametrize(("command", "facts"), BAD, ids=[command for command, _ in BAD])
 def test_bad_input_is_one_line_and_harms_nothing(
-    command: str, message: str, shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, facts: tuple[str, ...], shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
     before = contents(place)
-    assert message in shell.error(*command.split(" "))
+    line = shell.error(*command.split(" "))
+    assert [fact for fact in facts if fact not in line] == [], line
     assert contents(place) == before
 
 
@@ -128,27 +131,28 @@ def foreign(folder: Path) -> None:
     (folder / "config.json").write_text("{}")
 
 
+# what is wrong with a folder, and what the error must name
 FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "missing": (shutil.rmtree, "is not a model: it has no model.json"),
-    "foreign": (foreign, "is not a model: it has no model.json"),
-    "corrupt": (corrupt("model.json", lambda data: data[:-20]), "is not a model's header"),
-    "truncated": (corrupt("model.safetensors", lambda data: data[:-20]), "is damaged or of another kind"),
-    "newer": (corrupt("model.json", lambda data: data.replace(b'"format": 1', b'"format": 9')), "has format 9"),
+    "missing": (shutil.rmtree, "model.json"),
+    "foreign": (foreign, "model.json"),
+    "corrupt": (corrupt("model.json", lambda data: data[:-20]), "models/PBM/model.json"),
+    "truncated": (corrupt("model.safetensors", lambda data: data[:-20]), "models/PBM/model.safetensors"),
+    "newer": (corrupt("model.json", lambda data: data.replace(b'"format": 1', b'"format": 9')), "format 9"),
 }
 
 
 @pytest.mark.parametrize(
-    "command", ["evaluate {} clicks.parquet", "relevance {} -o new.csv", "predict {} clicks.parquet", "examine {}"]
+    "command", ["evaluate {} clicks.parquet", "judgments {} -o new.csv", "predict {} clicks.parquet", "examine {}"]
 )
 @pytest.mark.parametrize("damage", FOLDERS)
 def test_a_bad_model_folder(
     damage: str, command: str, shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    harm, message = FOLDERS[damage]
+    harm, fact = FOLDERS[damage]
     harm(place / "models" / "PBM")
     said = shell.error(*command.format("models/PBM").split(" "))
-    assert message in said
+    assert fact in said
     assert "models/PBM" in said
     assert not (place / "new.csv").exists()
 
@@ -182,15 +186,15 @@ def test_markup_is_shown_as_it_is(shell: Shell, strange: Path, tmp_path: Path) -
         assert "<img" not in body
         assert "<b>" not in body
         assert "&lt;b&gt;clicks.jsonl" in body, "the log's name is among the settings"
-    shell.text("relevance", folder, "-o", "judgments.csv")
+    shell.text("judgments", folder, "-o", "judgments.csv")
     assert EVIL in (tmp_path / "judgments.csv").read_text(encoding="utf-8")
 
 
 def test_an_id_with_white_space_stops_qrels_alone(shell: Shell, strange: Path, tmp_path: Path) -> None:
     shell.text("fit", "dCTR", strange.name, "-o", "model")
-    said = shell.error("relevance", "model", "-o", "judgments.qrels")
-    assert f"the query id '{MARKUP}'" in said
-    assert "or write parquet or csv" in said
+    said = shell.error("judgments", "model", "-o", "judgments.qrels")
+    assert f"'{MARKUP}'" in said
+    assert "parquet" in said
     assert not (tmp_path / "judgments.qrels").exists()
 
 
@@ -202,7 +206,9 @@ def test_an_interrupt_is_one_line(shell: Shell, place: Path, monkeypatch: pytest
     monkeypatch.setattr(learners, "fit_seeds", stop)
     before = contents(place)
     code, _, err = shell.run("fit", "rCTR", "clicks.parquet", "-o", "models/PBM")
-    assert (code, err) == (130, "clickshift: interrupted; nothing half-written was left behind.\n")
+    assert code == 130
+    assert err.startswith("clickshift: interrupted")
+    assert err.count("\n") == 1
     assert contents(place) == before
 
 
@@ -211,7 +217,7 @@ def test_too_little_memory_is_one_line(shell: Shell, place: Path, monkeypatch: p
         raise MemoryError
 
     monkeypatch.setattr(learners, "fit_seeds", fill)
-    assert "out of memory" in shell.error("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
+    assert "memory" in shell.error("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
 
 
 def test_our_own_faults_keep_their_traceback(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,9 @@ def test_days_of_one_ranker_can_be_trusted(shell: Shell, work: Path) -> None:
 def test_days_out_of_order_are_sorted_and_told(shell: Shell, work: Path) -> None:
     code, out, err = shell.run("log", "drift", work / "wed.counts", work / "mon.counts", work / "tue.counts")
     assert code == 0
-    assert err == "clickshift: warning: days are compared in order of time: mon, tue, wed.\n"
+    assert err.startswith("clickshift: warning: ")
+    assert err.endswith("mon, tue, wed.\n")
+    assert err.count("\n") == 1
     assert out.index("mon") < out.index("tue") < out.index("wed")
 
 
@@ -123,18 +125,19 @@ def test_one_line_for_what_cannot_be_done(shell: Shell, work: Path, tmp_path: Pa
     pq.write_table(pq.read_table(work / "mon.parquet").slice(0, 0), empty)
     pq.write_table(pq.read_table(work / "mon.parquet").drop(["time"]), tmp_path / "timeless.parquet")
     before = set(tmp_path.iterdir())
-    for arguments, words in (
-        (("merge", mon, tue, "--half-life", 0, "-o", tmp_path / "x"), "a half-life must be above 0 days: got 0."),
-        (("merge", mon, tue, "--half-life", -7, "-o", tmp_path / "x"), "a half-life must be above 0 days: got -7."),
-        (("merge", mon, tue, mon, "-o", tmp_path / "x"), "mon.counts is named twice"),
-        (("merge", mon, work / "tue.parquet", "-o", tmp_path / "x"), "is not a count"),
-        (("merge", mon, tmp_path, "-o", tmp_path / "x"), "is not a count: it has no count.json"),
-        (("count", empty, "-o", tmp_path / "x"), "there must be at least one session to read: it has no rows"),
-        (("drift", mon), "two or more days"),
-        (("drift", mon, empty), "there must be at least one session to read"),
-        (("drift", tmp_path / "timeless.parquet"), "this log has no 'time' or 'day'"),
-        (("drift", mon, tue, "-o", tmp_path / "x.pdf"), "must be .html"),
-        (("drift", mon, tmp_path / "nothing"), "nothing"),
+    for arguments, facts in (
+        (("merge", mon, tue, "--half-life", 0, "-o", tmp_path / "x"), ("half-life", "got 0.")),
+        (("merge", mon, tue, "--half-life", -7, "-o", tmp_path / "x"), ("half-life", "got -7.")),
+        (("merge", mon, tue, mon, "-o", tmp_path / "x"), ("mon.counts", "twice")),
+        (("merge", mon, work / "tue.parquet", "-o", tmp_path / "x"), ("tue.parquet", "log count")),
+        (("merge", mon, tmp_path, "-o", tmp_path / "x"), (tmp_path.name, "no count.json", "log count")),
+        (("count", empty, "-o", tmp_path / "x"), ("empty.parquet", "one session")),
+        (("drift", mon), ("two or more days",)),
+        (("drift", mon, empty), ("empty.parquet", "one session")),
+        (("drift", tmp_path / "timeless.parquet"), ("'time' or 'day'",)),
+        (("drift", mon, tue, "-o", tmp_path / "x.pdf"), ("x.pdf", ".html")),
+        (("drift", mon, tmp_path / "nothing"), (str(tmp_path / "nothing"),)),
     ):
-        assert words in shell.error("log", *arguments), arguments
+        line = shell.error("log", *arguments)
+        assert [fact for fact in facts if fact not in line] == [], line
     assert set(tmp_path.iterdir()) == before, "nothing half-written"

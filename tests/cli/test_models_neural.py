@@ -55,7 +55,7 @@ def test_seeds_are_judged_together(shell: Shell, several: Path, clicks: Path) ->
 
 
 def test_the_other_commands_take_the_folder(shell: Shell, several: Path, clicks: Path, tmp_path: Path) -> None:
-    shell.json("relevance", several, "-o", tmp_path / "judgments.parquet")
+    shell.json("judgments", several, "-o", tmp_path / "judgments.parquet")
     assert pq.read_table(tmp_path / "judgments.parquet").num_rows == load_model(several).vocabulary.n_pairs
     lists = shell.json("predict", several, clicks)["lists"]
     assert all(0 < p < 1 for p in lists[0]["click_prob"])
@@ -84,7 +84,7 @@ def test_a_model_without_examination_says_so(shell: Shell, clicks: Path, tmp_pat
     words = read_log(clicks).vocabulary
     by_pair = {"input": np.zeros((words.n_pairs + 1, 6))}
     save_model(NCM(words, by_pair, NCM.start(5, 2, np.random.default_rng(0))), tmp_path / "ncm")
-    assert "NCM has no examination or continuation" in shell.error("examine", tmp_path / "ncm")
+    assert "NCM has no examination" in shell.error("examine", tmp_path / "ncm")
 
 
 def test_a_peeking_model_is_labelled(shell: Shell, clicks: Path, tmp_path: Path) -> None:
@@ -100,7 +100,8 @@ def test_a_peeking_model_is_labelled(shell: Shell, clicks: Path, tmp_path: Path)
 
 def test_seeds_of_a_learner_without_seeds_are_refused(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     said = shell.error("fit", "UBM", clicks, "-o", tmp_path / "ubm", "--seeds", 3)
-    assert "gives the same model for every seed" in said
+    assert "UBM" in said
+    assert "seed" in said
     assert not (tmp_path / "ubm").exists()
 
 
@@ -121,7 +122,7 @@ def test_an_interrupted_fit_keeps_the_best_and_the_same_command_goes_on(
     command = fit(clicks, tmp_path / "arm")
     code, _, err = shell.run(*command)
     assert code == 0
-    assert "interrupted: these are the best parameters so far" in err
+    assert "interrupted: " in err
     load_model(tmp_path / "arm")
     assert (tmp_path / "arm" / "checkpoint.npz").exists()
     monkeypatch.setattr(trainer, "keep_better", whole)
