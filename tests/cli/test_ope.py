@@ -324,7 +324,7 @@ def test_chance_is_not_sold_as_a_gain(shell: Shell, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "facts"),
     [
-        ([{"docs": ["a", "b", "a"]}], ("document a ", "rank 1", "rank 3")),
+        ([{"docs": ["a", "b", "a"]}], ("got a at rank 1 and at rank 3",)),
         ([{"docs": ["a"], "weight": 0.5}], ("query q0", "sum to 0.5")),
         ([{"docs": ["a"], "weight": 1.5}, {"docs": ["b"], "weight": -0.5}], ("list 1", "1.5")),
         ([{"docs": ["a"]}, {"docs": ["b"]}], ("query q0 has 2",)),
