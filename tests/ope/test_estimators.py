@@ -429,7 +429,7 @@ def test_terms_of_sessions_add_up_to_what_counts_say(
     assert terms is not None
     found = terms.path(drawn)
     expected = prepared.path(tally_resampled(logged, c.entry, c.click, drawn, c.of_row, c.count), clip)
-    for field in ("sessions", "value", "floor", "ceiling", "most", "never", "clipped"):
+    for field in ("sessions", "value", "floor", "ceiling", "most", "never_logged", "clipped"):
         assert getattr(found, field) == pytest.approx(getattr(expected, field), rel=1e-10, abs=1e-12, nan_ok=True)
     assert np.isfinite(found.value[:, :5]).all()
     if name != "RCTR":
@@ -466,7 +466,7 @@ def test_names_say_what_an_estimator_is() -> None:
     for text in ("List", "SN-IP", "DR-List", "DR-SN-IP", "DM"):
         assert Estimator.named(text, model).name == text
     for text in ("Lists", "SN-DM", "SN-DR-IP", "XX-IP", ""):
-        with raises_code("unknown-name", SpecError, value=name):
+        with raises_code("unknown-name", SpecError, value=text):
             Estimator.named(text, model)
     with raises_code("missing-model", SpecError, value="DR-IP"):
         Estimator.named("DR-IP")
@@ -558,7 +558,7 @@ def test_a_click_model_needs_to_be_right_but_for_a_factor_of_each_document(theta
     found = path(Estimator(CIPSWeights(wrong_relevance)), logged, target)
     assert found.value[0, 0] == pytest.approx(world.value(theta), rel=1e-12)
     fitted = path(Estimator(PBMWeights((1.0, 0.5))), logged, target)
-    for name in ("value", "floor", "ceiling", "most", "never"):
+    for name in ("value", "floor", "ceiling", "most", "never_logged"):
         assert getattr(found, name) == pytest.approx(getattr(fitted, name), rel=1e-12, abs=1e-12)
     assert abs(value(Estimator(CIPSWeights(wrong_model())), logged, target) - world.value(theta)) > 0.005
 
@@ -628,4 +628,4 @@ def test_the_error_of_examination_is_in_the_interval() -> None:
     assert unsure.value == sure.value
     assert unsure.error == pytest.approx(math.hypot(sure.error, 0.8 * slope), rel=0.05)
     assert unsure.error > 1.5 * sure.error
-    assert "errors of what lists share" in unsure.notes[-1]
+    assert "standard errors of the click model's shared parameters" in unsure.notes[-1]

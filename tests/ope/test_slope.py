@@ -11,6 +11,7 @@ import pytest
 from clickshift.ope import Bootstrap, Evaluation, GroupedLog, evaluate_target
 from clickshift.ope.daily_residuals import ResidualDrift
 from clickshift.ope.slope import Choice, _slope_index, best_clip, choose_by_slope
+from clickshift.ope.weights import IPWeights
 from tests.ope.small_worlds import LISTS, World, by_place, pbm, whole_list
 from tests.ope.test_result import GOOD
 
@@ -128,7 +129,7 @@ def test_without_the_list_the_chain_begins_later_and_says_so() -> None:
     found = chosen(World(never, BEST, pbm), 20_000)
     assert found.estimate is not None
     assert found.estimate.estimator == "PBM"
-    assert "List cannot test whether a click depends on the document and its rank alone" in found.reason
+    assert f"List cannot test whether {IPWeights.assumption}" in found.reason
 
 
 def test_without_support_a_backtest_is_asked_for() -> None:
