@@ -24,6 +24,7 @@ from clickshift.ope import (
 )
 from clickshift.ope import intervals as module
 from clickshift.ope.intervals import Interval
+from tests.codes import raises_code
 from tests.ope.small_worlds import LISTS, RANKS, WORDS, World, by_place, pbm, whole_list
 from tests.suite import Study
 
@@ -235,15 +236,15 @@ def test_bounds_are_refused_where_they_do_not_hold() -> None:
     logged, target, pi = GroupedLog.of(log), world.lottery(world.h()), world.lottery(world.pi())
     by_user = GroupedLog.of(log, cluster=np.arange(50) // 2)
     model = PBM(WORDS, pair_table(np.full(4, 0.5), unseen=0.5), np.array([1.0, 0.5]))
-    for match, args, options in (
-        ("estimated from the same log", (logged, target, ["IP"]), {"clip": (2.0,)}),
-        ("no known range", (logged, target, ["IP"]), {"logging": pi}),
-        ("not independent", (by_user, target, ["IP"]), {"clip": (2.0,), "logging": pi}),
-        ("not a mean of independent terms", (logged, target, ["SN-IP"]), {"clip": (2.0,), "logging": pi}),
-        ("not a mean of independent terms", (logged, target, [Estimator(None, model=model)]), {"clip": (2.0,)}),
+    for reason, args, options in (
+        ("estimated-logging-policy", (logged, target, ["IP"]), {"clip": (2.0,)}),
+        ("no-clipping", (logged, target, ["IP"]), {"logging": pi}),
+        ("clusters", (by_user, target, ["IP"]), {"clip": (2.0,), "logging": pi}),
+        ("not-a-mean", (logged, target, ["SN-IP"]), {"clip": (2.0,), "logging": pi}),
+        ("not-a-mean", (logged, target, [Estimator(None, model=model)]), {"clip": (2.0,)}),
     ):
         for interval in (Hoeffding(), Bernstein()):
-            with pytest.raises(CapabilityError, match=match):
+            with raises_code("invalid-bounds", CapabilityError, interval=interval.name, reason=reason):
                 evaluate_target(*args, interval=interval, **options)  # type: ignore[arg-type]
 
 
@@ -280,7 +281,7 @@ def test_differences_of_targets_are_paired() -> None:
 
 def test_levels_and_replicates_are_checked() -> None:
     for make in (Bootstrap, Hoeffding, Bernstein):
-        with pytest.raises(SpecError, match="between 0 and 1"):
+        with raises_code("bad-level", SpecError, value=1.0):
             make(level=1.0)
-    with pytest.raises(SpecError, match="at least 20"):
+    with raises_code("too-few-replicates", SpecError, value=5):
         Bootstrap(5)

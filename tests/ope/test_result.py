@@ -46,13 +46,13 @@ GOOD = Estimate(
         (
             {},
             "usable",
-            "94% of what the target shows is told by the log, with the worth of 4,321 of 10,000 sessions, if",
+            "94% of what the target shows, and the effective sample size is 4,321 of 10,000 sessions",
         ),
-        ({"effective": 99.0}, "weak overlap", "The weights leave the worth of 99 of 10,000 sessions: take the value"),
+        ({"effective": 99.0}, "weak overlap", "Effective sample size is 99 of 10,000 sessions"),
         ({"never_logged": 0.25}, "weak overlap", "25.0% of what the target shows was never logged and clipping at 10"),
-        ({"never_logged": 0.0, "clipped": 0.3}, "weak overlap", "Clipping at 10 takes away 30.0% of it: take"),
+        ({"never_logged": 0.0, "clipped": 0.3}, "weak overlap", "Clipping at 10 removes 30.0% of it"),
         ({"never_logged": 0.6}, "not identified", "the value may be anything from 0.5 to 0.62."),
-        ({"value": math.nan}, "not identified", "this log cannot tell"),
+        ({"value": math.nan}, "not identified", "not identified from this log"),
         ({"value": math.nan, "sessions": 0}, "not identified", "ranks no query of the log"),
     ],
 )
@@ -60,6 +60,7 @@ def test_verdicts_are_explained(changes: dict[str, float], verdict: str, words: 
     estimate = replace(GOOD, **changes)
     assert estimate.verdict == verdict
     assert words in estimate.explanation
+    assert (f"if {estimate.assumption}" in estimate.explanation) == (verdict == "usable")
     assert verdict in str(estimate)
 
 
@@ -100,6 +101,6 @@ def test_a_model_says_that_its_own_error_is_not_counted() -> None:
     )
     assert direct.value == pytest.approx(0.75)
     assert math.isnan(direct.floor)
-    assert "if the model is right" in direct.explanation
-    assert all("takes the model as given" in e.notes[0] for e in (direct, robust))
+    assert "if the click model is right" in direct.explanation
+    assert all("treats the click model as fixed" in e.notes[0] for e in (direct, robust))
     assert robust.error > direct.error

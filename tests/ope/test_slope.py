@@ -11,6 +11,7 @@ import pytest
 from clickshift.ope import Bootstrap, Evaluation, GroupedLog, evaluate_target
 from clickshift.ope.daily_residuals import ResidualDrift
 from clickshift.ope.slope import Choice, _slope_index, best_clip, choose_by_slope
+from clickshift.ope.weights import IPWeights
 from tests.ope.small_worlds import LISTS, World, by_place, pbm, whole_list
 from tests.ope.test_result import GOOD
 
@@ -91,8 +92,8 @@ def test_the_clipping_constant_is_explained() -> None:
         path = [replace(GOOD, estimator="List", clip=10.0**k, value=v, error=e) for k, (v, e) in enumerate(values)]
         return choose_by_slope([Evaluation(tuple(path), None)]).reason
 
-    assert "Clipping at 1 changes it by no more than chance explains" in reason((0.48, 0.01), (0.5, 0.02))
-    assert "Stronger clipping changes it by more than chance explains" in reason((0.3, 0.01), (0.5, 0.02))
+    assert "Clipping at 1 changes the value by no more than sampling error" in reason((0.48, 0.01), (0.5, 0.02))
+    assert "Stronger clipping changes the value by more than sampling error" in reason((0.3, 0.01), (0.5, 0.02))
     assert "lipping" not in reason((0.5, 0.02), (0.5, 0.02))
 
 
@@ -106,7 +107,7 @@ def test_the_strongest_assumption_that_holds_is_chosen() -> None:
     by_pbm = chosen(World(EVEN, MIXED, pbm), 20_000)
     assert by_pbm.estimate is not None
     assert by_pbm.estimate.estimator == "PBM"
-    assert "agrees with List and IP within chance" in by_pbm.reason
+    assert "agrees with List and IP within sampling error" in by_pbm.reason
 
     only_place = World(EVEN, BEST, by_place)
     found = chosen(only_place, 50_000)
@@ -128,7 +129,7 @@ def test_without_the_list_the_chain_begins_later_and_says_so() -> None:
     found = chosen(World(never, BEST, pbm), 20_000)
     assert found.estimate is not None
     assert found.estimate.estimator == "PBM"
-    assert "List cannot tell whether a click depends on the document and its rank alone" in found.reason
+    assert f"List cannot test whether {IPWeights.assumption}" in found.reason
 
 
 def test_without_support_a_backtest_is_asked_for() -> None:
@@ -137,7 +138,7 @@ def test_without_support_a_backtest_is_asked_for() -> None:
     found = chosen(World(swapped, BEST, pbm), 5000)
     assert found.estimate is None
     assert found.reason == (
-        "Of List, IP and PBM, PBM alone tells of all that the target shows: let a backtest on past days choose."
+        "Of List, IP and PBM, only PBM covers everything that the target shows: choose by a backtest on past days."
     )
     unseen = tuple(5 if 1 not in a else 0 for a in LISTS)
     found = chosen(World(unseen, BEST, pbm), 5000, ("List", "IP", "PBM", "Item", "RCTR"))
@@ -152,8 +153,8 @@ def test_without_support_the_days_of_the_log_choose_among_the_usable() -> None:
     choice = choose_by_slope(found, [ResidualDrift(name, 0.0, rms, 0.01) for name, rms in off.items()])
     assert choice.estimate is not None
     assert choice.estimate.estimator == "Item", "List was closest, but has nothing of the target"
-    assert "PBM alone tells of all" in choice.reason
-    assert "Item came closest on the log's own days, off by 0.0200" in choice.reason
+    assert "only PBM covers everything" in choice.reason
+    assert "Item has the smallest daily residuals, with a root mean square of 0.0200" in choice.reason
 
 
 def test_one_estimator_is_taken_if_it_is_usable() -> None:

@@ -17,6 +17,7 @@ from clickshift.ope import Bootstrap, GroupedLog, Hoeffding, WeightedLists, eval
 from clickshift.ope.target_policy import TargetProbabilities, expected_reward
 from clickshift.policies.basic import Scores
 from clickshift.policies.plackett_luce import PlackettLuceRankings
+from tests.codes import raises_code
 from tests.ope.small_worlds import LISTS, WORDS, all_lists
 
 
@@ -117,7 +118,7 @@ def test_skips_and_strangers_are_reported(two_queries: tuple[Sessions, Vocabular
     assert (estimate.queries, estimate.queries_skipped, estimate.queries_without_overlap) == (1, 1, 0)
     assert estimate.coverage == pytest.approx(1.75 / 2)
     assert estimate.never_logged == pytest.approx(0.25 / 2)
-    assert estimate.notes == ("The target shows 1 document that the log never does: 9 (query cats).",)
+    assert estimate.notes == ("The target shows 1 document that the log never shows: 9 (query cats).",)
 
 
 def test_no_overlap_is_said_and_not_a_zero(two_queries: tuple[Sessions, Vocabulary]) -> None:
@@ -162,29 +163,29 @@ def test_expected_reward_of_drawn_lists_is_that_of_the_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "message"),
+    ("weight", "code", "facts"),
     [
-        ([0.5, 0.4], "must sum to 1: those of query cats sum to 0.9"),
-        ([1.5, -0.5], "must be a probability: list 1 has 1.5"),
-        ([np.nan, 1.0], "must be a probability"),
-        ([1.0], "one weight per list"),
+        ([0.5, 0.4], "weights-do-not-sum-to-one", {"query": "cats", "value": 0.9, "count": 1}),
+        ([1.5, -0.5], "not-a-probability", {"row": 1, "value": 1.5, "count": 2}),
+        ([np.nan, 1.0], "not-a-probability", {"row": 1, "count": 1}),
+        ([1.0], "unequal-lengths", {"expected": 2, "shape": (1,)}),
     ],
 )
-def test_weights_are_checked(weight: list[float], message: str) -> None:
+def test_weights_are_checked(weight: list[float], code: str, facts: dict[str, object]) -> None:
     words, _, _ = Vocabulary.of(["cats"] * 3, [1, 2, 3])
     lists = Rankings(words, np.array([0, 0]), np.array([[0, 1], [1, 0]]))
-    with pytest.raises(DataError, match=message):
+    with raises_code(code, DataError, **facts):
         WeightedLists(lists, np.array(weight))
-    with pytest.raises(DataError, match="one list per query: query cats has 2"):
+    with raises_code("duplicate-query", DataError, query="cats", count=2):
         WeightedLists(lists)
 
 
 def test_targets_must_know_their_documents() -> None:
     words, _, _ = Vocabulary.of(["cats"] * 3, [1, 2, 3])
     lists = Rankings(words, np.array([0]), np.array([[0, 1]])).in_vocabulary(words.with_pairs(np.array([0])))
-    with pytest.raises(DataError, match="in their own vocabulary"):
+    with raises_code("missing-id", DataError):
         WeightedLists(lists)
-    with pytest.raises(DataError, match="stands at rank 1 and again at rank 2"):
+    with raises_code("duplicate-document", DataError, row=1, rank=2):
         Rankings(words, np.array([0]), np.array([[1, 1]]))
 
 
@@ -192,5 +193,5 @@ def test_targets_must_know_their_documents() -> None:
 def test_propensities_are_probabilities(prob: float) -> None:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_prob = np.array([np.log(prob)])
-    with pytest.raises(DataError, match="a propensity must be a probability above 0 and at most 1"):
+    with raises_code("not-a-probability", DataError, row=1, count=1):
         Rankings(WORDS, np.array([0]), np.array([[1, 2]]), log_prob=log_prob)

@@ -17,6 +17,7 @@ from clickshift.policies.basic import Uniform
 from clickshift.policies.derived.model_scores import examination
 from clickshift.propensity.estimate import METHODS, Propensities, propensities, read_propensities, write_propensities
 from clickshift.simulation.simulate import simulate
+from tests.codes import raises_code, warns_code
 from tests.propensity.worlds import PLANTED, RANKS, clicks, expected, swapped_clicks, users, world
 from tests.suite import Study
 
@@ -54,7 +55,7 @@ def test_features_find_what_one_ranker_hides(method: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("clickshift.propensity._rank_model._REPEATS", 1)
     corpus = world(100, 5)
     log = clicks(corpus, 30_000, 6, rankers=[3])
-    with pytest.warns(ClickshiftWarning, match="features alone"):
+    with warns_code("weakly-connected-ranks", method=method, ranks=(2, 3, 4)):
         found = propensities(log, method, corpus=corpus, level=0.99)
     naive = np.abs(np.log(log.ctr_by_rank() / log.ctr_by_rank()[0] / PLANTED))[1:]
     assert naive.min() > 0.2
@@ -138,28 +139,33 @@ def test_a_fixed_order_is_warned_of(method: str, monkeypatch: pytest.MonkeyPatch
     corpus = world(40, 11)
     log = clicks(corpus, 4000, 12, rankers=[2])
     by_features = method in {"regression-em", "dual-learning"}
-    with pytest.warns(ClickshiftWarning, match="a good place and a good document look the same") as caught:
+    with pytest.warns(ClickshiftWarning) as caught:
         found = propensities(log, method, corpus=corpus if by_features else None, replicates=0)
-    assert found.warnings == tuple(str(w.message) for w in caught)
+    (warning,) = (w.message for w in caught)
+    assert isinstance(warning, ClickshiftWarning)
+    assert warning.code == "weakly-connected-ranks"
+    assert warning.facts == {"method": method, "ranks": (2, 3, 4)}
+    assert found.warnings == (str(warning),)
     assert ("rests on the features alone" in found.warnings[0]) == by_features
     if method in {"swaps", "harvesting"}:
         assert np.isnan(found.estimate[1:]).all()
-        with pytest.raises(DataError, match=f"{method} found nan at rank 2"):
+        with raises_code("bad-examination", DataError, method=method, rank=2, count=3) as caught:
             found.examination  # noqa: B018
+        assert np.isnan(caught.value.facts["value"])
 
 
 def test_marked_swaps_of_a_fixed_order_are_enough() -> None:
     """Swaps with rank 1 alone; a rank that was never swapped stays unknown."""
     log, rank = swapped_clicks(world(50, 13), 8000, 14)
     some = log[np.flatnonzero(rank != 2)]
-    with pytest.warns(ClickshiftWarning, match=r"rank 3"):
+    with warns_code("weakly-connected-ranks", method="swaps", ranks=(3,)):
         found = propensities(some, "swaps", swapped=rank[rank != 2])
     assert np.isnan(found.estimate).tolist() == [False, False, True, False]
 
 
 def test_few_queries_make_rough_intervals() -> None:
     corpus = world(3, 15)
-    with pytest.warns(ClickshiftWarning, match="intervals rest on few queries"):
+    with warns_code("few-queries", method="harvesting"):
         propensities(clicks(corpus, 3000, 16))
 
 
@@ -169,10 +175,10 @@ def test_a_rank_without_clicks_has_examination_0() -> None:
     click = log.click.copy()
     click[:, 3] = False
     for method in ("harvesting", "swaps"):
-        with pytest.warns(ClickshiftWarning, match="nothing was clicked at rank 4"):
+        with warns_code("rank-without-clicks", method=method, ranks=(4,)):
             found = propensities(Sessions(log.rankings, click), method)
         assert found.estimate[3] == 0
-        with pytest.raises(DataError, match="found 0 at rank 4"):
+        with raises_code("bad-examination", DataError, method=method, rank=4, value=0.0):
             found.examination  # noqa: B018
 
 
@@ -204,14 +210,14 @@ def test_documents_outside_the_corpus_are_left_out(monkeypatch: pytest.MonkeyPat
     log = clicks(corpus, 3000, 22)
     half = corpus.with_queries(np.arange(12))
     for method in ("regression-em", "dual-learning"):
-        with pytest.warns(ClickshiftWarning, match=r"% of what was shown is not in the corpus"):
+        with warns_code("outside-corpus", method=method):
             found = propensities(log, method, corpus=half, replicates=0)
         inside = log[np.flatnonzero(log.rankings.query < 12)]
         again = propensities(inside.in_vocabulary(half.vocabulary), method, corpus=half, replicates=0)
         assert found.estimate == pytest.approx(again.estimate)
     other = world(3, 0, docs=4)
     renamed = cs.Vocabulary.of(np.array(["x"] * 12), np.arange(12))[0]
-    with pytest.raises(DataError, match="no document of the log is in the corpus"):
+    with raises_code("no-common-documents", DataError):
         propensities(log, "regression-em", corpus=cs.Corpus(renamed, other.label, other.features))
 
 
@@ -220,25 +226,35 @@ def test_what_cannot_be_asked() -> None:
     log = clicks(corpus, 900, 24)
     swapped = np.zeros(len(log), int)
     cases = [
-        (dict(method="nothing"), SpecError, "neither a model nor a learner"),
-        (dict(method="regression-em"), DataError, "give a corpus"),
-        (dict(method="dual-learning", corpus=cs.Corpus(corpus.vocabulary, corpus.label)), DataError, "features"),
-        (dict(corpus=corpus), SpecError, "harvesting takes none"),
-        (dict(swapped=swapped), SpecError, "swapped is for the method swaps"),
-        (dict(method="swaps", swapped=swapped[1:]), DataError, "one whole number per row"),
-        (dict(method="swaps", swapped=swapped + RANKS), DataError, "row 1 has rank 5 of a list of 4"),
-        (dict(reference_rank=RANKS), DataError, "got rank 5"),
-        (dict(level=1.0), DataError, "level"),
-        (dict(replicates=2), SpecError, "at least 5 replicates"),
-        (dict(method="TopPop"), ClickshiftError, "does not predict clicks"),
+        (dict(method="nothing"), SpecError, "unknown-name", dict(value="nothing")),
+        (dict(method="regression-em"), DataError, "no-features", dict(method="regression-em")),
+        (
+            dict(method="dual-learning", corpus=cs.Corpus(corpus.vocabulary, corpus.label)),
+            DataError,
+            "no-features",
+            dict(method="dual-learning"),
+        ),
+        (dict(corpus=corpus), SpecError, "bad-option", dict(option="corpus", method="harvesting")),
+        (dict(swapped=swapped), SpecError, "bad-option", dict(option="swapped", method="harvesting")),
+        (dict(method="swaps", swapped=swapped[1:]), DataError, "wrong-shape", dict(shape=(899,), expected=(900,))),
+        (
+            dict(method="swaps", swapped=swapped + RANKS),
+            DataError,
+            "rank-out-of-range",
+            dict(row=1, value=5, n_ranks=4),
+        ),
+        (dict(reference_rank=RANKS), DataError, "rank-out-of-range", dict(value=5, n_ranks=4)),
+        (dict(level=1.0), DataError, "bad-level", dict(value=1.0)),
+        (dict(replicates=2), SpecError, "too-few-replicates", dict(value=2)),
+        (dict(method="TopPop"), ClickshiftError, "cannot-predict-clicks", dict(model="TopPop")),
     ]
-    for options, error, words in cases:
-        with pytest.raises(error, match=words):
+    for options, error, code, facts in cases:
+        with raises_code(code, error, **facts):
             propensities(log, **options)  # type: ignore[arg-type]
     for method in ("dual-learning", "PBM"):
-        with pytest.raises(DataError, match="give the log itself"):
+        with raises_code("needs-sessions", DataError, method=method):
             propensities(Cells.of(log), method, corpus=corpus if method == "dual-learning" else None)
-    with pytest.raises(DataError, match="marked swaps"):
+    with raises_code("needs-sessions", DataError):
         propensities(Cells.of(log), "swaps", swapped=swapped)
 
 
@@ -275,26 +291,31 @@ def test_ones_own_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "code", "facts"),
     [
-        ("a.csv", "rank,prob\n1,1\n", "examination not found; it has rank, prob"),
-        ("a.csv", "rank,examination\n1,1\n3,0.5\n", "ranks must be 1 to 2, each once: got 1, 3"),
-        ("a.csv", "rank,examination\n1,1\n2,-0.5\n", "must be 0 or more: got -0.5 at rank 2"),
-        ("a.csv", "rank,examination\n", "has no rows"),
-        ("a.json", "{", "must be JSON"),
-        ("a.json", "[1]", "not of propensities"),
-        ("a.json", json.dumps({"kind": "propensities", "ranks": [{"rank": "x", "examination": 1}]}), "no number"),
-        ("a.json", json.dumps({"kind": "propensities", "ranks": [{"rank": 1}], "level": "x"}), "level"),
-        ("a.txt", "", "ending"),
+        ("a.csv", "rank,prob\n1,1\n", "missing-column", {"column": "examination", "known": ["rank", "prob"]}),
+        ("a.csv", "rank,examination\n1,1\n3,0.5\n", "bad-ranks", {"value": [1, 3]}),
+        ("a.csv", "rank,examination\n1,1\n2,-0.5\n", "bad-examination", {"rank": 2, "value": -0.5}),
+        ("a.csv", "rank,examination\n", "empty-file", {}),
+        ("a.json", "{", "damaged-file", {}),
+        ("a.json", "[1]", "not-propensities", {}),
+        (
+            "a.json",
+            json.dumps({"kind": "propensities", "ranks": [{"rank": "x", "examination": 1}]}),
+            "not-a-number",
+            {},
+        ),
+        ("a.json", json.dumps({"kind": "propensities", "ranks": [{"rank": 1}], "level": "x"}), "damaged-file", {}),
+        ("a.txt", "", "unknown-format", {"known": [".json", ".parquet", ".csv", ".jsonl"]}),
     ],
 )
-def test_bad_files(tmp_path: Path, name: str, text: str, words: str) -> None:
+def test_bad_files(tmp_path: Path, name: str, text: str, code: str, facts: dict[str, object]) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(FileError, match=words):
+    with raises_code(code, FileError, path=tmp_path / name, **facts):
         read_propensities(tmp_path / name)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     for name in ("a.json", "a.csv"):
-        with pytest.raises(FileError, match="no such file"):
+        with raises_code("file-not-found", FileError, path=tmp_path / name):
             read_propensities(tmp_path / name)

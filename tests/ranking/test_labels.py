@@ -12,6 +12,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.ranking.labels import Trust, corrected_labels, sessions_by_query
+from tests.codes import raises_code
 
 EXAMINATION = np.array([0.9, 0.6, 0.25])
 RELEVANCE = np.array([0.8, 0.3, 0.1, 0.55])
@@ -80,7 +81,7 @@ def test_trust_bias_from_what_users_do() -> None:
     for relevance in (0.0, 0.4, 1.0):
         click = np.array([1.0, 0.5]) * (np.array([0.9, 0.8]) * relevance + np.array([0.3, 0.2]) * (1 - relevance))
         np.testing.assert_allclose(trust.alpha * relevance + trust.beta, click)
-    with pytest.raises(DataError, match=r"alpha = 0.9 at rank 2"):
+    with raises_code("not-a-probability", DataError, rank=2, alpha=0.9, beta=0.2):
         Trust(np.array([0.5, 0.9]), np.array([0.1, 0.2]))
 
 
@@ -115,16 +116,16 @@ def test_clipping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("examination", "message"),
+    ("examination", "code", "facts"),
     [
-        ([1.0, 0.0], r"above 0 where a document is shown: it is 0 at rank 2"),
-        ([1.0, np.nan], r"must be a number, 0 or more, .*it is nan, where rank 2 is needed"),
-        ([1.0, -0.5], r"it is -0.5, where rank 2 is needed"),
-        ([1.0], r"it ends at rank 1, where rank 2 is needed"),
+        ([1.0, 0.0], "zero-propensity", {"rank": 2}),
+        ([1.0, np.nan], "bad-examination", {"rank": 2, "ranks": 2}),
+        ([1.0, -0.5], "bad-examination", {"rank": 2, "ranks": 2, "value": -0.5}),
+        ([1.0], "bad-examination", {"rank": 2, "ranks": 1}),
     ],
 )
-def test_bad_propensities_name_the_rank(examination, message) -> None:
-    with pytest.raises(DataError, match=message):
+def test_bad_propensities_name_the_rank(examination, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
         corrected_labels(cells_of([1, 1], [0, 1], [0, 1]), "by-rank", np.array(examination))
 
 
@@ -135,7 +136,7 @@ def test_ranks_that_the_log_never_shows_need_no_propensity() -> None:
 
 def test_the_doubly_robust_correction_needs_a_regression() -> None:
     cells = cells_of([1, 1], [0, 1], [0, 1])
-    with pytest.raises(DataError, match="needs a regression"):
+    with raises_code("missing-regression", DataError):
         corrected_labels(cells, "doubly-robust", np.ones(2))
-    with pytest.raises(DataError, match="2 pairs a relevance from 0 to 1"):
+    with raises_code("bad-regression", DataError, pairs=2):
         corrected_labels(cells, "doubly-robust", np.ones(2), regression=np.array([0.5, 1.5]))

@@ -17,6 +17,7 @@ from clickshift.io.datasets.letor import read_corpus
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.simulation.fixed_ranking import FixedRanking, FixedRankingEngine, _attractiveness, truncated
 from clickshift.simulation.users import PBM
+from tests.codes import raises_code
 
 WEAK = LambdaMART(trees=10, rescale=False)
 
@@ -36,7 +37,7 @@ def test_ranks_follow_the_score(rng: np.random.Generator) -> None:
     corpus = small_corpus([4, 2], [0, 1, 2, 3, 4, 0])
     shown = FixedRanking.of(corpus, np.array([0.1, 0.9, -3.0, 0.4, 1.0, 2.0]), rng=rng)
     assert shown.rank.tolist() == [2, 0, 3, 1, 1, 0]
-    with pytest.raises(DataError, match="one score per candidate"):
+    with raises_code("wrong-shape", DataError, shape=(3,), expected=(6,)):
         FixedRanking.of(corpus, np.zeros(3), rng=rng)
 
 
@@ -119,7 +120,7 @@ def test_a_hundred_million_sessions(rng: np.random.Generator) -> None:
     rate = cells.clicks / cells.impressions
     error = np.sqrt(shown.click_prob(PBM()) / cells.impressions)
     assert np.abs((rate - shown.click_prob(PBM())) / error).max() < 5.5
-    with pytest.raises(DataError, match="at least one session"):
+    with raises_code("no-sessions", DataError, sessions=0):
         shown.clicks(PBM(), 0, rng=rng)
 
 
@@ -185,7 +186,7 @@ def test_held_out_sessions_are_in_proportion(parts: CorpusSplit) -> None:
 
 def test_too_few_queries(parts: CorpusSplit) -> None:
     tiny = CorpusSplit(parts.train.with_queries(np.arange(20)), parts.held_out, parts.test)
-    with pytest.raises(DataError, match="20 training queries"):
+    with raises_code("too-few-queries", DataError, count=20):
         FixedRankingEngine.of(tiny, WEAK, seed=0)
 
 

@@ -143,7 +143,13 @@ class ArtifactFormat:
 
     def damaged(self, folder: str | Path, error: Exception) -> FileError:
         """Return the error for an artifact whose header and arrays can be read but not used."""
-        return FileError(folder, f"is damaged: {type(error).__name__} {error}. {self.advice}", code="damaged-file")
+        return FileError(
+            folder,
+            f"is damaged: {type(error).__name__} {error}. {self.advice}",
+            code="damaged-file",
+            cause=type(error).__name__,
+            detail=str(error),
+        )
 
 
 def _read_arrays(path: Path, advice: str) -> dict[str, np.ndarray]:

@@ -129,6 +129,8 @@ def grade_documents(
                 code="single-grade",
                 grade=int(grade[0]),
                 count=len(grade),
+                low=float(relevance.min()),
+                high=float(relevance.max()),
             ),
             stacklevel=2,
         )

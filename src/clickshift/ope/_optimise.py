@@ -315,6 +315,7 @@ class _PlacementCounts:
             raise DataError(
                 "clicks must be from 0 to the impressions of their pair and rank. Count one click per impression.",
                 code="bad-count",
+                name="clicks",
             )
         shown = self.impressions.sum(axis=1)
         if (np.diff(self._by_query(self.impressions), axis=1) > 0).any() or (shown > self.records[self.query]).any():
@@ -322,6 +323,7 @@ class _PlacementCounts:
                 "impressions must be those of lists without gaps and repetitions: some rank has more of them than the "
                 "rank above it, or some document more than its query has records. Count the same lists for all ranks.",
                 code="bad-count",
+                name="impressions",
             )
         short = np.bincount(self.query, shown > 0, self.n_queries) < self.length
         if short.any():
@@ -330,6 +332,7 @@ class _PlacementCounts:
                 f"{int(short.argmax())} has fewer. Count the same lists for all ranks.",
                 code="bad-count",
                 query=int(short.argmax()),
+                n_ranks=int(self.length[short][0]),
             )
 
     @property

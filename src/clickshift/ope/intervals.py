@@ -229,22 +229,24 @@ def require_valid_bounds(
     CapabilityError
         If it does not hold ("invalid-bounds").
     """
-    problem = None
+    problem, reason = None, ""
     if bound.estimator.self_normalised or bound.estimator.model is not None:
         problem = f"{bound.estimator.name} is not a mean of independent terms between 0 and a largest one"
+        reason = "not-a-mean"
     elif bound.units.logging is None:
         problem = "the logging policy is estimated from the same log, so that its sessions are not independent terms"
+        reason = "estimated-logging-policy"
     elif not math.isfinite(clip[-1]):
-        problem = "weights without a clipping constant have no known range"
+        problem, reason = "weights without a clipping constant have no known range", "no-clipping"
     elif bound.log.cluster is not None:
-        problem = "sessions of one cluster are not independent"
+        problem, reason = "sessions of one cluster are not independent", "clusters"
     if problem:
         raise CapabilityError(
             f"{interval.name} bounds do not hold here: {problem}. Choose the bootstrap, or plain weights with a finite "
             "clipping constant under a logging policy that is known or was estimated from another log.",
             code="invalid-bounds",
             interval=interval.name,
-            problem=problem,
+            reason=reason,
         )
 
 

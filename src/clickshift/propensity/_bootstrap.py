@@ -22,10 +22,11 @@ from clickshift.errors import DataError
 
 
 class CurveWarning(NamedTuple):
-    """A finding that makes a curve doubtful: its stable code, and a sentence that follows the name of the method."""
+    """A finding that makes a curve doubtful: stable code, sentence after the name of the method, ranks (from 1)."""
 
     code: str
     message: str
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

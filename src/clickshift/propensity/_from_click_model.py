@@ -83,11 +83,12 @@ def pbm_curve(
     assert isinstance(model, PBM)
     fitted = at_rank(model.examination, log.n_ranks)
     estimate = np.where(unidentified, fitted / fitted[reference], curve.estimate)
-    ranks = ", ".join(map(str, np.flatnonzero(unidentified) + 1))
+    ranks = tuple((np.flatnonzero(unidentified) + 1).tolist())
     warning = CurveWarning(
         "rank-not-identified",
-        f"no clicked document was shown at both rank {ranks} and rank {reference + 1}: the curve rests on the model's "
-        "assumptions there, and has no interval.",
+        f"no clicked document was shown at both rank {', '.join(map(str, ranks))} and rank {reference + 1}: the curve "
+        "rests on the model's assumptions there, and has no interval.",
+        ranks,
     )
     return ExaminationCurve(estimate, curve.replicates, curve.n_queries, (warning,) if connected else ())
 

@@ -112,6 +112,7 @@ def _checked_swaps(swapped: np.ndarray, log: Sessions) -> Int[np.ndarray, " sess
             code="rank-out-of-range",
             row=row + 1,
             value=int(swapped[row]) + 1,
+            n_ranks=int(log.rankings.length[row]),
             count=len(bad),
         )
     return swapped.astype(np.int64)

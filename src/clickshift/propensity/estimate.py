@@ -158,7 +158,9 @@ def propensities(
         rng = generator(seed, "propensities", name)
         result = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
     if message := graph.warning():
-        findings.insert(0, CurveWarning("weakly-connected-ranks", f"{name}: {message}{_basis(name)}"))
+        apart = np.flatnonzero(graph.component != graph.component[reference_rank]) + 1
+        message = f"{name}: {message}{_basis(name)}"
+        findings.insert(0, CurveWarning("weakly-connected-ranks", message, tuple(apart.tolist())))
     if isinstance(result, ModelIntervals):
         values, interval = (
             (result.estimate, result.low, result.high, result.error),
@@ -169,7 +171,7 @@ def propensities(
         interval = f"bootstrap over queries, {n} replicates" if n > 1 else "none"
         curve = result.relative_to(reference_rank)
         values = curve.estimate, *curve.interval(level)
-        findings += [CurveWarning(code, f"{name}: {message}") for code, message in curve.warnings]
+        findings += [finding._replace(message=f"{name}: {finding.message}") for finding in curve.warnings]
         if n > 1 and result.n_queries < _FEW_QUERIES and np.isfinite(curve.replicates).all(axis=0).sum() > 1:
             message = (
                 f"{name}: the effective number of queries is only {result.n_queries:.1f}: treat the intervals as rough."
@@ -179,8 +181,8 @@ def propensities(
     estimate[reference_rank] = low[reference_rank] = high[reference_rank] = 1.0  # by definition, not by measurement
     error[reference_rank] = 0.0
     findings += _gaps(name, estimate, reference_rank, disconnected=graph.n_components > 1)
-    for code, message in findings:
-        warnings.warn(ClickshiftWarning(message, code=code, method=name), stacklevel=2)
+    for code, message, ranks in findings:
+        warnings.warn(ClickshiftWarning(message, code=code, method=name, ranks=ranks), stacklevel=2)
     return Propensities(
         name,
         estimate,
@@ -192,7 +194,7 @@ def propensities(
         interval=interval,
         impressions=cells.by_rank()[0],
         swaps=graph.swaps.sum(axis=1),
-        warnings=tuple(message for _, message in findings),
+        warnings=tuple(finding.message for finding in findings),
     )
 
 
@@ -312,10 +314,10 @@ def _gaps(name: str, estimate: np.ndarray, reference: int, *, disconnected: bool
     findings = []
     if len(unidentified) and not disconnected:
         message = f"{name}: no document compares rank {_join(unidentified)} with rank {reference + 1}."
-        findings.append(CurveWarning("rank-not-identified", message))
+        findings.append(CurveWarning("rank-not-identified", message, tuple(unidentified.tolist())))
     if len(never_clicked):
         message = f"{name}: nothing was clicked at rank {_join(never_clicked)}: its examination is 0, without interval."
-        findings.append(CurveWarning("rank-without-clicks", message))
+        findings.append(CurveWarning("rank-without-clicks", message, tuple(never_clicked.tolist())))
     return findings
 
 

@@ -100,6 +100,7 @@ class Propensities:
                 f"examination must be known and above 0 at all ranks: {self.method} estimated {value:g} at rank "
                 f"{rank}. Use a log in which documents change ranks, another method, or fewer ranks.",
                 code="bad-examination",
+                method=self.method,
                 rank=rank,
                 value=value,
                 count=len(bad),

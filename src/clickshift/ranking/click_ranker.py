@@ -140,6 +140,10 @@ class ClickRanker:
                 "ClickRanker needs batch, rounds, patience and hidden sizes of 1 or more: got "
                 f"batch={self.batch}, rounds={self.rounds}, patience={self.patience}, hidden={self.hidden}.",
                 code="bad-option",
+                batch=self.batch,
+                rounds=self.rounds,
+                patience=self.patience,
+                hidden=self.hidden,
             )
         if self.learning_rate is not None and not self.learning_rate > 0:
             raise SpecError(

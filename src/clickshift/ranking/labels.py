@@ -366,6 +366,7 @@ def _at_shown_ranks(
             code="bad-examination",
             rank=rank + 1,
             ranks=n_known,
+            value=float(table[rank]),
         )
     return np.where(shown, table, 0.0)
 

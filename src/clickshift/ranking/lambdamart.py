@@ -94,6 +94,10 @@ class BoostedRanker:
                 "BoostedRanker needs trees of 1 or more, leaves of 2 or more, rate above 0, and clip above 0, up to 1: "
                 f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}, clip={self.clip}.",
                 code="bad-option",
+                trees=self.trees,
+                leaves=self.leaves,
+                rate=self.rate,
+                clip=self.clip,
             )
 
     def fit(

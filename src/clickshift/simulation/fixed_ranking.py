@@ -67,7 +67,10 @@ class FixedRanking:
         """
         if score.shape != (corpus.n_pairs,):
             raise DataError(
-                f"there must be one score per candidate, {corpus.n_pairs}: got shape {score.shape}.", code="wrong-shape"
+                f"there must be one score per candidate, {corpus.n_pairs}: got shape {score.shape}.",
+                code="wrong-shape",
+                shape=score.shape,
+                expected=(corpus.n_pairs,),
             )
         order = np.lexsort((rng.random(corpus.n_pairs), -score, corpus.vocabulary.pair_query))
         rank = np.empty(corpus.n_pairs, np.int64)
