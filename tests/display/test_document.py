@@ -20,6 +20,7 @@ from clickshift.learners import DEFAULT
 from clickshift.metrics.log_summary import log_table
 from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
+from tests.codes import raises_code
 
 WORDS = Vocabulary.of([1, 1], [10, 20])[0]
 EVIL = "<script>alert('[bold]')</script>"
@@ -156,8 +157,8 @@ def test_a_page_shows_text_as_text(tmp_path: Path) -> None:
 
 
 def test_a_page_has_a_name_of_its_kind(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"must be .html"):
+    with raises_code("unknown-format", FileError):
         check_page(tmp_path / "page.pdf")
     (tmp_path / "page.html").mkdir()
-    with pytest.raises(FileError, match="is a folder"):
+    with raises_code("is-a-folder", FileError):
         check_page(tmp_path / "page.html")
