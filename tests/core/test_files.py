@@ -75,7 +75,7 @@ DAMAGED = {
 @pytest.mark.parametrize("way", [open_text, open_bytes])
 def test_damaged_files_have_one_clear_message(tmp_path: Path, damage: str, way: Callable[[Path], IO[Any]]) -> None:
     file = tmp_path / "file"
-    data, message = DAMAGED[damage]
+    data, code, facts = DAMAGED[damage]
     file.write_bytes(data)
     with raises_code(code, FileError, **facts) as caught, way(file) as stream:
         stream.read()
@@ -152,7 +152,7 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "folder.txt").mkdir()
     assert [file.name for file in files_in(tmp_path, [".txt"])] == ["a.TXT.gz", "b.txt"]
-    with raises_code("no-data-files", FileError):
+    with raises_code("no-data-files", FileError, suffixes=(".dat",)):
         files_in(tmp_path, [".dat"])
     with raises_code("unreadable-folder", FileError, reason="No such file or directory"):
         files_in(tmp_path / "absent", [".dat"])
@@ -253,7 +253,7 @@ def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert cache_folder() == tmp_path / "local" / "clickshift" / "Cache"
     (tmp_path / "file").touch()
     monkeypatch.setenv("CLICKSHIFT_CACHE", str(tmp_path / "file" / "below"))
-    with raises_code("not-writable", FileError, reason="Not a directory"):
+    with raises_code("not-writable", FileError, reason="Not a directory", variable="CLICKSHIFT_CACHE"):
         cache_folder()
 
 

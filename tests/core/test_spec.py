@@ -45,14 +45,14 @@ def test_every_registered_name_exists(registry: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "facts"),
     [
-        ("Nobody", "unknown-name", {"value": "Nobody"}),
-        ("Oracle(", "unreadable-spec", {}),
-        ("", "unreadable-spec", {}),
-        ("Oracle(colour=3)", "bad-option", {"value": "Oracle(colour=3)"}),
+        ("Nobody", "unknown-name", {"value": "Nobody", "known": list(POLICIES)}),
+        ("Oracle(", "unreadable-spec", {"value": "Oracle("}),
+        ("", "unreadable-spec", {"value": ""}),
+        ("Oracle(colour=3)", "bad-option", {"value": "Oracle(colour=3)", "known": ["scale"]}),
         ("Oracle(**{})", "bad-option", {"value": "Oracle(**{})"}),
-        ("__import__('os').system('true')", "not-a-literal", {}),
+        ("__import__('os').system('true')", "not-a-literal", {"value": "__import__('os').system('true')"}),
         ("Oracle(scale=open('x'))", "unknown-name", {"value": "open"}),
-        ("Oracle(scale=[x for x in 'ab'])", "not-a-literal", {}),
+        ("Oracle(scale=[x for x in 'ab'])", "not-a-literal", {"value": "[x for x in 'ab']"}),
         ("PlackettLuce(Oracle, temperature=-1.0)", "bad-option", {"option": "temperature", "value": -1.0}),
     ],
 )

@@ -105,7 +105,7 @@ def test_the_chunk_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("queries", [0, -3])
 def test_a_corpus_has_a_query(queries: int) -> None:
-    with raises_code("bad-option", DataError, name="queries"):
+    with raises_code("bad-option", DataError, name="queries", value=queries):
         builtin_corpus(queries)
 
 

@@ -33,8 +33,8 @@ def test_lists_of_different_lengths() -> None:
         ([[0, UNSEEN, 2]], "gap-in-list", {"row": 1, "rank": 2}),
         ([[UNSEEN, 1]], "gap-in-list", {"row": 1, "rank": 1}),
         ([[0, 1], [UNSEEN, UNSEEN]], "empty-list", {"row": 2, "rank": 1}),
-        ([[0, 10]], "pair-out-of-range", {"row": 1, "rank": 2}),
-        ([[0, -2]], "pair-out-of-range", {"row": 1, "rank": 2}),
+        ([[0, 10]], "pair-out-of-range", {"row": 1, "rank": 2, "n_pairs": 10}),
+        ([[0, -2]], "pair-out-of-range", {"row": 1, "rank": 2, "n_pairs": 10}),
         ([[0, 5]], "pair-of-other-query", {"row": 1, "rank": 2}),
     ],
 )

@@ -47,7 +47,7 @@ def test_two_values_of_a_pair_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "facts"),
     [
-        ("query,doc\n1,2\n", "missing-column", {"columns": ["score"]}),
+        ("query,doc\n1,2\n", "missing-column", {"columns": ["score"], "known": ["query", "doc"]}),
         ("query,doc,score\n", "empty-file", {}),
         ("query,doc,score\n1,2,\n1,3,4\n", "missing-value", {"column": "score", "row": 1, "count": 1}),
         ("query,doc,score\n1,2,good\n1,3,4\n", "missing-value", {"column": "score", "row": 1, "count": 1}),

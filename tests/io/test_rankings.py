@@ -14,6 +14,7 @@ import pytest
 from clickshift.data.sessions import Rankings
 from clickshift.errors import FileError
 from clickshift.io.rankings import read_rankings
+from clickshift.io.tables.formats import LOG_ENDINGS
 from tests.codes import raises_code, warns_code
 
 QUERIES = ["cats", "dogs", "cats"]
@@ -66,8 +67,8 @@ def test_clicks_are_neither_needed_nor_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "facts"),
     [
-        ('{"query": 1, "docs": []}', "empty-list", {"column": "docs", "row": 2, "count": 1}),
-        ('{"query": 1, "docs": null}', "empty-list", {"column": "docs", "row": 2, "count": 1}),
+        ('{"query": 1, "docs": []}', "empty-list", {"column": "docs", "value": "[]", "row": 2, "count": 1}),
+        ('{"query": 1, "docs": null}', "empty-list", {"column": "docs", "value": "nothing", "row": 2, "count": 1}),
         (
             '{"query": 1, "docs": [4, null]}',
             "missing-value",
@@ -91,19 +92,20 @@ def test_a_bad_list_is_named_or_skipped(line: str, code: str, facts: dict[str, A
     path.write_text('{"query": 1, "docs": [1, 2]}\n' + line + "\n")
     with raises_code(code, FileError, **facts):
         read_rankings(path)
-    with warns_code("skipped-sessions"):
+    skipped = {"unreadable_lines": 1} if code == "unreadable-line" else {"count": 1, "total": 2, "rule": code}
+    with warns_code("skipped-sessions", **skipped):
         assert ids(read_rankings(path, on_bad_line="skip")) == [(1, [1, 2])]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "code", "facts"),
     [
-        ("lists.csv", "query,results\n1,2\n", "missing-column", {"columns": ["docs"]}),
+        ("lists.csv", "query,results\n1,2\n", "missing-column", {"columns": ["docs"], "known": ["query", "results"]}),
         ("lists.csv", "query,docs,docs\n1,2,3\n", "duplicate-column", {"column": "docs"}),
         ("lists.csv", "query,docs\n", "empty-file", {}),
         ("lists.csv", "", "empty-file", {}),
         ("lists.parquet", "query,docs\n", "damaged-file", {"format": "Parquet"}),
-        ("lists.txt", "query,docs\n", "unknown-format", {}),
+        ("lists.txt", "query,docs\n", "unknown-format", {"known": list(LOG_ENDINGS)}),
     ],
 )
 def test_a_bad_file_is_one_error(name: str, text: str, code: str, facts: dict[str, Any], tmp_path: Path) -> None:

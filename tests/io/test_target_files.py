@@ -89,7 +89,7 @@ def test_a_pair_with_two_scores_is_left_out_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "code", "facts"),
     [
-        ("t.csv", "query,doc\n1,2\n", "missing-column", {}),
+        ("t.csv", "query,doc\n1,2\n", "missing-column", {"known": ["query", "doc"]}),
         ("t.csv", "query,docs,weight\n1,5 6,\n", "missing-value", {"column": "weight", "row": 1, "count": 1}),
         ("t.csv", "query,docs,weight\n1,5 6,much\n", "missing-value", {"column": "weight", "row": 1, "count": 1}),
         (

@@ -253,7 +253,7 @@ def test_what_is_damaged_is_encoded_again(log: Path) -> None:
     (first.folder / "pair.bin").write_bytes(b"1234")
     same(encoded(log), cs.read_log(log))
     (first.folder / "pair.bin").write_bytes(b"1234")
-    with raises_code("damaged-file", FileError):
+    with raises_code("damaged-file", FileError, path=first.folder):
         open_log(first.folder)
 
 
@@ -261,10 +261,10 @@ def test_a_file_among_many_that_cannot_be_read(log: Path) -> None:
     wanted = cs.read_log(log)
     bad = log / "day=2026-03-02" / "bad.parquet"
     bad.write_bytes((log / "day=2026-03-02" / "part.parquet").read_bytes()[:-200])
-    with raises_code("damaged-file", FileError, format="Parquet"):
+    with raises_code("damaged-file", FileError, format="Parquet", path=bad):
         encoded(log)
     assert not list((log / ".clickshift").glob(".*"))
-    with warns_code("skipped-sessions", count=0, files=1):
+    with warns_code("skipped-sessions", count=0, files=1, paths=[str(bad)]):
         found = encoded(log, on_bad_line="skip")
     same(found, wanted)
     assert found.facts["files_left_out"] == [str(bad)]
@@ -277,7 +277,7 @@ def test_damage_in_the_middle_of_a_file(log: Path) -> None:
     data = bytearray(path.read_bytes())
     data[200:1200] = os.urandom(1000)
     path.write_bytes(bytes(data))
-    with raises_code("damaged-file", FileError, format="Parquet"):
+    with raises_code("damaged-file", FileError, format="Parquet", path=path):
         encoded(log)
 
 
@@ -289,7 +289,7 @@ def test_bad_sessions_are_told_or_left_out(tmp_path: Path) -> None:
     table["clicks"][91] = [0, 1]
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table(table), path, row_group_size=40)
-    with raises_code("not-zero-or-one", FileError, column="clicks", value="[2, 2, 2, 2]", row=74, count=1):
+    with raises_code("not-zero-or-one", FileError, path=path, column="clicks", value="[2, 2, 2, 2]", row=74, count=1):
         encoded(path)
     with warns_code("skipped-sessions", count=3, files=0):
         found = encoded(path, on_bad_line="skip")
@@ -300,7 +300,7 @@ def test_bad_sessions_are_told_or_left_out(tmp_path: Path) -> None:
 def test_files_of_different_columns_are_refused(tmp_path: Path) -> None:
     pq.write_table(table_of(0), tmp_path / "a.parquet")
     pq.write_table(table_of(1).append_column("count", pa.array([1] * 300)), tmp_path / "b.parquet")
-    with raises_code("inconsistent-columns", FileError, columns=["count"]):
+    with raises_code("inconsistent-columns", FileError, path=tmp_path / "b.parquet", columns=["count"]):
         encoded(tmp_path)
 
 
@@ -355,7 +355,7 @@ def test_messages_about_paths_and_tables(tmp_path: Path, log: Path) -> None:
         encoded(f"{tmp_path / 'none.duckdb'}::clicks", output=tmp_path / "out")
     with duckdb.connect(str(tmp_path / "clicks.duckdb")) as connection:
         connection.sql("CREATE TABLE other AS SELECT 1 AS x")
-    with raises_code("unknown-table", FileError, value="clicks"):
+    with raises_code("unknown-table", FileError, value="clicks", known=["other"]):
         encoded(f"{tmp_path / 'clicks.duckdb'}::clicks", output=tmp_path / "out")
     with raises_code("folder-exists", FileError):
         encoded(log, output=log)
@@ -385,8 +385,9 @@ def test_a_spill_folder_that_cannot_be_used(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(long), tmp_path / "log.parquet")
     (tmp_path / "file").touch()
-    with raises_code("unreadable-log", FileError):
+    with raises_code("unreadable-log", FileError) as caught:
         encoded(tmp_path / "log.parquet", spill=DuckdbLimits("4MB", tmp_path / "file" / "spill"))
+    assert "spill=" in str(caught.value), "the option that helps is named"
 
 
 def test_equal_hashes_of_different_ids_are_told_apart() -> None:

@@ -139,7 +139,12 @@ class LetorRows:
                     count=int(state["bad"]),
                 )
             content = "the file is empty" if state["line"] == 1 else "only blank lines and comments"
-            raise FileError(path, f"there must be at least one line of data: got none ({content}).", code="empty-file")
+            raise FileError(
+                path,
+                f"there must be at least one line of data: got none ({content}).",
+                code="empty-file",
+                lines=int(state["line"]) - 1,
+            )
         self.skip(int(state["bad"]), first)
         self.data_lines.append(int(state["number"]) - lines_before)
 
