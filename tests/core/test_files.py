@@ -28,6 +28,7 @@ from clickshift.core.files import (
     write_atomically,
 )
 from clickshift.errors import FileError
+from tests.codes import raises_code
 
 TEXT = "naïve\r\nlines, 日本\n"
 
@@ -51,18 +52,22 @@ def test_several_gzip_members_are_one_file(tmp_path: Path) -> None:
 
 PACKED = gzip.compress(bytes(range(32, 127)) * 500, mtime=0)
 DAMAGED = {
-    "gzip cut short": (PACKED[:-20], "gzip file that ends too early"),
-    "gzip cut very short": (PACKED[:2], "gzip file that ends too early"),
-    "gzip with a wrong checksum": (PACKED[:-8] + bytes(8), "damaged gzip file"),
-    "gzip with wrong bytes": (PACKED[:40] + b"\xff" * 40 + PACKED[80:], "damaged gzip file"),
-    "gzip with something after it": (PACKED + b"more", "damaged gzip file"),
-    "gzip of binary": (gzip.compress(b"a\nb\0"), "line 2: holds a NUL byte"),
-    "binary": (b"\0", "line 1: holds a NUL byte"),
-    "Latin-1": ("a\nb\ncafé".encode("latin-1"), "line 3: must be UTF-8 text: got byte 0xE9"),
-    "UTF-8 cut short": ("a\n日本".encode()[:-1], "line 2: must be UTF-8 text: got byte 0xE6"),
-    "UTF-16": ("wide".encode("utf-16"), "is UTF-16 text"),
-    "zip": (b"PK\x03\x04....", "is a zip archive"),
-    "bzip2 in gzip": (gzip.compress(b"BZh91AY"), "is packed with bzip2"),
+    "gzip cut short": (PACKED[:-20], "damaged-file", {"format": "gzip", "truncated": True}),
+    "gzip cut very short": (PACKED[:2], "damaged-file", {"format": "gzip", "truncated": True}),
+    "gzip with a wrong checksum": (PACKED[:-8] + bytes(8), "damaged-file", {"format": "gzip", "truncated": False}),
+    "gzip with wrong bytes": (
+        PACKED[:40] + b"\xff" * 40 + PACKED[80:],
+        "damaged-file",
+        {"format": "gzip", "truncated": False},
+    ),
+    "gzip with something after it": (PACKED + b"more", "damaged-file", {"format": "gzip", "truncated": False}),
+    "gzip of binary": (gzip.compress(b"a\nb\0"), "not-text", {"value": "byte 0x00", "line": 2}),
+    "binary": (b"\0", "not-text", {"value": "byte 0x00", "line": 1}),
+    "Latin-1": ("a\nb\ncafé".encode("latin-1"), "not-text", {"value": "byte 0xE9", "line": 3}),
+    "UTF-8 cut short": ("a\n日本".encode()[:-1], "not-text", {"value": "byte 0xE6", "line": 2}),
+    "UTF-16": ("wide".encode("utf-16"), "not-text", {"value": "UTF-16 text"}),
+    "zip": (b"PK\x03\x04....", "not-text", {"value": "a zip archive"}),
+    "bzip2 in gzip": (gzip.compress(b"BZh91AY"), "not-text", {"value": "compressed with bzip2"}),
 }
 
 
@@ -70,9 +75,9 @@ DAMAGED = {
 @pytest.mark.parametrize("way", [open_text, open_bytes])
 def test_damaged_files_have_one_clear_message(tmp_path: Path, damage: str, way: Callable[[Path], IO[Any]]) -> None:
     file = tmp_path / "file"
-    data, message = DAMAGED[damage]
+    data, code, facts = DAMAGED[damage]
     file.write_bytes(data)
-    with pytest.raises(FileError, match=message) as caught, way(file) as stream:
+    with raises_code(code, FileError, **facts) as caught, way(file) as stream:
         stream.read()
     assert caught.value.path == file
     assert str(caught.value).startswith(str(file))
@@ -81,7 +86,7 @@ def test_damaged_files_have_one_clear_message(tmp_path: Path, damage: str, way: 
 def test_bad_bytes_are_found_far_into_the_file(tmp_path: Path) -> None:
     file = tmp_path / "long"
     file.write_bytes(b"x" * 99 + b"\n" + "é".encode() * 300_000 + b"\n\xff")
-    with pytest.raises(FileError, match="line 3: must be UTF-8"), open_text(file) as stream:
+    with raises_code("not-text", FileError, value="byte 0xFF", line=3), open_text(file) as stream:
         stream.read()
 
 
@@ -94,19 +99,19 @@ def test_a_character_may_lie_across_two_reads(tmp_path: Path) -> None:
 
 def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for way in (open_text, open_bytes, lambda path: content_key([path])):
-        with pytest.raises(FileError, match="there is no such file"):
+        with raises_code("file-not-found", FileError):
             way(tmp_path / "absent")
-        with pytest.raises(FileError, match="is a folder"):
+        with raises_code("is-a-folder", FileError):
             way(tmp_path)
         (tmp_path / "file").touch()
-        with pytest.raises(FileError, match="cannot be read"):
+        with raises_code("unreadable-file", FileError, reason="Not a directory"):
             way(tmp_path / "file" / "below")
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)  # permissions do not stop every user who runs tests
-    with pytest.raises(FileError, match=r"may not be opened \(Permission denied\)"):
+    with raises_code("permission-denied", FileError, reason="Permission denied"):
         open_text(tmp_path / "file")
 
 
@@ -138,7 +143,7 @@ def test_an_endless_line_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("a\n" + "b" * 50)
     assert list(line_blocks(file, size=8, longest_line=50)) == [b"a\n", b"b" * 50 + b"\n"]
-    with pytest.raises(FileError, match="a line of more than 40 bytes"):
+    with raises_code("line-too-long", FileError, limit=40):
         list(line_blocks(file, size=8, longest_line=40))
 
 
@@ -147,9 +152,9 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "folder.txt").mkdir()
     assert [file.name for file in files_in(tmp_path, [".txt"])] == ["a.TXT.gz", "b.txt"]
-    with pytest.raises(FileError, match=r"no data files: none ends in .dat"):
+    with raises_code("no-data-files", FileError, suffixes=(".dat",)):
         files_in(tmp_path, [".dat"])
-    with pytest.raises(FileError, match="cannot be listed"):
+    with raises_code("unreadable-folder", FileError, reason="No such file or directory"):
         files_in(tmp_path / "absent", [".dat"])
     assert unpacked_name(Path("x/a.txt.gz")) == Path("x/a.txt")
 
@@ -183,9 +188,9 @@ def test_a_failure_leaves_the_old_file_alone(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match="cannot be written"), write_atomically(tmp_path / "file" / "below"):
+    with raises_code("not-writable", FileError, reason="File exists"), write_atomically(tmp_path / "file" / "below"):
         pytest.fail("there is no such folder")
-    with pytest.raises(FileError, match=r"cannot be written \(No space left\)"), write_atomically(tmp_path / "x"):
+    with raises_code("not-writable", FileError, reason="No space left"), write_atomically(tmp_path / "x"):
         raise OSError(28, "No space left")
 
 
@@ -248,7 +253,7 @@ def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert cache_folder() == tmp_path / "local" / "clickshift" / "Cache"
     (tmp_path / "file").touch()
     monkeypatch.setenv("CLICKSHIFT_CACHE", str(tmp_path / "file" / "below"))
-    with pytest.raises(FileError, match="Set CLICKSHIFT_CACHE"):
+    with raises_code("not-writable", FileError, reason="Not a directory", variable="CLICKSHIFT_CACHE"):
         cache_folder()
 
 

@@ -13,6 +13,7 @@ from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.errors import DataError
 from clickshift.io.datasets.letor import read_corpus
+from tests.codes import raises_code
 from tests.golden import golden
 
 GOLDEN = golden("builtin_corpus")
@@ -104,7 +105,7 @@ def test_the_chunk_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("queries", [0, -3])
 def test_a_corpus_has_a_query(queries: int) -> None:
-    with pytest.raises(DataError, match=f"at least one query: got {queries}"):
+    with raises_code("bad-option", DataError, name="queries", value=queries):
         builtin_corpus(queries)
 
 

@@ -6,6 +6,7 @@ import pytest
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
+from tests.codes import raises_code
 
 
 def make(labels: list[list[int]], **fields) -> Corpus:
@@ -24,27 +25,31 @@ def test_gain_is_the_papers_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "message"),
+    ("label", "code", "facts"),
     [
-        ([0.0, 5.0], "label must be from 0 to max_label = 4: got 5.0 for query 0"),
-        ([0.0, -1.0], "got -1.0"),
-        ([0.0, np.nan], "got nan"),
-        ([0.0], "one label per pair, 2"),
+        ([0.0, 5.0], "label-out-of-range", {"value": 5.0, "max_label": 4, "count": 1, "query": "0"}),
+        ([0.0, -1.0], "label-out-of-range", {"value": -1.0, "max_label": 4, "count": 1, "query": "0"}),
+        (
+            [0.0, np.nan],
+            "label-out-of-range",
+            {"value": pytest.approx(np.nan, nan_ok=True), "max_label": 4, "count": 1, "query": "0"},
+        ),
+        ([0.0], "wrong-shape", {"name": "label", "expected": (2,), "shape": (1,)}),
     ],
 )
-def test_bad_labels_are_refused(label, message) -> None:
-    with pytest.raises(DataError, match=message):
+def test_bad_labels_are_refused(label, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
         Corpus(make([[0, 0]]).vocabulary, np.array(label, np.float32))
 
 
 def test_features_are_numbered_from_one() -> None:
     corpus = make([[0, 1]], features=np.array([[1, 2], [3, 4]], np.float32))
     assert corpus.feature(2).tolist() == [2, 4]
-    with pytest.raises(DataError, match="from 1 to 2: got 0"):
+    with raises_code("unknown-feature", DataError, value=0, count=2):
         corpus.feature(0)
-    with pytest.raises(DataError, match="no features"):
+    with raises_code("no-features", DataError):
         make([[0]]).feature(1)
-    with pytest.raises(DataError, match="one row per pair"):
+    with raises_code("wrong-shape", DataError, name="features", shape=(3, 2), expected=2):
         make([[0, 1]], features=np.zeros((3, 2), np.float32))
 
 

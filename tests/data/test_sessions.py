@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
+from tests.codes import raises_code
 
 WORDS = Vocabulary.of(np.repeat([10, 20], 5), np.arange(10))[0]
 
@@ -26,67 +27,71 @@ def test_lists_of_different_lengths() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "message"),
+    ("pair", "code", "facts"),
     [
-        ([[0, 1], [5, 5]], r"session 2: a document must stand once in a list: 5 stands at rank 1 and again at rank 2"),
-        ([[0, UNSEEN, 2]], r"session 1: a list must have no gap: nothing is shown at rank 2"),
-        ([[UNSEEN, 1]], r"session 1: a list must have no gap: nothing is shown at rank 1"),
-        ([[0, 1], [UNSEEN, UNSEEN]], r"session 2: a list must show at least one document"),
-        ([[0, 10]], r"session 1: the pair number at rank 2 is outside the vocabulary's 10 pairs"),
-        ([[0, -2]], r"session 1: the pair number at rank 2 is outside"),
-        ([[0, 5]], r"session 1: the document at rank 2 belongs to another query"),
+        ([[0, 1], [5, 5]], "duplicate-document", {"row": 2, "rank": 2, "document": "5", "first_rank": 1}),
+        ([[0, UNSEEN, 2]], "gap-in-list", {"row": 1, "rank": 2}),
+        ([[UNSEEN, 1]], "gap-in-list", {"row": 1, "rank": 1}),
+        ([[0, 1], [UNSEEN, UNSEEN]], "empty-list", {"row": 2, "rank": 1}),
+        ([[0, 10]], "pair-out-of-range", {"row": 1, "rank": 2, "n_pairs": 10}),
+        ([[0, -2]], "pair-out-of-range", {"row": 1, "rank": 2, "n_pairs": 10}),
+        ([[0, 5]], "pair-of-other-query", {"row": 1, "rank": 2}),
     ],
 )
-def test_bad_lists_are_named(pair, message) -> None:
-    with pytest.raises(DataError, match=message):
+def test_bad_lists_are_named(pair, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
         make(pair)
 
 
 @pytest.mark.parametrize(
-    ("click", "message"),
+    ("click", "code", "facts"),
     [
-        ([[0, 0], [0, 2]], r"session 2: a click must be 0 or 1: got 2 \(1 such sessions\)"),
-        ([[0.0, 0.5], [0, 0]], r"session 1: a click must be 0 or 1: got 0.5"),
-        ([[0.0, np.nan], [0, 0]], r"session 1: a click must be 0 or 1: got nan"),
-        ([[0, 0], [0, 1]], r"session 2: a click must be on a document that is shown: got one at rank 2"),
-        ([[0, 0]], r"click must have the shape of pair, \(2, 2\): got \(1, 2\)"),
-        ([["a", "b"], ["c", "d"]], r"click must be 0 or 1 in 2 dimensions: got <U1"),
-        ([0, 1], r"click must be 0 or 1 in 2 dimensions"),
+        ([[0, 0], [0, 2]], "not-zero-or-one", {"row": 2, "value": 2, "count": 1}),
+        ([[0.0, 0.5], [0, 0]], "not-zero-or-one", {"row": 1, "value": 0.5, "count": 1}),
+        (
+            [[0.0, np.nan], [0, 0]],
+            "not-zero-or-one",
+            {"row": 1, "value": pytest.approx(np.nan, nan_ok=True), "count": 1},
+        ),
+        ([[0, 0], [0, 1]], "click-without-document", {"row": 2, "value": "one at rank 2", "count": 1}),
+        ([[0, 0]], "wrong-shape", {"name": "click", "expected": (2, 2), "shape": (1, 2)}),
+        ([["a", "b"], ["c", "d"]], "not-zero-or-one", {"name": "click", "dtype": "<U1", "shape": (2, 2)}),
+        ([0, 1], "not-zero-or-one", {"name": "click", "dtype": "int64", "shape": (2,)}),
     ],
 )
-def test_bad_clicks_are_named(click, message) -> None:
-    with pytest.raises(DataError, match=message):
+def test_bad_clicks_are_named(click, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
         make([[0, 1], [5, UNSEEN]], click)
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "code", "facts"),
     [
-        ({"count": np.array([1, 0])}, "session 2: a count must be 1 or more: got 0"),
-        ({"count": np.array([1.0, 1.0])}, "count must be integers"),
-        ({"count": np.array([1])}, "count must have the shape"),
-        ({"time": np.array([1.0, np.nan])}, "session 2: time must not be missing"),
-        ({"time": np.array(["2020-01-01", "NaT"], "M8[D]")}, "session 2: time must not be missing"),
-        ({"user": np.array([1, 2, 3])}, "user must have the shape"),
+        ({"count": np.array([1, 0])}, "bad-count", {"row": 2, "value": 0, "count": 1}),
+        ({"count": np.array([1.0, 1.0])}, "not-integers", {"name": "count", "dtype": "float64", "shape": (2,)}),
+        ({"count": np.array([1])}, "wrong-shape", {"name": "count", "expected": (2,), "shape": (1,)}),
+        ({"time": np.array([1.0, np.nan])}, "missing-value", {"row": 2, "value": "none", "count": 1}),
+        ({"time": np.array(["2020-01-01", "NaT"], "M8[D]")}, "missing-value", {"row": 2, "value": "none", "count": 1}),
+        ({"user": np.array([1, 2, 3])}, "wrong-shape", {"name": "user", "expected": (2,), "shape": (3,)}),
     ],
 )
-def test_bad_columns_are_named(fields, message) -> None:
-    with pytest.raises(DataError, match=message):
+def test_bad_columns_are_named(fields, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
         make([[0, 1], [5, 6]], **fields)
 
 
 @pytest.mark.parametrize("log_prob", [[0.0, 0.1], [0.0, -np.inf], [0.0, np.nan]])
 def test_propensities_are_probabilities(log_prob) -> None:
-    with pytest.raises(DataError, match="session 2: a propensity must be a probability"):
+    with raises_code("not-a-probability", DataError, row=2, count=1):
         Rankings(WORDS, np.array([0, 1]), np.array([[0], [5]]), log_prob=np.array(log_prob))
 
 
 def test_an_empty_log_is_refused() -> None:
-    with pytest.raises(DataError, match="the log is empty"):
+    with raises_code("empty-log", DataError):
         Rankings(WORDS, np.empty(0, int), np.empty((0, 3), int))
-    with pytest.raises(DataError, match="query must be integers"):
+    with raises_code("not-integers", DataError, name="query", dtype="float64", shape=(1,)):
         Rankings(WORDS, np.array([0.0]), np.array([[0]]))
-    with pytest.raises(DataError, match="query must have the shape"):
+    with raises_code("wrong-shape", DataError, name="query", expected=(1,), shape=(2,)):
         Rankings(WORDS, np.array([0, 1]), np.array([[0]]))
 
 
@@ -145,7 +150,7 @@ def test_chronological_split() -> None:
     early, late = log.split_by_time(0.5)
     assert early.time.tolist() == [1, 2]
     assert late.time.tolist() == [3, 4]
-    with pytest.raises(DataError, match="needs a time"):
+    with raises_code("missing-time", DataError):
         make([[0]]).split_by_time(0.5)
 
 
@@ -172,7 +177,7 @@ def test_a_split_within_queries_does_not_mind_merging(fraction, rows) -> None:
     try:
         parts = log.split_within_queries(fraction)
     except DataError:
-        with pytest.raises(DataError, match="both parts of a split"):
+        with raises_code("empty-split", DataError):
             one_by_one.split_within_queries(fraction)
         return
     for part, expected in zip(parts, one_by_one.split_within_queries(fraction), strict=True):
@@ -192,7 +197,7 @@ def test_sessions_of_an_unseen_query_are_split_too() -> None:
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 0.01, 1.5, np.nan])
 def test_a_split_leaves_no_part_empty(fraction) -> None:
     for split in (Sessions.split_in_order, Sessions.split_within_queries):
-        with pytest.raises(DataError, match="both parts of a split"):
+        with raises_code("empty-split", DataError, total=3):
             split(make([[0], [1], [2]]), fraction)
 
 
@@ -206,7 +211,7 @@ def test_concat_joins_vocabularies_and_pads() -> None:
     ids = both.vocabulary
     assert ids.doc_ids[ids.pair_doc[both.rankings.pair[1, 0]]] == "x"
     assert ids.query_ids[both.rankings.query].tolist() == ["10", "30"]
-    with pytest.raises(DataError, match="at least one log"):
+    with raises_code("no-logs", DataError):
         Sessions.concat([])
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from clickshift.core.unique_rows import distinct_rows, distinct_sorted
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError, VocabularyError
+from tests.codes import raises_code
 
 ids = st.one_of(
     st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=30), st.lists(st.text(), min_size=1, max_size=30)
@@ -73,21 +74,21 @@ def test_integers_match_their_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "message"),
+    ("query", "code", "facts"),
     [
-        ([1.5, 2.0], "integers or strings"),
-        ([1, None], "row 2"),
-        (["a", 1], "all integers or all strings"),
-        ([[1], [2]], "integers or strings"),
+        ([1.5, 2.0], "bad-id-type", {}),
+        ([1, None], "missing-id", {"row": 2}),
+        (["a", 1], "mixed-ids", {}),
+        ([[1], [2]], "bad-id-type", {}),
     ],
 )
-def test_bad_ids_are_refused(query, message) -> None:
-    with pytest.raises(DataError, match=message):
+def test_bad_ids_are_refused(query, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
         Vocabulary.of(query, [1, 2])
 
 
 def test_columns_must_be_aligned() -> None:
-    with pytest.raises(DataError, match="aligned: got 2 and 1"):
+    with raises_code("unequal-lengths", DataError, queries=2, documents=1):
         Vocabulary.of([1, 2], [1])
 
 
@@ -95,7 +96,7 @@ def test_a_part_is_renumbered() -> None:
     words = Vocabulary.of([1, 1, 2], [5, 6, 7])[0].with_pairs(np.array([1, 2]))
     assert words.doc_ids.tolist() == [6, 7]
     assert words.n_queries == 2
-    with pytest.raises(VocabularyError, match="from 0 to 1"):
+    with raises_code("pair-out-of-range", VocabularyError, n_pairs=2):
         words.with_pairs(np.array([2]))
 
 

@@ -35,7 +35,7 @@ def test_csv_keeps_numbers_apart(tmp_path: Path) -> None:
         first, second = csv.DictReader(file)
     assert float(first["ind"]) == 1.23456
     assert float(first["ind ±"]) == 0.0006
-    assert first["ind mark"] == "best; not worse than the model that peeks"
+    assert first["ind mark"] == "best; not worse than the peeking model"
     assert second == {
         "model": "50 % {x}",
         "ind": "1.3",

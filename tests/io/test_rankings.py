@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickshift.data.sessions import Rankings
-from clickshift.errors import ClickshiftWarning, FileError
+from clickshift.errors import FileError
 from clickshift.io.rankings import read_rankings
+from clickshift.io.tables.formats import LOG_ENDINGS
+from tests.codes import raises_code, warns_code
 
 QUERIES = ["cats", "dogs", "cats"]
 DOCS = [["a", "b", "<c>"], ["a"], ["b", "a"]]
@@ -62,42 +65,52 @@ def test_clicks_are_neither_needed_nor_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "code", "facts"),
     [
-        ('{"query": 1, "docs": []}', "row 2: docs must be a list with one item or more"),
-        ('{"query": 1, "docs": null}', "row 2: docs must be a list with one item or more"),
-        ('{"query": 1, "docs": [4, null]}', "row 2: docs must not have missing items"),
+        ('{"query": 1, "docs": []}', "empty-list", {"column": "docs", "value": "[]", "row": 2, "count": 1}),
+        ('{"query": 1, "docs": null}', "empty-list", {"column": "docs", "value": "nothing", "row": 2, "count": 1}),
+        (
+            '{"query": 1, "docs": [4, null]}',
+            "missing-value",
+            {"column": "docs", "value": "[4, None]", "row": 2, "count": 1},
+        ),
         (
             '{"query": 1, "docs": [4, 5, 4]}',
-            "row 2: a document must stand once in a list: got 4 at rank 1 and at rank 3",
+            "duplicate-document",
+            {"document": "4", "ranks": (1, 3), "row": 2, "count": 1},
         ),
-        ('{"query": null, "docs": [4]}', "row 2: query must be an integer or text"),
-        ("{not json", "line 2"),
+        (
+            '{"query": null, "docs": [4]}',
+            "missing-value",
+            {"column": "query", "value": "nothing", "row": 2, "count": 1},
+        ),
+        ("{not json", "unreadable-line", {"count": 1, "line": 2}),
     ],
 )
-def test_a_bad_list_is_named_or_skipped(line: str, message: str, tmp_path: Path) -> None:
+def test_a_bad_list_is_named_or_skipped(line: str, code: str, facts: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text('{"query": 1, "docs": [1, 2]}\n' + line + "\n")
-    with pytest.raises(FileError, match=message):
+    with raises_code(code, FileError, **facts):
         read_rankings(path)
-    with pytest.warns(ClickshiftWarning, match="skipped 1 "):
+    skipped = {"unreadable_lines": 1} if code == "unreadable-line" else {"count": 1, "total": 2, "rule": code}
+    with warns_code("skipped-sessions", **skipped):
         assert ids(read_rankings(path, on_bad_line="skip")) == [(1, [1, 2])]
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "code", "facts"),
     [
-        ("lists.csv", "query,results\n1,2\n", "query and docs .*: docs not found; the file has query, results"),
-        ("lists.csv", "query,docs,docs\n1,2,3\n", "docs stands twice"),
-        ("lists.csv", "query,docs\n", "has no rows"),
-        ("lists.csv", "", "is empty"),
-        ("lists.parquet", "query,docs\n", "cannot be read as Parquet"),
-        ("lists.txt", "query,docs\n", "the ending of a log file must be one of"),
+        ("lists.csv", "query,results\n1,2\n", "missing-column", {"columns": ["docs"], "known": ["query", "results"]}),
+        ("lists.csv", "query,docs,docs\n1,2,3\n", "duplicate-column", {"column": "docs"}),
+        ("lists.csv", "query,docs\n", "empty-file", {}),
+        ("lists.csv", "", "empty-file", {}),
+        ("lists.parquet", "query,docs\n", "damaged-file", {"format": "Parquet"}),
+        ("lists.txt", "query,docs\n", "unknown-format", {"known": list(LOG_ENDINGS)}),
     ],
 )
-def test_a_bad_file_is_one_error(name: str, text: str, message: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_one_error(name: str, text: str, code: str, facts: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(FileError, match=message):
+    with raises_code(code, FileError, **facts):
         read_rankings(tmp_path / name)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from clickshift.errors import FileError
 from clickshift.io.table_writer import write_table
+from tests.codes import raises_code
 
 TABLE = pa.table({"id": ['a"b', "<ü>"], "value": np.array([0.5, np.nan]), "docs": [[1, 2], ["3"][:0]]})
 
@@ -34,11 +34,11 @@ def test_parquet_keeps_the_notes(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"one of .parquet, .csv, .jsonl"):
+    with raises_code("unknown-format", FileError, known=[".parquet", ".csv", ".jsonl"]):
         write_table(TABLE, tmp_path / "t.xlsx")
     (tmp_path / "t.csv").mkdir()
-    with pytest.raises(FileError, match="is a folder"):
+    with raises_code("is-a-folder", FileError):
         write_table(TABLE, tmp_path / "t.csv")
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot be written"):
+    with raises_code("not-writable", FileError, reason="File exists"):
         write_table(TABLE, tmp_path / "file" / "t.csv")

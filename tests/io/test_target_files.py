@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pytest
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import ClickshiftWarning, FileError
+from clickshift.errors import FileError
 from clickshift.io.target_files import read_target, write_target
+from tests.codes import raises_code, warns_code
 
 
 def rows_of(path: Path) -> list[tuple[object, list[object], float | None]]:
@@ -69,7 +71,15 @@ def test_scores(tmp_path: Path) -> None:
 def test_a_pair_with_two_scores_is_left_out_and_told(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("query,doc,score\n1,7,1\n1,7,2\n1,8,3\n")
-    with pytest.warns(ClickshiftWarning, match="1 of 2"):
+    with warns_code(
+        "skipped-input",
+        bad_lines=0,
+        left_out={"conflicting-labels": 1},
+        total=2,
+        query="1",
+        document="7",
+        labels=(1.0, 2.0),
+    ):
         words, score = read_target(path)
     assert isinstance(words, Vocabulary)
     assert words.doc_ids.tolist() == [8]
@@ -77,25 +87,35 @@ def test_a_pair_with_two_scores_is_left_out_and_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "code", "facts"),
     [
-        ("t.csv", "query,doc\n1,2\n", "it has query, doc. Rename or add them"),
-        ("t.csv", "query,docs,weight\n1,5 6,\n", "row 1 has none"),
-        ("t.csv", "query,docs,weight\n1,5 6,much\n", "every list must have a weight"),
-        ("t.csv", "query,docs,weight\n1,5 6 5,1\n", "a document must stand once in a list: got 5 at rank 1 and at"),
-        ("t.csv", "query,docs\n1,5 6 5\n", "a document must stand once in a list: got 5 at rank 1 and at rank 3"),
-        ("t.csv", "query,doc,score\n1,5,inf\n", "document 5 of query 1 has inf"),
-        ("t.csv", "query,doc,score\n1,5,\n", "every row must have a score"),
-        ("t.csv", "", "is empty"),
-        ("t.csv", "query,docs,weight\n", "has no rows"),
-        ("t.jsonl", '{"query": 1, "docs": [2], "weight": 1}\n{oops\n', "line 2"),
-        ("missing.parquet", None, "there is no such file"),
+        ("t.csv", "query,doc\n1,2\n", "missing-column", {"known": ["query", "doc"]}),
+        ("t.csv", "query,docs,weight\n1,5 6,\n", "missing-value", {"column": "weight", "row": 1, "count": 1}),
+        ("t.csv", "query,docs,weight\n1,5 6,much\n", "missing-value", {"column": "weight", "row": 1, "count": 1}),
+        (
+            "t.csv",
+            "query,docs,weight\n1,5 6 5,1\n",
+            "duplicate-document",
+            {"document": "5", "ranks": (1, 3), "row": 1, "count": 1},
+        ),
+        (
+            "t.csv",
+            "query,docs\n1,5 6 5\n",
+            "duplicate-document",
+            {"document": "5", "ranks": (1, 3), "row": 1, "count": 1},
+        ),
+        ("t.csv", "query,doc,score\n1,5,inf\n", "not-finite", {"query": "1", "document": "5", "value": np.inf}),
+        ("t.csv", "query,doc,score\n1,5,\n", "missing-value", {"column": "score", "row": 1, "count": 1}),
+        ("t.csv", "", "empty-file", {}),
+        ("t.csv", "query,docs,weight\n", "empty-file", {}),
+        ("t.jsonl", '{"query": 1, "docs": [2], "weight": 1}\n{oops\n', "unreadable-line", {"count": 1, "line": 2}),
+        ("missing.parquet", None, "file-not-found", {}),
     ],
 )
-def test_slips(name: str, text: str | None, message: str, tmp_path: Path) -> None:
+def test_slips(name: str, text: str | None, code: str, facts: dict[str, Any], tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(FileError, match=message):
+    with raises_code(code, FileError, **facts):
         read_target(tmp_path / name)
 
 

@@ -130,6 +130,7 @@ def files_in(folder: str | Path, suffixes: Sequence[str]) -> list[Path]:
             folder,
             f"the directory cannot be listed ({_error_text(error)}). Check its permissions.",
             code="unreadable-folder",
+            reason=_error_text(error),
         ) from None
     named = [file for file in entries if unpacked_name(file).suffix.lower() in suffixes]
     files = [file for file in named if not file.name.lower().startswith((".", "readme"))]
@@ -139,6 +140,7 @@ def files_in(folder: str | Path, suffixes: Sequence[str]) -> list[Path]:
             folder,
             f"the directory has no data files: none ends in {wanted} (or .gz after it). Pass the files by name.",
             code="no-data-files",
+            suffixes=tuple(suffixes),
         )
     return files
 
@@ -191,7 +193,9 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         advice = "Choose a directory that you can write to, on a disk with free space."
-        raise FileError(path, f"cannot be written ({_error_text(error)}). {advice}", code="not-writable") from error
+        raise FileError(
+            path, f"cannot be written ({_error_text(error)}). {advice}", code="not-writable", reason=_error_text(error)
+        ) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -284,7 +288,11 @@ def cache_folder() -> Path:
     except OSError as error:
         advice = "Set CLICKSHIFT_CACHE to a directory that you can write to."
         raise FileError(
-            folder, f"the cache directory cannot be created ({_error_text(error)}). {advice}", code="not-writable"
+            folder,
+            f"the cache directory cannot be created ({_error_text(error)}). {advice}",
+            code="not-writable",
+            reason=_error_text(error),
+            variable="CLICKSHIFT_CACHE",
         ) from error
     return folder
 
@@ -313,7 +321,10 @@ class _CheckedTextStream(io.RawIOBase):
         for mark, name in _OTHER_FORMATS.items():
             if head.startswith(mark):
                 raise FileError(
-                    self._path, f"is {name}, not UTF-8 text or gzip. Decompress or convert it first.", code="not-text"
+                    self._path,
+                    f"is {name}, not UTF-8 text or gzip. Decompress or convert it first.",
+                    code="not-text",
+                    value=name,
                 )
         if head.startswith(_BOM):
             source.read(len(_BOM))
@@ -339,6 +350,7 @@ class _CheckedTextStream(io.RawIOBase):
                 "contains a NUL byte, so it is not a text file. Check the format.",
                 line=line,
                 code="not-text",
+                value="byte 0x00",
             )
         try:
             if not chunk.isascii() or self._decoder.getstate()[0] or not chunk:
@@ -348,7 +360,7 @@ class _CheckedTextStream(io.RawIOBase):
             byte = f"byte 0x{error.object[error.start]:02X}"
             advice = "Convert the file to UTF-8, e.g. with iconv."
             raise FileError(
-                self._path, f"must be UTF-8 text: got {byte}. {advice}", line=line, code="not-text"
+                self._path, f"must be UTF-8 text: got {byte}. {advice}", line=line, code="not-text", value=byte
             ) from None
         self._line += chunk.count(b"\n")
 
@@ -376,18 +388,30 @@ def _file_errors(path: str | Path) -> Iterator[None]:
             path,
             f"may not be opened ({_error_text(error)}). Ask its owner, or change its permissions.",
             code="permission-denied",
+            reason=_error_text(error),
         ) from None
     except EOFError:
         raise FileError(
-            path, "is a gzip file that ends too early. Copy or download it again.", code="damaged-file"
+            path,
+            "is a gzip file that ends too early. Copy or download it again.",
+            code="damaged-file",
+            format="gzip",
+            truncated=True,
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise FileError(
-            path, f"is a damaged gzip file ({error}). Copy or download it again.", code="damaged-file"
+            path,
+            f"is a damaged gzip file ({error}). Copy or download it again.",
+            code="damaged-file",
+            format="gzip",
+            truncated=False,
         ) from None
     except OSError as error:
         raise FileError(
-            path, f"cannot be read ({_error_text(error)}). Check the path and the disk.", code="unreadable-file"
+            path,
+            f"cannot be read ({_error_text(error)}). Check the path and the disk.",
+            code="unreadable-file",
+            reason=_error_text(error),
         ) from error
 
 

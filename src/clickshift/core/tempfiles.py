@@ -60,6 +60,7 @@ class TemporaryStorage:
                 self.folder or gettempdir(),
                 f"there is no space for {what} ({error.strerror or error}). {advice}",
                 code="no-space",
+                reason=error.strerror or str(error),
             ) from None
 
 

@@ -117,7 +117,12 @@ def check_lists(vocabulary: Vocabulary, query: np.ndarray, pair: np.ndarray, sho
         doc = vocabulary.doc_ids[vocabulary.pair_doc[pair[row, rank]]] if rule == _DUPLICATE else None
         code, template = _LIST_RULES[rule]
         message = template.format(rank=rank + 1, other=other + 1, n_pairs=vocabulary.n_pairs, doc=doc)
-        raise DataError(f"session {row + 1}: {message}", code=code, row=row + 1, rank=rank + 1)
+        facts: dict[str, Any] = {}
+        if rule == _DUPLICATE:
+            facts = {"document": str(doc), "first_rank": other + 1}
+        elif rule == _RANGE:
+            facts = {"n_pairs": vocabulary.n_pairs}
+        raise DataError(f"session {row + 1}: {message}", code=code, row=row + 1, rank=rank + 1, **facts)
 
 
 @njit(cache=True, nogil=True)

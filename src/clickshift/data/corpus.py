@@ -74,6 +74,7 @@ class Corpus:
                 code="label-out-of-range",
                 value=float(label[bad][0]),
                 max_label=self.max_label,
+                query=str(query),
                 count=int(bad.sum()),
             )
         object.__setattr__(self, "label", label)
@@ -84,6 +85,7 @@ class Corpus:
                     f"features must have one row per pair, {len(label)}: got shape {features.shape}.",
                     code="wrong-shape",
                     name="features",
+                    expected=len(label),
                     shape=features.shape,
                 )
             object.__setattr__(self, "features", features)

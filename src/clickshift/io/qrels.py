@@ -183,7 +183,12 @@ def consistent_judgments(query: Raw, doc: Raw, label: Raw, report: ReadReport) -
         first_doc = vocabulary.doc_ids[vocabulary.pair_doc[first]]
         example = f"as {low[first]:g} and {high[first]:g} for query {first_query}, document {first_doc}"
         what = f"of {vocabulary.n_pairs:,} judged pairs, with different labels ({example})"
-        report.left_out(int((~consistent).sum()), what, "conflicting-labels")
+        facts = {
+            "query": str(first_query),
+            "document": str(first_doc),
+            "labels": (float(low[first]), float(high[first])),
+        }
+        report.left_out(int((~consistent).sum()), what, "conflicting-labels", total=vocabulary.n_pairs, **facts)
     return Judgments(
         vocabulary.query_ids[vocabulary.pair_query[consistent]],
         vocabulary.doc_ids[vocabulary.pair_doc[consistent]],

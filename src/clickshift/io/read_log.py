@@ -276,6 +276,7 @@ def choose_columns(path: Path, columns: Mapping[str, str], names: Sequence[str])
             f"column names must be unique: {duplicates[0]} occurs twice among {listed}. Rename one.",
             code="duplicate-column",
             column=duplicates[0],
+            known=list(names),
         )
     return chosen
 

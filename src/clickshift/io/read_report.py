@@ -54,7 +54,9 @@ class ReadReport:
         self._skip = on_bad_line == "skip"
         self._n_bad = 0
         self._first_bad = ""
+        self._first_bad_line: int | None = None
         self._left_out: Counter[tuple[str, str]] = Counter()
+        self._details: dict[str, Any] = {}
 
     def bad_line(self, line: int, rule: str, got: str | bytes) -> None:
         """Raise an error for a line that breaks the format, or count it if bad lines are skipped.
@@ -80,11 +82,14 @@ class ReadReport:
         if not self._skip:
             advice = 'Fix the line, or pass on_bad_line="skip".'
             raise FileError(self.path, f"{problem}. {advice}", line=line, code="bad-line", value=got)
+        if self._first_bad_line is None:
+            self._first_bad_line = line
         self._first_bad = self._first_bad or f"line {line}: {problem}"
         self._n_bad += 1
 
-    def left_out(self, count: int, what: str, code: str) -> None:
+    def left_out(self, count: int, what: str, code: str, **facts: Any) -> None:
         """Count items that are not in the result; `what` completes "left out 3 ...", `code` names the reason."""
+        self._details.update(facts)
         self._left_out[what, code] += count
 
     def fail_empty(self, what: str) -> NoReturn:
@@ -101,7 +106,8 @@ class ReadReport:
         """Issue one warning about everything that was left out (code "skipped-input"), if anything was."""
         if sentences := self._sentences():
             message = f"{self.path}: {'; '.join(sentences)}."
-            warnings.warn(ClickshiftWarning(message, code="skipped-input", **self._facts()), stacklevel=3)
+            facts = {**self._facts(), "line": self._first_bad_line}
+            warnings.warn(ClickshiftWarning(message, code="skipped-input", **facts), stacklevel=3)
 
     def _sentences(self) -> list[str]:
         """Return one sentence for every kind of left-out input."""
@@ -113,7 +119,7 @@ class ReadReport:
     def _facts(self) -> dict[str, Any]:
         """Return the number of bad lines, and the number of left-out items by the code of the reason."""
         left_out = {code: count for (_, code), count in self._left_out.items() if count}
-        return {"bad_lines": self._n_bad, "left_out": left_out}
+        return {"bad_lines": self._n_bad, "left_out": left_out, **self._details}
 
 
 class SessionLocation(NamedTuple):
@@ -173,6 +179,8 @@ class BadSessions:
         """Location and problem of the first bad session."""
         self.first_code = ""
         """Code of the rule that the first bad session breaks."""
+        self.first_facts: dict[str, Any] = {}
+        """Facts of the first bad session."""
         self._owner = owner
         self._locate = locate
         self._skip = skip
@@ -204,6 +212,7 @@ class BadSessions:
             raise FileError(location.path, f"{problem}{others}. {advice}", code=violation.code, **facts)
         if not self.first:
             self.first, self.first_code = f"{location.path}, {problem}", violation.code
+            self.first_facts = {**violation.facts, **location.facts}
         self.bad |= bad
 
     def mark_rows(self, bad: Bool[np.ndarray, " row"], describe: Callable[[int], Violation]) -> None:
@@ -241,6 +250,7 @@ class BadSessions:
             "total": total,
             "unreadable_lines": len(unreadable),
             "rule": self.first_code,
+            "first": self.first_facts,
         }
         if dropped == total:
             raise FileError(path, f"no session is left to read: {'; '.join(sentences)}.", code="empty-log", **facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError
 from clickshift.io.datasets import open_bandit
 from clickshift.io.datasets.open_bandit import read_open_bandit
+from tests.codes import raises_code, warns_code
 from tests.standins import BANDIT_ITEMS, BANDIT_ROWS, bandit_rows
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0\n"
@@ -52,13 +54,13 @@ def test_campaigns_do_not_share_items(tmp_path: Path) -> None:
 
 
 def test_a_folder_holds_one_campaign(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="must hold one CSV file beside item_context: got none"):
+    with raises_code("no-files", FileError, path=tmp_path, names=[], count=0):
         read_open_bandit(tmp_path)
     write(tmp_path, HEADER + ROWS)
     write(tmp_path, "not,read\n", "item_context.csv")
     assert len(read_open_bandit(tmp_path)) == 3
     write(tmp_path, HEADER + ROWS, "women.csv")
-    with pytest.raises(FileError, match=r"got men\.csv, women\.csv"):
+    with raises_code("no-files", FileError, path=tmp_path, names=["men.csv", "women.csv"], count=2):
         read_open_bandit(tmp_path)
 
 
@@ -92,16 +94,16 @@ BAD_ROWS = [
 @pytest.mark.parametrize("row", BAD_ROWS)
 def test_a_bad_row_is_an_error_with_its_line_or_is_skipped(tmp_path: Path, row: str) -> None:
     path = write(tmp_path, f"{HEADER}{ROWS}\n{row}\n{GOOD}\n")
-    with pytest.raises(FileError, match=r"men\.csv, line 6: a row must have") as caught:
+    with raises_code("bad-line", FileError, line=6) as caught:
         read_open_bandit(path)
     assert caught.value.line == 6
-    with pytest.warns(ClickshiftWarning, match=r"skipped 1 bad line\(s\), the first at line 6"):
+    with warns_code("skipped-input", bad_lines=1, left_out={}, line=6):
         assert len(read_open_bandit(path, on_bad_line="skip")) == 4
 
 
 def test_line_numbers_between_ragged_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    monkeypatch.setattr(open_bandit.Notes, "bad_line", lambda self, line, rule, got: seen.append(line))
+    monkeypatch.setattr(open_bandit.ReadReport, "bad_line", lambda self, line, rule, got: seen.append(line))
     bad = GOOD.replace("0.25", "2")
     lines = [GOOD, "ragged", bad, "ragged", "ragged", GOOD, bad, "", bad, "ragged"] * 3
     log = read_open_bandit(write(tmp_path, HEADER + "\n".join(lines)))
@@ -110,23 +112,35 @@ def test_line_numbers_between_ragged_lines(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "facts"),
     [
-        ("", "must be a CSV table with a header"),
-        (HEADER, "there must be at least one row"),
-        (HEADER + "\n\n", "there must be at least one row"),
-        (HEADER.replace("click", "clicks") + ROWS, "line 1: the header must name timestamp, .*click"),
-        ("oops\n", "line 1: the header must name"),
-        (HEADER + '"' + ROWS, "line 2"),
+        ("", "damaged-file", {"format": "CSV"}),
+        (HEADER, "empty-file", {"bad_lines": 0, "left_out": {}}),
+        (HEADER + "\n\n", "empty-file", {"bad_lines": 0, "left_out": {}}),
+        (
+            HEADER.replace("click", "clicks") + ROWS,
+            "missing-column",
+            {"columns": ["timestamp", "item_id", "position", "click", "propensity_score"], "line": 1},
+        ),
+        (
+            "oops\n",
+            "missing-column",
+            {"columns": ["timestamp", "item_id", "position", "click", "propensity_score"], "line": 1},
+        ),
+        (
+            HEADER + '"' + ROWS,
+            "bad-line",
+            {"line": 2},
+        ),
     ],
 )
-def test_what_is_no_open_bandit_file(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(FileError, match=message):
+def test_what_is_no_open_bandit_file(tmp_path: Path, text: str, code: str, facts: dict[str, Any]) -> None:
+    with raises_code(code, FileError, **facts):
         read_open_bandit(write(tmp_path, text))
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="there is no such file"):
+    with raises_code("file-not-found", FileError):
         read_open_bandit(tmp_path / "men.csv")
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError
 from clickshift.io.datasets.trec import read_trec, read_trec_relevance
+from tests.codes import raises_code, warns_code
 from tests.standins import TREC_CONFLICTS, TREC_REPEAT, TREC_SIZES, Page, trec_labelled, trec_pages
 
 
@@ -27,7 +28,7 @@ LABELLED = "7\t3\t[10, 11]\t[1, 1]\t[0, 1]\t[-2, 4]\n8\t3\t[11, 12]\t[1, 1]\t[0,
 
 
 def test_a_small_log(tmp_path: Path) -> None:
-    with pytest.warns(ClickshiftWarning, match=r"log\.txt: left out 1 page\(s\) that show a document twice\.$"):
+    with warns_code("skipped-input", bad_lines=0, left_out={"duplicate-document": 1}):
         log = read_trec(write(tmp_path, SMALL))
     words = log.vocabulary
     assert words.query_ids[log.rankings.query].tolist() == [3, 4]
@@ -53,7 +54,15 @@ def test_the_labelled_file_is_a_log_too(tmp_path: Path) -> None:
 
 def test_a_pair_with_two_labels_is_left_unjudged(tmp_path: Path) -> None:
     path = write(tmp_path, LABELLED.replace("[4, 0]", "[1, 0]"))
-    with pytest.warns(ClickshiftWarning, match=r"left out 1 of 3 judged pairs.*1 and 4 for query 3, document 11"):
+    with warns_code(
+        "skipped-input",
+        bad_lines=0,
+        left_out={"conflicting-labels": 1},
+        total=3,
+        query="3",
+        document="11",
+        labels=(1.0, 4.0),
+    ):
         assert read_trec_relevance(path).doc.tolist() == [10, 12]
 
 
@@ -81,25 +90,25 @@ def test_a_pair_with_two_labels_is_left_unjudged(tmp_path: Path) -> None:
 def test_a_bad_line_is_an_error_with_its_number_or_is_skipped(tmp_path: Path, line: str) -> None:
     path = write(tmp_path, f"{LABELLED}{line}\n")
     for read, expected in ((read_trec, 2), (read_trec_relevance, 3)):
-        with pytest.raises(FileError, match="line 3: a line must be 'session query") as caught:
+        with raises_code("bad-line", FileError, line=3) as caught:
             read(path)
         assert caught.value.line == 3
-        with pytest.warns(ClickshiftWarning, match=r"skipped 1 bad line\(s\), the first at line 3"):
+        with warns_code("skipped-input", bad_lines=1, left_out={}, line=3):
             assert len(read(path, on_bad_line="skip")) == expected
 
 
 def test_labels_are_asked_of_a_file_without_them(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"line 1: .* and a list of labels"):
+    with raises_code("bad-line", FileError, value="7\t3\t[10, 11, 12]\t[1, 1, 2]\t[0, 1, 0]", line=1):
         read_trec_relevance(write(tmp_path, SMALL))
     for read in (read_trec, read_trec_relevance):
-        with pytest.raises(FileError, match="at least one"):
+        with raises_code("empty-file", FileError, bad_lines=0, left_out={}):
             read(write(tmp_path, "\n"))
 
 
 @pytest.mark.parametrize("part", TREC_SIZES)
 def test_a_published_file_is_read_page_by_page(standins: Path, part: str) -> None:
     repeats = TREC_SIZES[part] // TREC_REPEAT
-    with pytest.warns(ClickshiftWarning, match=rf"left out {repeats} page\(s\) that show a document twice\.$"):
+    with warns_code("skipped-input", bad_lines=0, left_out={"duplicate-document": repeats}):
         log = read_trec(standins / "trec_session2014" / f"{part}_per_query_quid.txt.gz")
     words = log.vocabulary
     assert len(log) == TREC_SIZES[part] - repeats
@@ -119,12 +128,17 @@ def test_labels_of_a_published_file_are_read_pair_by_pair(standins: Path) -> Non
             said.setdefault((page.query, doc), set()).add(label)
     agreed = {pair: labels.pop() for pair, labels in said.items() if len(labels) == 1}
     assert len(said) - len(agreed) == TREC_CONFLICTS
-    with pytest.warns(ClickshiftWarning, match=f"left out {TREC_CONFLICTS} of {len(said)} judged pairs"):
+    with warns_code(
+        "skipped-input",
+        bad_lines=0,
+        left_out={"conflicting-labels": TREC_CONFLICTS},
+        total=len(said),
+    ):
         judged = read_trec_relevance(path)
     pairs = zip(judged.query.tolist(), judged.doc.tolist(), strict=True)
     assert dict(zip(pairs, judged.label.tolist(), strict=True)) == agreed
     assert np.unique(judged.label).tolist() == [-2, 0, 1, 2, 3, 4]
-    with pytest.warns(ClickshiftWarning, match=r"left out 2 page\(s\)"):
+    with warns_code("skipped-input", bad_lines=0, left_out={"duplicate-document": 2}):
         log = read_trec(path)
     shown = {(page.query, doc) for page in trec_labelled() if not page.repeats for doc in page.docs}
     labels = judged.labels_for(log.vocabulary)
@@ -137,7 +151,7 @@ def test_labels_of_a_published_file_are_read_pair_by_pair(standins: Path) -> Non
 )
 def test_the_real_files(shared_data: Path, part: str, lines: int, repeats: int, clicks: int) -> None:
     path = shared_data / "trec_session2014" / f"{part}_per_query_quid.txt.gz"
-    with pytest.warns(ClickshiftWarning, match=rf"left out {repeats} page\(s\) that show a document twice"):
+    with warns_code("skipped-input", bad_lines=0, left_out={"duplicate-document": repeats}):
         log = read_trec(path)
     assert len(log) + repeats == lines
     assert log.rankings.shown.all()
@@ -146,10 +160,18 @@ def test_the_real_files(shared_data: Path, part: str, lines: int, repeats: int, 
 
 def test_the_real_labels(shared_data: Path) -> None:
     path = shared_data / "trec_session2014" / "human_label_for_GraphCM_per_query_quid.txt.gz"
-    with pytest.warns(ClickshiftWarning, match=r"left out 7 page\(s\)"):
+    with warns_code("skipped-input", bad_lines=0, left_out={"duplicate-document": 7}):
         log = read_trec(path)
     assert len(log) == 856 - 7
-    with pytest.warns(ClickshiftWarning, match="left out 17 of 5,209 judged pairs"):
+    with warns_code(
+        "skipped-input",
+        bad_lines=0,
+        left_out={"conflicting-labels": 17},
+        total=5_209,
+        query="9",
+        document="43",
+        labels=(0.0, 1.0),
+    ):
         judged = read_trec_relevance(path)
     assert len(judged) == 5209 - 17
     assert len(judged.queries) == 488

@@ -127,6 +127,7 @@ class LetorRows:
                             line=first.line,
                             code="bad-line",
                             rule=_RULE_CODES[int(state["problem"])],
+                            value=self._bad_token(block),
                         )
         if len(self.rows) == n_chunks:
             if first.total:
@@ -138,7 +139,12 @@ class LetorRows:
                     count=int(state["bad"]),
                 )
             content = "the file is empty" if state["line"] == 1 else "only blank lines and comments"
-            raise FileError(path, f"there must be at least one line of data: got none ({content}).", code="empty-file")
+            raise FileError(
+                path,
+                f"there must be at least one line of data: got none ({content}).",
+                code="empty-file",
+                lines=int(state["line"]) - 1,
+            )
         self.skip(int(state["bad"]), first)
         self.data_lines.append(int(state["number"]) - lines_before)
 
@@ -174,11 +180,16 @@ class LetorRows:
 
     def _describe_problem(self, block: np.ndarray) -> str:
         """Describe the rule that the first bad line breaks, and the token that breaks it."""
-        token = int(self.state["token"])
-        tokens = block[token : token + 60].tobytes().split(b"\n")[0].split(maxsplit=1)
-        got = repr(tokens[0].decode("utf-8", "replace")) if tokens else "the end of the line"
+        token = self._bad_token(block)
+        got = repr(token) if token else "the end of the line"
         limits = {name: int(self.state[name]) for name in ("max_label", "most_features")}
         return f"{_RULES[int(self.state['problem'])].format(**limits)}: got {got}."
+
+    def _bad_token(self, block: np.ndarray) -> str:
+        """Return the token that breaks the rule, empty at the end of the line."""
+        token = int(self.state["token"])
+        tokens = block[token : token + 60].tobytes().split(b"\n")[0].split(maxsplit=1)
+        return tokens[0].decode("utf-8", "replace") if tokens else ""
 
 
 @njit(cache=True, nogil=True)

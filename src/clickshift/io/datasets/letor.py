@@ -134,10 +134,18 @@ def read_corpus(
             _write_cache(cache_path, *result)
     corpus, skipped = result
     if skipped.total:
-        first = FileError(files[skipped.file], skipped.problem, line=skipped.line)
+        first = FileError(files[skipped.file], skipped.problem, line=skipped.line, code="bad-line")
         message = f"skipped {skipped.total:,} bad line(s); the first is {first}"
         warnings.warn(
-            ClickshiftWarning(message, code="skipped-input", bad_lines=skipped.total, line=skipped.line), stacklevel=2
+            ClickshiftWarning(
+                message,
+                code="skipped-input",
+                bad_lines=skipped.total,
+                path=files[skipped.file],
+                line=skipped.line,
+                problem=skipped.problem,
+            ),
+            stacklevel=2,
         )
     return corpus
 
@@ -275,7 +283,12 @@ def _refuse_shared_queries(vocabulary: Vocabulary, query: np.ndarray, table: np.
         problem = f"query {name} is in {files[first_file]} too, and may or may not be the same one."
         advice = "Read the files one by one, join them to one file, or rename the query."
         raise FileError(
-            files[second_file], f"{problem} {advice}", line=int(row["line"]), code="shared-query", query=str(name)
+            files[second_file],
+            f"{problem} {advice}",
+            line=int(row["line"]),
+            code="shared-query",
+            query=str(name),
+            first=files[first_file],
         )
 
 

@@ -93,6 +93,7 @@ def _csv_in(path: Path) -> Path:
             path,
             f"must hold one CSV file besides item_context: got {names}. Pass the file itself.",
             code="no-files",
+            names=[file.name for file in logs],
             count=len(logs),
         )
     return logs[0]

@@ -157,7 +157,10 @@ def _connection(limits: DuckdbLimits, database: Path | None) -> Iterator[Any]:
         reason = " ".join(str(error).split())
         advice = "Pass spill=DuckdbLimits(memory=..., folder=...) with more memory or another folder, or fix the log."
         raise FileError(
-            database or "DuckDB", f"DuckDB could not read the log ({reason}). {advice}", code="unreadable-log"
+            database or "DuckDB",
+            f"DuckDB could not read the log ({reason}). {advice}",
+            code="unreadable-log",
+            reason=reason,
         ) from None
 
 

@@ -50,7 +50,7 @@ class _SkippedInput:
             sentences.append(f"skipped the unreadable parts of {len(self.paths):,} file(s), the first: {first}")
         if sentences:
             message = f"{'; '.join(sentences)}."
-            facts = {"count": self.n_sessions, "files": len(self.paths)}
+            facts = {"count": self.n_sessions, "files": len(self.paths), "paths": self.paths}
             warnings.warn(ClickshiftWarning(message, code="skipped-sessions", **facts), stacklevel=3)
 
     @property
@@ -316,7 +316,10 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     except OSError as error:
         advice = "Choose a folder on a disk with free space: pass output=FOLDER."
         raise FileError(
-            folder, f"cannot be written: {error.strerror or error}. {advice}", code="not-writable"
+            folder,
+            f"cannot be written: {error.strerror or error}. {advice}",
+            code="not-writable",
+            reason=error.strerror or str(error),
         ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
