@@ -112,6 +112,7 @@ class ArtifactFormat:
                 folder,
                 f"the header does not belong to the arrays: one of them was changed. {self.advice}",
                 code="damaged-file",
+                cause="arrays-changed",
             )
         return header, arrays
 
@@ -143,7 +144,8 @@ class ArtifactFormat:
 
     def damaged(self, folder: str | Path, error: Exception) -> FileError:
         """Return the error for an artifact whose header and arrays can be read but not used."""
-        return FileError(folder, f"is damaged: {type(error).__name__} {error}. {self.advice}", code="damaged-file")
+        cause = type(error).__name__
+        return FileError(folder, f"is damaged: {cause} {error}. {self.advice}", code="damaged-file", cause=cause)
 
 
 def _read_arrays(path: Path, advice: str) -> dict[str, np.ndarray]:
