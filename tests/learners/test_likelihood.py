@@ -74,7 +74,7 @@ def arrays(model: ClickModel) -> dict[str, np.ndarray]:
 def test_planted_parameters_are_recovered(name: str, rng: np.random.Generator) -> None:
     corpus = small_corpus()
     truth = planted(name, corpus.vocabulary, rng)
-    found = MaximumLikelihood(name).fit(draw(truth, corpus, 200_000))
+    found = MaximumLikelihood(name).fit(draw(truth, corpus, 100_000 if name == "PBM" else 200_000))
     for parameter, value in arrays(truth).items():
         fitted = arrays(found)[parameter]
         if parameter in {"attractiveness", "satisfaction"}:
