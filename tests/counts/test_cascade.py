@@ -81,17 +81,17 @@ def test_counts_equal_counting_by_hand(mixed: Sessions, threads: str, monkeypatc
 
 def test_all_documents_alike(mixed: Sessions) -> None:
     cascade = Cascade.of(mixed)
-    alike = cascade.alike()
-    assert alike.clicks.tolist() == [cascade.clicks.sum(), 0]
+    pooled = cascade.pooled()
+    assert pooled.clicks.tolist() == [cascade.clicks.sum(), 0]
     shapes: Counter = Counter()
     for (start, *pairs), count in unpacked(cascade.tails).items():
         shapes[(start, *(0 for _ in pairs))] += count
-    assert unpacked(cascade.tails.alike()) == shapes
+    assert unpacked(cascade.tails.pooled()) == shapes
 
 
 def test_a_log_without_tails() -> None:
     words = Vocabulary.of(np.zeros(2, int), np.arange(2))[0]
     log = Sessions(Rankings(words, np.zeros(3, int), np.array([[0, 1]] * 3)), np.ones((3, 2), bool))
     cascade = Cascade.of(log)
-    assert len(cascade.tails.count) == len(cascade.tails.alike().count) == 0
+    assert len(cascade.tails.count) == len(cascade.tails.pooled().count) == 0
     assert cascade.clicks.tolist() == [3, 3, 0]

@@ -10,6 +10,7 @@ from clickshift.counts.cells import By, Cells, count_situations, rank_of, situat
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError
+from tests.codes import raises_code
 
 KINDS: list[By] = ["rank", "last_click", "prefix"]
 
@@ -57,7 +58,7 @@ def test_rolling_up_equals_counting(fine: By, coarse: By, log: Sessions) -> None
 
 
 def test_what_was_not_counted_cannot_be_rolled_up(log: Sessions) -> None:
-    with pytest.raises(DataError, match="counts by rank do not hold what counts by prefix need"):
+    with raises_code("counts-too-coarse", DataError, by="rank", requested="prefix"):
         Cells.of(log).rolled_up("prefix")
 
 
@@ -79,5 +80,5 @@ def test_unknown_pairs_are_left_out(log: Sessions) -> None:
 def test_long_lists_cannot_be_counted_by_prefix(log: Sessions) -> None:
     shown = np.ones((1, 31), bool)
     rankings = Rankings(log.vocabulary, np.array([0]), np.full((1, 31), UNSEEN), shown)
-    with pytest.raises(DataError, match="lists of at most 30: got 31"):
+    with raises_code("lists-too-long", DataError, value=31, limit=30):
         Cells.of(Sessions(rankings, np.zeros((1, 31), bool)), "prefix")

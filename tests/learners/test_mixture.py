@@ -18,6 +18,7 @@ from clickshift.models.base import pair_table
 from clickshift.policies.basic import Uniform
 from clickshift.simulation.simulate import simulate
 from clickshift.testing import check_click_model
+from tests.codes import raises_code
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +67,15 @@ def test_merging_changes_nothing(world: tuple[models.Mixture, Sessions, Sessions
 
 
 @pytest.mark.parametrize(
-    ("components", "message"),
+    ("components", "code", "value"),
     [
-        (("PBM",), "at least two"),
-        (("PBM", "CM"), "CM cannot be a component"),
-        (("PBM", "XYZ"), "EM does not fit 'XYZ'"),
+        (("PBM",), "too-few-components", ["PBM"]),
+        (("PBM", "CM"), "bad-component", "CM"),
+        (("PBM", "XYZ"), "unknown-name", "XYZ"),
     ],
 )
-def test_bad_components_are_explained(components: tuple[str, ...], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
+def test_bad_components_are_explained(components: tuple[str, ...], code: str, value: object) -> None:
+    with raises_code(code, SpecError, value=value):
         MixtureEM(components)
 
 

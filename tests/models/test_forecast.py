@@ -17,6 +17,7 @@ from clickshift.models import DBN, PBM, RCTR
 from clickshift.models.base import Evidence
 from clickshift.models.forecast import forecast
 from clickshift.testing import random_rankings
+from tests.codes import raises_code
 from tests.models.random_models import random_neural
 
 WORDS = Vocabulary.of([1, 1, 1], [10, 20, 30])[0]
@@ -101,7 +102,8 @@ def test_without_errors_there_are_no_intervals() -> None:
 def test_every_model_forecasts_or_says_that_it_cannot(name: str, log: Sessions) -> None:
     model = random_neural(name, log.vocabulary) if DEFAULT[name] == "Gradient" else fit(name, log)
     if not model.predicts_clicks or model.peeks:
-        with pytest.raises(CapabilityError, match=r"cannot predict clicks|has no marginal"):
+        code = "no-marginal-prediction" if model.peeks else "cannot-predict-clicks"
+        with raises_code(code, CapabilityError, model=type(model).__name__):
             forecast(model, log.rankings)
         return
     found = forecast(model, log.rankings)
@@ -156,5 +158,5 @@ def test_intervals_cover_the_truth_of_lists_never_shown(name: str, corpus: Corpu
 
 def test_lists_must_come_with_their_ids(log: Sessions) -> None:
     part = log.in_vocabulary(log.vocabulary.with_pairs(np.arange(10)))
-    with pytest.raises(DataError, match="in their own vocabulary"):
+    with raises_code("unseen-id", DataError):
         forecast(fit("rCTR", log), part.rankings)

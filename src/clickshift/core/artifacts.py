@@ -112,6 +112,7 @@ class ArtifactFormat:
                 folder,
                 f"the header does not belong to the arrays: one of them was changed. {self.advice}",
                 code="damaged-file",
+                cause="arrays-changed",
             )
         return header, arrays
 
@@ -143,13 +144,9 @@ class ArtifactFormat:
 
     def damaged(self, folder: str | Path, error: Exception) -> FileError:
         """Return the error for an artifact whose header and arrays can be read but not used."""
-        return FileError(
-            folder,
-            f"is damaged: {type(error).__name__} {error}. {self.advice}",
-            code="damaged-file",
-            cause=type(error).__name__,
-            detail=str(error),
-        )
+        cause = type(error).__name__
+        problem = f"is damaged: {cause} {error}. {self.advice}"
+        return FileError(folder, problem, code="damaged-file", cause=cause, detail=str(error))
 
 
 def _read_arrays(path: Path, advice: str) -> dict[str, np.ndarray]:

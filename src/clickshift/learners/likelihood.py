@@ -109,6 +109,9 @@ class MaximumLikelihood:
                 "MaximumLikelihood needs iterations >= 1, starts >= 1 and tolerance > 0: "
                 f"got {self.iterations}, {self.starts} and {self.tolerance}.",
                 code="bad-option",
+                iterations=self.iterations,
+                starts=self.starts,
+                tolerance=self.tolerance,
             )
         if self.method == "shortcut" and self.model not in _SHORTCUTS:
             raise SpecError(

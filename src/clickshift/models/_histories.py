@@ -66,6 +66,7 @@ class Histories:
                 f"click histories need lists of at most {MAX_RANKS} results: got {ranks}. Truncate the lists.",
                 code="lists-too-long",
                 value=ranks,
+                limit=MAX_RANKS,
             )
         history = np.zeros((n, ranks), np.int64)
         codes, parents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]

@@ -101,12 +101,12 @@ def assert_same_cells(one: Cells, other: Cells) -> None:
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no query": ({"query": None}, "query must not be missing"),
     "no document": ({"docs": ["d'0", None]}, "doc must not be missing"),
-    "no lists": ({"docs": None}, "equally long"),
-    "empty": ({"docs": [], "clicks": []}, "one item or more"),
-    "too many clicks": ({"clicks": [0, 1, 0]}, "equally long"),
+    "no lists": ({"docs": None}, "equal length"),
+    "empty": ({"docs": [], "clicks": []}, "one or more items"),
+    "too many clicks": ({"clicks": [0, 1, 0]}, "equal length"),
     "two clicks": ({"clicks": [0, 2]}, "a click must be 0 or 1"),
     "no click": ({"clicks": [0, None]}, "a click must be 0 or 1"),
-    "twice": ({"docs": ["d'0", "d'0"]}, "a document must stand once in a list"),
+    "twice": ({"docs": ["d'0", "d'0"]}, "a document must appear once"),
     "never": ({"count": 0}, "count must be 1, 2, 3"),
     "unknown count": ({"count": None}, "count must be 1, 2, 3"),
 }

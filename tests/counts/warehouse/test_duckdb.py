@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from clickshift.counts.warehouse import is_warehouse_table
 from clickshift.errors import DataError, SpecError
 from clickshift.learners.base import learner_for
 from clickshift.learners.fit import counts_for, fit
+from tests.codes import raises_code
 from tests.counts.warehouse.logs import (
     BROKEN,
     BROKEN_RESULTS,
@@ -116,63 +118,73 @@ def test_lists_longer_than_a_number_has_bits(connection: Any) -> None:
     assert spelled_out(duckdb_counts.count_cells(relation(connection, rows), by="last_click")) == by_hand(
         rows, "last_click"
     )
-    with pytest.raises(DataError, match="lists of at most 30: got 100"):
+    with raises_code("lists-too-long", DataError, value=100, limit=30):
         duckdb_counts.count_cells(relation(connection, rows), by="prefix")
 
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_rows_that_break_a_rule(connection: Any, what: str) -> None:
-    change, said = BROKEN[what]
-    with pytest.raises(DataError, match=said) as error:
+    change, rule = BROKEN[what]
+    with raises_code("bad-sessions", DataError, count=2, total=4) as error:
         duckdb_counts.count_cells(relation(connection, broken_rows(change)))
-    assert "2 of 4 lists" in str(error.value)
+    assert rule in error.value.facts["first"]
 
 
 @pytest.mark.parametrize("what", BROKEN_RESULTS)
 def test_results_that_break_a_rule(connection: Any, what: str) -> None:
-    change, said = BROKEN_RESULTS[what]
-    with pytest.raises(DataError, match=said) as error:
+    change, rule = BROKEN_RESULTS[what]
+    with raises_code("bad-sessions", DataError) as error:
         duckdb_counts.count_cells(relation(connection, broken_results(change)))
-    assert "lists break a rule" in str(error.value)
+    assert rule in error.value.facts["first"]
     assert connection.sql("SHOW ALL TABLES").select("name").fetchall() == [("log",)]
 
 
 def test_a_session_is_named(connection: Any) -> None:
-    with pytest.raises(DataError, match=r"got session s1, query q, docs .*, clicks .* \(1 of 3 lists"):
+    with raises_code("bad-sessions", DataError, count=1, total=3) as error:
         duckdb_counts.count_cells(relation(connection, broken_results({"rank": 3})))
+    assert re.search("session s1, query q, docs .*, clicks .*", error.value.facts["first"])
 
 
 def test_equal_hashes_are_seen(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "DUCKDB", replace(sql.DUCKDB, hash="hash({}, {}) % 5"))
-    with pytest.raises(DataError, match=r"64-bit hashes: \(query .*, document .*\) and \(query .* another id"):
-        duckdb_counts.count_cells(relation(connection, make_rows("text")))
+    rows = make_rows("text")
+    pairs = {(row["query"], doc) for row in rows for doc in row["docs"]}
+    with raises_code("hash-collision", DataError, count=len(pairs) - 5) as error:
+        duckdb_counts.count_cells(relation(connection, rows))
+    one, other = error.value.facts["pairs"]
+    assert one != other
+    assert {one, other} <= pairs
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "code", "facts"),
     [
-        ("1 AS query, [1] AS docs", "clicks not found; the table has query, docs"),
-        ("1 AS query, 2 AS doc, 1 AS rank, 0 AS click", "session not found"),
-        ("1.5 AS query, [1] AS docs, [0] AS clicks", "query must be ids, text or integers"),
-        ("1 AS query, [1::UBIGINT] AS docs, [0] AS clicks", "docs must be ids, text or integers below"),
-        ("1 AS query, '[1]' AS docs, [0] AS clicks", "column docs must hold lists: got VARCHAR"),
-        ("1 AS query, [1] AS docs, ['0'] AS clicks", "column clicks must hold numbers"),
-        ("1 AS query, [1] AS docs, [0] AS clicks, 'x' AS count", "column count must hold numbers"),
+        ("1 AS query, [1] AS docs", "missing-column", {"missing": ["clicks"], "columns": ["query", "docs"]}),
+        ("1 AS query, 2 AS doc, 1 AS rank, 0 AS click", "missing-column", {"missing": ["session"]}),
+        ("1.5 AS query, [1] AS docs, [0] AS clicks", "wrong-column-type", {"column": "query"}),
+        (
+            "1 AS query, [1::UBIGINT] AS docs, [0] AS clicks",
+            "wrong-column-type",
+            {"column": "docs", "type": "UBIGINT"},
+        ),
+        ("1 AS query, '[1]' AS docs, [0] AS clicks", "wrong-column-type", {"column": "docs", "type": "VARCHAR"}),
+        ("1 AS query, [1] AS docs, ['0'] AS clicks", "wrong-column-type", {"column": "clicks"}),
+        ("1 AS query, [1] AS docs, [0] AS clicks, 'x' AS count", "wrong-column-type", {"column": "count"}),
     ],
 )
-def test_columns_that_do_not_fit(connection: Any, columns: str, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_columns_that_do_not_fit(connection: Any, columns: str, code: str, facts: dict[str, Any]) -> None:
+    with raises_code(code, DataError, **facts):
         duckdb_counts.count_cells(connection.sql(f"SELECT {columns}"))
 
 
 def test_an_empty_log(connection: Any) -> None:
-    with pytest.raises(DataError, match="the log is empty"):
+    with raises_code("empty-log", DataError):
         duckdb_counts.count_cells(connection.sql("SELECT 1 AS query, [1] AS docs, [0] AS clicks LIMIT 0"))
 
 
 def test_learners_that_need_sessions(connection: Any) -> None:
     learner = learner_for("MixtureEM(('PBM', 'DBN'))")
-    with pytest.raises(SpecError, match="needs the sessions of a log"):
+    with raises_code("needs-sessions", SpecError):
         counts_for(learner, relation(connection, make_rows("text")))
-    with pytest.raises(DataError, match="a DuckDB relation, a Spark data frame or an Ibis table: got int"):
+    with raises_code("not-a-table", DataError, type="int"):
         counts_for(learner_for("PBM"), 3)

@@ -10,7 +10,7 @@ import pytest
 
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
-from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.errors import DataError
 from clickshift.learners.gradient import Gradient, trainer
 from clickshift.learners.gradient import _batches as batches
 from clickshift.learners.gradient._encoding import SessionEncoder
@@ -18,6 +18,7 @@ from clickshift.learners.gradient.trainer import TrainingProgress
 from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.testing import check_click_model
+from tests.codes import raises_code, warns_code
 from tests.learners.gradient.cases import arrays, contents, first_ranks, ready, small
 
 
@@ -43,12 +44,12 @@ def test_an_interrupt_keeps_the_best_and_a_checkpoint_goes_on(
     learner, said = small("PBM", rounds=5), list[str]()
     whole = learner.fit(short_lists)
     file = tmp_path / "checkpoint.npz"
-    with pytest.warns(ClickshiftWarning, match="interrupted: these are the best parameters so far"):
+    with warns_code("interrupted"):
         part = learner.fit(short_lists, progress=interrupting(3), checkpoint=file)
     check_click_model(part, ranks=3, draws=1000)
     saved = file.read_bytes()
     resumed = learner.fit(short_lists, progress=said.append, checkpoint=file)
-    assert said[0] == "going on after round 3"
+    assert said[0] == "resumed after round 3"
     assert all((a == b).all() for a, b in zip(arrays(whole), arrays(resumed), strict=True))
     assert not file.exists()
     other = Sessions(short_lists.rankings, short_lists.click, 2 * short_lists.count)
@@ -73,8 +74,10 @@ def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
 @pytest.mark.usefixtures("quick_compiler")
 def test_a_loss_that_is_not_a_number_stops_with_advice(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "keep_better", lambda *a: pytest.fail("must stop before"))
-    with pytest.raises(DataError, match=r"loss of seed 0 is not a number after \d+ steps. Try a lower learning_rate"):
+    with raises_code("training-diverged", DataError, seed=0) as error:
         small("PBM", learning_rate=1e38).fit(short_lists)
+    assert error.value.facts["steps"] > 0
+    assert "learning_rate" in str(error.value)
 
 
 def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() -> None:
@@ -91,7 +94,7 @@ def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() 
         ([4.5, 1.0], [0.25, 0.5], [True, False]),
         ([0.1, 0.5], [0.25, 0.5], [True, False]),
     ]:
-        course.heard(np.array(losses), 10)
+        course.record(np.array(losses), 10)
         assert course.rate.tolist() == rate
         assert course.done.tolist() == done
     assert course.best.tolist() == [4.0, 0.5]
@@ -120,11 +123,11 @@ def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
     """Equal seeds take equal steps; with rate 0, nothing moves."""
     work = ready(small("PBM"), short_lists)
     start = work.program.start([0, 0, 0])
-    before = work.program.from_parameters(start, {})
+    before = work.program.parameters(start, {})
     order = np.zeros((3, 2), int)
     states, _ = work.program.steps(start, {}, work.batches, order, np.array([0.01, 0.0, 0.01], np.float32))
     for old, new in zip(
-        *(map(np.asarray, jax.tree.leaves(t)) for t in (before, work.program.from_parameters(states, {}))), strict=True
+        *(map(np.asarray, jax.tree.leaves(t)) for t in (before, work.program.parameters(states, {}))), strict=True
     ):
         assert (new[1] == old[1]).all()
         assert (new[0] == new[2]).all()
@@ -136,7 +139,7 @@ def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: py
     """What is learned in one round depends on the pieces; the loss of the model does not."""
     learner = small("NCM")
     usual = ready(learner, short_lists).batches
-    for module in (batches, training):
+    for module in (batches, trainer):
         monkeypatch.setattr(module, "RESIDENT_BYTES", 4000)
     streamed = ready(learner, short_lists).batches
     assert all(isinstance(array, np.memmap) for array in streamed.values())

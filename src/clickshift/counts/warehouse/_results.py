@@ -50,15 +50,15 @@ def number_pairs(pairs: ArrowTable) -> tuple[Vocabulary, PairNumbers]:
     hashes = hashes[order]
     same = np.flatnonzero(hashes[1:] == hashes[:-1])
     if len(same):
-        one, other = (
-            f"(query {pairs['query'][row].as_py()}, document {pairs['doc'][row].as_py()})"
-            for row in order[[same[0], same[0] + 1]].tolist()
-        )
+        rows = order[[same[0], same[0] + 1]].tolist()
+        ids = [(pairs["query"][row].as_py(), pairs["doc"][row].as_py()) for row in rows]
+        one, other = (f"(query {query}, document {doc})" for query, doc in ids)
         raise DataError(
             f"pairs must differ in their 64-bit hashes: {one} and {other} have the same, and would be counted as one "
             f"({len(same):,} such). Rename one of the documents, or read the log with read_log.",
             code="hash-collision",
             count=len(same),
+            pairs=ids,
         )
     return vocabulary, PairNumbers(hashes, number[order])
 
@@ -71,6 +71,7 @@ def check_summary(lists: int, ranks: int | None, bad: int, first: str | None, by
             code="bad-sessions",
             count=bad,
             total=lists,
+            first=first,
         )
     if not ranks:
         raise DataError("the log is empty: there must be at least one session with one result.", code="empty-log")

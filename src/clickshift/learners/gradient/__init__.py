@@ -104,7 +104,10 @@ class Gradient:
         sizes = (self.batch, self.rounds, self.embedding, self.state, *self.hidden)
         if min(sizes) < 1 or (self.learning_rate is not None and not self.learning_rate > 0):
             raise SpecError(
-                "Gradient needs batch, rounds, embedding, hidden, state and learning_rate above 0.", code="bad-option"
+                "Gradient needs batch, rounds, embedding, hidden, state and learning_rate above 0.",
+                code="bad-option",
+                batch=self.batch,
+                learning_rate=self.learning_rate,
             )
 
     def _class(self) -> type[Differentiable]:
