@@ -20,5 +20,7 @@ def random_neural(name: str, vocabulary: Vocabulary, *, ranks: int = 5, state: i
     start = cls.start(ranks, state, rng)
     shared = {key: (value + rng.normal(size=value.shape)).astype(np.float32) for key, value in start.items()}
     seen = np.append(np.ones(vocabulary.n_pairs), 0.0)
-    model: ClickModel = cls.from_parameters(vocabulary, by_pair, shared, Evidence(f"Gradient({name!r})", seen, seen / 2))
+    model: ClickModel = cls.from_parameters(
+        vocabulary, by_pair, shared, Evidence(f"Gradient({name!r})", seen, seen / 2)
+    )
     return model
