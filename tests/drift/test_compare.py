@@ -106,7 +106,7 @@ def test_a_ranker_that_shows_nothing_of_before() -> None:
     assert found.new_documents.change == pytest.approx(1)
     assert found.clicks == ()
     assert found.verdict == "changed"
-    assert found.reasons[0].startswith("100 % of the places show other documents")
+    assert found.reasons[0].startswith("100 % of the positions")
 
 
 def test_the_same_lists_every_day() -> None:

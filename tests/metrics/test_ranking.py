@@ -166,14 +166,14 @@ def test_bad_input_is_refused(corpus: Corpus) -> None:
     score[judged.pair[0]] = NAN
     with raises_code("missing-score", DataError, count=1):
         ranking_quality(score, judged, rng=0)
-    with raises_code("wrong-shape", DataError):
+    with raises_code("wrong-shape", DataError, shape=(3,)):
         ranking_quality(np.zeros(3), judged, rng=0)
-    with raises_code("wrong-shape", DataError):
+    with raises_code("wrong-shape", DataError, shape=(3,)):
         JudgedPairs.of(corpus.vocabulary, np.zeros(3))
     with raises_code("bad-option", DataError, option="cutoffs", value=(0, 1)):
         ranking_quality(np.zeros(corpus.n_pairs), judged, cutoffs=(0, 1), rng=0)
     label[5] = -2
-    with raises_code("label-out-of-range", DataError, value=-2.0, count=1):
+    with raises_code("label-out-of-range", DataError, value=-2.0, count=1, document=5):
         JudgedPairs.of(corpus.vocabulary, label)
 
 

@@ -74,5 +74,5 @@ def test_what_the_log_never_shows(small: Corpus) -> None:
 
 def test_placements_must_fit_the_log(small: Corpus) -> None:
     log = _log(small, np.ones(24, np.int64))
-    with raises_code("wrong-shape", DataError):
+    with raises_code("wrong-shape", DataError, expected=(4, 4)):
         weighted_perplexity(np.zeros((24, 4)), log, logging=np.ones((5, 4)), target=np.ones((5, 4)))

@@ -98,9 +98,9 @@ def test_given_scores_stay_with_their_pairs() -> None:
     assert given.scores(corpus).tolist() == value.tolist()
     assert given.scores(cut).tolist() == [1, 3, 8]
     assert given.on(cut).sample(np.array([0]), rng=0).pair[0, :2].tolist() == [1, 0]
-    with raises_code("missing-score", DataError, count=7):
+    with raises_code("missing-score", DataError, count=7, document=0, query=100):
         Scores(cut.vocabulary, np.zeros(3)).scores(corpus)
-    with raises_code("wrong-shape", DataError):
+    with raises_code("wrong-shape", DataError, expected=10, shape=(9,)):
         Scores(corpus.vocabulary, np.zeros(9))
 
 

@@ -474,5 +474,5 @@ def test_what_cannot_be_fair(rng: RNG) -> None:
     model = ubm(corpus.vocabulary, rng)
     with raises_code("bad-option", SpecError, option="tolerance", value=-1.0):
         fair(model, corpus, tolerance=-1.0, rng=0)
-    with raises_code("wrong-shape", DataError):
+    with raises_code("wrong-shape", DataError, expected=4, shape=(3,)):
         fair(model, corpus, group=np.zeros(3, int), rng=0)

@@ -135,7 +135,7 @@ def test_what_cannot_be_is_refused() -> None:
         PlackettLuce(Reversed(Uniform1()), scores="log").on(corpus)
     with raises_code("bad-option", SpecError, option="temperature", value=1e-10):
         PlackettLuceRankings(corpus.vocabulary, np.arange(5.0), 1e-10).placement()
-    with raises_code("not-finite", DataError, count=1):
+    with raises_code("not-finite", DataError, count=1, query=101):
         PlackettLuceRankings(corpus.vocabulary, np.array([0, 0, 0, np.nan, 0]))
     with raises_code("query-out-of-range", DataError, row=2, value=2):
         PlackettLuce(Uniform()).on(corpus).sample(np.array([0, 2]), rng=0)

@@ -230,13 +230,13 @@ def test_rankers_take_what_was_chosen_for_them() -> None:
     learner = parse_learner(ips.models[0][1], ips.data, 3)
     assert (ips.models[0][0], learner.loss, learner.optimiser, learner.rate) == (IPS_TRUE, "ips", "sgd", 0.05)
     failed = [{"data": "one-hot", "model": NAIVE, "seed": 0, "optimiser": "sgd", "rate": 0.1, "failed": "too high"}]
-    for models, found, data, said in (
-        (RANKERS_COMPARED, rows, "one-hot", "'Naive' has no setting"),
-        (RANKERS_COMPARED[:1], failed, "one-hot", "'Naive' has no setting"),
-        (RANKERS_COMPARED[3:], rows, "builtin", "must be tuned on it"),
-        (RANKERS_COMPARED[3:], [about], "one-hot", "something else"),
+    for models, found, data, code, facts in (
+        (RANKERS_COMPARED, rows, "one-hot", "missing-setting", {"model": "Naive"}),
+        (RANKERS_COMPARED[:1], failed, "one-hot", "missing-setting", {"model": "Naive"}),
+        (RANKERS_COMPARED[3:], rows, "builtin", "different-data", {"data": "builtin"}),
+        (RANKERS_COMPARED[3:], [about], "one-hot", "not-tuning-rows", {}),
     ):
-        with pytest.raises(SpecError, match=said):
+        with raises_code(code, SpecError, **facts):
             tuned(models, found, data=data)
     with raises_code("bad-option", SpecError, option="tuning"):
         with_changes(Tuning(), tuning=rows)

@@ -134,7 +134,7 @@ def read_corpus(
             _write_cache(cache_path, *result)
     corpus, skipped = result
     if skipped.total:
-        first = FileError(files[skipped.file], skipped.problem, line=skipped.line)
+        first = FileError(files[skipped.file], skipped.problem, line=skipped.line, code="bad-line")
         message = f"skipped {skipped.total:,} bad line(s); the first is {first}"
         warnings.warn(
             ClickshiftWarning(message, code="skipped-input", bad_lines=skipped.total, line=skipped.line), stacklevel=2
