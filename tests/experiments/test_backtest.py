@@ -351,7 +351,7 @@ def test_the_report_says_what_was_found(
     assert lines["IP"].y == pytest.approx(
         drifted.residuals_for("dcg", "IP").rmse(drifted.groups["the 50 most frequent"])
     )
-    assert "beyond" in lines["List"].name
+    assert "outside" in lines["List"].name
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:

@@ -284,10 +284,7 @@ def test_cautions(engine: Path, tmp_path: Path) -> None:
     unknown = (log[: len(log) // 2].rankings.query >= 4).mean()
     assert len(said) == 3
     assert said[0].startswith("Only 90 sessions are in the held-out part of few: ")
-    assert "90 sessions" in said[0]
-    assert said[1].startswith(
-        f"{unknown:.0%} of the results of half were never shown in few. A model cannot know a doc"
-    )
+    assert said[1].startswith(f"{unknown:.0%} of the results of half were never shown in few.")
     assert said[2].startswith("few: ranks are weakly connected: the weakest link has ")
     said = log_warnings(rows_in(RealLogs((logs[1],), (logs[2],), models, preparation)))
     assert said[1].startswith("The rankers of half and rest hardly differ: the mean rank of a result changes by 0.0")

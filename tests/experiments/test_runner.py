@@ -94,7 +94,7 @@ def test_a_process_per_core(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tests.experiments.test_runner import RunFolder, run_tasks, tasks, work
@@ -105,7 +105,7 @@ run_tasks(tasks(Path({folder!r}), 6, 0.3), work, RunFolder(Path({folder!r}) / "r
 def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_path: Path) -> None:
     wanted = tasks(tmp_path, 6, 0.3)
     folder = RunFolder(tmp_path / "run")
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
+    code = KILLED.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path))
     process = subprocess.Popen([sys.executable, "-c", code])
     while not folder.has(wanted[1]):
         assert process.poll() is None
@@ -126,7 +126,7 @@ def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_p
 
 ORPHANED = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.experiments.test_runner import RunFolder, process_pool, run_tasks, tasks, work_slowly
 if __name__ == "__main__":
@@ -142,7 +142,7 @@ def work_slowly(task: Square) -> list[dict[str, Any]]:
 
 def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
     script, notes = tmp_path / "orphaned.py", tmp_path / "notes"
-    script.write_text(ORPHANED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path)))
+    script.write_text(ORPHANED.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path)))
     process = subprocess.Popen([sys.executable, str(script)])
     while not (notes.exists() and notes.read_text()):
         assert process.poll() is None
