@@ -1,4 +1,4 @@
-"""What users meet first is complete: public names import and are documented, options are explained, errors have codes."""
+"""Public names import and are documented, options are explained, and errors have codes."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 from clickshift.debiasedness.agreement import agreement_ratio, conditional_independence_test
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError
+from tests.codes import raises_code
 
 
 def by_enumeration(rows: ScoredPairs) -> float:
@@ -64,7 +65,7 @@ def test_agreement_depends_on_orders_alone(rng: np.random.Generator) -> None:
 
 def test_agreement_needs_pairs_of_different_labels() -> None:
     rows = ScoredPairs.of([1, 1, 2], estimate=[1, 2, 3], logging=[1, 2, 3], label=[1, 1, 0])
-    with pytest.raises(DataError, match="none of the 2 queries"):
+    with raises_code("no-comparable-documents", DataError, queries=2):
         agreement_ratio(rows)
 
 
@@ -98,5 +99,5 @@ def test_threshold_and_seeds(rng: np.random.Generator) -> None:
 
 
 def test_the_test_needs_rows(rng: np.random.Generator) -> None:
-    with pytest.raises(DataError, match="at least 100"):
+    with raises_code("too-few-rows", DataError, count=90):
         conditional_independence_test(rows_of(90, rng, dependent=True), rng=0)

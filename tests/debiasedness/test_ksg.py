@@ -9,6 +9,7 @@ from scipy.special import digamma
 from clickshift.debiasedness.ksg import KSG, _count_closer, _mutual_information
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError
+from tests.codes import raises_code
 
 
 def counted(x: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
@@ -92,5 +93,5 @@ def test_labels_are_weighted_by_their_rows_and_rare_ones_left_out() -> None:
 
 def test_too_few_rows_say_what_to_do() -> None:
     rows = ScoredPairs.of([1, 1, 2], estimate=[1, 2, 3], logging=[1, 2, 3], label=[0.1, 0.2, 0.3])
-    with pytest.raises(DataError, match="Merge labels"):
+    with raises_code("too-few-rows", DataError, count=1):
         KSG()(rows, np.random.default_rng(0))

@@ -10,6 +10,7 @@ from clickshift.debiasedness._mean_dependence import mean_dependence_regression
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
 from clickshift.errors import DataError, SpecError
+from tests.codes import raises_code
 from tests.suite import Study
 
 SHARE = np.array([0.5, 0.3, 0.15, 0.05])
@@ -236,12 +237,12 @@ def test_mid_ranks_are_those_of_scipy() -> None:
 
 
 def test_bad_settings_and_rows() -> None:
-    with pytest.raises(SpecError, match="'ksg' or 'classifier'"):
+    with raises_code("bad-option", SpecError, option="estimator", value="mine"):
         CMIP("mine")
-    with pytest.raises(SpecError, match="subsamples"):
+    with raises_code("bad-option", SpecError, subsamples=1):
         MeanDependence(subsamples=1)
     few = normal_rows(np.random.default_rng(0), 12, 0.0)
-    with pytest.raises(DataError, match="at least 20 judged queries"):
+    with raises_code("too-few-queries", DataError, count=12):
         CMIP(permutations=0)(few, rng=0)
-    with pytest.raises(DataError, match="row 2 has inf"):
+    with raises_code("not-finite", DataError, column="estimate", row=2, count=1):
         ScoredPairs.of([1, 1], estimate=[0.0, np.inf], logging=[0, 0], label=[0, 0])

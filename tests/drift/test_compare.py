@@ -16,6 +16,7 @@ from clickshift.drift._results import CLICK_THRESHOLD, NEW_DOCUMENT_THRESHOLD, P
 from clickshift.drift.compare import _mean_deviation, _prob_none, compare_days
 from clickshift.errors import DataError
 from clickshift.io.datasets.open_bandit import read_open_bandit
+from tests.codes import raises_code
 
 DOCS = 12
 
@@ -105,7 +106,7 @@ def test_a_ranker_that_shows_nothing_of_before() -> None:
     assert found.new_documents.change == pytest.approx(1)
     assert found.clicks == ()
     assert found.verdict == "changed"
-    assert found.reasons[0].startswith("100 % of the places show other documents")
+    assert found.reasons[0].startswith("100 % of the positions")
 
 
 def test_the_same_lists_every_day() -> None:
@@ -219,7 +220,7 @@ def test_real_logs(shared_data: Path) -> None:
 
 def test_there_must_be_two_days() -> None:
     one = DayCounts.of(day(np.random.default_rng(9)))
-    with pytest.raises(DataError, match="two or more days"):
+    with raises_code("too-few-days", DataError, count=1):
         compare_days([one], ["a"])
-    with pytest.raises(DataError, match="ranks must be 1 or more"):
+    with raises_code("bad-ranks", DataError, ranks=0):
         compare_days([one, one], ["a", "b"], ranks=0)

@@ -12,6 +12,7 @@ from clickshift.experiments.comparison import SPLITS, Comparison, click_predicti
 from clickshift.learners import fit, learner_for
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import evaluation
+from tests.codes import raises_code
 from tests.suite import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
@@ -71,7 +72,7 @@ def test_a_failing_model_keeps_the_others(log: Sessions, monkeypatch: pytest.Mon
     monkeypatch.setattr(comparison, "fit", broken)
     done: list[str] = []
     rows = {row["model"]: row for row in Comparison(("TopPop", "PBM", "rCTR")).rows(log, progress=done.append)}
-    assert rows["TopPop"]["error"] == "TopPop cannot predict clicks. Choose a model that can; see `clickshift models`."
+    assert rows["TopPop"]["error"].startswith("TopPop cannot predict clicks.")
     assert rows["PBM"]["error"] == "ZeroDivisionError: of all things"
     assert rows["PBM"]["conditional_perplexity"] is None
     assert rows["rCTR"]["error"] is None
@@ -81,9 +82,11 @@ def test_a_failing_model_keeps_the_others(log: Sessions, monkeypatch: pytest.Mon
 
 
 def test_a_slip_stops_before_the_work() -> None:
-    with pytest.raises(SpecError, match="'PMB' is neither a model nor a learner"):
+    with raises_code("unknown-name", SpecError, value="PMB"):
         Comparison(("rCTR", "PMB"))
-    with pytest.raises(DataError, match="must be one of random, time, order, within-query: got 'weekly'"):
+    with raises_code(
+        "bad-option", DataError, option="split", value="weekly", known=["random", "time", "order", "within-query"]
+    ):
         Comparison(split="weekly")
 
 

@@ -17,6 +17,7 @@ import pytest
 from clickshift.errors import FileError
 from clickshift.experiments.runner import FinishedTask, RunFolder, digest, process_pool, run_tasks
 from clickshift.io.table_writer import read_rows, write_rows
+from tests.codes import raises_code
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def test_rows_come_back_without_the_keys_they_did_not_have(tmp_path: Path) -> No
     write_rows(rows, tmp_path / "rows.parquet")
     assert read_rows(tmp_path / "rows.parquet") == rows
     (tmp_path / "bad.parquet").write_text("no rows")
-    with pytest.raises(FileError, match="is not a file of rows"):
+    with raises_code("damaged-file", FileError, path=tmp_path / "bad.parquet"):
         read_rows(tmp_path / "bad.parquet")
 
 
@@ -93,7 +94,7 @@ def test_a_process_per_core(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tests.experiments.test_runner import RunFolder, run_tasks, tasks, work
@@ -104,7 +105,7 @@ run_tasks(tasks(Path({folder!r}), 6, 0.3), work, RunFolder(Path({folder!r}) / "r
 def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_path: Path) -> None:
     wanted = tasks(tmp_path, 6, 0.3)
     folder = RunFolder(tmp_path / "run")
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
+    code = KILLED.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path))
     process = subprocess.Popen([sys.executable, "-c", code])
     while not folder.has(wanted[1]):
         assert process.poll() is None
@@ -125,11 +126,11 @@ def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_p
 
 ORPHANED = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.experiments.test_runner import RunFolder, processes, run_tasks, tasks, work_slowly
+from tests.experiments.test_runner import RunFolder, process_pool, run_tasks, tasks, work_slowly
 if __name__ == "__main__":
-    run_tasks(tasks(Path({folder!r}), 2), work_slowly, RunFolder(Path({folder!r}) / "run"), processes(1))
+    run_tasks(tasks(Path({folder!r}), 2), work_slowly, RunFolder(Path({folder!r}) / "run"), process_pool(1))
 """
 
 
@@ -141,7 +142,7 @@ def work_slowly(task: Square) -> list[dict[str, Any]]:
 
 def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
     script, notes = tmp_path / "orphaned.py", tmp_path / "notes"
-    script.write_text(ORPHANED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path)))
+    script.write_text(ORPHANED.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path)))
     process = subprocess.Popen([sys.executable, str(script)])
     while not (notes.exists() and notes.read_text()):
         assert process.poll() is None
@@ -159,10 +160,10 @@ def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> Non
 
 def test_settings_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    with pytest.raises(FileError, match="holds no run"):
+    with raises_code("not-a-run", FileError, path=folder.path):
         folder.read_settings()
     folder.write_settings({"protocol": "é"})
     assert folder.read_settings() == {"protocol": "é"}
     (folder.path / "run.json").write_text("{")
-    with pytest.raises(FileError, match="cannot be read"):
+    with raises_code("damaged-file", FileError, path=folder.path / "run.json"):
         folder.read_settings()

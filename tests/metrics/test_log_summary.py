@@ -49,10 +49,10 @@ def test_a_log_of_one_ranker_says_what_it_cannot_tell() -> None:
     facts = summary([[0, 1, 2]] * 5)
     assert facts["rank_groups"] == [[1], [2], [3]]
     assert facts["weakest_link"] == 0.0
-    assert "no document was seen at ranks of different groups (rank 1; rank 2; rank 3)" in str(facts["identifiability"])
+    assert "ranks of different groups (rank 1; rank 2; rank 3)" in str(facts["identifiability"])
 
 
 def test_few_swaps_are_a_weak_link() -> None:
     facts = summary([[0, 1], [1, 0]])
     assert facts["rank_groups"] == [[1, 2]]
-    assert "the weakest link rests on 1.0 effective swaps" in str(facts["identifiability"])
+    assert "1.0 effective swaps" in str(facts["identifiability"])

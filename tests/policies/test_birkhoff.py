@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError
 from clickshift.policies.birkhoff import decompose_placement, decompose_placements
+from tests.codes import raises_code
 
 
 def check(placement: np.ndarray) -> int:
@@ -111,15 +113,15 @@ def test_all_queries_at_once_are_each_alone(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("placement", "message"),
+    ("placement", "code", "facts"),
     [
-        ([[0.5, 0.5], [0.4, 0.5]], "rank 1 adds up to 0.9"),
-        ([[1.0, 1.0], [0.0, 0.0]], "shown at most once: row 1"),
-        ([[1.5, 0.0], [-0.5, 1.0]], "probabilities"),
-        ([[0.0, 1.0], [0.0, 0.0]], "rank 1 adds up to 0"),
-        ([[np.nan, 1.0], [1.0, 0.0]], "probabilities"),
+        ([[0.5, 0.5], [0.4, 0.5]], "not-a-placement", {"rank": 1, "value": pytest.approx(0.9)}),
+        ([[1.0, 1.0], [0.0, 0.0]], "not-a-placement", {"row": 1, "value": 2.0}),
+        ([[1.5, 0.0], [-0.5, 1.0]], "not-a-probability", {"value": -0.5}),
+        ([[0.0, 1.0], [0.0, 0.0]], "not-a-placement", {"rank": 1, "value": 0.0}),
+        ([[np.nan, 1.0], [1.0, 0.0]], "not-a-probability", {}),
     ],
 )
-def test_what_is_no_placement_is_refused(placement: list[list[float]], message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_what_is_no_placement_is_refused(placement: list[list[float]], code: str, facts: dict[str, Any]) -> None:
+    with raises_code(code, DataError, **facts):
         decompose_placement(np.array(placement))

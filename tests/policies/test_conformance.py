@@ -81,8 +81,8 @@ class LyingPolicy:
     [
         ("probabilities", "must sum to 1"),
         ("placement", "placement must equal the sum"),
-        ("draws", "too often or too seldom"),
-        ("blocks", "the key and the session's number alone"),
+        ("draws", "drawn too often"),
+        ("blocks", "must depend on the key"),
     ],
 )
 def test_a_policy_that_lies_is_caught(rule: str, message: str) -> None:

@@ -22,6 +22,7 @@ from clickshift.policies.derived.fair import _decompose_square_placement, _fair_
 from clickshift.policies.derived.model_scores import examination
 from clickshift.simulation import users
 from clickshift.testing import random_rankings
+from tests.codes import raises_code
 from tests.models.random_models import random_neural
 from tests.policies.small_corpora import all_lists, small_corpus
 
@@ -124,7 +125,7 @@ def test_ncm_long_lists_keep_few_histories() -> None:
 def test_who_peeks_expects_nothing() -> None:
     words = small_corpus(4).vocabulary
     model = random_neural("ARM_NC", words)
-    with pytest.raises(CapabilityError, match="cannot predict the clicks of a list"):
+    with raises_code("cannot-predict-clicks", CapabilityError, model="ARM_NC"):
         model.expected_clicks(all_lists(words, 0, 3))
 
 
@@ -295,17 +296,17 @@ def test_a_penalty_avoids_what_models_disagree_on(rng: RNG) -> None:
 def test_what_cannot_be_derived(rng: RNG) -> None:
     corpus = small_corpus(4)
     model = ubm(corpus.vocabulary, rng)
-    with pytest.raises(DataError, match="at least two of them: got 1"):
+    with raises_code("too-few-models", DataError, count=1):
         max_reward(model, corpus, penalty=1.0, rng=0)
-    with pytest.raises(SpecError, match="one of local, sampled: got 'beam'"):
+    with raises_code("bad-option", SpecError, option="search", value="beam"):
         max_reward(model, corpus, search="beam", rng=0)
-    with pytest.raises(SpecError, match="at least one start"):
+    with raises_code("bad-option", SpecError, starts=0):
         max_reward(model, corpus, starts=0, rng=0)
-    with pytest.raises(DataError, match="at least one rank"):
+    with raises_code("bad-ranks", DataError, ranks=0):
         top_down(model, corpus, ranks=0, rng=0)
-    with pytest.raises(CapabilityError, match="RCTR cannot rank documents"):
+    with raises_code("cannot-rank-documents", CapabilityError, model="RCTR"):
         top_down(models.RCTR(corpus.vocabulary, np.array([0.5])), corpus, rng=0)
-    with pytest.raises(CapabilityError, match="TopPop cannot predict"):
+    with raises_code("cannot-predict-clicks", CapabilityError, model="TopPop"):
         max_reward(models.TopPop(corpus.vocabulary, np.zeros(5)), corpus, rng=0)
 
 
@@ -471,7 +472,7 @@ def test_any_model_that_predicts_clicks_can_be_fair(rng: RNG) -> None:
 def test_what_cannot_be_fair(rng: RNG) -> None:
     corpus = small_corpus(4)
     model = ubm(corpus.vocabulary, rng)
-    with pytest.raises(SpecError, match="0 or above: got -1"):
+    with raises_code("bad-option", SpecError, option="tolerance", value=-1.0):
         fair(model, corpus, tolerance=-1.0, rng=0)
-    with pytest.raises(DataError, match="a group for every pair, 4"):
+    with raises_code("wrong-shape", DataError, expected=4, shape=(3,)):
         fair(model, corpus, group=np.zeros(3, int), rng=0)

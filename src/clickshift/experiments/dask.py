@@ -132,6 +132,7 @@ def _connect(address: str) -> Any:
             f"the cluster at {address} cannot be used: {type(error).__name__}: {error}",
             code="cluster-unusable",
             address=address,
+            error=type(error).__name__,
         ) from None
 
 
@@ -223,6 +224,7 @@ def _check_worker(name: str, info: _WorkerInfo, probe: Path, versions: Mapping[s
             "machines share, under the same path.",
             code="folder-not-shared",
             host=info.host,
+            folder=probe.parent,
         )
     if info.threads != 1:  # warning filters and the current folder belong to a process, not to a thread
         raise RunError(
@@ -240,7 +242,10 @@ def _check_versions(name: str, theirs: Mapping[str, str], ours: Mapping[str, str
             raise RunError(
                 f"{name} has {package} {theirs.get(package)}, but must have {version}, as this machine does.",
                 code="version-mismatch",
+                name=name,
                 package=package,
+                version=theirs.get(package),
+                expected=version,
             )
 
 

@@ -142,6 +142,11 @@ def perplexity_of(
         Whether each result is shown; sessions that do not show rank r do not count there.
     count
         Number of sessions that each row stands for.
+
+    Returns
+    -------
+    Perplexity
+        Perplexity by rank; NaN at ranks that no session shows.
     """
     impressions = count @ shown
     with np.errstate(invalid="ignore"):
@@ -181,6 +186,11 @@ def log_likelihood_per_session(model: ClickModel, sessions: Sessions) -> float:
         Click model.
     sessions
         Log to predict.
+
+    Returns
+    -------
+    float
+        Mean over sessions; -inf if a click that happened has probability 0.
     """
     return _log_likelihood(Predictions.of(model, sessions))
 
@@ -238,6 +248,11 @@ def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
         Click model.
     sessions
         Log.
+
+    Returns
+    -------
+    float
+        Share from 0 to 1.
     """
     pair = sessions.in_vocabulary(model.vocabulary).rankings.pair
     unseen = pair == UNSEEN if model.evidence is None else model.evidence.impressions[pair] == 0

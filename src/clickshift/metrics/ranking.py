@@ -62,6 +62,8 @@ class JudgedPairs:
             raise DataError(
                 f"there must be one label per pair, {self.vocabulary.n_pairs}: got shape {label.shape}.",
                 code="wrong-shape",
+                expected=self.vocabulary.n_pairs,
+                shape=label.shape,
             )
         bad = np.isinf(label) | (label < 0)
         if bad.any():
@@ -72,6 +74,7 @@ class JudgedPairs:
                 code="label-out-of-range",
                 value=float(label[bad][0]),
                 count=int(bad.sum()),
+                document=self.vocabulary.doc_ids[self.vocabulary.pair_doc[bad][0]],
             )
         object.__setattr__(self, "label", label)
 
@@ -353,7 +356,10 @@ def _checked_scores(score: np.ndarray, judgments: JudgedPairs) -> np.ndarray:
     """Return the scores after checking that every judged pair has one."""
     if score.shape != judgments.label.shape:
         raise DataError(
-            f"there must be one score per pair, {len(judgments.label)}: got shape {score.shape}.", code="wrong-shape"
+            f"there must be one score per pair, {len(judgments.label)}: got shape {score.shape}.",
+            code="wrong-shape",
+            expected=len(judgments.label),
+            shape=score.shape,
         )
     missing = judgments.pair[np.isnan(score[judgments.pair])]
     if len(missing):

@@ -77,6 +77,11 @@ def paired_t_test(a: Values, b: Values, *, alternative: Alternative = "two-sided
     alternative
         "less" and "greater" refer to the mean of `a` relative to that of `b`.
 
+    Returns
+    -------
+    float
+        The p-value.
+
     Raises
     ------
     DataError

@@ -77,6 +77,7 @@ def weighted_perplexity(
             f"placements must have a row per pair and a column per rank of the log, {shape}: got {logging.shape} and "
             f"{target.shape}.",
             code="wrong-shape",
+            expected=shape,
         )
     ratio = np.divide(target, logging, out=np.zeros(shape), where=logging > 0)
     shown, pair, rank = sessions.rankings.shown, sessions.rankings.pair, np.arange(sessions.n_ranks)

@@ -51,12 +51,32 @@ class _PopularityScore(ClickModel, ABC):
 
 @final
 class TopPop(_PopularityScore):
-    """Popularity (TopPop; policy-shift paper, eq. 4): relevance = clicks."""
+    """Popularity (TopPop; policy-shift paper, eq. 4): relevance = clicks.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """
 
 
 @final
 class TopPopObs(_PopularityScore):
-    """Popularity times exposure (TopPopObs; policy-shift paper, eq. 5): relevance = clicks x impressions."""
+    """Popularity times exposure (TopPopObs; policy-shift paper, eq. 5): relevance = clicks x impressions.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """
 
 
 @final
@@ -64,4 +84,13 @@ class RankTopObs(_PopularityScore):
     """Exposure weighted by rank (RankTopObs; policy-shift paper, eq. 6).
 
     relevance = sum over ranks r of rCTR(r) x impressions at r; the document's own clicks are not used.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
     """

@@ -136,6 +136,11 @@ def policy_from_scores(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]
     score
         Score of each (query, document) pair.
 
+    Returns
+    -------
+    RankingDistribution
+        The policy, of the given queries and documents.
+
     Examples
     --------
     >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]

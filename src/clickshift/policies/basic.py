@@ -206,6 +206,8 @@ class Scores(Scored):
             raise DataError(
                 f"there must be one score per pair, {self.vocabulary.n_pairs}: got shape {self.score.shape}.",
                 code="wrong-shape",
+                expected=self.vocabulary.n_pairs,
+                shape=self.score.shape,
             )
 
     @override
@@ -215,12 +217,15 @@ class Scores(Scored):
         missing = np.flatnonzero(pair == UNSEEN)
         if len(missing):
             first = missing[0]
+            document = vocabulary.doc_ids[vocabulary.pair_doc[first]]
+            query = vocabulary.query_ids[vocabulary.pair_query[first]]
             raise DataError(
                 f"there must be a score for every candidate: {len(missing):,} have none, e.g. document "
-                f"{vocabulary.doc_ids[vocabulary.pair_doc[first]]} of query "
-                f"{vocabulary.query_ids[vocabulary.pair_query[first]]}. Score them, or leave them out of the corpus.",
+                f"{document} of query {query}. Score them, or leave them out of the corpus.",
                 code="missing-score",
                 count=len(missing),
+                document=document,
+                query=query,
             )
         score: np.ndarray = self.score[pair]
         return score

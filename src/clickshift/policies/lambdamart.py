@@ -103,6 +103,7 @@ class LambdaMART(Scored):
                 f"the corpus, e.g. {train.vocabulary.query_ids[shared][0]}. Remove them, or omit `train` to cross-fit.",
                 code="shared-query",
                 count=int(shared.sum()),
+                query=train.vocabulary.query_ids[shared][0],
             )
         features = _features(corpus)
         if features.shape[1] != _features(train).shape[1]:

@@ -134,6 +134,8 @@ class PlackettLuceRankings(RankingDistribution):
             raise DataError(
                 f"there must be one score per pair, {self.vocabulary.n_pairs}: got shape {self.score.shape}.",
                 code="wrong-shape",
+                expected=self.vocabulary.n_pairs,
+                shape=self.score.shape,
             )
         bad = ~np.isfinite(self.score)
         if bad.any():
@@ -143,6 +145,7 @@ class PlackettLuceRankings(RankingDistribution):
                 "Fix the feature or the policy that gave it.",
                 code="not-finite",
                 count=int(bad.sum()),
+                query=query,
             )
 
     @override

@@ -315,6 +315,11 @@ def parse_examination(text: str, ranks: int) -> Float[np.ndarray, " rank"]:
     ranks
         Number of ranks of a power law.
 
+    Returns
+    -------
+    array, shape (rank,)
+        Examination by rank: `ranks` values of a power law, or the numbers as they are given.
+
     Raises
     ------
     SpecError

@@ -56,6 +56,7 @@ from clickshift.policies.lambdamart import LambdaMART
 from clickshift.ranking import Run, fit_runs
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
+from tests.codes import raises_code
 from tests.golden import golden
 from tests.suite import Study
 
@@ -202,9 +203,9 @@ def test_cells_of_networks_have_one_seed_each() -> None:
     cells = Pointwise(pointwise_data("builtin"), TRUE_BIAS_RANKERS, sessions=(100, 1000), seeds=3).cells()
     assert [cell.seeds for cell in cells] == [(0,), (0,), (1,), (1,), (2,), (2,)]
     assert len(Pointwise().cells()) == 7
-    with pytest.raises(SpecError, match="only the one-hot set"):
+    with raises_code("collisions-need-one-hot", SpecError, data="builtin"):
         Pointwise(pointwise_data("builtin"), collisions=(0.0, 0.5))
-    with pytest.raises(SpecError, match="is not known"):
+    with raises_code("unknown-name", SpecError, value="Unheard"):
         Pointwise(models=(("Mine", "Unheard"),))
 
 
@@ -229,15 +230,15 @@ def test_rankers_take_what_was_chosen_for_them() -> None:
     learner = parse_learner(ips.models[0][1], ips.data, 3)
     assert (ips.models[0][0], learner.loss, learner.optimiser, learner.rate) == (IPS_TRUE, "ips", "sgd", 0.05)
     failed = [{"data": "one-hot", "model": NAIVE, "seed": 0, "optimiser": "sgd", "rate": 0.1, "failed": "too high"}]
-    for models, found, data, said in (
-        (RANKERS_COMPARED, rows, "one-hot", "'Naive' has no setting"),
-        (RANKERS_COMPARED[:1], failed, "one-hot", "'Naive' has no setting"),
-        (RANKERS_COMPARED[3:], rows, "builtin", "must be tuned on it"),
-        (RANKERS_COMPARED[3:], [about], "one-hot", "something else"),
+    for models, found, data, code, facts in (
+        (RANKERS_COMPARED, rows, "one-hot", "missing-setting", {"model": "Naive"}),
+        (RANKERS_COMPARED[:1], failed, "one-hot", "missing-setting", {"model": "Naive"}),
+        (RANKERS_COMPARED[3:], rows, "builtin", "different-data", {"data": "builtin"}),
+        (RANKERS_COMPARED[3:], [about], "one-hot", "not-tuning-rows", {}),
     ):
-        with pytest.raises(SpecError, match=said):
+        with raises_code(code, SpecError, **facts):
             tuned(models, found, data=data)
-    with pytest.raises(SpecError, match="none of them"):
+    with raises_code("bad-option", SpecError, option="tuning"):
         with_changes(Tuning(), tuning=rows)
 
 

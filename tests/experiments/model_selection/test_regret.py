@@ -12,6 +12,7 @@ from clickshift.errors import DataError
 from clickshift.experiments.model_selection._outcomes import Outcomes
 from clickshift.experiments.model_selection.regret import ALL, _mean_regret, published_regret, regret_rows
 from clickshift.experiments.model_selection.strategies import STRATEGIES
+from tests.codes import raises_code
 from tests.experiments.model_selection.rows import Rows, rows_of_log
 
 THREE = {
@@ -86,7 +87,7 @@ def test_cmip_by_the_classifier_on_demand() -> None:
 def test_an_unfinished_case_is_left_out() -> None:
     rows = rows_of_log(THREE) + rows_of_log({"x": THREE["x"]}, seed=1)
     assert _value(regret_rows(rows), "PPL", key="seeds") == 1
-    with pytest.raises(DataError, match="Finish the run"):
+    with raises_code("unfinished-run", DataError):
         regret_rows([row for row in rows if row["kind"] == "metrics" or row["model"] == "x"])
 
 

@@ -13,6 +13,7 @@ from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.models.base import ClickModel
 from clickshift.policies.derived import max_reward, top_down
 from clickshift.simulation import users
+from tests.codes import raises_code
 
 
 @pytest.fixture
@@ -113,9 +114,9 @@ def test_settings(corpus: Corpus, fits: list[ClickModel]) -> None:
     where = {"DerivedPolicies": "clickshift.experiments.policy_shift.derived_policies:DerivedPolicies"}
     protocol = DerivedPolicies(search="sampled", penalties=(1.0,), fair=True)
     assert parse(key(protocol), where) == protocol
-    with pytest.raises(SpecError, match="one of local, sampled: got 'best'"):
+    with raises_code("unknown-name", SpecError, name="best"):
         DerivedPolicies(search="best")
-    with pytest.raises(SpecError, match="at least 1"):
+    with raises_code("bad-option", SpecError, option="sessions", value=0):
         DerivedPolicies(sessions=0)
-    with pytest.raises(DataError, match="a frequency for each of 30 queries"):
+    with raises_code("bad-weights", DataError, count=30, shape=(7,)):
         next(DerivedPolicies().rows(fits, corpus, users.DBN().on(corpus), np.ones(7), rng=0))

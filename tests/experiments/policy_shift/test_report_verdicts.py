@@ -33,10 +33,10 @@ def test_the_words_have_the_numbers() -> None:
     text = found["NCM"]
     assert "ood nPPL is below ind nPPL in 0 of 27 shifts" in text
     assert f"{IND['NCM'] + SHIFT['NCM']:.4f} above its perplexity" in text
-    assert f"against {IND['NCM']:.4f} where it was trained" in text
+    assert f"against {IND['NCM']:.4f} on lists of the policy it was trained on" in text
     assert "more clicks than Top-Down on 0 of 6 logs" in text
     assert "a sign of poor robustness" in text
-    assert "promised 0.3000 more than that (the optimiser's curse)" in text
+    assert "predicted 0.3000 more clicks per list than Max-Reward gets (the optimiser's curse)" in text
     good = found["PBM"]
     assert "27 of 27 shifts" in good
     assert "more clicks than Top-Down on 6 of 6 logs" in good

@@ -23,6 +23,11 @@ def is_warehouse_table(log: Any) -> bool:
     ----------
     log
         Any object; no engine is imported.
+
+    Returns
+    -------
+    bool
+        True for a table that is counted in the warehouse.
     """
     return _engine(log) is not None
 

@@ -145,7 +145,10 @@ def fair(
         )
     if group is not None and group.shape != (corpus.n_pairs,):
         raise DataError(
-            f"there must be one group number per pair, {corpus.n_pairs}: got shape {group.shape}.", code="wrong-shape"
+            f"there must be one group number per pair, {corpus.n_pairs}: got shape {group.shape}.",
+            code="wrong-shape",
+            expected=corpus.n_pairs,
+            shape=group.shape,
         )
     relevance = relevance_in([model], corpus)
     best = most_relevant(corpus, relevance, ranks=ranks, rng=as_generator(rng))
