@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickshift.learners.gradient import training
+from clickshift.models.arm import ARM
 from clickshift.models.ncm import NCM
 from clickshift.models.storage import load_model, load_seeds, save_model
 from clickshift.readers.tabular import read_log
@@ -76,6 +77,10 @@ def test_a_single_fit_removes_the_seeds_of_an_earlier_one(
 def test_examination_of_a_model_by_gradient(shell: Shell, several: Path, tmp_path: Path) -> None:
     curve = shell.json("examine", several, "-o", tmp_path / "curve.html")["curve"]
     assert [(row["rank"], row["last_click"]) for row in curve[:4]] == [(1, None), (2, None), (2, 1), (3, None)]
+    arm = load_model(several)
+    assert isinstance(arm, ARM)
+    logit = arm.shared["bias"] + arm.shared["weight"][0]
+    assert curve[2]["estimate"] == pytest.approx(1 / (1 + np.exp(-logit)), rel=1e-5)
     assert (tmp_path / "curve.html").exists()
 
 
