@@ -77,7 +77,7 @@ def test_a_report_with_charts_and_words(shell: Shell, work: Path) -> None:
     assert "Recommended by the strategy" in said
     page = (work / "out" / "report.html").read_text()
     assert "label 0" in page
-    assert "favours what the logging policy favoured" in page
+    assert "dCTR: favours what the logging policy favoured" in page
     assert pq.read_table(work / "out" / "rows.parquet").num_rows == 2
 
 

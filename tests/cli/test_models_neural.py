@@ -11,6 +11,7 @@ import pytest
 
 from clickshift.io.read_log import read_log
 from clickshift.learners.gradient import trainer
+from clickshift.models.arm import ARM
 from clickshift.models.ncm import NCM
 from clickshift.models.storage import load_model, load_seeds, save_model
 from tests.cli.shell import Shell, call
@@ -76,6 +77,10 @@ def test_a_single_fit_removes_the_seeds_of_an_earlier_one(
 def test_examination_of_a_model_by_gradient(shell: Shell, several: Path, tmp_path: Path) -> None:
     curve = shell.json("examine", several, "-o", tmp_path / "curve.html")["curve"]
     assert [(row["rank"], row["last_click"]) for row in curve[:4]] == [(1, None), (2, None), (2, 1), (3, None)]
+    arm = load_model(several)
+    assert isinstance(arm, ARM)
+    logit = arm.shared["bias"] + arm.shared["weight"][0]
+    assert curve[2]["estimate"] == pytest.approx(1 / (1 + np.exp(-logit)), rel=1e-5)
     assert (tmp_path / "curve.html").exists()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from clickshift.errors import FileError
+from clickshift.experiments.models import Contender
 from clickshift.experiments.runner import FinishedTask, RunFolder, digest, process_pool, run_tasks
 from clickshift.io.table_writer import read_rows, write_rows
 from tests.codes import raises_code
@@ -90,6 +91,27 @@ def test_a_process_per_core(tmp_path: Path) -> None:
         run_tasks(wanted, work, folder, pool)
     assert len(cores) == 1
     assert len(folder.rows(wanted)) == 6
+
+
+OWN = """
+from dataclasses import dataclass
+from clickshift.models.arm import ARM
+
+@dataclass(frozen=True, eq=False)
+class Mine(ARM):
+    "One's own."
+"""
+
+
+def test_a_candidates_module_is_imported_in_worker_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker looks for it where the parent does, which has not imported it here: the worker alone can have."""
+    (tmp_path / "model_for_workers.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Contender("Mine", "Gradient('Mine')", "candidate", module="model_for_workers:Mine")
+    with process_pool(1) as pool:
+        learner = pool.submit(own.make).result()
+    assert repr(learner).startswith("Gradient(model='Mine'")
+    assert "model_for_workers" not in sys.modules
 
 
 KILLED = """

@@ -25,7 +25,15 @@ from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.io.datasets.yandex import read_sample
 from clickshift.ope import PAPER_ESTIMATORS, GroupedLog, WeightedLists, evaluate_target
 from tests.codes import warns_code
-from tests.standins import BANDIT_ITEMS, MQ2008_QUERIES, bandit_click_rate, mq2008_documents, trec_labelled, trec_pages
+from tests.standins import (
+    BANDIT_ITEMS,
+    MQ2008_QUERIES,
+    TREC_CONFLICTS,
+    bandit_click_rate,
+    mq2008_documents,
+    trec_labelled,
+    trec_pages,
+)
 
 Rows = list[dict[str, Any]]
 
@@ -115,6 +123,7 @@ def test_judged_queries_of_a_log_by_counting(standins: Path) -> None:
     assert len(kept) - 5 < about["train_sessions"] < len(kept)
     assert row["judged_queries"] == sum(len(grades) > 1 for grades in shown.values())
     assert row["equal_queries"] == sum(len(grades) == 1 for grades in shown.values())
+    assert [note["text"] for note in of(rows, "note") if f"left out {TREC_CONFLICTS} of" in note["text"]]
 
 
 # Logs without a simulator

@@ -96,11 +96,10 @@ def test_tables_come_from_the_rows(rows: Rows) -> None:
     assert all(row["regret"] >= 0 for row in table)
     total = {row["strategy"]: row["regret"] for row in table if row["user"] == row["training"] == ALL}
     assert total["best fixed model"] < total["random model"]
-    assert {row["way"] for row in r2_rows(rows, repeats=2)} == {
-        "published",
-        "leave one model out",
-        "leave one log out",
-    }
+    found = r2_rows(rows, repeats=2)
+    assert {row["way"] for row in found} == {"published", "leave one model out", "leave one log out"}
+    seen = [row for row in found if row["way"].startswith("leave") and not row["r2"] < 1 - 1e-6]
+    assert seen == [], "a tree repeats what it was shown without any error"
 
 
 def test_a_seed_changes_the_logs_and_nothing_else() -> None:
