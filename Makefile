@@ -1,4 +1,4 @@
-# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer, make and a C compiler.
+# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +26,7 @@ coverage: $(VENV)/.installed-dev
 
 # Warehouses: a real Spark, which needs Java 17 or newer, and Ibis.
 test-spark: $(VENV)/.installed-spark
-	$(BIN)/pytest tests/engines
+	$(BIN)/pytest tests/counts/warehouse
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

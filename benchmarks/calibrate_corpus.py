@@ -22,10 +22,10 @@ import lightgbm as lgb
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
-from clickshift import synthetic
-from clickshift.corpus import Corpus
-from clickshift.readers.letor import read_corpus
-from clickshift.seeds import generator
+from clickshift.core.rng import generator
+from clickshift.data import builtin_corpus
+from clickshift.data.corpus import Corpus
+from clickshift.io.datasets.letor import read_corpus
 
 Table = dict[str, np.ndarray]  # one row per query
 HALF = 42
@@ -163,7 +163,7 @@ def main() -> None:
 
     sample = real_halves()
     real = two_fold(sample)
-    corpus = synthetic.builtin_corpus(2 * HALF * options.samples, seed=options.seed)
+    corpus = builtin_corpus.builtin_corpus(2 * HALF * options.samples, seed=options.seed)
     halves = [corpus.with_queries(np.arange(HALF) + HALF * i) for i in range(2 * options.samples)]
     made = joined([two_fold(halves[i : i + 2]) for i in range(0, len(halves), 2)])
 
@@ -183,7 +183,7 @@ def main() -> None:
         print(f"{name}: {means.std(ddof=1):.3f}")
 
     start = time.perf_counter()
-    large = synthetic.builtin_corpus(LARGE_TRAINING + LARGE_TEST, seed=options.seed + 1)
+    large = builtin_corpus.builtin_corpus(LARGE_TRAINING + LARGE_TEST, seed=options.seed + 1)
     seconds = time.perf_counter() - start
     train = large.with_queries(np.arange(LARGE_TRAINING))
     test = large.with_queries(np.arange(LARGE_TRAINING, large.n_queries))

@@ -44,7 +44,7 @@ from clax_peer import CLIP, Peak
 from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
-from clickshift.learners.em import EM
+from clickshift.learners.likelihood import MaximumLikelihood
 
 HERE = Path(__file__).resolve().parent
 QUERIES, CANDIDATES, LABELS = 1000, 20, np.array([0.52, 0.32, 0.13, 0.018, 0.007])
@@ -108,14 +108,14 @@ def fit_close(data: Path, model: str, rows: int, repeats: int, best: float) -> R
     if model not in STEPPED:
         return {}
     for steps in range(1, 200):
-        fitted = cs.fit(EM(model, iterations=steps), sessions)
+        fitted = cs.fit(MaximumLikelihood(model, iterations=steps), sessions)
         reached = float(cs.perplexity(fitted, validation, clip=CLIP))
         if reached <= best + CLOSE:
             break
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
-        cs.fit(EM(model, iterations=steps), sessions)
+        cs.fit(MaximumLikelihood(model, iterations=steps), sessions)
         seconds.append(time.perf_counter() - start)
     return {"steps": steps, "validation": reached, "seconds": statistics.median(seconds), "all_seconds": seconds}
 

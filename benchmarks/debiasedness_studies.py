@@ -37,17 +37,17 @@ import numpy as np
 from scipy.special import expit
 
 import clickshift as cs
-from clickshift.corpus import Corpus
-from clickshift.metrics.debiasedness import CMIP, MeanDependence
-from clickshift.metrics.label_grades import grades
-from clickshift.metrics.mimic import Classifier
-from clickshift.metrics.orderings import relevance_from_orderings
-from clickshift.metrics.random_traffic import relevance_from_random_log
-from clickshift.metrics.scored_pairs import ScoredPairs
-from clickshift.metrics.significance import mean_interval
+from clickshift.core.intervals import mean_interval
+from clickshift.counts.cells import Cells
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
+from clickshift.debiasedness.classifier_cmi import Classifier
+from clickshift.debiasedness.label_grades import grades
+from clickshift.debiasedness.metrics import CMIP, MeanDependence
+from clickshift.debiasedness.relevance_from_preferences import relevance_from_orderings
+from clickshift.debiasedness.relevance_from_random_traffic import relevance_from_random_log
+from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.policies.base import ScoredPolicy
-from clickshift.sessions import Rankings
-from clickshift.statistics import Cells
 
 RESULTS = Path(__file__).parent / "results" / "debiasedness.json"
 SESSIONS = 1000
@@ -270,8 +270,8 @@ class World:
         return {
             "true examination": clicks / np.where(examined > 0, examined, 1),
             "naive CTR": clicks / np.maximum(impressions, 1),
-            "PBM": cs.EM("PBM").fit(cells).relevance(),
-            "PBM, weak prior": cs.EM("PBM", prior=(0.1, 1.0)).fit(cells).relevance(),
+            "PBM": cs.MaximumLikelihood("PBM").fit(cells).relevance(),
+            "PBM, weak prior": cs.MaximumLikelihood("PBM", prior=(0.1, 1.0)).fit(cells).relevance(),
         }
 
     def some_estimates(self) -> dict[str, np.ndarray]:

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 import clickshift as cs
-from clickshift.corpus import Corpus
+from clickshift.core.parallel import n_threads
+from clickshift.core.spec import parse
+from clickshift.data.corpus import Corpus
 from clickshift.learners.gradient import Gradient
 from clickshift.models.base import ClickModel
 from clickshift.policies.derived import DerivedLists, max_reward, top_down
-from clickshift.spec import parse
-from clickshift.threads import n_threads
-from clickshift.users import USERS
+from clickshift.simulation.users import USERS
 
 MODELS = ("PBM", "UBM", "DBN", "ARM", "CACM_minus", "NCM")
 TARGETS = {"PBM": 0.1, "DBN": 0.1, "UBM": 1.5, "ARM": 1.5, "CACM_minus": 1.5, "NCM": 12.0}

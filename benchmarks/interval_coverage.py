@@ -18,11 +18,11 @@ import numpy as np
 
 import clickshift as cs
 from clickshift import models
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning
 from clickshift.models.base import ClickModel, beta_interval, pair_table
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 NAMES = ("PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN")
 

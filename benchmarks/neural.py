@@ -157,7 +157,7 @@ def train(file: Path, cache: Path, model: str, rounds: int | None) -> Row:
     os.environ |= {"CLICKSHIFT_CACHE": str(cache), "JAX_PLATFORMS": "cpu"}
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would go before ours
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-    import clickshift.learners.gradient.training  # noqa: F401  imports JAX, which is not timed
+    import clickshift.learners.gradient.trainer  # noqa: F401  imports JAX, which is not timed
 
     learner = Gradient(model) if rounds is None else Gradient(model, rounds=rounds)
     log, validation, test = (read(file, part) for part in ("train", "validation", "test"))

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import clickshift as cs
-from clickshift.metrics.significance import mean_interval
-from clickshift.readers.yandex import read_sample
+from clickshift.core.intervals import mean_interval
+from clickshift.io.datasets.yandex import read_sample
 
 BY_COUNTING = ("rCTR", "dCTR", "PBM", "UBM", "DBN")
 BY_GRADIENT = (

@@ -40,10 +40,10 @@ from clax_peer import Peak
 from machine import Machine, alone, peer_python, ratio
 
 import clickshift as cs
-from clickshift.ope import PAPER, Bootstrap, Estimator, Logged, evaluate
+from clickshift.ope import PAPER_ESTIMATORS, Bootstrap, Estimator, GroupedLog, evaluate_target
+from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import checked_clip
-from clickshift.ope.prepared import Prepared
-from clickshift.ope.targets import Aim
+from clickshift.ope.target_policy import TargetProbabilities
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
 HERE = Path(__file__).resolve().parent
@@ -120,7 +120,7 @@ def against_peer(sessions: int, resamples: int) -> Row:
     logging, target = policies()
 
     def work(log: cs.Sessions) -> Row:
-        found = evaluate(Logged.of(log), target, NAMES, logging=logging, interval=Bootstrap(resamples))
+        found = evaluate_target(GroupedLog.of(log), target, NAMES, logging=logging, interval=Bootstrap(resamples))
         estimates = [one.estimates[0] for one in found]
         return {e.estimator: {"value": e.value, "low": e.low, "high": e.high} for e in estimates}
 
@@ -201,13 +201,15 @@ def at_scale(sessions: int, temperature: float) -> Row:
     """Five estimators at fifteen clipping constants, from sessions in memory."""
     target, limits = one_list_each(), checked_clip(CLIP)
 
-    def work(log: cs.Sessions, clock: Clock) -> tuple[Logged, Row]:
-        logged = clock("group", lambda: Logged.of(log))
+    def work(log: cs.Sessions, clock: Clock) -> tuple[GroupedLog, Row]:
+        logged = clock("group", lambda: GroupedLog.of(log))
         total = clock("count", lambda: logged.total)
-        aim = clock("look at the target", lambda: Aim.at(logged, target))
+        aim = clock("look at the target", lambda: TargetProbabilities.at(logged, target))
         values = {
-            name: clock(name, lambda n=name: Prepared.of(Estimator.named(n), logged, aim).path(total, limits)).value
-            for name in PAPER
+            name: clock(
+                name, lambda n=name: BoundEstimator.of(Estimator.named(n), logged, aim).path(total, limits)
+            ).value
+            for name in PAPER_ESTIMATORS
         }
         return logged, {name: value[-1, 0] for name, value in values.items()}
 
@@ -224,11 +226,11 @@ def resampled(sessions: int, temperature: float, replicates: int) -> Row:
     """Five estimators with bootstrap intervals, for which list frequencies are found anew in each replicate."""
     target, interval = one_list_each(), Bootstrap(replicates)
     log = log_of(sessions, temperature)
-    evaluate(Logged.of(log[:1000]), target, interval=Bootstrap(20))
+    evaluate_target(GroupedLog.of(log[:1000]), target, interval=Bootstrap(20))
     peak, clock = Peak(), Clock()
     peak.reset()
-    logged = clock("group", lambda: Logged.of(log))
-    found = clock("evaluate", lambda: evaluate(logged, target, interval=interval))
+    logged = clock("group", lambda: GroupedLog.of(log))
+    found = clock("evaluate", lambda: evaluate_target(logged, target, interval=interval))
     errors = {one.estimates[0].estimator: one.estimates[0].error for one in found}
     lists = {"sessions": sessions, "lists": len(logged.lists), "replicates": replicates}
     return {**lists, **clock.total(), **peak.beyond(), "errors": errors}

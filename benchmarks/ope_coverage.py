@@ -23,9 +23,18 @@ from pathlib import Path
 import numpy as np
 
 import clickshift as cs
-from clickshift.ope import Bernstein, Bootstrap, Estimate, Estimator, Hoeffding, Logged, WeightedLists, evaluate
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.ope import (
+    Bernstein,
+    Bootstrap,
+    Estimate,
+    Estimator,
+    GroupedLog,
+    Hoeffding,
+    WeightedLists,
+    evaluate_target,
+)
 
 RESULTS = Path(__file__).parent / "results" / "ope_coverage.json"
 LISTS = np.array(list(permutations(range(4), 2)), np.int32)
@@ -54,26 +63,26 @@ def main() -> None:
         "Hoeffding, known policy": (policy, NAMES[:5], CLIP[:2], Hoeffding()),
         "Bernstein, known policy": (policy, NAMES[:5], CLIP[:2], Bernstein()),
     }
-    exactly = Logged.of(log_of(10_000_000 * probabilities()))
+    exactly = GroupedLog.of(log_of(10_000_000 * probabilities()))
     held: dict[tuple[str, str, float], list[tuple[bool, bool]]] = {}
     wanted = {
-        name: by_key(evaluate(exactly, target, names, clip=clip, logging=logging, interval=Bootstrap(20)))
+        name: by_key(evaluate_target(exactly, target, names, clip=clip, logging=logging, interval=Bootstrap(20)))
         for name, (logging, names, clip, _) in settings.items()
     }
     for repeat in range(options.repeats):
         resampled = Bootstrap(seed=repeat)  # one seed for all logs would give all of them the same luck
         sessions = log_of(rng.multinomial(options.sessions, probabilities().ravel()).reshape(12, 4))
-        log, fitted = Logged.of(sessions), cs.fit("PBM", sessions)
-        one = Logged.of(log_of(rng.multinomial(10 * options.sessions, one_list().ravel()).reshape(12, 4)))
+        log, fitted = GroupedLog.of(sessions), cs.fit("PBM", sessions)
+        one = GroupedLog.of(log_of(rng.multinomial(10 * options.sessions, one_list().ravel()).reshape(12, 4)))
         cases = ("same log", log, target, truth), ("log of one list", one, turned, turned_truth)
         for said, model in (("", fitted), (", as if it were known", replace(fitted, evidence=None))):
             for name, seen, aim, value in cases:
-                e = evaluate(seen, aim, [Estimator.named("CIPS", model)], interval=resampled)[0].estimates[0]
+                e = evaluate_target(seen, aim, [Estimator.named("CIPS", model)], interval=resampled)[0].estimates[0]
                 inside = e.low <= value <= e.high, e.floor_low <= value <= e.ceiling_high
                 held.setdefault((f"fitted examination{said}, {name}", "CIPS", math.inf), []).append(inside)
         for name, (logging, names, clip, interval) in settings.items():
             asked = resampled if isinstance(interval, Bootstrap) else interval
-            found = by_key(evaluate(log, target, names, clip=clip, logging=logging, interval=asked))
+            found = by_key(evaluate_target(log, target, names, clip=clip, logging=logging, interval=asked))
             for key, e in found.items():
                 inside = e.low <= wanted[name][key].value <= e.high
                 held.setdefault((name, *key), []).append((inside, e.floor_low <= truth <= e.ceiling_high))

@@ -45,16 +45,17 @@ from machine import Machine, alone, peer_python, ratio
 from neural import peak_mb
 
 import clickshift as cs
+from clickshift.core.rng import generator
+from clickshift.counts.cells import Cells
+from clickshift.data.corpus import CorpusSplit
 from clickshift.policies.lambdamart import LambdaMART
-from clickshift.statistics import Cells
-from clickshift.ultr import ClickRanker, Run, fit_runs
-from clickshift.ultr.collisions import Parts
-from clickshift.ultr.examples import shuffled
-from clickshift.ultr.labels import sessions_by_query
-from clickshift.ultr.preparation import start_weights
-from clickshift.ultr.rankers import log_scaled
-from clickshift.ultr.simulation import Engine, truncated
-from clickshift.users import PBM
+from clickshift.ranking import ClickRanker, Run, fit_runs
+from clickshift.ranking._examples import shuffled_batches  # noqa: PLC2701  the peer trains on the same batches
+from clickshift.ranking._prepare import initial_weights  # noqa: PLC2701  and starts from the same weights
+from clickshift.ranking.labels import sessions_by_query
+from clickshift.ranking.ranker import signed_log
+from clickshift.simulation.fixed_ranking import FixedRankingEngine, truncated
+from clickshift.simulation.users import PBM
 
 HERE = Path(__file__).resolve().parent
 SEEDS, THREADS, SESSIONS, GOAL = 10, 2, 10_000_000, 5.0
@@ -70,27 +71,27 @@ size of small slopes."""
 Row = dict[str, Any]
 
 
-def world(name: str, data: Path) -> tuple[Parts, Cells, Cells, np.ndarray]:
+def world(name: str, data: Path) -> tuple[CorpusSplit, Cells, Cells, np.ndarray]:
     """The parts of a set, training and held-out clicks, and examination by rank."""
     if name == "mq2008":
         files = [[data / f"S{k}.txt.gz" for k in part] for part in ((1, 2, 3), (4,), (5,))]
-        parts = Parts(*(cs.read_corpus(part, max_label=2) for part in files))
+        parts = CorpusSplit(*(cs.read_corpus(part, max_label=2) for part in files))
     else:
         whole, ends = cs.builtin_corpus(sum(BUILTIN), seed=0), np.cumsum((0, *BUILTIN))
-        parts = Parts(*(whole.with_queries(np.arange(a, b)) for a, b in pairwise(ends)))
+        parts = CorpusSplit(*(whole.with_queries(np.arange(a, b)) for a, b in pairwise(ends)))
     parts = truncated(parts, seed=0)
-    engine, user = Engine.of(parts, LambdaMART(rescale=False), seed=0), PBM()
+    engine, user = FixedRankingEngine.of(parts, LambdaMART(rescale=False), seed=0), PBM()
     return parts, *engine.clicks(user, SESSIONS, seed=0), user.exposure(engine.n_ranks)
 
 
-def write_data(file: Path, parts: Parts, clicks: tuple[Cells, Cells], examination: np.ndarray) -> Row:
+def write_data(file: Path, parts: CorpusSplit, clicks: tuple[Cells, Cells], examination: np.ndarray) -> Row:
     """For the peer: documents of queries that have sessions, query by query."""
     arrays: dict[str, np.ndarray] = {}
     for part, corpus, cells in (("train", parts.train, clicks[0]), ("held_out", parts.held_out, clicks[1])):
         if len(cells.pair) != corpus.n_pairs:
             raise SystemExit("the peer needs all documents to be shown.")
         arrays |= {
-            f"{part}_features": log_scaled(corpus.features),
+            f"{part}_features": signed_log(corpus.features),
             f"{part}_click_rate": (cells.clicks / cells.impressions).astype(np.float32),
             f"{part}_examination": examination[cells.rank()].astype(np.float32),
             f"{part}_length": corpus.n_candidates,
@@ -118,7 +119,7 @@ def here(cache: Path) -> None:
     os.environ |= {"CLICKSHIFT_CACHE": str(cache), "JAX_PLATFORMS": "cpu"}
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would go before ours
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-    import clickshift.ultr.program  # noqa: F401  imports JAX, which is not timed
+    import clickshift.ranking._step  # noqa: F401  imports JAX, which is not timed
 
 
 def train(name: str, data: Path, cache: Path, loss: str, seeds: int, rounds: int) -> Row:
@@ -141,11 +142,11 @@ def followed(name: str, data: Path, cache: Path, loss: str, file: Path) -> Row:
     here(cache)
     parts, clicks, held_out, examination = world(name, data)
     plain = learner(loss, dropout=(0.0, 0.0, 0.0), rounds=CHECKED_ROUNDS)
-    weights = start_weights(plain, parts.train.features.shape[1], len(examination))
+    weights = initial_weights(plain, parts.train.features.shape[1], len(examination))
     layers = range(len(weights) // 2)
     known = {f"weight_{k}": weights[f"{k}"] for k in layers} | {f"bias_{k}": weights[f"{k}.bias"] for k in layers}
-    batches = shuffled(
-        parts.train.n_candidates, plain.batch, plain.rounds, cs.seeds.generator(plain.seed, "ClickRanker", "order")
+    batches = shuffled_batches(
+        parts.train.n_candidates, plain.batch, plain.rounds, generator(plain.seed, "ClickRanker", "order")
     )
     np.savez(file, batches=batches, **known)
     judge = parts.held_out, held_out

@@ -19,14 +19,13 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from clickshift.protocols.exhibits import SCALES, section_6_1
-from clickshift.protocols.policy_shift import rows_of
-from clickshift.protocols.reference import FILE, write_reference
-from clickshift.protocols.running import start_run
-from clickshift.runs import processes, run_tasks
+from clickshift.experiments.papers import SCALES, section_6_1
+from clickshift.experiments.policy_shift.protocol import rows_of
+from clickshift.experiments.run_metadata import start_run
+from clickshift.experiments.runner import REFERENCE_FILE, process_pool, run_tasks, write_reference_rows
 
 HERE = Path(__file__).resolve().parent
-SHIPPED = HERE.parent / "src" / "clickshift" / "protocols" / "reference_rows" / FILE
+SHIPPED = HERE.parent / "src" / "clickshift" / "experiments" / "reference_rows" / REFERENCE_FILE
 
 
 def main() -> None:
@@ -54,11 +53,11 @@ def main() -> None:
         print(f"{done}/{missing} {time.perf_counter() - start:.0f} s: {news.task.name}: ", end="", file=sys.stderr)  # type: ignore[attr-defined]
         print(news.error or f"{news.seconds:.1f} s", file=sys.stderr, flush=True)  # type: ignore[attr-defined]
 
-    with processes(options.workers) as pool:
+    with process_pool(options.workers) as pool:
         workers = pool._max_workers  # type: ignore[attr-defined]
-        run_tasks(cells, rows_of, folder, pool, hear=hear)
+        run_tasks(cells, rows_of, folder, pool, progress=hear)
         wall = time.perf_counter() - start
-        run_tasks(beside, rows_of, folder, pool, hear=hear)
+        run_tasks(beside, rows_of, folder, pool, progress=hear)
 
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for cell in cells:
@@ -81,7 +80,7 @@ def main() -> None:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(result, indent=1))
     if options.reference:
-        write_reference([*cells, *beside], folder, SHIPPED)
+        write_reference_rows([*cells, *beside], folder, SHIPPED)
         print(f"{SHIPPED.name}: {SHIPPED.stat().st_size / 1e6:.1f} MB")
 
 

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 
 import clickshift as cs
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning
 from clickshift.models.base import pair_table
 from clickshift.models.pbm import PBM
-from clickshift.sessions import Rankings, Sessions
-from clickshift.ultr.propensities import Propensities, propensities
-from clickshift.vocabulary import Vocabulary
+from clickshift.propensity.estimate import Propensities, propensities
 
 RANKS, DOCS = 5, 10
 TRUTH = 1 / np.arange(1.0, RANKS + 1)

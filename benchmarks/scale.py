@@ -32,8 +32,8 @@ from machine import Machine, alone
 from scale_log import write_log
 
 import clickshift as cs
-from clickshift.encoded import EncodedLog
-from clickshift.readers.opening import open_log
+from clickshift.counts.open_log import open_log
+from clickshift.data.encoded_log import EncodedLog
 
 HERE = Path(__file__).resolve().parent
 SIZES = (1_000_000, 10_000_000, 100_000_000)

@@ -14,14 +14,21 @@ from pathlib import Path
 import numpy as np
 
 import clickshift as cs
-from clickshift.corpus import Corpus
-from clickshift.simulation import QueryLaw, Uniform
+from clickshift.data.corpus import Corpus
+from clickshift.simulation.simulate import QueryDistribution, UniformQueries
 
 PUBLISHED = {"DBN": (1.2856, 1.3002), "CoCM": (1.2670, 1.2611)}
 
 
 def oracle_perplexity(
-    corpus: Corpus, user: cs.users.User, *, temperature: float, scores: str, law: QueryLaw, sessions: int, seed: int
+    corpus: Corpus,
+    user: cs.users.User,
+    *,
+    temperature: float,
+    scores: str,
+    law: QueryDistribution,
+    sessions: int,
+    seed: int,
 ) -> tuple[float, float]:
     """Ind: lists drawn by Plackett-Luce on true relevance; ood: the same ten documents in increasing order of it."""
     ten = corpus.ladder(10, rng=np.random.default_rng(seed))
@@ -57,7 +64,7 @@ def main() -> None:
                         user,
                         temperature=temperature,
                         scores=scores,
-                        law=Uniform() if law_name == "uniform" else cs.PowerLaw(seed=seed),
+                        law=UniformQueries() if law_name == "uniform" else cs.PowerLaw(seed=seed),
                         sessions=options.sessions,
                         seed=seed,
                     )

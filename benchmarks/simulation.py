@@ -16,9 +16,9 @@ import time
 import numpy as np
 
 import clickshift as cs
-from clickshift.corpus import Corpus
-from clickshift.threads import n_threads
-from clickshift.vocabulary import Vocabulary
+from clickshift.core.parallel import n_threads
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import Vocabulary
 
 TARGET = {120: 300_000, 10: 1_000_000}
 

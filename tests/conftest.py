@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from clickshift.corpus import Corpus
-from clickshift.sessions import Sessions
-from clickshift.vocabulary import Vocabulary
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import Vocabulary
 
 pytest_plugins = ["tests.suite"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import typer.main
 
-from clickshift import runs
 from clickshift.cli import app, main
-from clickshift.report import export
-from clickshift.report.browser import Pictures
+from clickshift.display import export
+from clickshift.display._chrome import RenderedFigure
+from clickshift.experiments import runner
 
 
 class Shell:
@@ -70,14 +70,14 @@ class Here(ThreadPoolExecutor):
 
 
 def cells_here(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runs, "processes", lambda workers: Here(1))
+    patch.setattr(runner, "process_pool", lambda workers: Here(1))
 
 
 def pictures_without_a_browser(patch: pytest.MonkeyPatch) -> None:
     """The name of a chart in place of its picture: starting a browser takes longer than most commands."""
 
-    def draw(figures: Mapping[str, Any]) -> dict[str, Pictures]:
-        return {name: Pictures(name.encode(), name.encode()) for name in figures}
+    def draw(figures: Mapping[str, Any]) -> dict[str, RenderedFigure]:
+        return {name: RenderedFigure(name.encode(), name.encode()) for name in figures}
 
     patch.setattr(export, "draw", draw)
 

@@ -81,7 +81,7 @@ def test_compare(shell: Shell, work: Path) -> None:
 
 def test_off_policy_estimates_read_what_the_target_ranks(shell: Shell, work: Path, tmp_path: Path) -> None:
     assert call("fit", "DBN", work / "encoded", "-o", tmp_path / "model") == 0
-    assert call("relevance", tmp_path / "model", "-o", tmp_path / "labels.parquet") == 0
+    assert call("judgments", tmp_path / "model", "-o", tmp_path / "labels.parquet") == 0
     labels = pq.read_table(tmp_path / "labels.parquet", columns=["query", "doc", "relevance"])
     some = labels.filter(pc.less(labels["query"], 5)).rename_columns(["query", "doc", "score"])
     pq.write_table(some, tmp_path / "target.parquet")
@@ -108,10 +108,13 @@ def test_bad_files_are_one_message(shell: Shell, work: Path, tmp_path: Path, com
     (tmp_path / "logs" / "day=2026-03-02" / "other.parquet").write_bytes(b"no Parquet at all")
     output = () if command == ("log", "info") else ("-o", tmp_path / "out")
     said = shell.error(*command, tmp_path / "logs", *output)
-    assert "other.parquet: cannot be read as Parquet" in said
+    assert "other.parquet: " in said
+    assert "Parquet" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_several_logs_must_be_counts(shell: Shell, work: Path, tmp_path: Path) -> None:
     said = shell.error("fit", "PBM", work / "encoded", work / "logs", "-o", tmp_path / "model")
-    assert "several logs must be counts of days" in said
+    assert str(work / "encoded") in said
+    assert "clickshift log count" in said
+    assert not (tmp_path / "model").exists()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickshift.readers.letor import read_corpus
+from clickshift.io.datasets.letor import read_corpus
 from tests.cli.shell import Shell, call
 
 pytest.importorskip("jax")
@@ -68,7 +68,7 @@ def test_train_and_evaluate(shell: Shell, work: Path) -> None:
     for row in rows.values():
         assert row["low"] < row["mean"] < row["high"]
     text = shell.text("rank", "evaluate", work / "ips", work / "docs.txt", "--level", 0.9)
-    assert "90% intervals by resampled queries" in text
+    assert "90% bootstrap intervals" in text
     assert "nDCG@5" in text
 
 
@@ -109,12 +109,14 @@ def test_losses(shell: Shell, work: Path, tmp_path: Path) -> None:
 
 def test_a_loss_by_its_name(shell: Shell, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the published network, but one round of it."""
-    from clickshift.ultr import training
+    from clickshift.ranking import click_ranker
 
-    one = training.ClickRanker.__dataclass_fields__
+    one = click_ranker.ClickRanker.__dataclass_fields__
     seen = []
     monkeypatch.setattr(
-        training.ClickRanker, "fit", lambda self, *a, **k: seen.append((self, k)) or training.Ranker("one-hot", {}, "x")
+        click_ranker.ClickRanker,
+        "fit",
+        lambda self, *a, **k: seen.append((self, k)) or click_ranker.Ranker("one-hot", {}, "x"),
     )
     assert one["hidden"].default == (512, 256, 128)
     shell.json(*train(work, tmp_path / "r", "--loss", "pbm", "--bias", "naive", "--seed", 5))
@@ -131,7 +133,7 @@ def test_held_out_clicks(shell: Shell, work: Path, tmp_path: Path) -> None:
     found = shell.json(*train(work, tmp_path / "r", "--loss", SMALL, "--examination", "1/rank", *judge))
     assert found["held_out_loss"] > 0
     message = shell.error(*train(work, tmp_path / "r", *judge[:2]))
-    assert "--held-out needs the clicks" in message
+    assert "--held-out-clicks" in message
 
 
 def test_scores(shell: Shell, work: Path, tmp_path: Path) -> None:
@@ -155,9 +157,10 @@ def test_scores(shell: Shell, work: Path, tmp_path: Path) -> None:
 def test_features_that_are_missing(shell: Shell, work: Path, tmp_path: Path) -> None:
     out = tmp_path / "scores.csv"
     message = shell.error("rank", "score", work / "ips", work / "narrow.txt", "-o", out)
-    assert "the 3 features that the ranker was trained on: got 2" in message
+    assert "3 features" in message
+    assert "got 2" in message
     assert not out.exists()
-    assert "must be one of .parquet, .csv, .jsonl" in shell.error(
+    assert ".parquet, .csv, .jsonl" in shell.error(
         "rank", "score", work / "ips", work / "docs.txt", "-o", tmp_path / "scores.txt"
     )
     shell.json("rank", "score", work / "ips", work / "narrow.txt", "-o", out, "--sparse")
@@ -171,9 +174,12 @@ def test_constant_features_and_unknown_documents_are_warnings(shell: Shell, work
     options = ("--loss", SMALL.replace("rounds=40", "rounds=1"), "--examination", "1/rank", "-o", tmp_path / "r")
     code, _, err = shell.run("rank", "train", work / "docs.txt", "--clicks", tmp_path / "log.parquet", *options)
     assert code == 0
-    assert "1 of 3 features are the same for all documents: 3." in err
-    assert "0.0% of the results in the log (1)" in err
-    assert "e.g. document elsewhere of query" in err
+    lines = [line for line in err.splitlines() if line.startswith("clickshift: warning: ")]
+    constant, unknown = (next(line for line in lines if fact in line) for fact in ("features", "elsewhere"))
+    assert "1 of 3 features" in constant
+    assert ": 3." in constant
+    assert "0.0%" in unknown
+    assert "(1)" in unknown
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(shell: Shell, work: Path, tmp_path: Path) -> None:
@@ -184,24 +190,31 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell: Shell, work: Path, tmp_
     (tmp_path / "trust.csv").write_text("rank,alpha\n1,0.5\n")
     naive = ("--bias", "naive", "-o", out)
     cases = [
-        (train(work, out), "needs examination by rank"),
-        (train(work, out, "--loss", "hinge"), "loss must be one of ips"),
-        (train(work, out, "--loss", "ClickRanker('ips')", "--seed", "1"), "options of a learner go into its text"),
-        (train(work, out, "--examination", "rank"), "examination must be 1/rank"),
-        (train(work, out, "--examination", "1,0.5"), "it ends at rank 2, where rank 3 is needed"),
-        (train(work, out, "--propensities", work / "zero.csv"), "it is 0 at rank 3"),
-        (train(work, out, "--examination", "1/rank", "--trust", work / "trust.csv"), "not several"),
-        (train(work, out, "--loss", "affine", "--trust", tmp_path / "trust.csv"), "there is no beta"),
-        (train(work, out, "--loss", "affine", "--examination", "1/rank"), "needs trust"),
-        (("rank", "train", work / "docs.txt", "--clicks", tmp_path / "other.parquet", *naive), "it shows none"),
-        (("rank", "train", tmp_path / "high.txt", "--clicks", work / "log.parquet", *naive), "Give max_label"),
-        (("rank", "train", tmp_path / "nan.txt", "--clicks", work / "log.parquet", *naive), "nan.txt, line 1"),
-        (("rank", "evaluate", tmp_path, work / "docs.txt"), "is not a ranker"),
-        (("rank", "export", work / "ips", tmp_path / "ranker.txt"), "networks are exported as .onnx"),
+        (train(work, out), ("--bias given", "examination", "trust")),
+        (train(work, out, "--loss", "hinge"), ("loss", "ips", "'hinge'")),
+        (train(work, out, "--loss", "ClickRanker('ips')", "--seed", "1"), ("ClickRanker(..., seed=1)",)),
+        (train(work, out, "--examination", "rank"), ("1/rank", "'rank'")),
+        (train(work, out, "--examination", "1,0.5"), ("rank 2", "rank 3")),
+        (train(work, out, "--propensities", work / "zero.csv"), ("0 at rank 3",)),
+        (train(work, out, "--examination", "1/rank", "--trust", work / "trust.csv"), ("--examination", "--trust")),
+        (train(work, out, "--loss", "affine", "--trust", tmp_path / "trust.csv"), ("trust.csv", "beta")),
+        (train(work, out, "--loss", "affine", "--examination", "1/rank"), ("--loss affine", "trust")),
+        (
+            ("rank", "train", work / "docs.txt", "--clicks", tmp_path / "other.parquet", *naive),
+            ("document y of query x",),
+        ),
+        (
+            ("rank", "train", tmp_path / "high.txt", "--clicks", work / "log.parquet", *naive),
+            ("high.txt, line 1", "got 9", "--max-label"),
+        ),
+        (("rank", "train", tmp_path / "nan.txt", "--clicks", work / "log.parquet", *naive), ("nan.txt, line 1",)),
+        (("rank", "evaluate", tmp_path, work / "docs.txt"), ("ranker.json", tmp_path.name)),
+        (("rank", "export", work / "ips", tmp_path / "ranker.txt"), (".onnx", "'.txt'")),
     ]
     before = sorted(tmp_path.iterdir())
-    for command, message in cases:
-        assert message in shell.error(*command), command
+    for command, facts in cases:
+        line = shell.error(*command)
+        assert [fact for fact in facts if fact not in line] == [], line
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -215,7 +228,9 @@ def test_labels(shell: Shell, work: Path, tmp_path: Path) -> None:
     naive = shell.json(*command, "--naive", "-o", tmp_path / "naive.txt")
     assert naive["mean_relevance"] < told["mean_relevance"]
     assert len(naive["output"]) == 5
-    assert "needs examination" in shell.error(*command, "-o", tmp_path / "more.csv")
+    line = shell.error(*command, "-o", tmp_path / "more.csv")
+    assert "examination" in line
+    assert "--naive" in line
     assert not (tmp_path / "more.csv").exists()
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clickshift import runs
-from clickshift.readers.tabular import read_log
-from clickshift.report import export
+from clickshift.display import export
+from clickshift.experiments import runner
+from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell
 from tests.standins import (
     BANDIT_ROWS,
@@ -27,22 +27,23 @@ LOGS = [
         "yandex-sample",
         "yandex_wscd/trainSample.gz",
         1200,
-        sum(bool(set(entry.clicked) & set(entry.docs)) for entry in yandex_entries()),
+        [len(set(entry.clicked) & set(entry.docs)) for entry in yandex_entries()],
     ),
     (
         "trec",
         "trec_session2014/train_per_query_quid.txt.gz",
         294,
-        sum(any(page.clicks) for page in trec_pages("train") if not page.repeats),
+        [sum(page.clicks) for page in trec_pages("train") if not page.repeats],
     ),
-    ("open-bandit", "open_bandit/random/men/men.csv.gz", BANDIT_ROWS, sum(row.click for row in bandit_rows("random"))),
+    ("open-bandit", "open_bandit/random/men/men.csv.gz", BANDIT_ROWS, [row.click for row in bandit_rows("random")]),
 ]
 
 
-@pytest.mark.parametrize(("format", "file", "sessions", "clicked"), LOGS, ids=[log[0] for log in LOGS])
+@pytest.mark.parametrize(("format", "file", "sessions", "clicks"), LOGS, ids=[log[0] for log in LOGS])
 def test_published_logs_are_converted(
-    format: str, file: str, sessions: int, clicked: int, shell: Shell, standins: Path, tmp_path: Path
+    format: str, file: str, sessions: int, clicks: list[int], shell: Shell, standins: Path, tmp_path: Path
 ) -> None:
+    clicked = sum(map(bool, clicks))
     convert = ("log", "convert", standins / file, "--format", format)
     facts = shell.json(*convert, "-o", tmp_path / "log.parquet")
     assert facts["sessions_read"] == facts["sessions_written"] == sessions
@@ -52,6 +53,7 @@ def test_published_logs_are_converted(
     kept = read_log(tmp_path / "log.csv.gz")
     assert kept.total == clicked
     assert kept.click.any(axis=1).all()
+    assert (kept.count @ kept.click).sum() == sum(clicks)
 
 
 def test_corpus_info_of_a_published_file(shell: Shell, standins: Path) -> None:
@@ -78,7 +80,7 @@ def test_models_of_a_log_whose_users_are_known(shell: Shell, standins: Path, tmp
 def test_a_published_log_with_its_own_labels(
     shell: Shell, standins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "processes", lambda workers: ThreadPoolExecutor(1))
+    monkeypatch.setattr(runner, "process_pool", lambda workers: ThreadPoolExecutor(1))
     monkeypatch.setattr(export, "draw", lambda figures: {})
     path = standins / "trec_session2014" / "human_label_for_GraphCM_per_query_quid.txt.gz"
     options = ("--format", "trec", "--judgments", path, "--annotated", "--with-clicks", "--held-out", 0.1)

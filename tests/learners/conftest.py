@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.policies.basic import Oracle
 from clickshift.policies.plackett_luce import PlackettLuce
-from clickshift.policies.scored import Oracle
-from clickshift.sessions import Sessions
-from clickshift.simulation import simulate
+from clickshift.simulation.simulate import simulate
+from clickshift.simulation.users import DBN as DBNUser
 from clickshift.testing import random_rankings
-from clickshift.users import DBN as DBNUser
-from clickshift.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clickshift.counts.cells import Cells
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.learners import fit, learner_for
+from clickshift.learners._priors import beta_by_likelihood, fit_beta_binomial
+from clickshift.learners.base import DEFAULT, LEARNERS
 from clickshift.learners.counting import Counting
-from clickshift.learners.prior import beta_by_likelihood, fit_beta
-from clickshift.sessions import Rankings, Sessions
-from clickshift.statistics import Cells
-from clickshift.vocabulary import Vocabulary
+from tests.codes import raises_code
 
 WORDS = Vocabulary.of([1, 1, 1], [10, 20, 30])[0]  # pairs 0, 1, 2; pair 2 is never shown
 LOG = Sessions(
@@ -46,9 +48,9 @@ def test_popularity_ranks_but_does_not_predict() -> None:
     assert fit("TopPopObs", LOG).relevance().tolist() == [16, 4, 0]
     assert fit("RankTopObs", LOG).relevance() == pytest.approx([3 * 1 + 1 * 0.25, 1 * 1 + 3 * 0.25, 0])
     for name in ("TopPop", "TopPopObs", "RankTopObs"):
-        with pytest.raises(CapabilityError, match=f"{name} cannot predict clicks"):
+        with raises_code("cannot-predict-clicks", CapabilityError, model=name):
             fit(name, LOG).click_prob(LOG.rankings)
-    with pytest.raises(CapabilityError, match="RCTR cannot rank documents"):
+    with raises_code("cannot-rank-documents", CapabilityError, model="RCTR"):
         fit("rCTR", LOG).relevance()
 
 
@@ -64,17 +66,17 @@ def test_empirical_bayes_finds_the_beta_that_was_planted(rng: np.random.Generato
     rate = rng.beta(2.0, 6.0, 20_000)
     shown = rng.integers(1, 50, 20_000).astype(float)
     clicks = rng.binomial(shown.astype(int), rate).astype(float)
-    a, b = fit_beta(shown, clicks)
+    a, b = fit_beta_binomial(shown, clicks)
     assert a == pytest.approx(2.0, rel=0.05)
     assert b == pytest.approx(6.0, rel=0.05)
 
 
 @pytest.mark.parametrize("clicks", [0.0, 5.0])
 def test_empirical_bayes_survives_logs_without_variation(clicks: float) -> None:
-    a, b = fit_beta(np.full(10, 5.0), np.full(10, clicks))
+    a, b = fit_beta_binomial(np.full(10, 5.0), np.full(10, clicks))
     assert 0 < a < np.inf
     assert 0 < b < np.inf
-    assert fit_beta(np.zeros(3), np.zeros(3)) == (1.0, 1.0)
+    assert fit_beta_binomial(np.zeros(3), np.zeros(3)) == (1.0, 1.0)
 
 
 def test_fitted_smoothing_runs_on_all(log: Sessions) -> None:
@@ -87,13 +89,14 @@ def test_fitted_smoothing_runs_on_all(log: Sessions) -> None:
 def test_learners_by_text() -> None:
     assert learner_for("dCTR") == Counting("dCTR")
     assert learner_for("Counting('dCTR', strength=3.0)") == Counting("dCTR", strength=3.0)
-    for text, message in (
-        ("XYZ", "neither a model nor a learner. Models: gCTR"),
-        ("Counting('PBM')", "Counting does not fit 'PBM'"),
-        ("Counting('dCTR', smoothing='x')", "'fixed' or 'fitted'"),
-        ("Counting('dCTR', strength=0.0)", "above 0"),
-    ):
-        with pytest.raises(SpecError, match=message):
+    cases: list[tuple[str, str, dict[str, object]]] = [
+        ("XYZ", "unknown-name", {"value": "XYZ", "known": [*DEFAULT, *LEARNERS]}),
+        ("Counting('PBM')", "unknown-name", {"value": "PBM"}),
+        ("Counting('dCTR', smoothing='x')", "bad-option", {"option": "smoothing", "value": "x"}),
+        ("Counting('dCTR', strength=0.0)", "bad-option", {"option": "strength", "value": 0.0}),
+    ]
+    for text, code, facts in cases:
+        with raises_code(code, SpecError, **facts):
             learner_for(text)
 
 

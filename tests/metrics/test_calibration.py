@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clickshift import builtin_corpus, models, simulate, users
-from clickshift.corpus import Corpus
+from clickshift import builtin_corpus, models, simulate
+from clickshift.core.intervals import wilson_interval
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError
-from clickshift.metrics.calibration import calibration, wilson_interval
+from clickshift.metrics.calibration import calibration
 from clickshift.models.base import pair_table
-from clickshift.policies.scored import Uniform
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import UNSEEN, Vocabulary
+from clickshift.policies.basic import Uniform
+from clickshift.simulation import users
+from tests.codes import raises_code
 from tests.models.random_models import random_neural
 
 
@@ -114,7 +117,7 @@ def test_wilson_interval_is_that_of_scipy(level: float) -> None:
 
 
 def test_what_cannot_be_calibrated_is_refused(corpus: Corpus, log: Sessions) -> None:
-    with pytest.raises(CapabilityError, match="shown the clicks"):
+    with raises_code("model-peeks", CapabilityError):
         calibration(random_neural("ARM_NC", corpus.vocabulary), log)
-    with pytest.raises(DataError, match="between 0 and 1"):
+    with raises_code("level-out-of-range", DataError, value=95):
         calibration(users.DBN().on(corpus), log, level=95)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
+from clickshift.io.datasets.letor import read_corpus
 from clickshift.metrics.ranking import CUTOFFS, JudgedPairs, head_queries, ranking_quality
-from clickshift.readers.letor import read_corpus
-from clickshift.vocabulary import Vocabulary
+from tests.codes import raises_code
 
 NAN = float("nan")
 
@@ -163,16 +164,16 @@ def test_bad_input_is_refused(corpus: Corpus) -> None:
     judged = JudgedPairs.of(corpus.vocabulary, label)
     score = np.zeros(corpus.n_pairs)
     score[judged.pair[0]] = NAN
-    with pytest.raises(DataError, match=r"got NaN for document \d+ of query \d+ \(1 such documents\)"):
+    with raises_code("missing-score", DataError, count=1):
         ranking_quality(score, judged, rng=0)
-    with pytest.raises(DataError, match="one score per pair"):
+    with raises_code("wrong-shape", DataError, shape=(3,)):
         ranking_quality(np.zeros(3), judged, rng=0)
-    with pytest.raises(DataError, match="one label per pair"):
+    with raises_code("wrong-shape", DataError, shape=(3,)):
         JudgedPairs.of(corpus.vocabulary, np.zeros(3))
-    with pytest.raises(DataError, match="ranks from 1 on"):
+    with raises_code("bad-option", DataError, option="cutoffs", value=(0, 1)):
         ranking_quality(np.zeros(corpus.n_pairs), judged, cutoffs=(0, 1), rng=0)
     label[5] = -2
-    with pytest.raises(DataError, match="got -2 for document 5 of query"):
+    with raises_code("label-out-of-range", DataError, value=-2.0, count=1, document=5):
         JudgedPairs.of(corpus.vocabulary, label)
 
 

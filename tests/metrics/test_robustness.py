@@ -7,6 +7,7 @@ import pytest
 
 from clickshift.errors import DataError
 from clickshift.metrics.robustness import normalised_perplexity
+from tests.codes import raises_code
 
 COMPARED = [
     1.3230,
@@ -48,5 +49,5 @@ def test_equal_models_have_no_scale() -> None:
 
 @pytest.mark.parametrize("among", [[], [1.2, float("nan")], [1.2, float("inf")]])
 def test_models_without_a_perplexity_are_refused(among: list[float]) -> None:
-    with pytest.raises(DataError, match="must be numbers, at least one"):
+    with raises_code("not-finite", DataError):
         normalised_perplexity(1.2, among)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from clickshift.counts import DayCounts
-from clickshift.metrics.drift import drift
+from clickshift.counts.daily import DayCounts
+from clickshift.data.sessions import Sessions
+from clickshift.drift.compare import compare_days
+from clickshift.io.datasets.letor import read_corpus
+from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.metrics.ranking import CUTOFFS, JudgedPairs, ranking_quality
-from clickshift.readers.letor import read_corpus
-from clickshift.readers.open_bandit import read_open_bandit
-from clickshift.sessions import Sessions
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_ndcg_of_a_published_file_is_that_of_scikit_learn(standins: Path, file: 
 
 
 def verdict(earlier: Sessions, later: Sessions) -> str:
-    found = drift([DayCounts.of(earlier), DayCounts.of(later)], ["earlier", "later"]).steps[0].verdict
+    found = compare_days([DayCounts.of(earlier), DayCounts.of(later)], ["earlier", "later"]).steps[0].verdict
     return str(found)
 
 

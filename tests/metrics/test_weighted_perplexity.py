@@ -7,12 +7,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.metrics.weighted_perplexity import weighted_perplexity
 from clickshift.policies.plackett_luce import PlackettLuceRankings
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
+from tests.codes import raises_code
 
 SCORE = np.array([2.0, 1.0, 0.5, -1.0])
 ORDERS = np.array(list(permutations(range(4))), np.int32)
@@ -73,5 +74,5 @@ def test_what_the_log_never_shows(small: Corpus) -> None:
 
 def test_placements_must_fit_the_log(small: Corpus) -> None:
     log = _log(small, np.ones(24, np.int64))
-    with pytest.raises(DataError, match="a row per pair"):
+    with raises_code("wrong-shape", DataError, expected=(4, 4)):
         weighted_perplexity(np.zeros((24, 4)), log, logging=np.ones((5, 4)), target=np.ones((5, 4)))

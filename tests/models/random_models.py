@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from clickshift.core.spec import resolve
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel, Evidence
-from clickshift.spec import resolve
-from clickshift.vocabulary import Vocabulary
 
 
 def random_neural(name: str, vocabulary: Vocabulary, *, ranks: int = 5, state: int = 6, seed: int = 5) -> ClickModel:
@@ -20,5 +20,7 @@ def random_neural(name: str, vocabulary: Vocabulary, *, ranks: int = 5, state: i
     start = cls.start(ranks, state, rng)
     shared = {key: (value + rng.normal(size=value.shape)).astype(np.float32) for key, value in start.items()}
     seen = np.append(np.ones(vocabulary.n_pairs), 0.0)
-    model: ClickModel = cls.found(vocabulary, by_pair, shared, Evidence(f"Gradient({name!r})", seen, seen / 2))
+    model: ClickModel = cls.from_parameters(
+        vocabulary, by_pair, shared, Evidence(f"Gradient({name!r})", seen, seen / 2)
+    )
     return model

@@ -7,6 +7,7 @@ import pytest
 
 from clickshift.errors import DataError
 from clickshift.models.base import beta_interval
+from tests.codes import raises_code
 
 
 def test_in_the_middle_they_are_the_usual_ones() -> None:
@@ -38,5 +39,5 @@ def test_what_is_unknown_is_everything_or_nan() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
 def test_levels_are_shares(level: float) -> None:
-    with pytest.raises(DataError, match="between 0 and 1"):
+    with raises_code("bad-level", DataError, value=level):
         beta_interval(np.array([0.5]), np.array([0.1]), level)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from clickshift import models
-from clickshift.corpus import Corpus
+from clickshift.core.spec import parse, resolve
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import FileError
 from clickshift.learners import DEFAULT, fit
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
 from clickshift.models.storage import FORMAT, load_model, read_header, save_model
-from clickshift.sessions import Rankings, Sessions
-from clickshift.spec import parse, resolve
-from clickshift.users import USERS
-from clickshift.vocabulary import Vocabulary
+from clickshift.simulation.users import USERS
+from tests.codes import raises_code
 from tests.models.random_models import random_neural
 
 
@@ -127,56 +130,69 @@ def without_a_field(folder: Path) -> None:
     (folder / "model.json").write_text(json.dumps(header))
 
 
-DAMAGE = {
-    "no folder": (shutil.rmtree, "is not a model: it has no model.json"),
-    "no header": (lambda folder: (folder / "model.json").unlink(), "is not a model: it has no model.json"),
-    "no arrays": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors: is missing"),
-    "an empty header": (lambda folder: (folder / "model.json").write_text(""), "is not a model's header"),
-    "a header cut short": (lambda folder: truncate(folder / "model.json", 0.5), "is not a model's header"),
+HEADER: dict[str, Any] = {"file": "model.json"}
+ARRAYS: dict[str, Any] = {"file": "model.safetensors"}
+DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
+    "no folder": (shutil.rmtree, "not-a-model", {}),
+    "no header": (lambda folder: (folder / "model.json").unlink(), "not-a-model", {}),
+    "no arrays": (lambda folder: (folder / "model.safetensors").unlink(), "file-not-found", ARRAYS),
+    "an empty header": (lambda folder: (folder / "model.json").write_text(""), "damaged-file", HEADER),
+    "a header cut short": (lambda folder: truncate(folder / "model.json", 0.5), "damaged-file", HEADER),
     "a header that is no text": (
         lambda folder: (folder / "model.json").write_bytes(b"\xff\xfe\0"),
-        "is not a model's header",
+        "damaged-file",
+        HEADER,
     ),
-    "a header that is a list": (lambda folder: (folder / "model.json").write_text("[1]"), "is not a model's header"),
-    "a foreign header": (lambda folder: (folder / "model.json").write_text('{"a": 1}'), "is not a model's header"),
-    "a header without the model's name": (without_a_field, "is damaged"),
-    "a header without the vocabulary": (lambda folder: edit(folder, vocabulary={}), "is damaged"),
+    "a header that is a list": (lambda folder: (folder / "model.json").write_text("[1]"), "damaged-file", HEADER),
+    "a foreign header": (lambda folder: (folder / "model.json").write_text('{"a": 1}'), "damaged-file", HEADER),
+    "a header without the model's name": (without_a_field, "damaged-file", {"cause": "KeyError"}),
+    "a header without the vocabulary": (
+        lambda folder: edit(folder, vocabulary={}),
+        "damaged-file",
+        {"cause": "KeyError"},
+    ),
     "a newer format": (
         lambda folder: edit(folder, format=FORMAT + 1),
-        "has format 2, this clickshift reads 1. Upgrade",
+        "newer-format",
+        HEADER | {"format": 2, "supported": 1},
     ),
-    "an unknown model": (lambda folder: edit(folder, model={"name": "Xyz", "fields": {}}), "'Xyz' is not known"),
-    "empty arrays": (lambda folder: truncate(folder / "model.safetensors", 0), "is damaged or of another kind"),
-    "arrays cut short": (lambda folder: truncate(folder / "model.safetensors", 0.9), "is damaged or of another kind"),
+    "an unknown model": (
+        lambda folder: edit(folder, model={"name": "Xyz", "fields": {}}),
+        "damaged-file",
+        {"cause": "SpecError"},
+    ),
+    "empty arrays": (lambda folder: truncate(folder / "model.safetensors", 0), "damaged-file", ARRAYS),
+    "arrays cut short": (lambda folder: truncate(folder / "model.safetensors", 0.9), "damaged-file", ARRAYS),
     "arrays that are none": (
         lambda folder: (folder / "model.safetensors").write_bytes(b"PK\3\4" * 99),
-        "is damaged or of another",
+        "damaged-file",
+        ARRAYS,
     ),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_folder_is_one_clear_error(damage: str, folder: Path) -> None:
-    harm, message = DAMAGE[damage]
+    harm, code, facts = DAMAGE[damage]
     harm(folder)
-    with pytest.raises(FileError) as caught:
+    path = folder / facts["file"] if "file" in facts else folder
+    with raises_code(code, FileError, path=path, **{name: facts[name] for name in facts if name != "file"}) as caught:
         load_model(folder)
     said = str(caught.value)
-    assert message in said
     assert str(folder) in said
     assert "\n" not in said
 
 
 def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(FileError, match="file"):
+    with raises_code("damaged-file", FileError, path=tmp_path / "file" / "model.json"):
         load_model(tmp_path / "file")
 
 
 def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path: Path) -> None:
     save_model(fit("dCTR", with_text_ids(log)), tmp_path / "other")
     shutil.copy(tmp_path / "other" / "model.safetensors", folder)
-    with pytest.raises(FileError, match="the header does not belong to the arrays"):
+    with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
 
@@ -185,7 +201,7 @@ def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path
 def test_arrays_of_another_model_are_refused(other: str, folder: Path, log: Sessions, tmp_path: Path) -> None:
     save_model(fit(other, log), tmp_path / "other")
     shutil.copy(tmp_path / "other" / "model.safetensors", folder)
-    with pytest.raises(FileError, match="model"):
+    with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
 
@@ -195,7 +211,7 @@ def test_arrays_of_another_fit_are_refused(log: Sessions, tmp_path: Path) -> Non
     for name in ("PBM", "UBM"):
         save_model(fit(name, log), tmp_path / name)
     shutil.copy(tmp_path / "PBM" / "model.safetensors", tmp_path / "UBM")
-    with pytest.raises(FileError, match="the header does not belong to the arrays"):
+    with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(tmp_path / "UBM")
 
 
@@ -204,11 +220,11 @@ def test_a_flipped_bit_is_noticed(folder: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-3] ^= 0x40
     path.write_bytes(bytes(data))
-    with pytest.raises(FileError, match="the header does not belong to the arrays"):
+    with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
 
 def test_a_folder_that_cannot_be_written_is_one_error(log: Sessions, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(FileError, match="cannot be written"):
+    with raises_code("not-writable", FileError, path=tmp_path / "file" / "model"):
         save_model(fit("dCTR", log), tmp_path / "file" / "model")

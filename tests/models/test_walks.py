@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from clickshift import users
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Rankings, Sessions
-from clickshift.users import _clipped_normal
-from clickshift.vocabulary import Vocabulary
+from clickshift.simulation import users
+from clickshift.simulation.users import _clipped_normal
 from tests.models.walks import Pattern, independent, mix, walk_patterns
 
 LABELS = [4, 1, 3, 0, 2]

@@ -9,9 +9,9 @@ from itertools import permutations, product
 
 import numpy as np
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.ope import WeightedLists
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 DOCS = 4
 RANKS = 2

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from clickshift.ope import Bootstrap, Logged, Reward, WeightedLists
-from clickshift.ope.cross_fitting import Optimised, best_policy, in_halves, optimised
-from clickshift.sessions import Sessions
+from clickshift.data.sessions import Sessions
+from clickshift.ope import Bootstrap, GroupedLog, Reward, WeightedLists
+from clickshift.ope.cross_fitting import OptimisedPolicy, _split_in_halves, best_policy, optimise_policy
 from tests.ope.small_worlds import LISTS, RANKS, World, list_frequencies, pbm, records_of
 from tests.suite import Study
 
@@ -26,14 +26,14 @@ def value_of(policy: WeightedLists) -> float:
     return sum(w * sum(pbm(a, k) for k in range(RANKS)) for a, w in lottery_of(policy).items())
 
 
-def chosen(estimator: str, repeat: int, sessions: int = 1500) -> tuple[Optimised, tuple[Sessions, Sessions]]:
+def chosen(estimator: str, repeat: int, sessions: int = 1500) -> tuple[OptimisedPolicy, tuple[Sessions, Sessions]]:
     log = World(PI, PI, pbm).draw(sessions, np.random.default_rng(repeat))
-    return optimised(log, Reward(), estimator, CLIP, Bootstrap(20), seed=repeat), in_halves(log, repeat)[0]
+    return optimise_policy(log, Reward(), estimator, CLIP, Bootstrap(20), seed=repeat), _split_in_halves(log, repeat)[0]
 
 
 def worth(halves: tuple[Sessions, Sessions], estimator: str) -> float:
     """What the policies that the halves choose earn, by the true click probabilities."""
-    return float(np.mean([value_of(best_policy(Logged.of(half, Reward()), estimator, CLIP)) for half in halves]))
+    return float(np.mean([value_of(best_policy(GroupedLog.of(half, Reward()), estimator, CLIP)) for half in halves]))
 
 
 def test_each_half_judges_the_policy_of_the_other_session_by_session() -> None:
@@ -41,7 +41,7 @@ def test_each_half_judges_the_policy_of_the_other_session_by_session() -> None:
     found, halves = chosen("List", 0)
     values, gains, bounds, n = [], [], [], []
     for one, other in (halves, halves[::-1]):
-        h = lottery_of(best_policy(Logged.of(one, Reward()), "List", CLIP))
+        h = lottery_of(best_policy(GroupedLog.of(one, Reward()), "List", CLIP))
         records = records_of(other, RANKS)
         known, here = (list_frequencies(records_of(half, RANKS))[0] for half in (one, other))
         clicks = np.array([sum(c) for _, _, c in records], float)

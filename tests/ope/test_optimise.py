@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import linprog
 
 from clickshift.errors import DataError
-from clickshift.ope.exposures import best_exposures, placed_by
-from clickshift.ope.optimise import BestPlacement, best_exposure, best_lists, best_placement
+from clickshift.ope._optimal_exposure import _greedy_exposures, _placement_from_exposures
+from clickshift.ope._optimise import BestPlacement, best_exposure, best_lists, best_placement
+from tests.codes import raises_code
 
 CLIPS = [0.4, 1.0, 1.3, 3.0, 20.0, np.inf]
 
@@ -219,8 +220,8 @@ def test_without_a_clip_one_list_is_best_of_all_lists(rng: np.random.Generator) 
 
 
 def test_many_queries_at_once_are_each_alone(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clickshift.ope.optimise._CELLS", 40)
-    monkeypatch.setattr("clickshift.ope.optimise._QUERIES", 7)
+    monkeypatch.setattr("clickshift.ope._optimise._CELLS_PER_PROGRAM", 40)
+    monkeypatch.setattr("clickshift.ope._optimise._QUERIES_PER_TASK", 7)
     theta, seen = np.ones(3), np.array([1.0, 0.5, 1 / 3])
     worlds = [World(rng, int(rng.integers(3, 9)), 3, lists=6, records=int(rng.integers(5, 60))) for _ in range(30)]
     nothing = np.zeros((4, 3), np.int64)
@@ -253,11 +254,11 @@ def test_exposures_keep_every_bound_and_are_placed(rng: np.random.Generator) -> 
     for _ in range(200):
         n, ranks = int(rng.integers(3, 40)), int(rng.integers(1, 4))
         value = np.sort(rng.random(ranks) * (rng.random(ranks) < 0.8))[::-1]
-        exposure = best_exposures(rng.random(n) * rng.choice([0.05, 0.3, 2.0]), value)
+        exposure = _greedy_exposures(rng.random(n) * rng.choice([0.05, 0.3, 2.0]), value)
         due = np.sort(exposure)[::-1]
         upper = np.cumsum(np.r_[value, np.zeros(n - ranks)])
         assert (np.cumsum(due) <= upper + 1e-12).all()
-        placed = placed_by(due, value)
+        placed = _placement_from_exposures(due, value)
         assert placed.min() >= 0
         assert placed.sum(axis=0) == pytest.approx(np.ones(ranks), abs=1e-12)
         assert placed.sum(axis=1).max() <= 1 + 1e-12
@@ -311,21 +312,21 @@ def test_lists_are_no_longer_than_logged_ones() -> None:
 def test_bad_input_is_refused() -> None:
     impressions, clicks, offsets = np.array([[3, 1], [1, 3]]), np.array([[0, 1], [1, 0]]), np.array([0, 2])
     good = {"offsets": offsets, "impressions": impressions, "clicks": clicks, "theta": np.ones(2)}
-    for change, message in (
-        ({"clip": 0.0}, "clip M must be above 0"),
-        ({"clip": np.nan}, "clip M must be above 0"),
-        ({"theta": np.array([1.0, -1.0])}, "theta must be"),
-        ({"clicks": np.array([[4, 0], [0, 0]])}, "clicks must be"),
-        ({"offsets": np.array([0, 1])}, "offsets must go"),
-        ({"impressions": np.array([[3, 1], [1, 4]])}, "without gaps"),
-        ({"impressions": np.array([[3, 2], [1, 2]])}, "without gaps"),
+    for change, code, facts in (
+        ({"clip": 0.0}, "bad-clip", {"value": 0.0}),
+        ({"clip": np.nan}, "bad-clip", {}),
+        ({"theta": np.array([1.0, -1.0])}, "bad-reward", {"n_ranks": 2}),
+        ({"clicks": np.array([[4, 0], [0, 0]])}, "bad-count", {"name": "clicks"}),
+        ({"offsets": np.array([0, 1])}, "bad-offsets", {"n_pairs": 2}),
+        ({"impressions": np.array([[3, 1], [1, 4]])}, "bad-count", {"name": "impressions"}),
+        ({"impressions": np.array([[3, 2], [1, 2]])}, "bad-count", {"name": "impressions"}),
     ):
-        with pytest.raises(DataError, match=message):
+        with raises_code(code, DataError, **facts):
             best_placement(**{**good, **change})
     three = {"impressions": np.array([[1, 1, 0], [1, 0, 1]]), "clicks": np.zeros((2, 3), int), "theta": np.ones(3)}
-    with pytest.raises(DataError, match="lists of 3 ranks need as many documents"):
+    with raises_code("bad-count", DataError, query=0, n_ranks=3):
         best_placement(**{**good, **three})
-    with pytest.raises(DataError, match="examination must be"):
+    with raises_code("bad-examination", DataError, n_ranks=2):
         best_exposure(**good, examination=np.array([1.0, 0.0]))
     lists = {
         "query": np.array([0]),
@@ -334,11 +335,11 @@ def test_bad_input_is_refused() -> None:
         "reward": np.array([1.0]),
         "n_queries": 1,
     }
-    for change, message in (
-        ({"records": np.array([0])}, "must have a record"),
-        ({"reward": np.array([-1.0])}, "reward of a list"),
-        ({"query": np.array([1])}, "query numbers"),
-        ({"clip": -1.0}, "clip M"),
+    for change, code, facts in (
+        ({"records": np.array([0])}, "bad-count", {"value": 0}),
+        ({"reward": np.array([-1.0])}, "bad-reward", {}),
+        ({"query": np.array([1])}, "query-out-of-range", {"n_queries": 1}),
+        ({"clip": -1.0}, "bad-clip", {"value": -1.0}),
     ):
-        with pytest.raises(DataError, match=message):
+        with raises_code(code, DataError, **facts):
             best_lists(**{**lists, **change})

@@ -9,20 +9,22 @@ from itertools import product
 import numpy as np
 import pytest
 
-from clickshift import models, users
-from clickshift.corpus import Corpus
+from clickshift import models
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.policies.beliefs import examination
 from clickshift.policies.derived import fair, max_reward, top_down
-from clickshift.policies.exact import best_order
-from clickshift.policies.fair import decomposed, disparity, fair_placement
-from clickshift.policies.max_reward import some_orders
-from clickshift.sessions import Rankings
+from clickshift.policies.derived._optimal_orders import best_order
+from clickshift.policies.derived._search import _sample_orders
+from clickshift.policies.derived.fair import _decompose_square_placement, _fair_placement, disparity
+from clickshift.policies.derived.model_scores import examination
+from clickshift.simulation import users
 from clickshift.testing import random_rankings
-from clickshift.vocabulary import UNSEEN, Vocabulary
+from tests.codes import raises_code
 from tests.models.random_models import random_neural
-from tests.policies.small import all_lists, small_corpus
+from tests.policies.small_corpora import all_lists, small_corpus
 
 Words = Vocabulary
 RNG = np.random.Generator
@@ -123,7 +125,7 @@ def test_ncm_long_lists_keep_few_histories() -> None:
 def test_who_peeks_expects_nothing() -> None:
     words = small_corpus(4).vocabulary
     model = random_neural("ARM_NC", words)
-    with pytest.raises(CapabilityError, match="cannot predict the clicks of a list"):
+    with raises_code("cannot-predict-clicks", CapabilityError, model="ARM_NC"):
         model.expected_clicks(all_lists(words, 0, 3))
 
 
@@ -192,7 +194,7 @@ def test_some_orders_are_the_best_of_themselves(rng: RNG) -> None:
 
 @pytest.mark.parametrize(("n", "samples"), [(1, 5), (4, 24), (4, 100), (5, 60), (10, 500), (25, 300)])
 def test_sampled_orders_differ(n: int, samples: int) -> None:
-    orders = some_orders(n, samples, rng=np.random.default_rng(0))
+    orders = _sample_orders(n, samples, rng=np.random.default_rng(0))
     assert (np.sort(orders, axis=1) == np.arange(n)).all()
     lists = [tuple(order) for order in orders.tolist()]
     assert lists == sorted(set(lists))
@@ -200,7 +202,7 @@ def test_sampled_orders_differ(n: int, samples: int) -> None:
 
 
 def test_sampled_orders_are_uniform() -> None:
-    first = np.concatenate([some_orders(7, 400, rng=np.random.default_rng(k))[:, 0] for k in range(25)])
+    first = np.concatenate([_sample_orders(7, 400, rng=np.random.default_rng(k))[:, 0] for k in range(25)])
     assert np.bincount(first) == pytest.approx(10_000 / 7, abs=5 * np.sqrt(10_000 / 7))
 
 
@@ -294,17 +296,17 @@ def test_a_penalty_avoids_what_models_disagree_on(rng: RNG) -> None:
 def test_what_cannot_be_derived(rng: RNG) -> None:
     corpus = small_corpus(4)
     model = ubm(corpus.vocabulary, rng)
-    with pytest.raises(DataError, match="at least two of them: got 1"):
+    with raises_code("too-few-models", DataError, count=1):
         max_reward(model, corpus, penalty=1.0, rng=0)
-    with pytest.raises(SpecError, match="one of local, sampled: got 'beam'"):
+    with raises_code("bad-option", SpecError, option="search", value="beam"):
         max_reward(model, corpus, search="beam", rng=0)
-    with pytest.raises(SpecError, match="at least one start"):
+    with raises_code("bad-option", SpecError, starts=0):
         max_reward(model, corpus, starts=0, rng=0)
-    with pytest.raises(DataError, match="at least one rank"):
+    with raises_code("bad-ranks", DataError, ranks=0):
         top_down(model, corpus, ranks=0, rng=0)
-    with pytest.raises(CapabilityError, match="RCTR cannot rank documents"):
+    with raises_code("cannot-rank-documents", CapabilityError, model="RCTR"):
         top_down(models.RCTR(corpus.vocabulary, np.array([0.5])), corpus, rng=0)
-    with pytest.raises(CapabilityError, match="TopPop cannot predict"):
+    with raises_code("cannot-predict-clicks", CapabilityError, model="TopPop"):
         max_reward(models.TopPop(corpus.vocabulary, np.zeros(5)), corpus, rng=0)
 
 
@@ -341,7 +343,7 @@ def test_a_fair_placement_keeps_its_rules(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 8))
     relevance, examined = rng.uniform(0.3, 1, n), np.sort(rng.uniform(0.1, 1, n))[::-1]
-    placed = fair_placement(relevance, examined, 0.0)
+    placed = _fair_placement(relevance, examined, 0.0)
     assert placed.sum(axis=0) == pytest.approx(np.ones(n))
     assert placed.sum(axis=1) == pytest.approx(np.ones(n))
     assert placed.min() > -1e-9
@@ -352,7 +354,7 @@ def test_a_fair_placement_keeps_its_rules(seed: int) -> None:
     else:  # the smallest tolerance at which some lottery is fair; a smaller one must not do
         assert missed > 1e-7
         assert not np.isfinite(least_miss(share, examined, 0.97 * missed))
-    loose = fair_placement(relevance, examined, missed + 0.1)
+    loose = _fair_placement(relevance, examined, missed + 0.1)
     assert np.abs(loose @ examined - share).max() < missed + 0.1 + 1e-7
     utility = [relevance @ p @ examined for p in (placed, loose, np.eye(n)[np.argsort(np.argsort(-relevance))])]
     assert utility[0] <= utility[1] + 1e-9
@@ -384,22 +386,22 @@ def test_the_fair_placement_has_the_highest_utility() -> None:
     box = [(s - 0.2, s + 0.2) for s in share]
     best = linprog(-relevance, member, most, np.ones((1, 5)), [examined.sum()], bounds=box)
     assert best.status == 0
-    assert relevance @ fair_placement(relevance, examined, 0.2) @ examined == pytest.approx(-best.fun)
+    assert relevance @ _fair_placement(relevance, examined, 0.2) @ examined == pytest.approx(-best.fun)
 
 
 def test_fairness_between_groups() -> None:
     """Two good and two bad documents: means are in proportion, documents within a group need not be."""
     relevance, examined = np.array([0.7, 0.6, 0.5, 0.4]), np.array([1.0, 0.7, 0.5, 0.2])
-    placed = fair_placement(relevance, examined, 0.0, np.array([5, 5, 2, 2]))
+    placed = _fair_placement(relevance, examined, 0.0, np.array([5, 5, 2, 2]))
     exposure = placed @ examined
     assert exposure[:2].sum() / exposure[2:].sum() == pytest.approx(1.3 / 0.9)
-    alone = fair_placement(relevance, examined, 0.0)
+    alone = _fair_placement(relevance, examined, 0.0)
     assert relevance @ placed @ examined > relevance @ alone @ examined + 1e-3
 
 
 def test_equal_relevance_is_equal_exposure() -> None:
     for relevance in (np.full(4, 0.3), np.zeros(4)):
-        exposure = fair_placement(relevance, np.array([1, 0.5, 0.3, 0.1]), 0.0) @ np.array([1, 0.5, 0.3, 0.1])
+        exposure = _fair_placement(relevance, np.array([1, 0.5, 0.3, 0.1]), 0.0) @ np.array([1, 0.5, 0.3, 0.1])
         assert exposure == pytest.approx(np.full(4, 1.9 / 4))
 
 
@@ -408,7 +410,7 @@ def test_decompositions_give_the_placement(n: int, rng: RNG) -> None:
     orders = [rng.permutation(n) for _ in range(12)]
     share = rng.dirichlet(np.ones(12))
     placement = sum(s * (np.arange(n)[:, None] == o[None, :]) for s, o in zip(share, orders, strict=True))
-    found = list(decomposed(np.asarray(placement, float)))
+    found = list(_decompose_square_placement(np.asarray(placement, float)))
     assert sum(s for s, _ in found) == pytest.approx(1)
     again = sum(s * (np.arange(n)[:, None] == o[None, :]) for s, o in found)
     assert again == pytest.approx(placement, abs=1e-8)
@@ -470,7 +472,7 @@ def test_any_model_that_predicts_clicks_can_be_fair(rng: RNG) -> None:
 def test_what_cannot_be_fair(rng: RNG) -> None:
     corpus = small_corpus(4)
     model = ubm(corpus.vocabulary, rng)
-    with pytest.raises(SpecError, match="0 or above: got -1"):
+    with raises_code("bad-option", SpecError, option="tolerance", value=-1.0):
         fair(model, corpus, tolerance=-1.0, rng=0)
-    with pytest.raises(DataError, match="a group for every pair, 4"):
+    with raises_code("wrong-shape", DataError, expected=4, shape=(3,)):
         fair(model, corpus, group=np.zeros(3, int), rng=0)

@@ -7,12 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clickshift.corpus import Corpus
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError
+from clickshift.policies.basic import Feature, Uniform
 from clickshift.policies.lambdamart import LambdaMART
-from clickshift.policies.scored import Feature, Uniform
-from clickshift.vocabulary import Vocabulary
-from tests.policies.small import small_corpus
+from tests.codes import raises_code
+from tests.policies.small_corpora import small_corpus
 
 SMALL = LambdaMART(trees=15, leaves=8)
 
@@ -75,23 +76,23 @@ def test_another_corpus_to_fit_on(corpus: Corpus) -> None:
     policy = dataclasses.replace(SMALL, train=elsewhere)
     cut = corpus.with_queries(np.arange(3))  # scores of a query do not depend on which others are ranked
     np.testing.assert_array_equal(policy.scores(cut), policy.scores(corpus)[:45])
-    with pytest.raises(DataError, match=r"`train` shares 80 with the corpus, e.g. 1100\."):
+    with raises_code("shared-query", DataError, count=80, query=1100):
         policy.scores(elsewhere)
 
 
 def test_what_cannot_be_fitted_is_refused(corpus: Corpus) -> None:
-    with pytest.raises(DataError, match="this corpus has none"):
+    with raises_code("no-features", DataError):
         SMALL.scores(dataclasses.replace(corpus, features=None))
-    with pytest.raises(DataError, match="2 folds need at least as many queries: the corpus has 1"):
+    with raises_code("too-few-queries", DataError, count=1):
         SMALL.scores(corpus.with_queries(np.arange(1)))
-    with pytest.raises(DataError, match="from 1 to the 40 queries to fit on: got 41"):
+    with raises_code("too-few-queries", DataError, count=40, value=41):
         dataclasses.replace(SMALL, n_queries=41).scores(corpus)
-    with pytest.raises(DataError, match=r"whole-numbered labels: got 0\.5"):
+    with raises_code("not-integers", DataError, value=0.5):
         SMALL.scores(dataclasses.replace(corpus, label=corpus.label / 2))
     fewer = dataclasses.replace(renamed(corpus), features=corpus.features[:, :2])
-    with pytest.raises(DataError, match="it has 2"):
+    with raises_code("wrong-shape", DataError, expected=4, count=2):
         dataclasses.replace(SMALL, train=fewer).scores(corpus)
-    with pytest.raises(SpecError, match="at least 2 folds"):
+    with raises_code("bad-option", SpecError, option="folds", value=1):
         LambdaMART(folds=1)
-    with pytest.raises(SpecError, match="leaves=1"):
+    with raises_code("bad-option", SpecError, leaves=1):
         LambdaMART(leaves=1)

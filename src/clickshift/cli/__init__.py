@@ -1,62 +1,66 @@
-"""The command line: one file per command, no logic. Only typer is imported before a command runs."""
+"""The command line: one module per command or group of commands.
+
+Only typer is imported before a command runs: each command imports what it needs, so that `--help` is fast.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
+from typer.main import get_command
 
 import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
-import clickshift.cli.evaluate as evaluate
-import clickshift.cli.examine as examine
-import clickshift.cli.fit as fit
 import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
-import clickshift.cli.predict as predict
 import clickshift.cli.propensities as propensities
 import clickshift.cli.rank as rank
-import clickshift.cli.relevance as relevance
 import clickshift.cli.reproduce as reproduce
 import clickshift.cli.selection as selection
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
-from clickshift.cli.console import printable
+from clickshift.cli._console import printable
+
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="clickshift",
-    help="Learn from clicks on ranked lists: what they say, whether that holds when the ranker changes, "
-    "what a new ranker would earn, and how to learn a better one.",
+    help="Learn from clicks on ranked lists: fit click models, test them under policy shift, evaluate new rankers "
+    "off-policy, and learn to rank.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(simulate.simulate)
-app.command()(fit.fit)
-app.command()(evaluate.evaluate)
+app.command()(models.fit)
+app.command()(models.evaluate)
 app.command()(compare.compare)
 app.command()(audit.audit)
-app.command()(examine.examine)
-app.command()(relevance.relevance)
-app.command()(predict.predict)
+app.command()(models.examine)
+app.command()(models.judgments)
+app.command(hidden=True)(models.relevance)
+app.command()(models.predict)
 app.command()(propensities.propensities)
 app.command()(models.models)
 app.command()(reproduce.reproduce)
 app.add_typer(log.app, name="log")
 app.add_typer(corpus.app, name="corpus")
-for name in reproduce.SHIFT:
-    shift.app.command(name)(reproduce.named(name))
+for name in reproduce.SHIFT_COMMANDS:
+    shift.app.command(name)(reproduce.paper_command(name))
 app.add_typer(shift.app, name="shift")
 app.add_typer(selection.app, name="selection")
 app.add_typer(ope.app, name="ope")
 app.add_typer(rank.app, name="rank")
 
 
-def _version(value: bool) -> bool:
+def _show_version(value: bool) -> bool:
+    """Print the version and exit, if asked for."""
     if value:
         typer.echo(f"clickshift {__version__}")
         raise typer.Exit
@@ -64,16 +68,29 @@ def _version(value: bool) -> bool:
 
 
 @app.callback()
-def options(
+def _options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and stop."
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
     """Learn from clicks on ranked lists."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; what the user can mend is said in one line, without a traceback."""
+    """Run the command line; user errors are printed as one line, without a traceback.
+
+    Parameters
+    ----------
+    arguments
+        Words of the command, without the program's name; by default, those of the process.
+
+    Raises
+    ------
+    SystemExit
+        Always, with the exit code: 0 on success, 2 for input that cannot be used, 3 if memory does not suffice, 130
+        after an interrupt.
+    """
+    from clickshift.cli._messages import with_options
     from clickshift.errors import ClickshiftError
 
     try:
@@ -81,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
     except _UsageError as error:
         _explain_usage(error)
     except ClickshiftError as error:
-        _stop(str(error), 2)
+        _stop(with_options(str(error), _command_options(sys.argv[1:] if arguments is None else arguments)), 2)
     except MemoryError:
         _stop("out of memory. Use fewer sessions at a time.", 3)
     except OSError as error:
@@ -92,12 +109,23 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(code if isinstance(code, int) else 0)
 
 
-# click's own base of what typer exports: newer typers bring click along under a name that is not public
+# the click base class of what typer exports: recent versions of typer include click under a name that is not public
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _INTERRUPTED = 130
+"""Exit code after an interrupt, as shells use it."""
+
+
+def _command_options(arguments: Sequence[str]) -> dict[str, str]:
+    """Map the parameters of the command that the arguments call to its options."""
+    command: Any = get_command(app)
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    command = getattr(command, "commands", {}).get("evaluate", command)  # `ope LOG` is short for `ope evaluate LOG`
+    return {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
 
 
 def _explain_usage(error: Any) -> None:
+    """Print what is wrong with the words of a command, and exit."""
     message = error.format_message().strip()
     if not message or "\n" in message:  # a group without a command shows its help
         error.show()
@@ -108,5 +136,6 @@ def _explain_usage(error: Any) -> None:
 
 
 def _stop(message: str, code: int) -> None:
+    """Print an error as one line and exit."""
     typer.echo(f"clickshift: {printable(message)}", err=True)
     sys.exit(code)

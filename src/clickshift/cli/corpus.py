@@ -1,4 +1,4 @@
-"""clickshift corpus: look at learning-to-rank data."""
+"""clickshift corpus: describe learning-to-rank data."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, show, warnings_shown
+from clickshift.cli._console import show, warnings_shown
+from clickshift.cli._options import JSON
 
 if TYPE_CHECKING:
-    from clickshift.corpus import Corpus
+    from clickshift.data.corpus import Corpus
 
-app = typer.Typer(help="Look at learning-to-rank data.", no_args_is_help=True)
+app = typer.Typer(help="Describe learning-to-rank data.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Look at learning-to-rank data."""
+    """Describe learning-to-rank data."""
 
 
 @app.command()
 def info(
-    corpus: str = typer.Argument("builtin", help="'builtin', or a LETOR file or folder."),
-    queries: int = typer.Option(1000, min=1, help="How many queries of the built-in corpus."),
-    seed: int = typer.Option(0, help="Seed of the built-in corpus."),
-    json: bool = Json,
+    corpus: str = typer.Argument("builtin", help="Corpus: 'builtin', or a LETOR file or folder."),
+    queries: int = typer.Option(1000, min=1, help="Number of queries of the built-in corpus."),
+    seed: int = typer.Option(0, help="Random seed for the built-in corpus."),
+    json: bool = JSON,
 ) -> None:
-    """Queries, candidates, labels and features."""
+    """Summarise the queries, candidate documents, labels and features of a corpus."""
     import numpy as np
 
     with warnings_shown():
@@ -51,10 +52,10 @@ def info(
 
 
 def open_corpus(name: str, queries: int | None, seed: int) -> Corpus:
-    """The built-in corpus or a file's, cut to so many queries."""
-    from clickshift.readers.letor import read_corpus
-    from clickshift.seeds import generator
-    from clickshift.synthetic import builtin_corpus
+    """Return the built-in corpus or that of a file, with a sample of `queries` queries."""
+    from clickshift.core.rng import generator
+    from clickshift.data.builtin_corpus import builtin_corpus
+    from clickshift.io.datasets.letor import read_corpus
 
     if name == "builtin":
         return builtin_corpus(queries or 1000, seed=seed)

@@ -1,4 +1,4 @@
-"""clickshift ope: what would another ranker earn, told from the log of this one?"""
+"""clickshift ope: what would another ranker earn, estimated from the log of the current one?"""
 
 from __future__ import annotations
 
@@ -11,30 +11,23 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from clickshift.cli._console import encoding_progress, printable, progress, show_json, show_table, warnings_shown
+from clickshift.cli._experiment_runner import show_paths
+from clickshift.cli._options import JSON, LOG, REPLICATES, REPORT_FOLDER, REWARD, SKIP_BAD
 from clickshift.cli.backtest import backtest
-from clickshift.cli.console import (
-    Json,
-    LogPath,
-    printable,
-    progress,
-    sessions_encoded,
-    show_json,
-    show_table,
-    warnings_shown,
-)
-from clickshift.cli.optimise import Replicates, RewardText, SkipBad, optimise
+from clickshift.cli.optimise import optimise
 
 if TYPE_CHECKING:
-    from clickshift.encoded import Log
+    from clickshift.data.encoded_log import Log
+    from clickshift.data.sessions import Sessions
     from clickshift.models.base import ClickModel
-    from clickshift.ope import Estimator, Evaluation, Logged, Reward
-    from clickshift.ope.days import DayResidual
-    from clickshift.ope.targets import Target
-    from clickshift.sessions import Sessions
+    from clickshift.ope import Estimator, Evaluation, GroupedLog, Reward
+    from clickshift.ope.daily_residuals import DayResidual
+    from clickshift.ope.target_policy import Target
 
 
-class Evaluating(TyperGroup):
-    """A first word that is no command is the log of `evaluate`."""
+class _EvaluateByDefault(TyperGroup):
+    """A group of commands in which a first word that is no command is the log of `evaluate`."""
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -43,12 +36,12 @@ class Evaluating(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=Evaluating, no_args_is_help=True)
+app = typer.Typer(cls=_EvaluateByDefault, no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """What would another ranker earn, and can this log tell?
+    """Evaluate and optimise rankers off-policy, from the log of another ranker.
 
     `clickshift ope LOG --target FILE` is short for `clickshift ope evaluate LOG --target FILE`.
     """
@@ -60,152 +53,186 @@ app.command()(optimise)
 
 @app.command()
 def evaluate(
-    log: str = LogPath,
+    log: str = LOG,
     target: Path | None = typer.Option(
         None,
-        help="What the ranker would show: a table of query and docs, with or without weight, or of query, doc, score.",
+        help="Target policy: a table of query and docs, optionally with weight, or a table of query, doc and score.",
     ),
     model: Path | None = typer.Option(
-        None, help="A fitted click model: what DM, DR and CIPS ask and, without --target, whose ranking is judged."
+        None,
+        help="Folder of a fitted click model, for DM, DR and CIPS; without --target, its ranking is the target policy.",
     ),
-    derive: str = typer.Option("top-down", help="How the model ranks without --target: 'top-down' or 'max-reward'."),
-    compare: Path | None = typer.Option(None, help="Another target: how much more would it earn?"),
+    derive: str = typer.Option(
+        "top-down", help="Method to derive the target policy from the model: 'top-down' or 'max-reward'."
+    ),
+    compare: Path | None = typer.Option(None, help="Second target policy, to be compared with the first."),
     estimator: list[str] = typer.Option(
         ["auto"],
-        help="List, IP, PBM, Item, RCTR, RIPS, PI, CIPS, DM; SN- or DR- before them; 'auto' chooses. Repeatable.",
+        help="Estimator: List, IP, PBM, Item, RCTR, RIPS, PI, CIPS or DM, with the prefix SN- (self-normalised) or DR- "
+        "(doubly robust), or 'auto' to choose one; repeatable.",
     ),
-    reward: str = RewardText,
-    clip: str = typer.Option("10,100,inf", help="The largest weights allowed, each in turn; inf for no limit."),
+    reward: str = REWARD,
+    clip: str = typer.Option(
+        "10,100,inf", help="Clipping constants M, the largest importance weights; inf for no clipping."
+    ),
     logging: str = typer.Option(
-        "frequencies", help="The logging policy: list 'frequencies' of the log, or 'propensities' that it carries."
+        "frequencies", help="Logging policy: list 'frequencies' of the log, or the 'propensities' that it carries."
     ),
-    cluster: str = typer.Option("session", help="What is independent of each other: 'session' or 'user'."),
-    replicates: int = Replicates,
-    seed: int = typer.Option(0, help="Of resampled logs and ties."),
-    skip_bad: bool = SkipBad,
-    output: Path | None = typer.Option(None, "--output", "-o", help="The folder for the rows and the report."),
-    json: bool = Json,
+    cluster: str = typer.Option("session", help="Independent unit of the bootstrap: 'session' or 'user'."),
+    replicates: int = REPLICATES,
+    seed: int = typer.Option(0, help="Random seed for the bootstrap and tie-breaking."),
+    skip_bad: bool = SKIP_BAD,
+    output: Path | None = REPORT_FOLDER,
+    json: bool = JSON,
 ) -> None:
-    """What a target would earn per session, by several estimators, with intervals, verdicts and what the log lacks.
+    """Estimate what a target policy would earn per session, by several estimators, with intervals and verdicts.
 
-    The verdict says whether this log can tell. With --compare, the difference of two targets on the same sessions.
+    The verdict says whether the log identifies the value. With --compare, also estimates the paired difference of two
+    target policies on the same sessions.
     """
-    from clickshift.ope import Bootstrap, Estimator, Logged, Reward
-    from clickshift.ope import evaluate as evaluated
-    from clickshift.ope.choosing import choose
-    from clickshift.ope.days import Drift
-    from clickshift.readers.opening import open_log
-    from clickshift.report.ope import (
+    from clickshift.counts.open_log import open_log
+    from clickshift.ope import Bootstrap, Estimator, GroupedLog, Reward
+    from clickshift.ope import evaluate_target as evaluated
+    from clickshift.ope._report import (
         choice_facts,
-        choice_words,
-        drift_words,
+        choice_note,
         estimate_table,
         facts_of,
         notes_of,
+        residual_drift_note,
         verdicts_of,
     )
+    from clickshift.ope.daily_residuals import ResidualDrift
+    from clickshift.ope.slope import choose_by_slope
 
-    earned, limits, interval = Reward.named(reward), _clip(clip), Bootstrap(replicates, seed=seed)
-    with warnings_shown(), progress("evaluating") as hear:
-        fitted = _fitted(model)
-        names = _estimators(estimator, earned, logging, with_model=fitted is not None and target is not None)
-        asked = [Estimator.named(name, fitted) for name in names]
-        tell = sessions_encoded(hear)
-        found_log = open_log(log, on_bad_line="skip" if skip_bad else "error", progress=tell)
-        sessions = _of_targets(found_log, [path for path in (target, compare) if path is not None])
+    session_reward, clips, interval = Reward.named(reward), _parse_clip(clip), Bootstrap(replicates, seed=seed)
+    with warnings_shown(), progress("evaluating") as report_progress:
+        fitted = _load_model(model)
+        names = _estimator_names(
+            estimator, session_reward, logging, with_model=fitted is not None and target is not None
+        )
+        estimators = [Estimator.named(name, fitted) for name in names]
+        on_bad_line: Literal["skip", "error"] = "skip" if skip_bad else "error"
+        opened = open_log(log, on_bad_line=on_bad_line, progress=encoding_progress(report_progress))
+        sessions = _sessions_of_targets(opened, [path for path in (target, compare) if path is not None])
         targets = _targets(target, compare, fitted, derive, sessions, seed)
-        shared, left_out = _shared(sessions, earned, list(targets.values()))
-        logged = Logged.of(shared, earned, cluster=_cluster(cluster))
-        found = {
-            name: evaluated(logged, given, asked, clip=limits, logging=logging, interval=interval)
-            for name, given in targets.items()
+        shared, n_left_out = _shared_sessions(sessions, session_reward, list(targets.values()))
+        logged = GroupedLog.of(shared, session_reward, cluster=_parse_cluster(cluster))
+        evaluations = {
+            name: evaluated(logged, policy, estimators, clip=clips, logging=logging, interval=interval)
+            for name, policy in targets.items()
         }
-        residuals = _day_residuals(logged, shared, asked, limits[-1])
-    name, *others = found
-    first = found[name]
-    choice = choose(first, Drift.of(residuals)) if "auto" in estimator else None
-    differences = _differences(found, interval) if others else []
-    notes = {title: notes_of(many) for title, many in found.items()}
-    if unread := found_log.total - sessions.total:
-        notes[name].append(f"{unread:,} sessions of queries that no target ranks were not read.")
-    if left_out:
-        notes[name].append(f"{left_out:,} sessions are left out: one of the targets does not rank their query.")
+        residuals = _day_residuals(logged, shared, estimators, clips[-1])
+    first_name, *others = evaluations
+    first = evaluations[first_name]
+    choice = choose_by_slope(first, ResidualDrift.of(residuals)) if "auto" in estimator else None
+    differences = _differences(evaluations, interval) if others else []
+    notes = {name: notes_of(results) for name, results in evaluations.items()}
+    if n_not_read := opened.total - sessions.total:
+        notes[first_name].append(f"{n_not_read:,} sessions of queries that no target ranks were not read.")
+    if n_left_out:
+        notes[first_name].append(f"{n_left_out:,} sessions are left out: one of the targets does not rank their query.")
     if target is None:
-        notes[name].append("If the model learned from this log, its ranking looks better here than it is.")
+        notes[first_name].append("If the model was fitted on this log, the value of its ranking is too optimistic.")
     written = None
     if output is not None:
-        from clickshift.report.ope import write_ope_report
+        from clickshift.ope._report import write_ope_report
 
         settings = {
             "log": log,
             "targets": list(targets),
             "estimators": names,
-            "reward": str(earned),
+            "reward": str(session_reward),
             "clip": clip,
             "logging": logging,
             "cluster": cluster,
             "replicates": replicates,
             "seed": seed,
         }
-        written = write_ope_report(output, found, notes, choice, differences, residuals, settings)
+        written = write_ope_report(output, evaluations, notes, choice, differences, residuals, settings)
     if json:
-        rows = [{"target": n, **facts_of(e)} for n, many in found.items() for one in many for e in one.estimates]
-        chosen = None if choice is None else choice_facts(choice)
-        report = None if written is None else str(written.page)
-        days = [asdict(r) | {"residual": r.residual} for r in residuals]
-        told = {"rows": rows, "chosen": chosen, "differences": differences, "days": days, "notes": notes}
-        show_json(told | {"report": report})
+        rows = [
+            {"target": name, **facts_of(estimate)}
+            for name, results in evaluations.items()
+            for evaluation in results
+            for estimate in evaluation.estimates
+        ]
+        show_json(
+            {
+                "rows": rows,
+                "chosen": None if choice is None else choice_facts(choice),
+                "differences": differences,
+                "days": [asdict(residual) | {"residual": residual.residual} for residual in residuals],
+                "notes": notes,
+                "report": None if written is None else str(written.page),
+            }
+        )
         return
     level = first[0].estimates[0].interval
-    for title, many in found.items():
-        show_table(estimate_table(many), title=f"{earned} per session of {title}, told from {log} ({level})")
-        for said in verdicts_of(many):
-            typer.echo(f"{said['estimator']}: {said['verdict']}. {said['text']}")
-        for text in notes[title]:
-            typer.echo(f"Note: {printable(text)}")
+    for name, results in evaluations.items():
+        title = f"{session_reward} per session of {name}, estimated from {log} ({level})"
+        show_table(estimate_table(results), title=title)
+        for verdict in verdicts_of(results):
+            typer.echo(f"{verdict['estimator']}: {verdict['verdict']}. {verdict['text']}")
+        for note in notes[name]:
+            typer.echo(f"Note: {printable(note)}")
     if choice is not None:
-        typer.echo(f"auto: {choice_words(choice)}")
-    for d in differences:
-        typer.echo(f"{d['estimator']}: {printable(d['words'])}")
-    for words in drift_words(residuals):
-        typer.echo(words)
+        typer.echo(f"auto: {choice_note(choice)}")
+    for difference in differences:
+        typer.echo(f"{difference['estimator']}: {printable(difference['words'])}")
+    for sentence in residual_drift_note(residuals):
+        typer.echo(sentence)
     if written is not None:
-        typer.echo(f"Report: {written.page}   Rows: {written.rows}")
+        show_paths(written)
 
 
-def _clip(text: str) -> list[float]:
+def _parse_clip(text: str) -> list[float]:
+    """Parse clipping constants, e.g. "10,100,inf", in ascending order."""
     from clickshift.errors import SpecError
     from clickshift.ope.estimators import checked_clip
 
     try:
-        limits = sorted({float(part) for part in text.split(",")})
+        clips = sorted({float(part) for part in text.split(",")})
     except ValueError:
-        raise SpecError(f"--clip takes numbers with commas between them, such as 10,100,inf: got {text!r}.") from None
-    return [float(limit) for limit in checked_clip(limits)]
+        raise SpecError(
+            f"--clip takes numbers separated by commas, such as 10,100,inf: got {text!r}.",
+            code="bad-option",
+            option="clip",
+            value=text,
+        ) from None
+    return [float(clip) for clip in checked_clip(clips)]
 
 
-def _cluster(text: str) -> Literal["session", "user"]:
+def _parse_cluster(text: str) -> Literal["session", "user"]:
+    """Check the independent unit of the bootstrap."""
     from clickshift.errors import SpecError
 
     if text == "session":
         return "session"
     if text == "user":
         return "user"
-    raise SpecError(f"--cluster must be session or user: got {text!r}.")
+    raise SpecError(
+        f"--cluster must be session or user: got {text!r}.", code="bad-option", option="cluster", value=text
+    )
 
 
-def _estimators(texts: list[str], reward: Reward, logging: str, *, with_model: bool) -> list[str]:
-    """`auto` stands for all that can be asked: without ranks in the reward or the propensities, whole lists only."""
-    from clickshift.ope import PAPER
+def _estimator_names(texts: list[str], reward: Reward, logging: str, *, with_model: bool) -> list[str]:
+    """Replace `auto` by all estimators that apply.
 
-    whole = not reward.is_linear or logging == "propensities"
-    auto = ["List", "RCTR"] if whole else list(PAPER)
+    Only those of whole lists apply if the reward is no sum over ranks, or if the log carries propensities, which are
+    those of lists.
+    """
+    from clickshift.ope import PAPER_ESTIMATORS
+
+    lists_only = not reward.is_linear or logging == "propensities"
+    auto = ["List", "RCTR"] if lists_only else list(PAPER_ESTIMATORS)
     if with_model:
-        auto += ["DM", "DR-List"] if whole else ["CIPS", "DM", "DR-IP"]
+        auto += ["DM", "DR-List"] if lists_only else ["CIPS", "DM", "DR-IP"]
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
 
 
-def _fitted(model: Path | None) -> ClickModel | None:
+def _load_model(model: Path | None) -> ClickModel | None:
+    """Load the click model, if one is given."""
     from clickshift.models.storage import load_model
 
     return None if model is None else load_model(model)
@@ -214,91 +241,112 @@ def _fitted(model: Path | None) -> ClickModel | None:
 def _targets(
     target: Path | None, compare: Path | None, model: ClickModel | None, derive: str, sessions: Sessions, seed: int
 ) -> dict[str, Target]:
-    """By the names that people read: those of files, or of the ranking that a model gives."""
+    """Return the target policies by the names that reports show: of their files, or of the derived policy."""
     from clickshift.errors import SpecError
 
     if target is None and model is None:
-        raise SpecError("there must be a target: give --target FILE, or --model DIR for what a click model would show.")
-    found = {str(target): _read(target)} if target is not None else {derive: _derived(model, derive, sessions, seed)}
-    if compare is not None and str(compare) in found:
-        raise SpecError(f"a target must be compared with another one: got {compare} twice.")
-    return found if compare is None else found | {str(compare): _read(compare)}
+        raise SpecError(
+            "there must be a target policy. Pass --target FILE, or --model FOLDER for the ranking of a click model.",
+            code="missing-target",
+        )
+    if target is not None:
+        targets = {str(target): _read_policy(target)}
+    else:
+        targets = {derive: _derive_policy(model, derive, sessions, seed)}
+    if compare is not None and str(compare) in targets:
+        raise SpecError(
+            f"a target must be compared with another one: got {compare} twice.",
+            code="same-target",
+            path=str(compare),
+        )
+    return targets if compare is None else targets | {str(compare): _read_policy(compare)}
 
 
-def _of_targets(log: Log, targets: list[Path]) -> Sessions:
-    """In memory. Of a log that may not fit there, the sessions of queries that a target ranks: others say nothing."""
+def _sessions_of_targets(log: Log, targets: list[Path]) -> Sessions:
+    """Read a log into memory; of an encoded log, only the sessions of queries that a target ranks.
+
+    An encoded log may not fit into memory, and sessions of other queries do not enter the estimates.
+    """
     import numpy as np
 
-    from clickshift.readers.targets import read_target
-    from clickshift.sessions import Sessions
-    from clickshift.vocabulary import UNSEEN, Vocabulary
+    from clickshift.data.sessions import Sessions
+    from clickshift.data.vocabulary import UNSEEN, Vocabulary
+    from clickshift.io.target_files import read_target
 
     if isinstance(log, Sessions) or not targets:
         return log if isinstance(log, Sessions) else log.sessions()
     ranked = np.zeros(log.vocabulary.n_queries, bool)
     for path in targets:
-        what = read_target(path)[0]
-        theirs = what if isinstance(what, Vocabulary) else what.vocabulary
-        ranked |= theirs.queries_of(log.vocabulary) != UNSEEN
+        policy = read_target(path)[0]
+        vocabulary = policy if isinstance(policy, Vocabulary) else policy.vocabulary
+        ranked |= vocabulary.queries_of(log.vocabulary) != UNSEEN
     return log.sessions(ranked)
 
 
-def _read(path: Path) -> Target:
+def _read_policy(path: Path) -> Target:
+    """Read a target policy; errors name its file."""
+    from clickshift.data.sessions import Rankings
     from clickshift.errors import DataError, FileError
-    from clickshift.ope import WeightedLists, by_score
-    from clickshift.readers.targets import read_target
-    from clickshift.sessions import Rankings
+    from clickshift.io.target_files import read_target
+    from clickshift.ope import WeightedLists, policy_from_scores
 
-    what, numbers = read_target(path)
+    lists_or_pairs, numbers = read_target(path)
     try:
-        if isinstance(what, Rankings):
-            return WeightedLists(what) if numbers is None else WeightedLists(what, numbers)
+        if isinstance(lists_or_pairs, Rankings):
+            return WeightedLists(lists_or_pairs) if numbers is None else WeightedLists(lists_or_pairs, numbers)
         assert numbers is not None, "scores come with pairs"
-        return by_score(what, numbers)
+        return policy_from_scores(lists_or_pairs, numbers)
     except DataError as error:
-        raise FileError(path, str(error)) from None
+        raise FileError(path, str(error), code=error.code, **error.facts) from None
 
 
-def _derived(model: ClickModel | None, how: str, sessions: Sessions, seed: int) -> Target:
-    """The model ranks the documents that the log shows for each query."""
+def _derive_policy(model: ClickModel | None, method: str, sessions: Sessions, seed: int) -> Target:
+    """Rank the documents that the log shows for each query by a click model."""
     import numpy as np
 
-    from clickshift.corpus import Corpus
+    from clickshift.data.corpus import Corpus
     from clickshift.errors import SpecError
-    from clickshift.ope.targets import as_target
+    from clickshift.ope.target_policy import as_target
     from clickshift.policies.derived import max_reward, top_down
 
     assert model is not None
     corpus = Corpus(sessions.vocabulary, np.zeros(sessions.vocabulary.n_pairs))
-    if how == "top-down":
+    if method == "top-down":
         return as_target(top_down(model, corpus, ranks=sessions.n_ranks, rng=seed).rankings)
-    if how == "max-reward":
+    if method == "max-reward":
         return as_target(max_reward(model, corpus, ranks=sessions.n_ranks, rng=seed).rankings)
-    raise SpecError(f"--derive must be top-down or max-reward: got {how!r}.")
+    raise SpecError(
+        f"--derive must be top-down or max-reward: got {method!r}.", code="bad-option", option="derive", value=method
+    )
 
 
-def _shared(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tuple[Sessions, int]:
-    """The sessions of queries that all of several targets rank, and how many others there are."""
+def _shared_sessions(sessions: Sessions, reward: Reward, targets: Sequence[Target]) -> tuple[Sessions, int]:
+    """Return the sessions of queries that all targets rank, and the number of other sessions."""
     from clickshift.errors import DataError
-    from clickshift.ope import Logged
-    from clickshift.ope.targets import Aim
+    from clickshift.ope import GroupedLog
+    from clickshift.ope.target_policy import TargetProbabilities
 
     if len(targets) < 2:
         return sessions, 0
-    logged = Logged.of(sessions, reward)
-    first, *others = [Aim.at(logged, target).ranked for target in targets]
+    logged = GroupedLog.of(sessions, reward)
+    ranked_by_all, *others = [TargetProbabilities.at(logged, target).ranked for target in targets]
     for ranked in others:
-        first = first & ranked
-    kept = first[sessions.rankings.query]
+        ranked_by_all = ranked_by_all & ranked
+    kept = ranked_by_all[sessions.rankings.query]
     if not kept.any():
-        raise DataError("two targets can be compared on queries that both rank: there is none in the log.")
+        raise DataError(
+            "two targets can be compared on queries that both rank: there is none in the log.",
+            code="no-common-queries",
+        )
     return sessions[kept], sessions.total - sessions[kept].total
 
 
-def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimator], clip: float) -> list[DayResidual]:
-    """None where the log has no days: times that are no days, or one day only."""
+def _day_residuals(
+    logged: GroupedLog, sessions: Sessions, estimators: list[Estimator], clip: float
+) -> list[DayResidual]:
+    """Return the daily residuals; none where the log has no days: no times, times that are no days, or one day."""
     from clickshift.errors import DataError
-    from clickshift.ope.days import day_residuals, days_of
+    from clickshift.ope.daily_residuals import day_residuals, days_of
 
     if sessions.time is None:
         return []
@@ -309,19 +357,22 @@ def _day_residuals(logged: Logged, sessions: Sessions, estimators: list[Estimato
     return day_residuals(logged, day, names, estimators, clip=clip)
 
 
-def _differences(found: dict[str, list[Evaluation]], interval: Any) -> list[dict[str, Any]]:
-    """At the larger of the two clipping constants that suit each estimator. RCTR sees no target, and is left out."""
-    from clickshift.ope import difference
-    from clickshift.ope.choosing import best_clip
-    from clickshift.report.ope import difference_facts
+def _differences(evaluations: dict[str, list[Evaluation]], interval: Any) -> list[dict[str, Any]]:
+    """Compare two targets by each estimator, at the larger of the clipping constants that suit the two targets.
 
-    (one, first), (other, second) = found.items()
-    out = []
+    RCTR does not depend on the target, and is left out.
+    """
+    from clickshift.ope import paired_difference
+    from clickshift.ope._report import difference_facts
+    from clickshift.ope.slope import best_clip
+
+    (one, first), (other, second) = evaluations.items()
+    differences = []
     for a, b in zip(first, second, strict=True):
         if a.estimates[0].estimator.endswith("RCTR"):
             continue
-        constants = [e.clip for e in a.estimates]
-        at = constants.index(max(best_clip(a).clip, best_clip(b).clip))
-        found_ = difference(a, b, interval, clip=at)
-        out.append(difference_facts(a.estimates[at], b.estimates[at], found_, (one, other)))
-    return out
+        clips = [e.clip for e in a.estimates]
+        at = clips.index(max(best_clip(a).clip, best_clip(b).clip))
+        difference = paired_difference(a, b, interval, clip=at)
+        differences.append(difference_facts(a.estimates[at], b.estimates[at], difference, (one, other)))
+    return differences

@@ -1,4 +1,4 @@
-"""clickshift ope optimise: the policy that earns most by this log, and what is left of that on the other half."""
+"""clickshift ope optimise: find the policy with the highest estimated reward, and evaluate it by cross-fitting."""
 
 from __future__ import annotations
 
@@ -7,100 +7,106 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, LogPath, progress, show_json, show_table, warnings_shown
+from clickshift.cli._console import progress, show_json, show_table, warnings_shown
+from clickshift.cli._options import JSON, LOG, REPLICATES, REWARD, SKIP_BAD
 
 if TYPE_CHECKING:
-    from clickshift.ope.cross_fitting import Optimised
+    from clickshift.ope.cross_fitting import OptimisedPolicy
 
-RewardText = typer.Option(
-    "clicks", "--reward", help="clicks, dcg or any-click; with @K, such as clicks@3, of the first K ranks."
-)
-Replicates = typer.Option(200, min=20, help="Resampled logs, for intervals.")
-_SOME = 0.005
-"""Lost mass that is worth a word."""
-SkipBad = typer.Option(False, "--skip-bad", help="Leave bad sessions out, and say how many, instead of stopping.")
+_LOST_TO_MENTION = 0.005
+"""Share of lost mass from which the conclusion mentions it."""
 
 
 def optimise(
-    log: str = LogPath,
+    log: str = LOG,
     output: Path = typer.Option(
-        ..., "--output", "-o", help="Where the lists and their weights go: .parquet, .csv or .jsonl."
+        ..., "--output", "-o", help="File for the lists and their weights: .parquet, .csv or .jsonl."
     ),
-    estimator: str = typer.Option("IP", help="Whose best policy: List, IP, PBM or Item."),
-    clip: float = typer.Option(10.0, help="The largest weight: what may be shown how many times as often as logged."),
-    reward: str = RewardText,
-    replicates: int = Replicates,
-    seed: int = typer.Option(0, help="Of resampled logs, and of halves where the log has no time."),
-    skip_bad: bool = SkipBad,
-    json: bool = Json,
+    estimator: str = typer.Option("IP", help="Estimator whose value is maximised: List, IP, PBM or Item."),
+    clip: float = typer.Option(10.0, help="Clipping constant M: the largest importance weight."),
+    reward: str = REWARD,
+    replicates: int = REPLICATES,
+    seed: int = typer.Option(0, help="Random seed for the bootstrap, and for the halves of a log without times."),
+    skip_bad: bool = SKIP_BAD,
+    json: bool = JSON,
 ) -> None:
-    """The policy that an estimator thinks best, from the log alone, as lists with weights that --target reads.
+    """Find the policy that an estimator values most, as weighted lists that `ope evaluate --target` reads.
 
-    What it was chosen by makes it look too good. So it is also learned from each half of the log and judged on the
-    other one: earlier and later days where the log has times, random halves where not.
+    The value of the policy on the log that it was optimised on is too optimistic. So it is also optimised on each half
+    of the log and evaluated on the other half: earlier and later days if the log has times, else random halves.
     """
+    from clickshift.counts.open_log import open_log
+    from clickshift.data.sessions import Sessions
+    from clickshift.io.table_writer import table_ending
+    from clickshift.io.target_files import write_target
     from clickshift.ope import Bootstrap, Reward
-    from clickshift.ope.cross_fitting import optimised
-    from clickshift.readers.opening import open_log
-    from clickshift.readers.targets import write_target
-    from clickshift.report.ope import with_interval
-    from clickshift.sessions import Sessions
-    from clickshift.tables import table_ending
+    from clickshift.ope._report import with_interval
+    from clickshift.ope.cross_fitting import optimise_policy
 
     table_ending(output)
-    earned = Reward.named(reward)
+    reward_of_session = Reward.named(reward)
     with warnings_shown(), progress("optimising"):
         opened = open_log(log, on_bad_line="skip" if skip_bad else "error")
         sessions = opened if isinstance(opened, Sessions) else opened.sessions()
-        found = optimised(sessions, earned, estimator, clip, Bootstrap(replicates, seed=seed), seed=seed)
-        write_target(output, found.policy.lists, found.policy.weight)
-    promise, kept, gain = found.in_sample, found.cross_fitted, found.gain
+        bootstrap = Bootstrap(replicates, seed=seed)
+        optimised = optimise_policy(sessions, reward_of_session, estimator, clip, bootstrap, seed=seed)
+        write_target(output, optimised.policy.lists, optimised.policy.weight)
+    in_sample, cross_fitted, gain = optimised.in_sample, optimised.cross_fitted, optimised.gain
     facts = {
         "estimator": estimator,
         "clip": clip,
-        "reward": str(earned),
-        "logging": found.logging.value,
-        "in_sample": promise.value,
-        "cross_fitted": kept.value,
-        "cross_fitted_low": kept.low,
-        "cross_fitted_high": kept.high,
-        "cross_fitted_lower_bound": found.lower,
-        "cross_fitted_lost": found.lost,
+        "reward": str(reward_of_session),
+        "logging": optimised.logging.value,
+        "in_sample": in_sample.value,
+        "cross_fitted": cross_fitted.value,
+        "cross_fitted_low": cross_fitted.low,
+        "cross_fitted_high": cross_fitted.high,
+        "cross_fitted_lower_bound": optimised.lower,
+        "cross_fitted_lost": optimised.lost,
         "gain": gain.value,
         "gain_low": gain.low,
         "gain_high": gain.high,
-        "halves": found.halves,
-        "lists": len(found.policy.weight),
-        "queries": promise.queries,
+        "halves": optimised.halves,
+        "lists": len(optimised.policy.weight),
+        "queries": in_sample.queries,
         "output": str(output),
     }
     if json:
         show_json(facts)
         return
     table = [
-        {"": "the log's own lists", "value": f"{found.logging.value:.4f}", "lost": ""},
-        {"": "optimised, on the log that chose it", "value": f"{promise.value:.4f}", "lost": f"{promise.lost:.1%}"},
+        {"": "logging policy", "value": f"{optimised.logging.value:.4f}", "lost mass": ""},
         {
-            "": f"optimised, on the other half ({found.halves})",
-            "value": with_interval(kept.value, kept.low, kept.high),
-            "lost": f"{found.lost:.1%}",
+            "": "optimised policy, in-sample",
+            "value": f"{in_sample.value:.4f}",
+            "lost mass": f"{in_sample.lost:.1%}",
         },
-        {"": "the same, at least (bound without bootstrap, 95 %)", "value": f"{found.lower:.4f}", "lost": ""},
+        {
+            "": f"optimised policy, cross-fitted (halves {optimised.halves})",
+            "value": with_interval(cross_fitted.value, cross_fitted.low, cross_fitted.high),
+            "lost mass": f"{optimised.lost:.1%}",
+        },
+        {
+            "": "optimised policy, cross-fitted, 95 % lower bound without bootstrap",
+            "value": f"{optimised.lower:.4f}",
+            "lost mass": "",
+        },
     ]
-    show_table(table, title=f"{earned} per session, by {estimator} with M = {clip:g}")
-    typer.echo(_kept_words(found))
-    typer.echo(f"{len(found.policy.weight):,} lists of {promise.queries:,} queries: {output}")
+    show_table(table, title=f"{reward_of_session} per session, by {estimator} with M = {clip:g}")
+    typer.echo(_conclusion(optimised))
+    typer.echo(f"{len(optimised.policy.weight):,} lists of {in_sample.queries:,} queries: {output}")
 
 
-def _kept_words(found: Optimised) -> str:
-    """What of the promised gain is left on sessions that did not choose the policy."""
-    promised, gain, assumption = found.in_sample.value - found.logging.value, found.gain, found.in_sample.assumption
+def _conclusion(optimised: OptimisedPolicy) -> str:
+    """Compare the gain in-sample with the cross-fitted gain."""
+    in_sample = optimised.in_sample.value - optimised.logging.value
+    gain, assumption = optimised.gain, optimised.in_sample.assumption
     interval = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-    said = f"The log that chose the policy promises {promised:+.4f} per session; the other half says {interval}"
+    text = f"The in-sample gain is {in_sample:+.4f} per session; the cross-fitted gain is {interval}"
     if gain.low > 0:
-        said += ": that is what to expect" + (f", if {assumption}." if assumption else ".")
+        text += ": expect the cross-fitted gain" + (f", if {assumption}." if assumption else ".")
     else:
-        said += ": nothing says that it is better than what is shown now."
-    if found.lost >= _SOME:
-        said += f" What the other half lacks, {found.lost:.1%} of the policy, counts there as earning nothing."
-    return said
+        text += ": this is no evidence that the optimised policy is better than the logging policy."
+    if optimised.lost >= _LOST_TO_MENTION:
+        text += f" Lost mass, {optimised.lost:.1%} of the policy, is counted there as earning nothing."
+    return text

@@ -1,4 +1,4 @@
-"""clickshift propensities: how likely each rank is examined."""
+"""clickshift propensities: estimate the position bias of a log."""
 
 from __future__ import annotations
 
@@ -7,72 +7,74 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, progress, show_json, show_table, warnings_shown
+from clickshift.cli._console import progress, show_json, show_table, warnings_shown
+from clickshift.cli._options import JSON, LOG_FILES
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from clickshift.sessions import Sessions
+    from clickshift.data.sessions import Sessions
 
 
 def propensities(
-    log: str = typer.Argument(..., help="The log: a .parquet, .csv or .jsonl file, a folder or a glob."),
+    log: str = LOG_FILES,
     method: str = typer.Option(
         "harvesting",
-        help="harvesting, swaps, regression-em, dual-learning, a click model to fit, e.g. PBM, or the folder of a "
-        "fitted one.",
+        help="Method: harvesting, swaps, regression-em, dual-learning, a click model to fit, e.g. PBM, or the folder "
+        "of a fitted one.",
     ),
     corpus: str | None = typer.Option(
-        None, help="The LETOR file or folder with the features that regression-em and dual-learning need."
+        None, help="LETOR file or folder with the features that regression-em and dual-learning need."
     ),
     swapped: str | None = typer.Option(
-        None, help="For swaps: the column with the rank that was swapped with the reference rank, 0 where none was."
+        None,
+        help="Column, for the method swaps, of the rank that was swapped with the reference rank, 0 where none was.",
     ),
-    reference_rank: int = typer.Option(1, min=1, help="The rank whose examination counts as 1."),
-    level: float = typer.Option(0.95, help="Of the intervals."),
+    reference_rank: int = typer.Option(1, min=1, help="Reference rank, whose examination probability is set to 1."),
+    level: float = typer.Option(0.95, help="Confidence level of the intervals."),
     replicates: int | None = typer.Option(
-        None, min=0, help="Resampled logs, for intervals; by default as many as the method can afford."
+        None, min=0, help="Number of bootstrap replicates for intervals; the default depends on the method's cost."
     ),
-    seed: int = typer.Option(0, help="Of resampled logs."),
+    seed: int = typer.Option(0, help="Random seed for the bootstrap."),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Where the curve goes, for `rank train`: .json, .csv, .parquet or .jsonl."
+        None, "--output", "-o", help="File for the curve, which `rank train` reads: .json, .csv, .parquet or .jsonl."
     ),
-    plot: Path | None = typer.Option(None, help="Where the plot goes: one .html page."),
-    json: bool = Json,
+    plot: Path | None = typer.Option(None, help="File for the plot, one .html page."),
+    json: bool = JSON,
 ) -> None:
-    """How likely each rank is examined, told from clicks, with intervals, and whether the log can tell.
+    """Estimate the examination probability of each rank from clicks, with intervals and a check of identifiability.
 
-    Documents that were seen at several ranks tell a good place from a good document: several rankers will do
-    (harvesting), or swaps at random. Without them, only features are left (regression-em, dual-learning).
+    Position bias is identified by documents that were shown at several ranks: by several rankers (harvesting) or by
+    random swaps (swaps). Without them, only features can help (regression-em, dual-learning).
     """
+    from clickshift.display.document import check_page
+    from clickshift.io.datasets.letor import read_corpus
+    from clickshift.io.read_log import read_log
     from clickshift.models.storage import load_model
-    from clickshift.readers.letor import read_corpus
-    from clickshift.readers.tabular import read_log
-    from clickshift.report.html import check_page
-    from clickshift.report.propensities import propensities_table, propensities_title, write_propensities_report
-    from clickshift.ultr.propensities import propensities as estimated
-    from clickshift.ultr.propensities import write_propensities
-    from clickshift.ultr.propensity_files import check_propensities_file
+    from clickshift.propensity._report import propensities_table, propensities_title, write_propensities_report
+    from clickshift.propensity.estimate import propensities as estimate_propensities
+    from clickshift.propensity.estimate import write_propensities
+    from clickshift.propensity.files import check_propensities_file
 
     if output is not None:
         check_propensities_file(output)
     if plot is not None:
         check_page(plot)
-    with warnings_shown(), progress(f"propensities by {method}") as hear:
-        marked, sessions = (None, read_log(log)) if swapped is None else _with_swaps(log, swapped)
-        found = estimated(
+    with warnings_shown(), progress(f"propensities by {method}") as report:
+        swapped_rank, sessions = (None, read_log(log)) if swapped is None else _read_swaps(log, swapped)
+        curve = estimate_propensities(
             sessions,
             load_model(method) if Path(method).is_dir() else method,
             corpus=None if corpus is None else read_corpus(corpus),
-            swapped=marked,
+            swapped=swapped_rank,
             reference_rank=reference_rank - 1,
             level=level,
             replicates=replicates,
             seed=seed,
-            progress=hear,
+            progress=report,
         )
         if output is not None:
-            write_propensities(found, output)
+            write_propensities(curve, output)
         if plot is not None:
             settings = {
                 "log": log,
@@ -82,42 +84,50 @@ def propensities(
                 "level": level,
                 "seed": seed,
             }
-            write_propensities_report(plot, found, settings)
+            write_propensities_report(plot, curve, settings)
     if json:
         show_json(
             {
-                "method": found.method,
-                "reference_rank": found.reference_rank + 1,
-                "level": found.level,
-                "interval": found.interval,
-                "ranks": found.table(),
-                "warnings": found.warnings,
+                "method": curve.method,
+                "reference_rank": curve.reference_rank + 1,
+                "level": curve.level,
+                "interval": curve.interval,
+                "ranks": curve.table(),
+                "warnings": curve.warnings,
                 "output": None if output is None else str(output),
                 "plot": None if plot is None else str(plot),
             }
         )
         return
-    show_table(propensities_table(found), title=propensities_title(found))
-    for what, path in (("Propensities", output), ("Plot", plot)):
+    show_table(propensities_table(curve), title=propensities_title(curve))
+    for name, path in (("Propensities", output), ("Plot", plot)):
         if path is not None:
-            typer.echo(f"{what}: {path}")
+            typer.echo(f"{name}: {path}")
 
 
-def _with_swaps(log: str, column: str) -> tuple[np.ndarray, Sessions]:
-    """The log, and the rank that was swapped, from 0; -1 where none was."""
+def _read_swaps(log: str, column: str) -> tuple[np.ndarray, Sessions]:
+    """Read a log with the rank that was swapped in each session, from 0, or -1 where none was."""
     import numpy as np
 
-    from clickshift.errors import ClickshiftError, DataError
-    from clickshift.readers.tabular import read_log
+    from clickshift.errors import ClickshiftError, DataError, FileError
+    from clickshift.io.read_log import read_log
 
-    wrong = DataError(f"--swapped: column {column} must hold ranks, whole numbers, and 0 where none was swapped.")
+    not_ranks = DataError(
+        f"--swapped: column {column} must hold ranks, whole numbers, and 0 where none was swapped.",
+        code="not-ranks",
+        column=column,
+    )
     try:
-        # the reader knows one number of a session: the rank stands in for the time, for which nothing here asks
+        # the reader has one free number per session, the time, which is not used here: the rank takes its place
         sessions = read_log(log, columns={"time": column})
     except ClickshiftError as error:
-        read_log(log)  # says what is wrong with the log, if it is not the column
-        raise error if f"no column {column}" in str(error) else wrong from None
+        read_log(log)  # raises the error of the log itself, if it is not the column
+        if isinstance(error, FileError) and error.code == "unknown-column":
+            listed = ", ".join(error.facts["known"]) or "none"
+            problem = f"there is no column {column}, which --swapped names: the file has {listed}."
+            raise FileError(error.path, problem, code=error.code, **error.facts) from None
+        raise not_ranks from None
     rank = np.asarray(sessions.time)
     if rank.dtype.kind not in "iuf" or (rank != np.rint(rank)).any():
-        raise wrong
+        raise not_ranks
     return rank.astype(np.int64) - 1, sessions

@@ -1,4 +1,4 @@
-"""clickshift rank: learn a ranker from clicks, judge it, use it, hand it on."""
+"""clickshift rank: learn rankers from clicks, evaluate them, score documents with them, and export them."""
 
 from __future__ import annotations
 
@@ -7,216 +7,238 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, show_json, show_table, warnings_shown
+from clickshift.cli._console import progress, show, show_json, show_table, warnings_shown
+from clickshift.cli._options import JSON
 
 if TYPE_CHECKING:
-    from clickshift.corpus import Corpus
-    from clickshift.sessions import Sessions
-    from clickshift.ultr import BoostedRanker, ClickRanker
+    from clickshift.data.corpus import Corpus
+    from clickshift.data.sessions import Sessions
+    from clickshift.ranking import BoostedRanker, ClickRanker
 
-app = typer.Typer(no_args_is_help=True, help="Rankers learned from clicks: train, evaluate, score, export.")
+app = typer.Typer(no_args_is_help=True, help="Train rankers on clicks, evaluate them, score documents, and export.")
 
-_RESAMPLED = 5_000_000  # values at once, when queries are resampled
-_FEWEST, _MOST = 200, 10_000  # resamples
+_RESAMPLED_VALUES = 5_000_000
+"""Largest number of values drawn at once in the bootstrap over queries, which bounds its memory."""
+_MIN_RESAMPLES, _MAX_RESAMPLES = 200, 10_000
+"""Bounds of the number of bootstrap resamples."""
 
-_Corpus = typer.Argument(..., help="The documents with their features: a LETOR file, a folder of them, or builtin.")
-_Clicks = typer.Option(..., "--clicks", help="The log: a .parquet, .csv or .jsonl file, a folder or a glob.")
-_Propensities = typer.Option(None, help="Examination by rank: the file that `clickshift propensities` wrote.")
-_Examination = typer.Option(
-    None, help="Examination by rank, in words: 1/rank, 1/rank^0.5, or numbers such as 1,0.6,0.4."
+_CORPUS = typer.Argument(..., help="Documents with their features: a LETOR file, a folder of them, or builtin.")
+_CLICKS = typer.Option(..., "--clicks", help="Click log: a .parquet, .csv or .jsonl file, a folder or a glob.")
+_PROPENSITIES = typer.Option(None, help="File with the examination by rank, as `clickshift propensities` writes it.")
+_EXAMINATION = typer.Option(
+    None, help="Examination by rank as a text: 1/rank, 1/rank^0.5, or numbers such as 1,0.6,0.4."
 )
-_Model = typer.Option(None, help="Examination by rank: that of the click model that `clickshift fit` wrote.")
-_Trust = typer.Option(None, help="Trust bias, for loss affine: a table with the columns rank, alpha and beta.")
-_MaxLabel = typer.Option(None, min=1, help="The best grade of the labels' scale; by default, 1, 2 or 4.")
-_Ranker = typer.Argument(..., help="The folder that `clickshift rank train` wrote.")
-_Queries = typer.Option(None, min=1, help="For builtin: how many queries the corpus has.")
+_MODEL = typer.Option(None, help="Folder of a fitted click model, whose examination by rank is used.")
+_TRUST = typer.Option(None, help="Trust bias, for the loss affine: a table with the columns rank, alpha and beta.")
+_CLIP = typer.Option(None, help="Smallest propensity to divide by; by default, propensities are not clipped.")
+_MAX_LABEL = typer.Option(None, min=1, help="Highest grade of the label scale; by default, 1, 2 or 4.")
+_RANKER = typer.Argument(..., help="Folder of a trained ranker, as `clickshift rank train` writes it.")
+_QUERIES = typer.Option(None, min=1, help="Number of queries of the built-in corpus.")
 
 
 @app.command()
 def train(
-    corpus: str = _Corpus,
-    clicks: str = _Clicks,
-    output: Path = typer.Option(..., "--output", "-o", help="The folder for the ranker."),
+    corpus: str = _CORPUS,
+    clicks: str = _CLICKS,
+    output: Path = typer.Option(..., "--output", "-o", help="Folder for the trained ranker."),
     loss: str = typer.Option(
         "ips",
-        help="ips, pbm, policy-aware, affine, doubly-robust, listwise, lambdamart; or a learner with options, e.g. "
-        "\"ClickRanker('ips', hidden=(64,), dropout=(0.1,))\".",
+        help="Loss: ips, pbm, policy-aware, affine, doubly-robust, listwise or lambdamart; or a learner with options, "
+        "e.g. \"ClickRanker('ips', hidden=(64,), dropout=(0.1,))\".",
     ),
     bias: str | None = typer.Option(
-        None, help="given, naive or estimated; by default, given, for which examination must be told."
+        None,
+        help="Source of the position bias: given, naive or estimated; by default given, by one of the options below.",
     ),
-    propensities: Path | None = _Propensities,
-    examination: str | None = _Examination,
-    model: Path | None = _Model,
-    trust: Path | None = _Trust,
-    clip: float | None = typer.Option(None, help="The smallest propensity to divide by; by default, none."),
-    held_out: str | None = typer.Option(None, help="Another corpus, whose clicks decide when to stop."),
+    propensities: Path | None = _PROPENSITIES,
+    examination: str | None = _EXAMINATION,
+    model: Path | None = _MODEL,
+    trust: Path | None = _TRUST,
+    clip: float | None = _CLIP,
+    held_out: str | None = typer.Option(None, help="Corpus of the held-out clicks; by default, the training corpus."),
     held_out_clicks: str | None = typer.Option(
-        None, help="The log that decides when to stop; by default, that of a tenth of the queries."
+        None, help="Held-out log for early stopping; by default, the clicks of a tenth of the queries."
     ),
-    seed: int | None = typer.Option(None, help="Of the first weights, the order of queries, and dropout."),
-    queries: int | None = _Queries,
-    max_label: int | None = _MaxLabel,
-    json: bool = Json,
+    seed: int | None = typer.Option(
+        None, help="Random seed for the initial weights, the order of queries, and dropout."
+    ),
+    queries: int | None = _QUERIES,
+    max_label: int | None = _MAX_LABEL,
+    json: bool = JSON,
 ) -> None:
-    """Learn to rank from clicks, corrected for where documents were shown."""
+    """Train a ranker on clicks, corrected for position bias."""
+    from clickshift.core.spec import label
     from clickshift.errors import SpecError
-    from clickshift.readers.tabular import read_log
-    from clickshift.spec import label
-    from clickshift.ultr import BoostedRanker, Ranker, save_ranker
+    from clickshift.io.read_log import read_log
+    from clickshift.ranking import BoostedRanker, Ranker, save_ranker
 
-    learner = _learner(loss, bias, clip, seed)
+    learner = _parse_learner(loss, bias, clip, seed)
     if held_out is not None and held_out_clicks is None:
-        raise SpecError("--held-out needs the clicks on its documents. Give --held-out-clicks.")
-    with warnings_shown(), progress(f"training by {loss}") as hear:
-        documents, log = _read(corpus, queries, max_label), read_log(clicks)
-        known = _known(propensities, examination, model, trust, log)
+        raise SpecError(
+            "--held-out needs the clicks on its documents. Pass --held-out-clicks.",
+            code="bad-option",
+            option="held_out",
+        )
+    with warnings_shown(), progress(f"training by {loss}") as report:
+        documents, log = _read_documents(corpus, queries, max_label), read_log(clicks)
+        position_bias = _position_bias(propensities, examination, model, trust, log)
         if isinstance(learner, BoostedRanker):
             if held_out_clicks is not None:
-                raise SpecError("lambdamart does not stop early: leave --held-out-clicks out.")
-            found: Any = learner.fit(documents, log, **known)
+                raise SpecError(
+                    "lambdamart does not stop early. Remove --held-out-clicks.",
+                    code="bad-option",
+                    option="held_out_clicks",
+                )
+            trained: Any = learner.fit(documents, log, **position_bias)
         else:
-            judge = None
+            held_out_data = None
             if held_out_clicks is not None:
-                others = documents if held_out is None else _read(held_out, None, max_label)
-                judge = others, read_log(held_out_clicks)
-            found = learner.fit(documents, log, held_out=judge, progress=hear, **known)
+                others = documents if held_out is None else _read_documents(held_out, None, max_label)
+                held_out_data = others, read_log(held_out_clicks)
+            trained = learner.fit(documents, log, held_out=held_out_data, progress=report, **position_bias)
         notes = {"corpus": corpus, "clicks": clicks, "sessions": log.total}
-        save_ranker(found, output, notes=notes)
+        save_ranker(trained, output, notes=notes)
     facts: dict[str, Any] = {"learner": label(learner), "sessions": log.total, "documents": documents.n_pairs}
-    if isinstance(found, Ranker):
-        facts |= {"rounds": found.rounds, "held_out_loss": found.held_out_loss, "converged": found.converged}
-        if found.examination is not None:
-            facts["examination"] = (found.examination / found.examination[0]).tolist()
+    if isinstance(trained, Ranker):
+        facts |= {"rounds": trained.rounds, "held_out_loss": trained.held_out_loss, "converged": trained.converged}
+        if trained.examination is not None:
+            facts["examination"] = (trained.examination / trained.examination[0]).tolist()
     show(facts | {"output": str(output)}, json=json, title="Trained ranker")
 
 
 @app.command()
 def evaluate(
-    ranker: Path = _Ranker,
-    corpus: str = _Corpus,
-    level: float = typer.Option(0.95, min=0.5, max=0.999, help="Of the intervals."),
-    seed: int = typer.Option(0, help="Of the order of equal scores, and of resampled queries."),
-    queries: int | None = _Queries,
-    max_label: int | None = _MaxLabel,
-    json: bool = Json,
+    ranker: Path = _RANKER,
+    corpus: str = _CORPUS,
+    level: float = typer.Option(0.95, min=0.5, max=0.999, help="Confidence level of the intervals."),
+    seed: int = typer.Option(0, help="Random seed for tie-breaking and the bootstrap over queries."),
+    queries: int | None = _QUERIES,
+    max_label: int | None = _MAX_LABEL,
+    json: bool = JSON,
 ) -> None:
-    """nDCG@5, nDCG@10 and the average rank of relevant documents, with intervals by resampled queries.
+    """Compute nDCG@5, nDCG@10 and the average rank of relevant documents, with bootstrap intervals over queries.
 
-    Queries whose documents all have the same label tell nothing, and are left out.
+    Queries whose documents all have the same label cannot distinguish rankers, and are left out.
     """
     from clickshift.metrics.ranking import JudgedPairs, ranking_quality
     from clickshift.metrics.significance import bootstrap_interval
-    from clickshift.ultr import load_ranker
+    from clickshift.ranking import load_ranker
 
     with warnings_shown(), progress("evaluating"):
-        found, documents = load_ranker(ranker), _read(corpus, queries, max_label)
+        trained, documents = load_ranker(ranker), _read_documents(corpus, queries, max_label)
         judged = JudgedPairs.of(documents.vocabulary, documents.label.astype(float))
-        quality = ranking_quality(found.scores(documents), judged, cutoffs=(5, 10), rng=seed)
+        quality = ranking_quality(trained.scores(documents), judged, cutoffs=(5, 10), rng=seed)
         rows = []
         for name in ("nDCG@5", "nDCG@10", "ARP"):
             values = quality.per_query[name]
             values = values[values == values]  # a query without a relevant document has no ARP
-            resamples = min(max(_RESAMPLED // max(len(values), 1), _FEWEST), _MOST)
+            resamples = min(max(_RESAMPLED_VALUES // max(len(values), 1), _MIN_RESAMPLES), _MAX_RESAMPLES)
             mean, low, high = bootstrap_interval(values, level, resamples=resamples, seed=seed)
             rows.append({"metric": name, "mean": mean, "low": low, "high": high, "queries": len(values)})
-    left_out = documents.n_queries - judged.queries
+    n_left_out = documents.n_queries - judged.queries
     if json:
-        show_json({"learner": found.learner, "level": level, "metrics": rows, "queries_left_out": left_out})
+        show_json({"learner": trained.learner, "level": level, "metrics": rows, "queries_left_out": n_left_out})
         return
-    caption = f"{level:.0%} intervals by resampled queries; {left_out:,} queries of equal labels are left out."
-    show_table(rows, title=f"{found.learner} on {corpus}", caption=caption)
+    caption = f"{level:.0%} bootstrap intervals over queries; {n_left_out:,} queries with equal labels are left out."
+    show_table(rows, title=f"{trained.learner} on {corpus}", caption=caption)
 
 
 @app.command()
 def score(
-    ranker: Path = _Ranker,
-    features: str = typer.Argument(..., help="The documents to be ranked: a LETOR file, or a folder of them."),
-    output: Path = typer.Option(..., "--output", "-o", help="Where the scores go: .parquet, .csv or .jsonl."),
+    ranker: Path = _RANKER,
+    features: str = typer.Argument(..., help="Documents to score: a LETOR file, or a folder of them."),
+    output: Path = typer.Option(..., "--output", "-o", help="File for the scores: .parquet, .csv or .jsonl."),
     sparse: bool = typer.Option(
-        False, "--sparse", help="Features beyond the highest number in the file are 0, not missing."
+        False, "--sparse", help="Treat features beyond the highest number in the file as 0, not as missing."
     ),
-    max_label: int | None = _MaxLabel,
-    json: bool = Json,
+    max_label: int | None = _MAX_LABEL,
+    json: bool = JSON,
 ) -> None:
-    """Scores of documents, each query's best first: a table with query, doc, score and rank.
+    """Score documents with a ranker and write a table of query, doc, score and rank, each query's best first.
 
-    `clickshift ope` takes it as a target: what the ranker would earn, told from the log of another one.
+    `clickshift ope` takes the table as a target policy, to estimate what the ranker would earn from the log of
+    another one.
     """
     import numpy as np
     import pyarrow as pa
 
-    from clickshift.readers.letor import read_corpus
-    from clickshift.tables import table_ending, write_table
-    from clickshift.ultr import load_ranker
+    from clickshift.io.datasets.letor import read_corpus
+    from clickshift.io.table_writer import table_ending, write_table
+    from clickshift.ranking import load_ranker
 
     table_ending(output)
     with warnings_shown(), progress("scoring"):
-        found = load_ranker(ranker)
-        documents = read_corpus(features, features=found.n_features if sparse else None, max_label=max_label)
-        scores = found.scores(documents)
-        words = documents.vocabulary
-        order = np.lexsort((-scores, words.pair_query))
-        columns = {"query": words.query_ids[words.pair_query], "doc": words.doc_ids[words.pair_doc], "score": scores}
+        trained = load_ranker(ranker)
+        documents = read_corpus(features, features=trained.n_features if sparse else None, max_label=max_label)
+        scores = trained.scores(documents)
+        vocabulary = documents.vocabulary
+        query, doc = vocabulary.query_ids[vocabulary.pair_query], vocabulary.doc_ids[vocabulary.pair_doc]
+        order = np.lexsort((-scores, vocabulary.pair_query))
+        columns = {"query": query, "doc": doc, "score": scores}
         raw = {k: v[order].astype(object) if v.dtype.kind == "T" else v[order] for k, v in columns.items()}
-        raw["rank"] = np.arange(len(order)) - documents.offsets[:-1][words.pair_query] + 1
+        raw["rank"] = np.arange(len(order)) - documents.offsets[:-1][vocabulary.pair_query] + 1
         write_table(pa.table(raw), output, notes={"ranker": str(ranker), "features": features})
-    facts = {"learner": found.learner, "queries": documents.n_queries, "documents": documents.n_pairs}
+    facts = {"learner": trained.learner, "queries": documents.n_queries, "documents": documents.n_pairs}
     show(facts | {"output": str(output)}, json=json, title="Scores")
 
 
 @app.command()
 def export(
-    ranker: Path = _Ranker,
-    output: Path = typer.Argument(..., help="The file: .onnx for a network, .txt for trees (LightGBM's model text)."),
-    json: bool = Json,
+    ranker: Path = _RANKER,
+    output: Path = typer.Argument(
+        ..., help="File to write: .onnx for a network, .txt for trees (LightGBM model text)."
+    ),
+    json: bool = JSON,
 ) -> None:
-    """Hand a ranker on to other programs: features in, scores out."""
-    from clickshift.ultr import load_ranker
-    from clickshift.ultr.export import export_ranker
+    """Export a ranker for other programs, as a function from features to scores."""
+    from clickshift.ranking import load_ranker
+    from clickshift.ranking.storage import export_ranker
 
     with warnings_shown():
-        found = load_ranker(ranker)
-        export_ranker(found, output)
-    show({"learner": found.learner, "features": found.n_features, "output": str(output)}, json=json, title="Exported")
+        trained = load_ranker(ranker)
+        export_ranker(trained, output)
+    facts = {"learner": trained.learner, "features": trained.n_features, "output": str(output)}
+    show(facts, json=json, title="Exported ranker")
 
 
 @app.command()
 def labels(
-    corpus: str = _Corpus,
-    clicks: str = _Clicks,
+    corpus: str = _CORPUS,
+    clicks: str = _CLICKS,
     output: Path = typer.Option(
-        ..., "--output", "-o", help="The file: .parquet, .csv or .jsonl, or .txt for LightGBM's own text."
+        ..., "--output", "-o", help="File for the labels: .parquet, .csv or .jsonl, or .txt in LightGBM's own format."
     ),
-    loss: str = typer.Option("ips", help="How clicks are corrected: ips, policy-aware or affine."),
-    naive: bool = typer.Option(False, "--naive", help="Take clicks as they are, for LightGBM's own position bias."),
-    propensities: Path | None = _Propensities,
-    examination: str | None = _Examination,
-    model: Path | None = _Model,
-    trust: Path | None = _Trust,
-    clip: float | None = typer.Option(None, help="The smallest propensity to divide by; by default, none."),
-    queries: int | None = _Queries,
-    max_label: int | None = _MaxLabel,
-    json: bool = Json,
+    loss: str = typer.Option("ips", help="Correction of the clicks: ips, policy-aware or affine."),
+    naive: bool = typer.Option(
+        False, "--naive", help="Use uncorrected clicks, for LightGBM's own estimate of position bias."
+    ),
+    propensities: Path | None = _PROPENSITIES,
+    examination: str | None = _EXAMINATION,
+    model: Path | None = _MODEL,
+    trust: Path | None = _TRUST,
+    clip: float | None = _CLIP,
+    queries: int | None = _QUERIES,
+    max_label: int | None = _MAX_LABEL,
+    json: bool = JSON,
 ) -> None:
-    """Corrected labels, weights and positions for LightGBM and XGBoost.
+    """Write corrected labels, weights and positions for LightGBM and XGBoost.
 
-    LightGBM's rankers take `grade`, with the `label_gain` that is told; XGBoost's take `relevance`, with
-    ndcg_exp_gain=False. Beside a .txt file stand .query, .weight, .position, which LightGBM finds, and .conf.
+    Pass the column `grade` to LightGBM's rankers, with the `label_gain` that is printed (--json), and `relevance` to
+    XGBoost's, with ndcg_exp_gain=False. Next to a .txt file, the files .query, .weight and .position, which LightGBM
+    finds, and .conf are written.
     """
-    from clickshift.readers.tabular import read_log
-    from clickshift.ultr.boosting import BoostedRanker, boosting_data
-    from clickshift.ultr.boosting_files import boosting_ending, write_boosting_data
-    from clickshift.ultr.counts import counted
-    from clickshift.ultr.labels import check_known
+    from clickshift.io.read_log import read_log
+    from clickshift.ranking.labels import check_position_bias, count_by_rank
+    from clickshift.ranking.lambdamart import BoostedRanker, boosting_data
+    from clickshift.ranking.lightgbm_files import boosting_ending, write_boosting_data
 
     boosting_ending(output)
     learner = BoostedRanker(loss, "naive" if naive else "given", clip=clip)
     with warnings_shown(), progress("correcting labels"):
-        documents, log = _read(corpus, queries, max_label), read_log(clicks)
-        known = _known(propensities, examination, model, trust, log)
-        check_known(learner.loss, learner.bias, known["examination"], known["trust"])
-        data = boosting_data(documents, counted(documents, log), learner.loss, clip=clip, **known)
+        documents, log = _read_documents(corpus, queries, max_label), read_log(clicks)
+        position_bias = _position_bias(propensities, examination, model, trust, log)
+        check_position_bias(learner.loss, learner.bias, position_bias["examination"], position_bias["trust"])
+        data = boosting_data(documents, count_by_rank(documents, log), learner.loss, clip=clip, **position_bias)
         files = write_boosting_data(data, output, notes={"corpus": corpus, "clicks": clicks, "loss": loss})
     facts = {
         "queries": len(data.group),
@@ -233,42 +255,48 @@ def labels(
         typer.echo(f"Wrote {file}")
 
 
-def _learner(loss: str, bias: str | None, clip: float | None, seed: int | None) -> ClickRanker | BoostedRanker:
-    """A loss by name with its options, or the text of a learner, which has its own."""
+def _parse_learner(loss: str, bias: str | None, clip: float | None, seed: int | None) -> ClickRanker | BoostedRanker:
+    """Make the learner of a loss with its options, or parse the text of a learner, which contains its options."""
+    from clickshift.core.spec import parse
     from clickshift.errors import SpecError
-    from clickshift.spec import parse
-    from clickshift.ultr import RANKERS, BoostedRanker, ClickRanker
+    from clickshift.ranking import RANKERS, BoostedRanker, ClickRanker
 
-    chosen: dict[str, Any] = {"bias": bias, "clip": clip, "seed": seed}
-    given = {name: value for name, value in chosen.items() if value is not None}
-    if loss.partition("(")[0].strip() in RANKERS:
+    options: dict[str, Any] = {"bias": bias, "clip": clip, "seed": seed}
+    given = {name: value for name, value in options.items() if value is not None}
+    name = loss.partition("(")[0].strip()
+    if name in RANKERS:
         if given:
-            raise SpecError(f"options of a learner go into its text: write {loss.partition('(')[0]}(..., seed=1).")
+            raise SpecError(
+                f"options of a learner go into its text. Write {name}(..., seed=1).",
+                code="bad-option",
+                options=list(given),
+            )
         learner: ClickRanker | BoostedRanker = parse(loss, RANKERS)
         return learner
     return BoostedRanker(**given) if loss == "lambdamart" else ClickRanker(loss, **given)
 
 
-def _read(name: str, queries: int | None, max_label: int | None) -> Corpus:
-    from clickshift.readers.letor import read_corpus
-    from clickshift.synthetic import builtin_corpus
+def _read_documents(name: str, queries: int | None, max_label: int | None) -> Corpus:
+    """Return the built-in corpus, or read that of a file or folder."""
+    from clickshift.data.builtin_corpus import builtin_corpus
+    from clickshift.io.datasets.letor import read_corpus
 
     return builtin_corpus(queries or 1000) if name == "builtin" else read_corpus(name, max_label=max_label)
 
 
-def _known(
+def _position_bias(
     propensities: Path | None, examination: str | None, model: Path | None, trust: Path | None, log: Sessions
 ) -> dict[str, Any]:
-    """What is known of users, from the one option that tells it."""
+    """Return the known examination or trust bias by rank, from the one option that gives it."""
     from clickshift.errors import SpecError
     from clickshift.models.storage import load_model
-    from clickshift.policies.beliefs import examination as examination_of
-    from clickshift.ultr.examination import parse_examination
-    from clickshift.ultr.propensity_files import read_propensities
-    from clickshift.ultr.trust_files import read_trust
+    from clickshift.policies.derived.model_scores import examination as examination_of
+    from clickshift.propensity.files import parse_examination, read_propensities, read_trust
 
     if sum(option is not None for option in (propensities, examination, model, trust)) > 1:
-        raise SpecError("give one of --propensities, --examination, --model and --trust, not several.")
+        raise SpecError(
+            "pass one of --propensities, --examination, --model and --trust, not several.", code="bad-option"
+        )
     if trust is not None:
         return {"examination": None, "trust": read_trust(trust)}
     curve = None

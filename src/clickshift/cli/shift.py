@@ -1,4 +1,4 @@
-"""clickshift shift: will a click model hold when the ranker changes?"""
+"""clickshift shift: does a click model still predict clicks when the ranker changes?"""
 
 from __future__ import annotations
 
@@ -7,64 +7,71 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.cells import Pool, show_written
-from clickshift.cli.console import Cluster, Json, Workers, show_json, show_table
+from clickshift.cli._console import show_json, show_table
+from clickshift.cli._experiment_runner import Pool, show_written
+from clickshift.cli._options import CLUSTER, JSON, WORKERS
 from clickshift.cli.shift_logs import logs, show_logs
 
 if TYPE_CHECKING:
-    from clickshift.protocols.policy_shift import PolicyShift
-    from clickshift.protocols.real_logs import RealLogs
-    from clickshift.runs import RunFolder
+    from clickshift.experiments.policy_shift.protocol import PolicyShift
+    from clickshift.experiments.real_logs import RealLogs
+    from clickshift.experiments.runner import RunFolder
 
-app = typer.Typer(help="Will a click model hold when the ranker changes?", no_args_is_help=True)
-Output = typer.Option(Path("out/shift"), "--output", "-o", help="The folder for the rows and the report.")
-Corpus = typer.Option("builtin", help="'builtin', or a LETOR file or folder.")
-Fresh = typer.Option(True, "--reference/--no-reference", help="Take shipped rows for cells that have them.")
+app = typer.Typer(
+    help="Test click models under policy shift: does a model hold when the ranker changes?", no_args_is_help=True
+)
+_OUTPUT = typer.Option(Path("out/shift"), "--output", "-o", help="Folder for the result rows and the report.")
+CORPUS = typer.Option("builtin", help="Corpus: 'builtin', or a LETOR file or folder.")
+REFERENCE = typer.Option(
+    True, "--reference/--no-reference", help="Use the reference rows that come with the package, where they apply."
+)
 
 
 @app.callback()
 def group() -> None:
-    """Will a click model hold when the ranker changes?"""
+    """Test click models under policy shift: does a model hold when the ranker changes?"""
 
 
 @app.command()
 def run(
-    output: Path = Output,
-    scale: str = typer.Option("quick", help="'quick' (minutes) or 'paper' (the whole grid, ten seeds: an hour)."),
+    output: Path = _OUTPUT,
+    scale: str = typer.Option(
+        "quick", help="Scale: 'quick' (minutes) or 'paper' (the whole grid, ten seeds: an hour)."
+    ),
     candidate: list[str] = typer.Option(
-        [], help="Your model to compare, as package.module:Class or as a learner; repeatable."
+        [], help="Own model to compare, as package.module:Class or as a learner; repeatable."
     ),
-    corpus: str = Corpus,
-    user: list[str] = typer.Option([], help="Who clicks, instead of the scale's; repeatable."),
+    corpus: str = CORPUS,
+    user: list[str] = typer.Option([], help="Simulated user, instead of those of the scale; repeatable."),
     training: list[str] = typer.Option(
-        [], help="Who ranked the log, e.g. PL-BM25, a policy, or several joined by ' + '; repeatable."
+        [], help="Logging policy of the training log, e.g. PL-BM25, or several joined by ' + '; repeatable."
     ),
-    testing: list[str] = typer.Option([], help="Who ranks the test lists, e.g. random or Feature(25); repeatable."),
-    model: list[str] = typer.Option([], help="Click models to compare, instead of the paper's six; repeatable."),
-    queries: int | None = typer.Option(None, min=2, help="How many queries of the corpus."),
-    sessions: int | None = typer.Option(None, min=100, help="Sessions of each training policy's log."),
-    test_sessions: int | None = typer.Option(None, min=10, help="Sessions of each test policy's log."),
-    seeds: int | None = typer.Option(None, min=1, help="Models per cell, from different starts."),
-    derived: bool = typer.Option(True, help="Also try the policies that each model would derive."),
-    search: str | None = typer.Option(None, help="How Max-Reward is found: local, or sampled as in the paper."),
+    testing: list[str] = typer.Option([], help="Policy of a test log, e.g. random or Feature(25); repeatable."),
+    model: list[str] = typer.Option([], help="Click model to compare, instead of the paper's six; repeatable."),
+    queries: int | None = typer.Option(None, min=2, help="Number of queries of the corpus."),
+    sessions: int | None = typer.Option(None, min=100, help="Number of sessions of each training log."),
+    test_sessions: int | None = typer.Option(None, min=10, help="Number of sessions of each test log."),
+    seeds: int | None = typer.Option(None, min=1, help="Number of models per task, from different random seeds."),
+    derived: bool = typer.Option(True, help="Also evaluate the policies derived from each model."),
+    search: str | None = typer.Option(None, help="Search for Max-Reward: local, or sampled as in the paper."),
     penalty: list[float] = typer.Option(
-        [], help="Also Max-Reward less so many standard deviations between seeds; repeatable."
+        [], help="Also evaluate Max-Reward penalised by this number of standard deviations across seeds; repeatable."
     ),
-    fair: bool = typer.Option(False, "--fair", help="Also a policy with exposure in proportion to relevance."),
-    seed: int | None = typer.Option(None, help="Of the simulated world."),
-    reference: bool = Fresh,
-    workers: int | None = Workers,
-    cluster: str | None = Cluster,
-    json: bool = Json,
+    fair: bool = typer.Option(False, "--fair", help="Also evaluate a policy with exposure in proportion to relevance."),
+    seed: int | None = typer.Option(None, help="Random seed for the simulated search engine."),
+    reference: bool = REFERENCE,
+    workers: int | None = WORKERS,
+    cluster: str | None = CLUSTER,
+    json: bool = JSON,
 ) -> None:
-    """Learn from one policy's log, predict clicks on other policies' lists: tables, charts, verdicts and a report.
+    """Fit click models on one policy's log and evaluate them on other policies' lists, with verdicts and a report.
 
-    Finished cells are kept in the output folder: run again after an interruption, and only the missing ones run.
+    Finished tasks are kept in the output folder: after an interruption, run again, and only the missing ones run.
     """
-    from clickshift.protocols.choosing import chosen
+    from clickshift.cli._presets import policy_shift_protocol
 
     pool = Pool(workers, cluster)
-    protocol = chosen(
+    protocol = policy_shift_protocol(
         scale,
         candidates=candidate,
         corpus=corpus,
@@ -86,12 +93,12 @@ def run(
 
 
 @app.command()
-def status(output: Path = Output, json: bool = Json) -> None:
-    """Which cells of a run are done."""
-    protocol, folder, _ = _opened(output)
+def status(output: Path = _OUTPUT, json: bool = JSON) -> None:
+    """Show which tasks of a run are finished."""
+    protocol, folder, _ = _open_run(output)
     done = {(cell.log, cell.contender.name): folder.has(cell) for cell in protocol.cells()}
     if json:
-        cells = [{"log": log, "model": model, "done": there} for (log, model), there in done.items()]
+        cells = [{"log": log, "model": model, "done": finished} for (log, model), finished in done.items()]
         show_json({"cells": cells, "done": sum(done.values()), "of": len(done)})
         return
     models = [contender.name for contender in protocol.contenders]
@@ -99,19 +106,21 @@ def status(output: Path = Output, json: bool = Json) -> None:
         {"log": log} | {model: "done" if done[log, model] else "–" for model in models}
         for log in dict.fromkeys(log for log, _ in done)
     ]
-    show_table(table, title=f"{output}: {sum(done.values())} of {len(done)} cells are done")
+    show_table(table, title=f"{output}: {sum(done.values())} of {len(done)} tasks are finished")
 
 
 @app.command()
-def report(output: Path = Output, json: bool = Json) -> None:
-    """Write the tables, charts and verdicts of a run again, from the cells that are done."""
+def report(output: Path = _OUTPUT, json: bool = JSON) -> None:
+    """Write the tables, charts and verdicts of a run again, from its finished tasks."""
     from clickshift.errors import RunError
-    from clickshift.protocols.real_logs import RealLogs
+    from clickshift.experiments.real_logs import RealLogs
 
-    protocol, folder, settings = _opened(output)
+    protocol, folder, settings = _open_run(output)
     rows = folder.rows(protocol.cells())
     if not rows:
-        raise RunError(f"{output}: no cell of this run is done yet. Run it first.")
+        raise RunError(
+            f"{output}: no task of this run is finished yet. Run it first.", code="empty-run", path=str(output)
+        )
     if isinstance(protocol, RealLogs):
         show_logs([*folder.rows(protocol.facts()), *rows], output, settings, json=json)
     else:
@@ -121,40 +130,46 @@ def report(output: Path = Output, json: bool = Json) -> None:
 app.command()(logs)
 
 
-def _opened(output: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, object]]:
+def _open_run(output: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, object]]:
+    """Open the folder of a run, which must be one of policy shift, simulated or on real logs."""
     from clickshift.errors import RunError
-    from clickshift.protocols.model_selection import ModelSelection
-    from clickshift.protocols.running import open_run
+    from clickshift.experiments.model_selection.protocol import ModelSelection
+    from clickshift.experiments.run_metadata import open_run
 
     protocol, folder, settings = open_run(output)
     if isinstance(protocol, ModelSelection):
-        raise RunError(f"{output}: holds a run of another protocol. Look at it with `clickshift selection`.")
+        raise RunError(
+            f"{output}: holds a run of another protocol. Use `clickshift selection` for it.",
+            code="other-protocol",
+            path=str(output),
+        )
     return protocol, folder, settings
 
 
 def run_and_report(
     protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, pool: Pool, json: bool
 ) -> None:
-    """What `run` and every table and figure by name have in common."""
-    from clickshift.cli.cells import run_with_progress
-    from clickshift.protocols.policy_shift import rows_of
-    from clickshift.protocols.reference import copy_reference
-    from clickshift.protocols.running import start_run
+    """Run the missing tasks of a protocol and write its report: for `run`, and for tables and figures by name."""
+    from clickshift.cli._experiment_runner import run_with_progress
+    from clickshift.experiments.policy_shift.protocol import rows_of
+    from clickshift.experiments.run_metadata import start_run
+    from clickshift.experiments.runner import copy_reference_rows
 
     folder, settings = start_run(protocol, output, corpus=corpus)
     cells = protocol.cells()
-    shipped = copy_reference(cells, folder) if reference else 0
-    if shipped and not json:
-        typer.echo(f"{shipped} of {len(cells)} cells are taken from the shipped reference rows.", err=True)
-    failed = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)
+    n_copied = copy_reference_rows(cells, folder) if reference else 0
+    if n_copied and not json:
+        typer.echo(f"{n_copied} of {len(cells)} tasks are taken from the reference rows of the package.", err=True)
+    failures = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)
     rows = folder.rows(cells)
     if rows:
         _show(rows, output, settings, json=json)
-    failed.complain()
+    failures.raise_if_any()
 
 
 def _show(rows: list[dict[str, object]], output: Path, settings: dict[str, object], *, json: bool) -> None:
-    from clickshift.report.shift import write_shift_report
+    """Write the report of a run and print it, or its rows as JSON."""
+    from clickshift.experiments.policy_shift._report import write_shift_report
 
     written = write_shift_report(output, rows, settings)
     if json:

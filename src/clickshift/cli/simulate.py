@@ -1,4 +1,4 @@
-"""clickshift simulate: draw a log from a corpus, a policy and a user."""
+"""clickshift simulate: draw a click log from a corpus, a ranking policy and a simulated user."""
 
 from __future__ import annotations
 
@@ -7,61 +7,76 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli.console import Json, progress, show, warnings_shown
+from clickshift.cli._console import progress, show, warnings_shown
+from clickshift.cli._options import JSON
 
 if TYPE_CHECKING:
-    from clickshift.corpus import Corpus
+    from clickshift.data.corpus import Corpus
     from clickshift.policies.base import Policy
 
 
 def simulate(
-    output: Path = typer.Option(..., "--output", "-o", help="Where the log goes: .parquet, .csv or .jsonl."),
-    sessions: int = typer.Option(100_000, min=1, help="How many sessions."),
-    corpus: str = typer.Option("builtin", help="'builtin', or a LETOR file or folder."),
-    queries: int = typer.Option(1000, min=1, help="How many queries of the corpus."),
+    output: Path = typer.Option(..., "--output", "-o", help="File for the log: .parquet, .csv or .jsonl."),
+    sessions: int = typer.Option(100_000, min=1, help="Number of sessions."),
+    corpus: str = typer.Option("builtin", help="Corpus: 'builtin', or a LETOR file or folder."),
+    queries: int = typer.Option(1000, min=1, help="Number of queries of the corpus."),
     documents: int | None = typer.Option(
-        None, min=1, help="So many documents per query, each grade with its share; queries with fewer are dropped."
+        None,
+        min=1,
+        help="Number of documents per query, in a sample stratified by grade; queries with fewer are dropped.",
     ),
-    policy: str = typer.Option("PlackettLuce(NoisyOracle, temperature=0.1, scores='log')", help="Who ranks."),
-    user: str = typer.Option("DBN", help="Who clicks."),
-    query_law: str = typer.Option("power-law", help="How queries arrive: 'power-law' (exponent 1.12) or 'uniform'."),
+    policy: str = typer.Option(
+        "PlackettLuce(NoisyOracle, temperature=0.1, scores='log')", help="Logging policy, which ranks the documents."
+    ),
+    user: str = typer.Option("DBN", help="Simulated user, who clicks."),
+    query_law: str = typer.Option(
+        "power-law", help="Distribution of the queries: 'power-law' (exponent 1.12) or 'uniform'."
+    ),
     ranks: int = typer.Option(10, min=1, help="Length of the lists."),
-    layout: str = typer.Option("wide", help="'wide': a row per session; 'long': a row per result."),
-    truth: Path | None = typer.Option(
-        None, help="Also a table of what the log hides: query, doc, label, and the score that the policy ranks by."
+    layout: str = typer.Option(
+        "wide", help="Layout of the file: 'wide' (one row per session) or 'long' (one row per result)."
     ),
-    seed: int = typer.Option(0, help="The same seed gives the same log."),
-    json: bool = Json,
+    truth: Path | None = typer.Option(
+        None, help="File for the ground truth: a table of query, doc, label, and the policy's score where it has one."
+    ),
+    seed: int = typer.Option(0, help="Random seed for the whole simulation."),
+    json: bool = JSON,
 ) -> None:
-    """Draw a log: queries arrive, a policy ranks, a user clicks."""
+    """Simulate a click log: queries arrive, a policy ranks documents, a user clicks."""
     from clickshift.cli.corpus import open_corpus
+    from clickshift.core.rng import generator
+    from clickshift.core.spec import parse
     from clickshift.errors import SpecError
+    from clickshift.io.read_log import check_output, write_log
+    from clickshift.io.table_writer import table_ending
     from clickshift.policies import POLICIES
-    from clickshift.readers.tabular import check_output, write_log
-    from clickshift.seeds import generator
-    from clickshift.simulation import PowerLaw, Uniform
-    from clickshift.simulation import simulate as draw
-    from clickshift.spec import parse
-    from clickshift.tables import table_ending
-    from clickshift.users import USERS
+    from clickshift.simulation.simulate import PowerLaw, UniformQueries
+    from clickshift.simulation.simulate import simulate as draw
+    from clickshift.simulation.users import USERS
 
-    laws: dict[str, PowerLaw | Uniform] = {"power-law": PowerLaw(), "uniform": Uniform()}
+    laws: dict[str, PowerLaw | UniformQueries] = {"power-law": PowerLaw(), "uniform": UniformQueries()}
     if query_law not in laws:
-        raise SpecError(f"--query-law must be one of {', '.join(laws)}: got {query_law!r}.")
-    who_ranks, who_clicks = parse(policy, POLICIES), parse(user, USERS)
+        raise SpecError(
+            f"--query-law must be one of {', '.join(laws)}: got {query_law!r}.",
+            code="bad-option",
+            option="query_law",
+            value=query_law,
+            known=list(laws),
+        )
+    logging_policy, simulated_user = parse(policy, POLICIES), parse(user, USERS)
     check_output(output, layout)
     if truth is not None:
         table_ending(truth)
     with warnings_shown(), progress("simulating", sessions) as advance:
-        searched = open_corpus(corpus, queries, seed)
+        candidates = open_corpus(corpus, queries, seed)
         if documents is not None:
-            searched = searched.stratified(documents, rng=generator(seed, "documents"))
-            searched = searched.with_queries(searched.n_candidates == documents)
+            candidates = candidates.stratified(documents, rng=generator(seed, "documents"))
+            candidates = candidates.with_queries(candidates.n_candidates == documents)
         rng = generator(seed, "simulate")
         log = draw(
-            searched,
-            who_ranks,
-            who_clicks,
+            candidates,
+            logging_policy,
+            simulated_user,
             sessions,
             queries=laws[query_law],
             ranks=ranks,
@@ -70,21 +85,22 @@ def simulate(
         )
         write_log(log, output, layout=layout)  # type: ignore[arg-type]
         if truth is not None:
-            _write_truth(searched, who_ranks, truth)
+            _write_truth(candidates, logging_policy, truth)
     facts = {"output": str(output), "sessions": log.total, "clicks_per_session": float(log.click.sum() / log.total)}
     show({**facts, "ctr_by_rank": log.ctr_by_rank().tolist()}, json=json, title="Simulated log")
 
 
 def _write_truth(corpus: Corpus, policy: Policy, path: Path) -> None:
+    """Write the labels of all (query, document) pairs, and the policy's scores where it has them."""
     import pyarrow as pa
 
+    from clickshift.io.table_writer import write_table
     from clickshift.policies.base import ScoredPolicy
-    from clickshift.tables import write_table
 
-    words = corpus.vocabulary
-    ids = {"query": words.query_ids[words.pair_query], "doc": words.doc_ids[words.pair_doc]}
+    vocabulary = corpus.vocabulary
+    ids = {"query": vocabulary.query_ids[vocabulary.pair_query], "doc": vocabulary.doc_ids[vocabulary.pair_doc]}
     table = pa.table({name: pa.array(column.tolist()) for name, column in ids.items()} | {"label": corpus.label})
-    while hasattr(policy, "policy"):  # what adds chance to scores has them within
+    while hasattr(policy, "policy"):  # policies that randomise scores wrap the policy that has them
         policy = policy.policy
     if isinstance(policy, ScoredPolicy):
         table = table.append_column("score", pa.array(policy.scores(corpus)))

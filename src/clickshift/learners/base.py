@@ -1,4 +1,4 @@
-"""Learner: how the parameters of a click model are found. `fit` chooses the usual learner for a model's name."""
+"""Learner: the interface of learners, the registry of learners by name, and `fit_seeds`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from clickshift.cascade import Cascade
-from clickshift.corpus import Corpus
-from clickshift.encoded import Log
+from clickshift.core.spec import label, parse, resolve
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import Cells
+from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.models import MODELS
+from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel
-from clickshift.models.differentiable import Differentiable
-from clickshift.spec import label, parse, resolve
-from clickshift.statistics import Cells
+
+__all__ = ["DEFAULT", "LEARNERS", "Learner", "fit_seeds", "learner_for"]
 
 LEARNERS = {
     "Counting": "clickshift.learners.counting:Counting",
-    "EM": "clickshift.learners.em:EM",
+    "MaximumLikelihood": "clickshift.learners.likelihood:MaximumLikelihood",
+    "EM": "clickshift.learners.likelihood:MaximumLikelihood",
     "Gradient": "clickshift.learners.gradient:Gradient",
-    "MixtureEM": "clickshift.learners.mixed:MixtureEM",
+    "MixtureEM": "clickshift.learners.mixture:MixtureEM",
 }
-"""Learners by name, for texts such as "Counting('dCTR', strength=2)"."""
+"""Learners by name, for texts such as "Counting('dCTR', strength=2)". "EM" is the former name of MaximumLikelihood."""
 
 DEFAULT = {
     "gCTR": "Counting",
@@ -32,44 +35,71 @@ DEFAULT = {
     "TopPop": "Counting",
     "TopPopObs": "Counting",
     "RankTopObs": "Counting",
-    "PBM": "EM",
-    "UBM": "EM",
-    "CM": "EM",
-    "DCM": "EM",
-    "CCM": "EM",
-    "SDBN": "EM",
-    "DBN": "EM",
+    "PBM": "MaximumLikelihood",
+    "UBM": "MaximumLikelihood",
+    "CM": "MaximumLikelihood",
+    "DCM": "MaximumLikelihood",
+    "CCM": "MaximumLikelihood",
+    "SDBN": "MaximumLikelihood",
+    "DBN": "MaximumLikelihood",
     "NCM": "Gradient",
     "CACM_minus": "Gradient",
     "ARM": "Gradient",
     "ARM_NC": "Gradient",
 }
-"""The learner that `fit` uses where only a model is named."""
+"""Default learner of each model, used where only a model is named."""
 
 
 @runtime_checkable
 class Learner(Protocol):
+    """Interface of learners: anything with a `fit` method that returns a click model."""
+
     def fit(self, data: Any) -> ClickModel:
-        """Find the parameters that explain a log, or counts of it where a learner takes them."""
+        """Estimate the parameters of a model from a log, or from counts of it if the learner takes them."""
 
 
 def learner_for(text: str) -> Learner:
-    """The learner that a text names: a model ("UBM") or a learner with its options ("EM('UBM', iterations=80)")."""
-    usual = DEFAULT.get(text) or _usual_learner(text)
-    written = text if usual is None else f"{usual}({text!r})"
-    if written.split("(")[0] in LEARNERS:
-        learner: Learner = parse(written, LEARNERS)
+    """Return the learner that a text names.
+
+    Parameters
+    ----------
+    text
+        A model ("UBM"), which gets its default learner, or a learner with its options
+        ("MaximumLikelihood('UBM', iterations=80)").
+
+    Returns
+    -------
+    Learner
+        The learner.
+
+    Raises
+    ------
+    SpecError
+        If the text names neither a model nor a learner ("unknown-name"), or if an option is wrong.
+
+    Examples
+    --------
+    >>> learner_for("dCTR")
+    Counting(model='dCTR', smoothing='fixed', strength=1.0)
+    """
+    default = DEFAULT.get(text) or _default_learner(text)
+    spec = text if default is None else f"{default}({text!r})"
+    if spec.split("(")[0] in LEARNERS:
+        learner: Learner = parse(spec, LEARNERS)
         return learner
     raise SpecError(
         f"{text!r} is neither a model nor a learner. Models: {', '.join(DEFAULT)}. "
-        f"Learners: {', '.join(LEARNERS)}, e.g. \"{next(iter(DEFAULT.values()))}('{next(iter(DEFAULT))}')\"."
+        f"Learners: {', '.join(LEARNERS)}, e.g. \"{next(iter(DEFAULT.values()))}('{next(iter(DEFAULT))}')\".",
+        code="unknown-name",
+        value=text,
+        known=[*DEFAULT, *LEARNERS],
     )
 
 
-def _usual_learner(name: str) -> str | None:
-    """Of a model that is not ours: by gradient, if it can be."""
-    registered = name in MODELS and issubclass(resolve(name, MODELS), Differentiable)
-    return "Gradient" if registered else None
+def _default_learner(name: str) -> str | None:
+    """Return the default learner of a registered model that is not in `DEFAULT`: Gradient if it is differentiable."""
+    differentiable = name in MODELS and issubclass(resolve(name, MODELS), Differentiable)
+    return "Gradient" if differentiable else None
 
 
 def fit_seeds(
@@ -79,25 +109,56 @@ def fit_seeds(
     *,
     held_out: Log | None = None,
     corpus: Corpus | None = None,
-    progress: Callable[[str], None] = lambda said: None,
+    progress: Callable[[str], None] = lambda message: None,
     checkpoint: str | Path | None = None,
 ) -> list[ClickModel]:
-    """One model per seed. `Gradient.fit_seeds` explains the options; other learners give one model and take none."""
+    """Fit one model per random seed.
+
+    Parameters
+    ----------
+    model
+        A model or learner by name, or a learner. Only `Gradient` depends on the seed; other learners return one model
+        and take no options.
+    log
+        The training log; counts for learners that take them.
+    seeds
+        Number of seeds.
+    held_out
+        Log that decides when training stops; None holds out a part of `log`.
+    corpus
+        Corpus with the features for ``tower="features"``.
+    progress
+        Called with a message after each round of training.
+    checkpoint
+        File in which training is saved from time to time, and from which it is resumed.
+
+    Returns
+    -------
+    list of ClickModel
+        One model per seed.
+
+    Raises
+    ------
+    SpecError
+        If `Gradient` is given counts ("needs-sessions"), or if another learner is given options that only `Gradient`
+        has ("bad-option").
+    """
     from clickshift.learners.gradient import Gradient
 
     learner = learner_for(model) if isinstance(model, str) else model
     if isinstance(learner, Gradient):
         if isinstance(log, Cells | Cascade):
-            raise SpecError(f"{label(learner)} needs sessions, not counts. Give it the log itself.")
+            raise SpecError(
+                f"{label(learner)} needs sessions, not counts. Pass the log itself.",
+                code="needs-sessions",
+                learner=label(learner),
+            )
         return learner.fit_seeds(log, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint)
     if seeds > 1 or held_out is not None or corpus is not None:
         raise SpecError(
             f"{label(learner)} gives the same model for every seed and takes no held-out log or corpus. "
-            "Models by gradient do, e.g. \"Gradient('PBM')\" or NCM."
+            "Choose a model that is fitted by gradient, e.g. \"Gradient('PBM')\" or NCM.",
+            code="bad-option",
+            learner=label(learner),
         )
     return [learner.fit(log)]
-
-
-def fit(model: str | Learner, log: Log) -> ClickModel:
-    """Fit a click model on a log: by name, with the learner that suits it, or with a learner of your own."""
-    return (learner_for(model) if isinstance(model, str) else model).fit(log)

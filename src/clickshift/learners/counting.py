@@ -1,4 +1,4 @@
-"""Counting: models whose parameters are click-through rates, and scores that are mere counts."""
+"""Counting: the learner of click-through-rate models and popularity scores."""
 
 from __future__ import annotations
 
@@ -8,32 +8,50 @@ from typing import final
 
 import numpy as np
 
-from clickshift.encoded import Log
+from clickshift.core.spec import label
+from clickshift.counts.cells import By, Cells
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
-from clickshift.learners.borrowing import usual_rank
-from clickshift.learners.prior import fit_beta
+from clickshift.learners._position_kernels import usual_rank
+from clickshift.learners._priors import fit_beta_binomial
 from clickshift.models.base import ClickModel, Evidence, pair_table
-from clickshift.models.dctr import DCTR
-from clickshift.models.drctr import DRCTR
-from clickshift.models.gctr import GCTR
+from clickshift.models.ctr import DCTR, DRCTR, GCTR, RCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
-from clickshift.models.rctr import RCTR
-from clickshift.spec import label
-from clickshift.statistics import By, Cells
 
-Counts = np.ndarray
+__all__ = ["Counting"]
+
+_Counts = np.ndarray
 
 
 @final
 @dataclass(frozen=True)
 class Counting:
-    """Smoothed click-through rates: (clicks + a) / (impressions + a + b) with a Beta(a, b) prior.
+    """Learner of smoothed click-through rates: (clicks + a) / (impressions + a + b) with a Beta(a, b) prior.
 
-    smoothing="fixed" is the policy-shift paper's: a = strength, and a / (a + b) is the global rate (drCTR: the rank's).
-    smoothing="fitted" finds a and b by empirical Bayes: the beta-binomial that fits the counts best, per rank (dCTR:
-    for the documents that usually stand at it, since a ranker does not show all documents alike).
-    A rate that was never observed is the prior's mean. drCTR's relevance sums rates over ranks: "fixed" over those that
-    were observed, without smoothing; "fitted" over all, as the CMIP paper does.
+    A rate that was never observed is the mean of the prior. The relevance of drCTR sums rates over ranks: with "fixed"
+    smoothing over the observed ranks, without smoothing; with "fitted" over all ranks, as the CMIP paper does.
+
+    Parameters
+    ----------
+    model
+        gCTR, rCTR, dCTR, drCTR, TopPop, TopPopObs or RankTopObs.
+    smoothing
+        "fixed", as in the policy-shift paper: a = `strength`, and a / (a + b) is the global rate (drCTR: the rank's
+        rate). "fitted": a and b by empirical Bayes, the beta-binomial that fits the counts best, per rank (dCTR: for
+        the documents that are usually shown at the rank, since a ranker does not show all documents equally).
+    strength
+        Pseudo-clicks a of "fixed" smoothing.
+
+    Raises
+    ------
+    SpecError
+        If the model is not one of these ("unknown-name"), or if an option is wrong ("bad-option").
+
+    References
+    ----------
+    Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy
+    distributional shift. ACM TOIS.
+    Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
     """
 
     model: str
@@ -41,102 +59,139 @@ class Counting:
     strength: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.model not in _COUNTED:
-            raise SpecError(f"Counting does not fit {self.model!r}. It fits: {', '.join(_COUNTED)}.")
+        if self.model not in _FITTERS:
+            raise SpecError(
+                f"Counting does not fit {self.model!r}. It fits: {', '.join(_FITTERS)}.",
+                code="unknown-name",
+                value=self.model,
+                known=list(_FITTERS),
+            )
         if self.smoothing not in {"fixed", "fitted"}:
-            raise SpecError(f"smoothing must be 'fixed' or 'fitted': got {self.smoothing!r}.")
+            raise SpecError(
+                f"smoothing must be 'fixed' or 'fitted': got {self.smoothing!r}.",
+                code="bad-option",
+                option="smoothing",
+                value=self.smoothing,
+            )
         if not self.strength > 0:
-            raise SpecError(f"strength must be above 0: got {self.strength}.")
+            raise SpecError(
+                f"strength must be above 0: got {self.strength}.",
+                code="bad-option",
+                option="strength",
+                value=self.strength,
+            )
 
     @property
     def by(self) -> By:
-        """The situations by which `Cells` are counted."""
+        """Situations by which `Cells` are counted for this learner."""
         return "rank"
 
     def fit(self, data: Log | Cells) -> ClickModel:
-        """From a log, or from its counts by pair and rank."""
-        cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
-        return _COUNTED[self.model](self, cells)
+        """Estimate the rates from a log, or from its counts.
 
-    def rates(self, impressions: Counts, clicks: Counts, mean: float) -> tuple[np.ndarray, np.ndarray, float]:
-        """Smoothed rates, the standard error of their logits, and the rate where nothing was seen."""
+        Parameters
+        ----------
+        data
+            A log, or its cells by pair and rank (finer cells are summed).
+
+        Returns
+        -------
+        ClickModel
+            The fitted model.
+        """
+        cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
+        return _FITTERS[self.model](self, cells)
+
+    def rates(self, impressions: _Counts, clicks: _Counts, mean: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return smoothed rates, the standard errors of their logits, and the rate of what was never observed."""
         a, b = self.strength, self.strength * (1 - mean) / mean
         if self.smoothing == "fitted":
-            a, b = fit_beta(impressions, clicks)
+            a, b = fit_beta_binomial(impressions, clicks)
         rate = (clicks + a) / (impressions + a + b)
         return rate, 1 / np.sqrt((impressions + a + b) * rate * (1 - rate)), a / (a + b)
 
     def evidence(self, cells: Cells, **errors: np.ndarray) -> Evidence:
+        """Return the evidence of a model fitted on these cells, with the standard errors of its parameters."""
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
         return Evidence(label(self), impressions, clicks, errors)
 
 
 def _global_rate(cells: Cells) -> float:
-    """Kept off 0 and 1: half a click more, half a click less."""
+    """Return the global rate, kept off 0 and 1 by half a pseudo-click in one pseudo-impression."""
     return float((cells.clicks.sum() + 0.5) / (cells.impressions.sum() + 1))
 
 
 def _rank_rates(cells: Cells) -> np.ndarray:
+    """Return the rates by rank, each with one pseudo-impression at the global rate."""
     impressions, clicks = cells.by_rank()
-    overall = _global_rate(cells)
-    rates: np.ndarray = (clicks + overall) / (impressions + 1)
+    global_rate = _global_rate(cells)
+    rates: np.ndarray = (clicks + global_rate) / (impressions + 1)
     return rates
 
 
 def _gctr(learner: Counting, cells: Cells) -> ClickModel:
+    """Fit the global click-through rate."""
     return GCTR(cells.vocabulary, _global_rate(cells), evidence=learner.evidence(cells))
 
 
 def _rctr(learner: Counting, cells: Cells) -> ClickModel:
+    """Fit click-through rates by rank."""
     rate, error, _ = learner.rates(*cells.by_rank(), _global_rate(cells))
     return RCTR(cells.vocabulary, rate, evidence=learner.evidence(cells, ctr=error))
 
 
 def _dctr(learner: Counting, cells: Cells) -> ClickModel:
-    (shown, clicks), overall = cells.by_pair(), _global_rate(cells)
-    rate, error, unseen = learner.rates(shown, clicks, overall)
+    """Fit click-through rates by pair."""
+    (impressions, clicks), global_rate = cells.by_pair(), _global_rate(cells)
+    rate, error, unseen = learner.rates(impressions, clicks, global_rate)
     if learner.smoothing == "fitted":
-        usual = usual_rank(cells)
+        rank_of_pair = usual_rank(cells)
         for rank in range(cells.n_ranks):
-            here = usual == rank
-            rate[here], error[here], _ = learner.rates(shown[here], clicks[here], overall)
+            at_rank = rank_of_pair == rank
+            rate[at_rank], error[at_rank], _ = learner.rates(impressions[at_rank], clicks[at_rank], global_rate)
     errors = pair_table(error, unseen=float("inf"))
     evidence = learner.evidence(cells, ctr=errors, relevance=errors)
     return DCTR(cells.vocabulary, pair_table(rate, unseen=unseen), evidence=evidence)
 
 
 def _drctr(learner: Counting, cells: Cells) -> ClickModel:
+    """Fit click-through rates by pair and rank."""
     rank_rate, pairs = _rank_rates(cells), cells.vocabulary.n_pairs
     ctr, score = np.empty((pairs + 1, cells.n_ranks)), np.zeros(pairs + 1)
     for rank in range(cells.n_ranks):
-        here = cells.situation == rank
-        impressions = np.bincount(cells.pair[here], cells.impressions[here], pairs)
-        clicks = np.bincount(cells.pair[here], cells.clicks[here], pairs)
+        at_rank = cells.situation == rank
+        impressions = np.bincount(cells.pair[at_rank], cells.impressions[at_rank], pairs)
+        clicks = np.bincount(cells.pair[at_rank], cells.clicks[at_rank], pairs)
         rate, _, unseen = learner.rates(impressions, clicks, float(rank_rate[rank]))
         ctr[:, rank] = np.append(rate, unseen)
-        # the policy-shift paper's eq. 3 smooths predictions only, the CMIP paper's code relevance too
-        read = np.append(clicks / np.maximum(impressions, 1), 0.0) if learner.smoothing == "fixed" else ctr[:, rank]
-        score += read / rank_rate[rank]
+        # eq. 3 of the policy-shift paper smooths predictions only; the code of the CMIP paper smooths relevance too
+        relevance_rate = (
+            np.append(clicks / np.maximum(impressions, 1), 0.0) if learner.smoothing == "fixed" else ctr[:, rank]
+        )
+        score += relevance_rate / rank_rate[rank]
     return DRCTR(cells.vocabulary, ctr, score, evidence=learner.evidence(cells))
 
 
 def _top_pop(learner: Counting, cells: Cells) -> ClickModel:
+    """Score pairs by clicks."""
     _, clicks = cells.by_pair()
     return TopPop(cells.vocabulary, pair_table(clicks, unseen=0.0), evidence=learner.evidence(cells))
 
 
 def _top_pop_obs(learner: Counting, cells: Cells) -> ClickModel:
+    """Score pairs by clicks x impressions."""
     impressions, clicks = cells.by_pair()
     return TopPopObs(cells.vocabulary, pair_table(clicks * impressions, unseen=0.0), evidence=learner.evidence(cells))
 
 
 def _rank_top_obs(learner: Counting, cells: Cells) -> ClickModel:
+    """Score pairs by their impressions, weighted by the click-through rate of the rank."""
     impressions, clicks = cells.by_rank()
-    score = cells.weighed(clicks / np.maximum(impressions, 1))
+    score = cells.weighted_impressions(clicks / np.maximum(impressions, 1))
     return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
 
 
-_COUNTED: dict[str, Callable[[Counting, Cells], ClickModel]] = {
+_FITTERS: dict[str, Callable[[Counting, Cells], ClickModel]] = {
     "gCTR": _gctr,
     "rCTR": _rctr,
     "dCTR": _dctr,

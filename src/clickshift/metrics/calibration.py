@@ -1,96 +1,118 @@
-"""Calibration: are results clicked as often as the model says?"""
+"""Calibration of click predictions: expected against observed click-through rates."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from clickshift.errors import CapabilityError, DataError
-from clickshift.metrics.predictions import Kind, Predictions
+from clickshift.core.intervals import wilson_interval
+from clickshift.data.sessions import Sessions
+from clickshift.errors import CapabilityError
+from clickshift.metrics.predictions import PredictionKind, Predictions
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Sessions
 
 DECILES = 10
+"""Number of groups of predicted probabilities."""
 
 
 def calibration(
-    model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional", level: float = 0.95
+    model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", level: float = 0.95
 ) -> list[dict[str, Any]]:
-    """Expected and observed click-through rates by rank and by decile of the predicted probability.
+    """Compare expected and observed click-through rates by rank and by decile of the predicted probability.
 
-    Rows of both kinds have the same keys: `by` ("rank" or "decile"), its `number` from 1, the least and the greatest
-    prediction, their mean `expected_ctr`, `observed_ctr` with its Wilson interval, and `impressions`.
+    Each decile holds a tenth of the impressions, lowest predictions first. Equal predictions stay together, in the
+    decile of the impression in their middle, so a decile may be empty and then has no row. The interval treats
+    impressions as independent. For conditional predictions that holds as far as the model is right; for marginal
+    predictions the clicks of a session are dependent, and the interval is approximate.
 
-    Deciles hold a tenth of the impressions each, the least probable clicks first. Equal predictions stay together, in
-    the decile of the impression in their middle, so that a decile may be left empty, and has no row then. The interval
-    takes impressions as independent. Clicks that are predicted with the clicks above (conditional) are, as far as the
-    model is right; without them (marginal) clicks of one session hang together, and the interval is a rough one.
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Log to predict.
+    kind
+        "conditional" predicts each click given the clicks above it, "marginal" without them.
+    level
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    list of dict
+        Rows with the same keys for both groupings: `by` ("rank" or "decile"), its `number` from 1, the smallest and
+        largest prediction (`prediction_low`, `prediction_high`), their mean `expected_ctr`, `observed_ctr` with its
+        Wilson interval (`observed_low`, `observed_high`), and `impressions`.
+
+    Raises
+    ------
+    CapabilityError
+        "model-peeks" for a model that is shown the clicks it predicts.
     """
     return calibration_of(Predictions.of(model, sessions, kind=kind), level=level)
 
 
 def calibration_of(predictions: Predictions, *, level: float = 0.95) -> list[dict[str, Any]]:
-    """`calibration` of probabilities that are there."""
+    """Compare expected and observed click-through rates of given predictions; see `calibration`.
+
+    Parameters
+    ----------
+    predictions
+        Predicted click probabilities of a log.
+    level
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    list of dict
+        Rows as in `calibration`.
+
+    Raises
+    ------
+    CapabilityError
+        "model-peeks" for a model that is shown the clicks it predicts.
+    """
     if predictions.peeks:
         raise CapabilityError(
-            "a model that is shown the clicks which it predicts has no calibration. Leave it out, or use one that "
-            "does not peek (ARM for ARM_NC)."
+            "a model that is shown the clicks it predicts has no calibration. Leave it out, or use one that does not "
+            "peek (ARM for ARM_NC).",
+            code="model-peeks",
         )
     sessions = predictions.sessions
     row, rank = np.divmod(predictions.ascending, sessions.n_ranks)
     prob = predictions.prob.ravel()[predictions.ascending]
     click = sessions.click.ravel()[predictions.ascending]
     weight = sessions.count[row].astype(np.float64)
-    by_rank = _rows("rank", rank, prob, click, weight, level)
-    return by_rank + _rows("decile", _deciles(prob, weight), prob, click, weight, level)
-
-
-def wilson_interval(
-    successes: Float[np.ndarray, " n"], trials: Float[np.ndarray, " n"], level: float = 0.95
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Wilson's interval of a rate: the rates p with |k/n - p| <= z sqrt(p (1 - p) / n).
-
-    >>> low, high = wilson_interval(np.array([0.0]), np.array([10.0]))
-    >>> round(float(low[0]), 4), round(float(high[0]), 4)
-    (0.0, 0.2775)
-    """
-    from scipy.special import ndtri
-
-    if not 0 < level < 1:
-        raise DataError(f"the level of an interval must be between 0 and 1: got {level}.")
-    z = float(ndtri((1 + level) / 2))
-    middle = (successes + z**2 / 2) / (trials + z**2)
-    half = z / (trials + z**2) * np.sqrt(successes * (trials - successes) / trials + z**2 / 4)
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    by_rank = _group_rows("rank", rank, prob, click, weight, level)
+    return by_rank + _group_rows("decile", _deciles(prob, weight), prob, click, weight, level)
 
 
 def _deciles(prob: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The decile, from 0, of ascending predictions."""
-    new = np.r_[True, prob[1:] != prob[:-1]]
-    size = np.add.reduceat(weight, np.flatnonzero(new))
+    """Return the decile, from 0, of each of the ascending predictions."""
+    is_new = np.r_[True, prob[1:] != prob[:-1]]
+    size = np.add.reduceat(weight, np.flatnonzero(is_new))
     middle = (np.cumsum(size) - size / 2) / size.sum()
-    decile: np.ndarray = np.minimum((DECILES * middle).astype(np.int64), DECILES - 1)[np.cumsum(new) - 1]
+    decile: np.ndarray = np.minimum((DECILES * middle).astype(np.int64), DECILES - 1)[np.cumsum(is_new) - 1]
     return decile
 
 
-def _rows(
+def _group_rows(
     by: str, group: np.ndarray, prob: np.ndarray, click: np.ndarray, weight: np.ndarray, level: float
 ) -> list[dict[str, Any]]:
+    """Return one row per group that has impressions."""
     impressions = np.bincount(group, weight)
-    there = np.flatnonzero(impressions)
-    impressions = impressions[there]
-    clicks = np.bincount(group, weight * click)[there]
-    expected = np.bincount(group, weight * prob)[there] / impressions
-    least, greatest = np.full(there[-1] + 1, np.inf), np.full(there[-1] + 1, -np.inf)
-    np.minimum.at(least, group, prob)
-    np.maximum.at(greatest, group, prob)
+    present = np.flatnonzero(impressions)
+    impressions = impressions[present]
+    clicks = np.bincount(group, weight * click)[present]
+    expected = np.bincount(group, weight * prob)[present] / impressions
+    lowest, highest = np.full(present[-1] + 1, np.inf), np.full(present[-1] + 1, -np.inf)
+    np.minimum.at(lowest, group, prob)
+    np.maximum.at(highest, group, prob)
     low, high = wilson_interval(clicks, impressions, level)
     names = ("prediction_low", "prediction_high", "expected_ctr", "observed_ctr", "observed_low", "observed_high")
-    values = (least[there], greatest[there], expected, clicks / impressions, low, high)
+    values = (lowest[present], highest[present], expected, clicks / impressions, low, high)
     columns = zip(*(value.tolist() for value in values), strict=True)
     return [
         {"by": by, "number": number + 1, **dict(zip(names, numbers, strict=True)), "impressions": round(n)}
-        for number, numbers, n in zip(there.tolist(), columns, impressions.tolist(), strict=True)
+        for number, numbers, n in zip(present.tolist(), columns, impressions.tolist(), strict=True)
     ]

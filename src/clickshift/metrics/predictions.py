@@ -1,4 +1,4 @@
-"""Predictions: what a model said of every result of a log, computed once for all metrics."""
+"""Click predictions of a model for every result of a log, computed once for all metrics."""
 
 from __future__ import annotations
 
@@ -9,26 +9,45 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.data.sessions import Sessions
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Sessions
 
-Kind = Literal["conditional", "marginal"]
-"""Conditional probabilities know the clicks above a result, marginal ones do not."""
+PredictionKind = Literal["conditional", "marginal"]
+"""Kind of click probability: conditional on the clicks above a result, or marginal over them."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """The click probabilities that a model gave to the results of a log."""
+    """Click probabilities that a model assigns to the results of a log.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+    prob
+        Click probability of each result as the model gave it, not clipped; 0 where nothing is shown.
+    peeks
+        Whether the model was shown the clicks it predicts.
+    """
 
     sessions: Sessions
     prob: Float[np.ndarray, "session rank"]
-    """As the model gave it, not clipped; 0 where nothing is shown."""
     peeks: bool = False
-    """True for a model that was shown the clicks which it predicts."""
 
     @classmethod
-    def of(cls, model: ClickModel, sessions: Sessions, *, kind: Kind = "conditional") -> Predictions:
+    def of(cls, model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional") -> Predictions:
+        """Predict the clicks of a log.
+
+        Parameters
+        ----------
+        model
+            Click model.
+        sessions
+            Log to predict.
+        kind
+            "conditional" predicts each click given the clicks above it, "marginal" without them.
+        """
         prob = (
             model.click_prob_given_history(sessions) if kind == "conditional" else model.click_prob(sessions.rankings)
         )
@@ -36,7 +55,7 @@ class Predictions:
 
     @cached_property
     def ascending(self) -> Int[np.ndarray, " impression"]:
-        """The flat index (row times ranks, plus rank) of every result that is shown, the least probable click first."""
+        """Flat indices (row times ranks, plus rank) of all shown results in ascending order of their probability."""
         shown = np.flatnonzero(self.sessions.rankings.shown)
         order: np.ndarray = shown[np.argsort(self.prob.ravel()[shown])]
         return order

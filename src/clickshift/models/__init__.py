@@ -1,5 +1,8 @@
-"""Click models, one file each. `MODELS` is the registry: error texts, command-line choices and test parameters come
-from it."""
+"""Click models: one class per model, closely related ones in one file.
+
+A model is a frozen dataclass of its parameters. `MODELS` is the registry of models by name; error messages,
+command-line choices and test parameters are made from it.
+"""
 
 from typing import TypeVar
 
@@ -8,14 +11,16 @@ from clickshift.models.arm import ARM_NC as ARM_NC
 from clickshift.models.base import ClickModel as ClickModel
 from clickshift.models.cacm_minus import CACM_minus as CACM_minus
 from clickshift.models.carousel import Carousel as Carousel
-from clickshift.models.ccm import CCM as CCM
-from clickshift.models.cm import CM as CM
-from clickshift.models.cocm import ComplexBrowsing as ComplexBrowsing
+from clickshift.models.cascade_models import CCM as CCM
+from clickshift.models.cascade_models import CM as CM
+from clickshift.models.cascade_models import DCM as DCM
+from clickshift.models.complex_browsing import ComplexBrowsing as ComplexBrowsing
+from clickshift.models.ctr import DCTR as DCTR
+from clickshift.models.ctr import DRCTR as DRCTR
+from clickshift.models.ctr import GCTR as GCTR
+from clickshift.models.ctr import RCTR as RCTR
 from clickshift.models.dbn import DBN as DBN
-from clickshift.models.dcm import DCM as DCM
-from clickshift.models.dctr import DCTR as DCTR
-from clickshift.models.drctr import DRCTR as DRCTR
-from clickshift.models.gctr import GCTR as GCTR
+from clickshift.models.dbn import SDBN as SDBN
 from clickshift.models.mixture import Mixture as Mixture
 from clickshift.models.ncm import NCM as NCM
 from clickshift.models.neural import NeuralModel as NeuralModel
@@ -23,49 +28,114 @@ from clickshift.models.pbm import PBM as PBM
 from clickshift.models.popularity import RankTopObs as RankTopObs
 from clickshift.models.popularity import TopPop as TopPop
 from clickshift.models.popularity import TopPopObs as TopPopObs
-from clickshift.models.rctr import RCTR as RCTR
-from clickshift.models.sdbn import SDBN as SDBN
 from clickshift.models.soft_dbn import SoftDBN as SoftDBN
-from clickshift.models.trust import TrustPBM as TrustPBM
+from clickshift.models.trust_pbm import TrustPBM as TrustPBM
 from clickshift.models.ubm import UBM as UBM
 
+__all__ = [
+    "ARM",
+    "ARM_NC",
+    "CCM",
+    "CM",
+    "DBN",
+    "DCM",
+    "DCTR",
+    "DRCTR",
+    "GCTR",
+    "MODELS",
+    "NCM",
+    "PBM",
+    "RCTR",
+    "SDBN",
+    "UBM",
+    "CACM_minus",
+    "Carousel",
+    "ClickModel",
+    "ComplexBrowsing",
+    "Mixture",
+    "NeuralModel",
+    "RankTopObs",
+    "SoftDBN",
+    "TopPop",
+    "TopPopObs",
+    "TrustPBM",
+    "model_name",
+    "register",
+]
+
 MODELS = {
-    "gCTR": "clickshift.models.gctr:GCTR",
-    "rCTR": "clickshift.models.rctr:RCTR",
-    "dCTR": "clickshift.models.dctr:DCTR",
-    "drCTR": "clickshift.models.drctr:DRCTR",
+    "gCTR": "clickshift.models.ctr:GCTR",
+    "rCTR": "clickshift.models.ctr:RCTR",
+    "dCTR": "clickshift.models.ctr:DCTR",
+    "drCTR": "clickshift.models.ctr:DRCTR",
     "TopPop": "clickshift.models.popularity:TopPop",
     "TopPopObs": "clickshift.models.popularity:TopPopObs",
     "RankTopObs": "clickshift.models.popularity:RankTopObs",
     "PBM": "clickshift.models.pbm:PBM",
     "UBM": "clickshift.models.ubm:UBM",
-    "CM": "clickshift.models.cm:CM",
-    "DCM": "clickshift.models.dcm:DCM",
-    "CCM": "clickshift.models.ccm:CCM",
-    "SDBN": "clickshift.models.sdbn:SDBN",
+    "CM": "clickshift.models.cascade_models:CM",
+    "DCM": "clickshift.models.cascade_models:DCM",
+    "CCM": "clickshift.models.cascade_models:CCM",
+    "SDBN": "clickshift.models.dbn:SDBN",
     "DBN": "clickshift.models.dbn:DBN",
     "NCM": "clickshift.models.ncm:NCM",
     "CACM_minus": "clickshift.models.cacm_minus:CACM_minus",
     "ARM": "clickshift.models.arm:ARM",
     "ARM_NC": "clickshift.models.arm:ARM_NC",
     "Mixture": "clickshift.models.mixture:Mixture",
-    "TrustPBM": "clickshift.models.trust:TrustPBM",
-    "ComplexBrowsing": "clickshift.models.cocm:ComplexBrowsing",
+    "TrustPBM": "clickshift.models.trust_pbm:TrustPBM",
+    "ComplexBrowsing": "clickshift.models.complex_browsing:ComplexBrowsing",
     "Carousel": "clickshift.models.carousel:Carousel",
     "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
 }
+"""Models by name, as "module:class"; `register` adds to it."""
 
 
-Model = TypeVar("Model", bound=type[ClickModel])
+_Model = TypeVar("_Model", bound=type[ClickModel])
 
 
-def register(model: Model) -> Model:
-    """Make one's own model known by the name of its class: to learners, to `load_model`, in texts. A decorator."""
+def register(model: _Model) -> _Model:
+    """Register a click model under the name of its class: a class decorator.
+
+    Learners, `load_model` and texts such as "Gradient('MyModel')" then find the model in every program that imports
+    the module which defines it.
+
+    Parameters
+    ----------
+    model
+        A subclass of `ClickModel`; of `NeuralModel` if `Gradient` is to fit it.
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Examples
+    --------
+    >>> from clickshift.models import MODELS, NeuralModel, register
+    >>> @register
+    ... class MyModel(NeuralModel):
+    ...     pass
+    >>> "MyModel" in MODELS
+    True
+    >>> del MODELS["MyModel"]
+    """
     MODELS[model.__name__] = f"{model.__module__}:{model.__qualname__}"
     return model
 
 
 def model_name(model: ClickModel) -> str:
-    """The name under which a model is registered, e.g. dCTR for the class DCTR; for one's own model, its class."""
-    name = type(model).__name__
-    return next((known for known, where in MODELS.items() if where.endswith(f":{name}")), name)
+    """Return the name under which a model is registered.
+
+    Parameters
+    ----------
+    model
+        A click model.
+
+    Returns
+    -------
+    str
+        The name in `MODELS`, e.g. "dCTR" for the class `DCTR`; the name of the class if it is not registered.
+    """
+    class_name = type(model).__name__
+    return next((name for name, path in MODELS.items() if path.endswith(f":{class_name}")), class_name)

@@ -1,6 +1,6 @@
-"""ClickModel: what every click model can be asked, and everything that need not be written twice.
+"""ClickModel: the interface of every click model, and everything that models share.
 
-A model *is* its parameters. The same class simulates users, is found by a learner, and serves as the oracle.
+A model *is* its parameters: the same class simulates users, is fitted by a learner, and serves as the oracle.
 """
 
 from __future__ import annotations
@@ -13,122 +13,210 @@ from typing import Any, ClassVar, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.core.parallel import for_ranges
+from clickshift.core.random_streams import uniforms
+from clickshift.core.rng import as_generator, stream_key
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, DataError
-from clickshift.seeds import as_generator, stream_key
-from clickshift.sessions import Rankings, Sessions
-from clickshift.streams import uniforms
-from clickshift.threads import for_ranges
-from clickshift.vocabulary import Vocabulary
+
+__all__ = ["ClickModel", "Evidence", "PairTable", "at_rank", "beta_interval", "pair_table"]
 
 PairTable = Float[np.ndarray, " pair_or_unseen"]
-"""One value per pair of the vocabulary, and in the last row the value of a pair that it does not hold."""
-_LISTS_AT_ONCE = 512  # few enough that both cores get their share where a list takes long
+"""One value per pair of the vocabulary; the last row has the value of pairs that the vocabulary does not hold."""
+_LISTS_PER_BLOCK = 512  # small enough that all cores get work where a list takes long
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a fitted model rests on: how much was seen of each pair, and how sure each parameter is."""
+    """The data behind a fitted model: counts by pair, and the precision of each parameter.
+
+    Parameters
+    ----------
+    learner
+        Text form of the learner that estimated the parameters.
+    impressions
+        Impressions of each pair in the training log.
+    clicks
+        Clicks on each pair in the training log.
+    logit_error
+        Standard error of the logit of each parameter, by the parameter's name and in the shape of its table.
+    log_likelihood
+        Log-likelihood of the training log in nats, penalised by the prior.
+    iterations
+        Number of evaluations or training steps that the learner needed.
+    converged
+        Whether the learner stopped because it had converged.
+    held_out_loss
+        Cross-entropy on the held-out sessions that decided when to stop, in nats per session.
+    """
 
     learner: str
-    """The text form of the learner that found the parameters."""
     impressions: PairTable
     clicks: PairTable
     logit_error: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Standard error of the logit of each parameter, by its name, in the shape of its table."""
     log_likelihood: float = float("nan")
-    """Of the training log, penalised by the prior, in nats."""
     iterations: int = 0
     converged: bool = True
     held_out_loss: float = float("nan")
-    """Cross-entropy on the sessions that decided when to stop, in nats per session."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClickModel(ABC):
-    """Subclasses are frozen dataclasses of parameters and write the private methods, which see one block of rows.
+    """Base class of click models.
 
+    Subclasses are frozen dataclasses of parameters that implement the private methods, which see one block of rows.
     The public methods translate row numbers from the log's vocabulary to the model's, work block by block on all
-    cores, and put 0 where nothing is shown.
+    cores, and return 0 where nothing is shown.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs that the parameters belong to.
+    evidence
+        How the parameters were estimated; None for a model that was made by hand, such as a simulated user.
     """
 
     vocabulary: Vocabulary
     evidence: Evidence | None = None
-    """How the parameters were found; None for a model that was made by hand, such as a simulated user."""
 
     predicts_clicks: ClassVar[bool] = True
-    """False for scores that rank documents but are no probabilities of anything."""
+    """False for scores that rank documents but are not click probabilities."""
     uses_history: ClassVar[bool] = False
-    """True where the clicks above a result change its click probability."""
+    """True if the clicks above a result change its click probability."""
     ranks_documents: ClassVar[bool] = True
-    """False where relevance is the same for all documents."""
+    """False if all documents have the same relevance."""
     peeks: ClassVar[bool] = False
-    """True for a model that is shown the click which it predicts: its likelihoods and perplexity mean nothing."""
+    """True for a model whose input includes the click that it predicts: its likelihood and perplexity are
+    meaningless."""
 
     @abstractmethod
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
-        """P(C_r = 1): clicks of other ranks summed out."""
+        """Return P(C_r = 1), with the clicks at other ranks summed out."""
 
     def _click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
-        """P(C_r = 1 | C_1..C_{r-1}): clicks below summed out. The same as the marginal where clicks are independent."""
+        """Return P(C_r = 1 | C_1..C_{r-1}), with clicks below summed out: the marginal if clicks are independent."""
         return self._click_prob(sessions.rankings)
 
     def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
-        """How many of each list's results are clicked on average. Models that know a quicker way write their own."""
+        """Return the expected number of clicks on each list; models with a faster way override this."""
         total: np.ndarray = self._click_prob(rankings).sum(axis=1, where=rankings.shown)
         return total
 
     @abstractmethod
     def _relevance(self) -> PairTable:
-        """A score per pair by which the model would rank."""
+        """Return a score per pair by which the model would rank."""
 
     def _sample(
         self, rankings: Rankings, uniform: Float[np.ndarray, "session draw"]
     ) -> Bool[np.ndarray, "session rank"]:
-        """Clicks from numbers in (0, 1), one per rank and one to spare, rank by rank from the conditional."""
+        """Sample clicks rank by rank from the conditional, with numbers in (0, 1): one per rank and a spare one."""
         click = np.zeros(rankings.pair.shape, bool)
         for rank in range(rankings.n_ranks):
-            given = self._click_prob_given_history(Sessions(rankings, click))
-            click[:, rank] = (uniform[:, rank] < given[:, rank]) & rankings.shown[:, rank]
+            prob = self._click_prob_given_history(Sessions(rankings, click))
+            click[:, rank] = (uniform[:, rank] < prob[:, rank]) & rankings.shown[:, rank]
         return click
 
     @final
     def click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
-        """Marginal click probability. It takes rankings, so that it cannot peek at clicks."""
-        self._require(self.predicts_clicks, "predict clicks")
+        """Return the marginal click probability of each result.
+
+        The argument is rankings, not sessions, so that the model cannot use the clicks.
+
+        Parameters
+        ----------
+        rankings
+            Lists of documents, in any vocabulary.
+
+        Returns
+        -------
+        numpy.ndarray
+            P(C_r = 1), of shape `session rank`; 0 where nothing is shown.
+
+        Raises
+        ------
+        CapabilityError
+            If the model does not predict clicks ("cannot-predict-clicks").
+        """
+        self._require(self.predicts_clicks, "predict clicks", code="cannot-predict-clicks")
         rankings = rankings.in_vocabulary(self.vocabulary)
-        return _in_blocks(lambda rows: np.where(rankings.shown[rows], self._click_prob(rankings[rows]), 0.0), rankings)
+        return _map_blocks(lambda rows: np.where(rankings.shown[rows], self._click_prob(rankings[rows]), 0.0), rankings)
 
     @final
     def expected_clicks(self, rankings: Rankings, *, tolerance: float = 0.0) -> Float[np.ndarray, " session"]:
-        """How many results of each list are clicked on average: the sum of `click_prob` over its ranks.
+        """Return the expected number of clicks on each list: the sum of `click_prob` over its ranks.
 
-        For a search over many lists, a model that sums over click histories (NCM) may treat those less likely than
-        `tolerance` together (`gru_clicks` tells how, and how far off that is); there, lists that begin like the one
-        before them cost less. The other models are exact whatever the tolerance.
+        Parameters
+        ----------
+        rankings
+            Lists of documents, in any vocabulary.
+        tolerance
+            For a search over many lists, a model that sums over click histories (NCM) may treat histories that are
+            less likely than this together: `clickshift.models.ncm` describes the method and its error. Consecutive
+            lists that begin with the same documents then cost less. The other models are exact for any tolerance.
+
+        Returns
+        -------
+        numpy.ndarray
+            Expected clicks, of shape `session`.
+
+        Raises
+        ------
+        CapabilityError
+            If the model does not predict the clicks on a list ("cannot-predict-clicks").
         """
-        self._require(self.predicts_clicks and not self.peeks, "predict the clicks of a list")
+        self._require(
+            self.predicts_clicks and not self.peeks, "predict the clicks on a list", code="cannot-predict-clicks"
+        )
         rankings = rankings.in_vocabulary(self.vocabulary)
         out = np.empty(len(rankings))
 
         def work(rows: slice) -> None:
             out[rows] = self._expected_clicks(rankings[rows], tolerance)
 
-        for_ranges(work, len(rankings), chunk=_LISTS_AT_ONCE)
+        for_ranges(work, len(rankings), chunk=_LISTS_PER_BLOCK)
         return out
 
     @final
     def click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
-        """Click probability of each result given the clicks above it."""
-        self._require(self.predicts_clicks, "predict clicks")
+        """Return the click probability of each result given the clicks above it.
+
+        Parameters
+        ----------
+        sessions
+            Lists and their clicks, in any vocabulary.
+
+        Returns
+        -------
+        numpy.ndarray
+            P(C_r = 1 | C_1..C_{r-1}), of shape `session rank`; 0 where nothing is shown.
+
+        Raises
+        ------
+        CapabilityError
+            If the model does not predict clicks ("cannot-predict-clicks").
+        """
+        self._require(self.predicts_clicks, "predict clicks", code="cannot-predict-clicks")
         sessions = sessions.in_vocabulary(self.vocabulary)
         shown = sessions.rankings.shown
-        return _in_blocks(
+        return _map_blocks(
             lambda rows: np.where(shown[rows], self._click_prob_given_history(sessions[rows]), 0.0), sessions.rankings
         )
 
     @final
     def log_likelihood(self, sessions: Sessions) -> Float[np.ndarray, " session"]:
-        """Natural log-probability of each row's clicks (once, not `count` times)."""
+        """Return the natural log-probability of each row's clicks.
+
+        Parameters
+        ----------
+        sessions
+            Lists and their clicks, in any vocabulary. A row with `count` above 1 is evaluated once.
+
+        Returns
+        -------
+        numpy.ndarray
+            Log-likelihood in nats, of shape `session`.
+        """
         prob = self.click_prob_given_history(sessions)
         with np.errstate(divide="ignore"):
             terms = np.where(sessions.click, np.log(prob), np.log1p(-prob))
@@ -137,44 +225,92 @@ class ClickModel(ABC):
 
     @final
     def relevance(self, pair: Int[np.ndarray, "*n"] | None = None) -> Float[np.ndarray, "*n"]:
-        """The model's relevance of the given pair numbers (its own vocabulary's), or of all pairs."""
-        self._require(self.ranks_documents, "rank documents")
+        """Return the relevance of pairs: the score by which the model would rank.
+
+        Parameters
+        ----------
+        pair
+            Pair numbers of the model's own vocabulary; None for all pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            Relevance, in the shape of `pair`.
+
+        Raises
+        ------
+        CapabilityError
+            If the model has the same relevance for all documents ("cannot-rank-documents").
+        """
+        self._require(self.ranks_documents, "rank documents", code="cannot-rank-documents")
         table = self._relevance()
         return table[:-1] if pair is None else table[pair]
 
-    def _curve(self) -> tuple[str, list[dict[str, Any]]]:
-        """Which parameter says how users move through the list, and a label for each of its entries."""
-        raise CapabilityError(f"{type(self).__name__} has no examination or continuation. Try PBM, UBM, DCM or DBN.")
+    def _browsing_curve(self) -> tuple[str, list[dict[str, Any]]]:
+        """Return the name of the parameter that describes browsing, and a label for each of its entries."""
+        raise CapabilityError(
+            f"{type(self).__name__} has no examination or continuation. Choose PBM, UBM, DCM or DBN.",
+            code="no-examination",
+            model=type(self).__name__,
+        )
 
     @final
     def relevance_table(self, *, level: float = 0.95) -> Any:
-        """A pyarrow table: query, doc, relevance, its interval (low, high), impressions and clicks, the best first.
+        """Return the relevance of all pairs as a pyarrow table.
 
-        Intervals are Beta quantiles by the observed information (docs/intervals.md), NaN where there is no error.
+        Intervals are Beta quantiles from the observed information (docs/intervals.md), NaN where the model has no
+        standard error.
+
+        Parameters
+        ----------
+        level
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns query, doc, relevance, low, high, impressions and clicks; the most relevant document first within
+            each query.
         """
         import pyarrow as pa
 
-        relevance, words, nothing = self.relevance(), self.vocabulary, np.full(self.vocabulary.n_pairs, np.nan)
-        evidence = self.evidence
+        relevance, vocabulary = self.relevance(), self.vocabulary
+        missing, evidence = np.full(vocabulary.n_pairs, np.nan), self.evidence
         error = None if evidence is None else evidence.logit_error.get("relevance")
-        low, high = (nothing, nothing) if error is None else beta_interval(relevance, error[:-1], level)
-        order = np.lexsort((-relevance, words.pair_query))
+        low, high = (missing, missing) if error is None else beta_interval(relevance, error[:-1], level)
+        order = np.lexsort((-relevance, vocabulary.pair_query))
         columns = {
-            "query": words.query_ids[words.pair_query],
-            "doc": words.doc_ids[words.pair_doc],
+            "query": vocabulary.query_ids[vocabulary.pair_query],
+            "doc": vocabulary.doc_ids[vocabulary.pair_doc],
             "relevance": relevance,
             "low": low,
             "high": high,
-            "impressions": nothing if evidence is None else evidence.impressions[:-1],
-            "clicks": nothing if evidence is None else evidence.clicks[:-1],
+            "impressions": missing if evidence is None else evidence.impressions[:-1],
+            "clicks": missing if evidence is None else evidence.clicks[:-1],
         }
         raw = {k: v[order].astype(object) if v.dtype.kind == "T" else v[order] for k, v in columns.items()}
         return pa.table(raw)
 
     @final
     def examination_table(self, *, level: float = 0.95) -> list[dict[str, Any]]:
-        """How users move through the list: examination (PBM, UBM) or continuation (cascades), with intervals."""
-        name, labels = self._curve()
+        """Return the parameter that describes browsing: examination (PBM, UBM) or continuation (cascade models).
+
+        Parameters
+        ----------
+        level
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        list of dict
+            One row per entry of the parameter: its label (e.g. rank), parameter, estimate, low and high.
+
+        Raises
+        ------
+        CapabilityError
+            If the model has no such parameter ("no-examination").
+        """
+        name, labels = self._browsing_curve()
         values = np.atleast_1d(getattr(self, name))
         errors = self.evidence.logit_error.get(name) if self.evidence is not None else None
         low, high = beta_interval(values, np.full(len(values), np.nan) if errors is None else errors, level)
@@ -185,13 +321,43 @@ class ClickModel(ABC):
 
     @final
     def sample(self, rankings: Rankings, *, rng: int | np.random.Generator) -> Sessions:
-        """Draw clicks on these lists."""
+        """Sample clicks on lists.
+
+        Parameters
+        ----------
+        rankings
+            Lists of documents, in any vocabulary.
+        rng
+            Random seed or generator.
+
+        Returns
+        -------
+        Sessions
+            The lists with sampled clicks.
+        """
         return Sessions(rankings, self.sample_clicks(rankings, key=stream_key(as_generator(rng))))
 
     @final
     def sample_clicks(self, rankings: Rankings, *, key: int, first: int = 0) -> Bool[np.ndarray, "session rank"]:
-        """Clicks alone, row i from stream `first + i` of `key`: the same whoever asks for which block of rows."""
-        self._require(self.predicts_clicks, "predict clicks")
+        """Sample clicks on lists, row i from random stream `first + i` of `key`.
+
+        The clicks of a row do not depend on the block of rows in which they are sampled.
+
+        Parameters
+        ----------
+        rankings
+            Lists of documents, in any vocabulary.
+        key
+            Key of the random streams.
+        first
+            Stream of the first row.
+
+        Returns
+        -------
+        numpy.ndarray
+            True where a result is clicked, of shape `session rank`.
+        """
+        self._require(self.predicts_clicks, "predict clicks", code="cannot-predict-clicks")
         rankings = rankings.in_vocabulary(self.vocabulary)
 
         def draw(rows: slice) -> Bool[np.ndarray, "session rank"]:
@@ -199,16 +365,20 @@ class ClickModel(ABC):
             uniforms(key, first + rows.start, uniform)
             return self._sample(rankings[rows], uniform)
 
-        return _in_blocks(draw, rankings, dtype=bool)
+        return _map_blocks(draw, rankings, dtype=bool)
 
-    def _require(self, can: bool, what: str) -> None:
-        if not can:
+    def _require(self, capable: bool, action: str, *, code: str) -> None:
+        """Raise a `CapabilityError` unless the model is capable of an action."""
+        if not capable:
             raise CapabilityError(
-                f"{type(self).__name__} cannot {what}. Choose a model that can; see `clickshift models`."
+                f"{type(self).__name__} cannot {action}. Choose a model that can; `clickshift models` lists them.",
+                code=code,
+                model=type(self).__name__,
             )
 
 
-def _in_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtype: type = np.float64) -> np.ndarray:
+def _map_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtype: type = np.float64) -> np.ndarray:
+    """Fill an array of shape `session rank` with the results of `work`, block by block on all cores."""
     out: np.ndarray = np.empty(rankings.pair.shape, dtype)
 
     def fill(rows: slice) -> None:
@@ -221,15 +391,44 @@ def _in_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtype
 def beta_interval(
     p: Float[np.ndarray, " n"], logit_error: Float[np.ndarray, " n"], level: float
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Quantiles of the Beta distribution with mean p that carries the same information about the logit of p.
+    """Compute confidence intervals of probabilities from the standard errors of their logits.
 
-    Information 1 / error^2 is that of n = 1 / (error^2 p (1 - p)) trials, hence Beta(n p, n (1 - p)). Near the middle
-    this is the usual interval of the logit; near 0 and 1 that one would be absurdly wide (746 skips, no click: to .25).
+    The bounds are quantiles of the Beta distribution with mean p that carries the same information about the logit of
+    p. Information 1 / error^2 is that of n = 1 / (error^2 p (1 - p)) trials, hence Beta(n p, n (1 - p)). Near p = 1/2
+    this is the usual interval of the logit; near 0 and 1 the usual interval would be absurdly wide (746 skips and no
+    click: up to .25).
+
+    Parameters
+    ----------
+    p
+        Estimated probabilities.
+    logit_error
+        Standard errors of their logits; 0 for a value that is fixed by convention, NaN where there is none.
+    level
+        Confidence level.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Lower and upper bounds.
+
+    Raises
+    ------
+    DataError
+        If the level is not between 0 and 1 ("bad-level").
+
+    Examples
+    --------
+    >>> low, high = beta_interval(np.array([0.5]), np.array([0.2]), 0.95)
+    >>> low.round(3), high.round(3)
+    (array([0.403]), array([0.597]))
     """
     from scipy.special import betaincinv
 
     if not 0 < level < 1:
-        raise DataError(f"the level of an interval must be between 0 and 1: got {level}.")
+        raise DataError(
+            f"the level of an interval must be between 0 and 1: got {level}.", code="bad-level", value=level
+        )
     inside = np.clip(p, 1e-12, 1 - 1e-12)
     with np.errstate(divide="ignore"):
         trials = np.clip(1 / (logit_error**2 * inside * (1 - inside)), 1e-6, 1e15)
@@ -239,10 +438,36 @@ def beta_interval(
 
 
 def pair_table(values: Float[np.ndarray, " pair"], *, unseen: float) -> PairTable:
-    """A table for pair numbers in which `UNSEEN` (-1) finds its value in the last row."""
+    """Append the value of unseen pairs to a table over pairs, so that index `UNSEEN` (-1) finds it in the last row.
+
+    Parameters
+    ----------
+    values
+        One value per pair of the vocabulary.
+    unseen
+        Value of pairs that the vocabulary does not hold.
+
+    Returns
+    -------
+    numpy.ndarray
+        The table, one row longer than `values`.
+    """
     return np.append(np.asarray(values, np.float64), unseen)
 
 
 def at_rank(table: Float[np.ndarray, " known_rank"], n_ranks: int) -> Float[np.ndarray, " rank"]:
-    """A table over ranks for lists of any length: ranks beyond it take its last value."""
+    """Extend or cut a table over ranks to lists of any length: ranks beyond the table take its last value.
+
+    Parameters
+    ----------
+    table
+        One value per known rank.
+    n_ranks
+        Length of the lists.
+
+    Returns
+    -------
+    numpy.ndarray
+        One value per rank of the lists.
+    """
     return table[np.minimum(np.arange(n_ranks), len(table) - 1)]

@@ -1,4 +1,4 @@
-"""Carousel: results in rows, each row walked through like a list of its own."""
+"""Carousel: rows of results, each examined like a list (CMIP paper)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,42 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._chain import ChainModel
+from clickshift.models._formulas import Chain
 from clickshift.models.base import PairTable, at_rank
-from clickshift.models.chain import ChainModel
-from clickshift.models.formulas import Chain
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Carousel(ChainModel):
-    """Rank r stands in row r // columns. A row is looked at with a probability of its own, whatever happened above it,
-    and then walked through like a DBN: attractiveness, satisfaction, continuation.
+    """Carousel model (Deffayet et al. 2023): rows of results, each examined like a DBN list.
 
-    The first row is always looked at. Relevance is attractiveness x satisfaction, as for DBN.
+    Rank r is in row r // columns. A row is examined with a probability of its own, whatever happened above it, and then
+    read like a DBN list: attractiveness, satisfaction, continuation. The first row is always examined. Relevance is
+    attractiveness x satisfaction, as for DBN.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    attractiveness
+        P(click | examined) by pair, unseen pairs last.
+    satisfaction
+        P(the user leaves | clicked) by pair, unseen pairs last.
+    continuation
+        P(the user goes on in the row | not satisfied).
+    row_examination
+        P(examined) by row; rows beyond the last known one take its value.
+    columns
+        Number of results in a row.
+    evidence
+        How the parameters were estimated.
+
+    References
+    ----------
+    Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
     """
 
     vocabulary: Vocabulary
@@ -37,16 +59,16 @@ class Carousel(ChainModel):
         rank = np.arange(rankings.n_ranks)
         last_in_row = rank % self.columns == self.columns - 1
         n_rows = -(-rankings.n_ranks // self.columns)
-        # from the last result of a row the walk jumps to the next row, or not, whatever it has seen before
-        jump = at_rank(self.row_examination, n_rows + 1)[rank // self.columns + 1]
-        click = self.attractiveness[rankings.pair]
-        goes_on = self.continuation * (1 - self.satisfaction[rankings.pair])
+        # after the last result of a row, the next row is examined or not, whatever happened before
+        next_row = at_rank(self.row_examination, n_rows + 1)[rank // self.columns + 1]
+        attractiveness = self.attractiveness[rankings.pair]
+        after_click = self.continuation * (1 - self.satisfaction[rankings.pair])
         return Chain(
-            click=click,
-            click_after_click=click,
-            follow_click=np.where(last_in_row, jump, goes_on),
-            follow_skip=np.where(last_in_row, jump, self.continuation),
-            follow_unseen=np.where(last_in_row, jump, 0.0),
+            click=attractiveness,
+            click_after_click=attractiveness,
+            follow_click=np.where(last_in_row, next_row, after_click),
+            follow_skip=np.where(last_in_row, next_row, self.continuation),
+            follow_unseen=np.where(last_in_row, next_row, 0.0),
         )
 
     @override

@@ -1,4 +1,4 @@
-"""DBN: the dynamic Bayesian network of Chapelle & Zhang (2009)."""
+"""DBN and SDBN: the dynamic Bayesian network (Chapelle and Zhang 2009) and its simplified form."""
 
 from __future__ import annotations
 
@@ -8,24 +8,46 @@ from typing import Any, final
 import numpy as np
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._chain import ChainModel
+from clickshift.models._differentiable import Arrays, HistoryBased
+from clickshift.models._formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
 from clickshift.models.base import ClickModel, Evidence, PairTable
-from clickshift.models.chain import ChainModel
-from clickshift.models.differentiable import Arrays, ByHistory
-from clickshift.models.formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class DBN(ChainModel, ByHistory):
-    """The user walks down, clicks what attracts, may be satisfied by a click and leave, else goes on.
+class DBN(ChainModel, HistoryBased):
+    """Dynamic Bayesian network (Chapelle and Zhang 2009): attractiveness, satisfaction after a click, continuation.
+
+    The user reads from the top and clicks attractive results; after a click they may be satisfied and leave, otherwise
+    they go on with a fixed probability.
 
     P(C_r = 1 | E_r = 1) = attractiveness
     P(E_{r+1} = 1 | E_r = 1, C_r = 0) = continuation
     P(E_{r+1} = 1 | E_r = 1, C_r = 1) = continuation (1 - satisfaction)
 
-    Relevance is attractiveness x satisfaction, the probability that the document is clicked and satisfies.
+    Relevance is attractiveness x satisfaction: the probability that an examined document is clicked and satisfies.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    attractiveness
+        P(click | examined) by pair, unseen pairs last.
+    satisfaction
+        P(the user leaves | clicked) by pair, unseen pairs last.
+    continuation
+        P(the user goes on | not satisfied).
+    bottom_up
+        Whether the user reads from the last result upwards.
+    evidence
+        How the parameters were estimated.
+
+    References
+    ----------
+    Chapelle, O. and Zhang, Y. (2009). A dynamic Bayesian network click model for web search ranking. WWW.
     """
 
     vocabulary: Vocabulary
@@ -36,10 +58,10 @@ class DBN(ChainModel, ByHistory):
 
     @override
     def _chain(self, rankings: Rankings) -> Chain:
-        click = self.attractiveness[rankings.pair]
+        attractiveness = self.attractiveness[rankings.pair]
         return Chain(
-            click=click,
-            click_after_click=click,
+            click=attractiveness,
+            click_after_click=attractiveness,
             follow_click=self.continuation * (1 - self.satisfaction[rankings.pair]),
             follow_skip=np.float64(self.continuation),
             follow_unseen=np.float64(0),
@@ -63,27 +85,71 @@ class DBN(ChainModel, ByHistory):
     @override
     @classmethod
     def click_given_history(cls, by_pair: Arrays, shared: Arrays, click: Array) -> Prob:
-        attracted, satisfied = sigmoid(by_pair["attractiveness"]), sigmoid(by_pair["satisfaction"])
-        xp, going_on = attracted.yes.__array_namespace__(), sigmoid(shared["continuation"])
-        everywhere, nowhere = xp.ones_like(attracted.yes), xp.zeros_like(attracted.yes)
+        attractive, satisfied = sigmoid(by_pair["attractiveness"]), sigmoid(by_pair["satisfaction"])
+        xp, continues = attractive.yes.__array_namespace__(), sigmoid(shared["continuation"])
+        ones, zeros = xp.ones_like(attractive.yes), xp.zeros_like(attractive.yes)
         chain = Chain(
-            click=attracted,
-            click_after_click=attracted,
-            follow_click=both(going_on, Prob(satisfied.no, satisfied.yes)),
-            follow_skip=Prob(going_on.yes * everywhere, going_on.no * everywhere),
-            follow_unseen=Prob(nowhere, everywhere),
+            click=attractive,
+            click_after_click=attractive,
+            follow_click=both(continues, Prob(satisfied.no, satisfied.yes)),
+            follow_skip=Prob(continues.yes * ones, continues.no * ones),
+            follow_unseen=Prob(zeros, ones),
         )
         return chain_click_given_history(chain, click)
 
     @override
     @classmethod
-    def found(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
-        attracted, satisfied, going_on = (
+    def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
+        attractiveness, satisfaction, continuation = (
             sigmoid(logit.astype(np.float64)).yes
             for logit in (by_pair["attractiveness"], by_pair["satisfaction"], shared["continuation"])
         )
-        return cls(vocabulary, attracted, satisfied, float(going_on), evidence=evidence)
+        return cls(vocabulary, attractiveness, satisfaction, float(continuation), evidence=evidence)
 
     @override
-    def _curve(self) -> tuple[str, list[dict[str, Any]]]:
+    def _browsing_curve(self) -> tuple[str, list[dict[str, Any]]]:
         return "continuation", [{"after": "a skip or a click that did not satisfy"}]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SDBN(ChainModel):
+    """Simplified dynamic Bayesian network (Chapelle and Zhang 2009): DBN with continuation 1.
+
+    Users never give up before they are satisfied: P(E_{r+1} = 1 | E_r = 1, C_r) = 1 - C_r satisfaction.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    attractiveness
+        P(click | examined) by pair, unseen pairs last.
+    satisfaction
+        P(the user leaves | clicked) by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+
+    References
+    ----------
+    Chapelle, O. and Zhang, Y. (2009). A dynamic Bayesian network click model for web search ranking. WWW.
+    """
+
+    vocabulary: Vocabulary
+    attractiveness: PairTable
+    satisfaction: PairTable
+
+    @override
+    def _chain(self, rankings: Rankings) -> Chain:
+        attractiveness = self.attractiveness[rankings.pair]
+        return Chain(
+            click=attractiveness,
+            click_after_click=attractiveness,
+            follow_click=1 - self.satisfaction[rankings.pair],
+            follow_skip=np.float64(1),
+            follow_unseen=np.float64(0),
+        )
+
+    @override
+    def _relevance(self) -> PairTable:
+        relevance: np.ndarray = self.attractiveness * self.satisfaction
+        return relevance

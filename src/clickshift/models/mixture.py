@@ -1,4 +1,4 @@
-"""Mixture: a population of users who behave in different ways, one way per session."""
+"""Mixture: several click models, each for a share of the sessions."""
 
 from __future__ import annotations
 
@@ -9,20 +9,39 @@ import numpy as np
 from jaxtyping import Bool, Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.models.base import ClickModel, PairTable
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Mixture(ClickModel):
-    """Session by session a component is drawn by its weight; clicks reveal, as they come, which one it was.
+    """Mixture of click models: each session follows one component, drawn by its weight.
 
+    The clicks of a session update the posterior of its component:
     P(C_r = 1 | C_<r) = sum_m posterior_m P_m(C_r = 1 | C_<r), with posterior_m proportional to weight_m P_m(C_<r).
 
-    Any click model can be a component: only its conditionals are needed. Relevance is that of the components, weighted.
+    Any click model can be a component: only its conditionals are needed. Relevance is the weighted mean of the
+    components' relevance.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    components
+        Click models that share the vocabulary.
+    weights
+        Share of the sessions of each component; they sum to 1.
+    evidence
+        How the parameters were estimated.
+
+    Raises
+    ------
+    DataError
+        If the weights are not one probability per component or do not sum to 1 ("bad-weights"), or if a component has
+        another vocabulary ("different-vocabulary").
     """
 
     vocabulary: Vocabulary
@@ -35,10 +54,12 @@ class Mixture(ClickModel):
         weights = np.asarray(self.weights, np.float64)
         if weights.shape != (len(self.components),) or (weights < 0).any() or abs(weights.sum() - 1) > 1e-9:
             raise DataError(
-                f"a mixture needs one weight per component, and they must add up to 1: got {weights.tolist()}."
+                f"a mixture needs one weight per component, and the weights must sum to 1: got {weights.tolist()}.",
+                code="bad-weights",
+                value=weights.tolist(),
             )
         if not all(component.vocabulary.same_as(self.vocabulary) for component in self.components):
-            raise DataError("the components of a mixture must share its vocabulary.")
+            raise DataError("the components of a mixture must share its vocabulary.", code="different-vocabulary")
         object.__setattr__(self, "weights", weights)
 
     @override
@@ -54,9 +75,8 @@ class Mixture(ClickModel):
         shown = sessions.rankings.shown
         likelihood = np.where(sessions.click, prob, 1 - prob)
         likelihood[:, ~shown] = 1.0
-        history = np.ones_like(
-            prob
-        )  # P_m(C_<r), relative to the likeliest component so that long lists do not underflow
+        # P_m(C_<r), relative to the likeliest component so that long lists do not underflow
+        history = np.ones_like(prob)
         for rank in range(1, prob.shape[2]):
             step = history[:, :, rank - 1] * likelihood[:, :, rank - 1]
             history[:, :, rank] = step / np.maximum(step.max(axis=0), 1e-300)
@@ -68,7 +88,7 @@ class Mixture(ClickModel):
     def _sample(
         self, rankings: Rankings, uniform: Float[np.ndarray, "session draw"]
     ) -> Bool[np.ndarray, "session rank"]:
-        """The number to spare chooses the component; what is left of it is again uniform, for a mixture within."""
+        """Choose the component by the spare number, and rescale that to (0, 1) again for a nested mixture."""
         upper = np.cumsum(self.weights)
         chosen = np.minimum(np.searchsorted(upper, uniform[:, -1], side="right"), len(upper) - 1)
         click = np.zeros(rankings.pair.shape, bool)

@@ -1,6 +1,6 @@
-"""NeuralModel: a click model found by gradient whose click probabilities are written for a whole list.
+"""NeuralModel: a click model that is fitted by gradient and gives its click probabilities for a whole list.
 
-A subclass writes `start` and `click_given_history`; docs/how-to/add-a-click-model.md makes one.
+A subclass implements `start` and `click_given_history`; docs/how-to/add-a-click-model.md shows one.
 """
 
 from __future__ import annotations
@@ -13,66 +13,86 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.models._differentiable import Arrays, HistoryBased
+from clickshift.models._formulas import sigmoid
+from clickshift.models._histories import MAX_ENUMERATED, average_over_draws, sum_over_histories
 from clickshift.models.base import ClickModel, Evidence, PairTable
-from clickshift.models.differentiable import Arrays, ByHistory
-from clickshift.models.formulas import sigmoid
-from clickshift.models.histories import MAX_ENUMERATED, average_over_draws, sum_over_histories
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
-_CELLS = 1 << 21  # numbers per table: few enough lists are enumerated at a time to stay below
+_MAX_TABLE_SIZE = 1 << 21  # numbers in a table: limits how many lists are enumerated at a time
 
 
 @dataclass(frozen=True, eq=False)
-class NeuralModel(ClickModel, ByHistory):
-    """Parameters: what the tower gave for each pair, and what all sessions share."""
+class NeuralModel(ClickModel, HistoryBased):
+    """Base class of click models that are given by a differentiable formula for P(click | clicks above).
+
+    `Gradient` fits it; marginals, sampling, likelihoods and files come with this class. Relevance is attractiveness if
+    the model has such an output, otherwise the click probability of the document at the first rank.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    by_pair
+        Outputs of the tower by name, of shape `pair_or_unseen` or `pair_or_unseen width`.
+    shared
+        Parameters that all sessions share, by name.
+    evidence
+        How the parameters were estimated.
+    """
 
     vocabulary: Vocabulary
     by_pair: Mapping[str, np.ndarray]
-    """Shape `pair_or_unseen` or `pair_or_unseen width`, by output."""
     shared: Mapping[str, np.ndarray]
 
     uses_history: ClassVar[bool] = True
 
     @override
     @classmethod
-    def found(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
+    def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
         return cls(vocabulary, dict(by_pair), dict(shared), evidence=evidence)
 
-    def _outputs(self, pair: np.ndarray) -> dict[str, np.ndarray]:
+    def _outputs_of(self, pair: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the outputs of pairs, in double precision."""
         return {name: table[pair].astype(np.float64) for name, table in self.by_pair.items()}
 
-    def _shared(self) -> dict[str, np.ndarray]:
+    def _shared_parameters(self) -> dict[str, np.ndarray]:
+        """Return the shared parameters, in double precision."""
         return {name: array.astype(np.float64) for name, array in self.shared.items()}
 
     @override
     def _click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
-        prob = self.click_given_history(self._outputs(sessions.rankings.pair), self._shared(), sessions.click)
-        given: np.ndarray = prob.yes
-        return given
+        prob = self.click_given_history(
+            self._outputs_of(sessions.rankings.pair), self._shared_parameters(), sessions.click
+        )
+        click_prob: np.ndarray = prob.yes
+        return click_prob
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
-        """Clicks above summed out over every history, or over a sample of them in longer lists."""
-        outputs, ranks = self._outputs(rankings.pair), rankings.n_ranks
+        """Sum over all histories of clicks above, or average over a sample of them in longer lists."""
+        outputs, ranks = self._outputs_of(rankings.pair), rankings.n_ranks
         if ranks <= MAX_ENUMERATED:
             width = sum(array[0, 0].size for array in outputs.values())
-            step = max(1, _CELLS // (ranks << ranks) // max(width // ranks, 1))
+            step = max(1, _MAX_TABLE_SIZE // (ranks << ranks) // max(width // ranks, 1))
             parts = [slice(at, at + step) for at in range(0, len(rankings), step)]
-            return np.concatenate([self._enumerated({k: v[part] for k, v in outputs.items()}) for part in parts])
-        shared = self._shared()
+            return np.concatenate(
+                [self._sum_over_all_histories({k: v[part] for k, v in outputs.items()}) for part in parts]
+            )
+        shared = self._shared_parameters()
 
-        def given(click: np.ndarray, session: np.ndarray) -> np.ndarray:
+        def prob_given_clicks(click: np.ndarray, session: np.ndarray) -> np.ndarray:
             prob: np.ndarray = self.click_given_history({k: v[session] for k, v in outputs.items()}, shared, click).yes
             return prob
 
-        return average_over_draws(given, len(rankings), ranks)
+        return average_over_draws(prob_given_clicks, len(rankings), ranks)
 
-    def _enumerated(self, outputs: Mapping[str, np.ndarray]) -> Float[np.ndarray, "session rank"]:
-        """Any model, at the price of running each history from its first rank."""
-        shared, (n, ranks) = self._shared(), next(iter(outputs.values())).shape[:2]
+    def _sum_over_all_histories(self, outputs: Mapping[str, np.ndarray]) -> Float[np.ndarray, "session rank"]:
+        """Sum over all histories, for any model: each history is computed from its first rank."""
+        shared, (n, ranks) = self._shared_parameters(), next(iter(outputs.values())).shape[:2]
 
-        def given(rank: int) -> np.ndarray:
+        def prob_given_histories(rank: int) -> np.ndarray:
             histories = np.arange(1 << rank)
             click = np.zeros((len(histories), rank + 1), bool)
             click[:, :rank] = (histories[:, None] >> np.arange(rank)) % 2 == 1
@@ -81,15 +101,15 @@ class NeuralModel(ClickModel, ByHistory):
             last: np.ndarray = prob[:, rank].reshape(n, -1)
             return last
 
-        return sum_over_histories(given, n, ranks)
+        return sum_over_histories(prob_given_histories, n, ranks)
 
     @override
     def _relevance(self) -> PairTable:
-        """Attractiveness where the model has one; else the click probability of the document placed first."""
+        """Return attractiveness if the model has it, otherwise the click probability at the first rank."""
         if "attractiveness" in self.by_pair:
             attractiveness: np.ndarray = sigmoid(self.by_pair["attractiveness"].astype(np.float64)).yes
             return attractiveness
-        every = np.arange(len(next(iter(self.by_pair.values()))))[:, None]
-        first = self.click_given_history(self._outputs(every), self._shared(), np.zeros(every.shape, bool))
+        pair = np.arange(len(next(iter(self.by_pair.values()))))[:, None]
+        first = self.click_given_history(self._outputs_of(pair), self._shared_parameters(), np.zeros(pair.shape, bool))
         relevance: np.ndarray = first.yes[:, 0]
         return relevance

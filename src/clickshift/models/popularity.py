@@ -1,6 +1,7 @@
-"""TopPop, TopPopObs, RankTopObs: scores that rank documents but predict no clicks (policy-shift paper, eq. 4 to 6).
+"""TopPop, TopPopObs and RankTopObs: popularity scores that rank documents but do not predict clicks.
 
-They are not meant to be good: they show how much of a ranking metric mere exposure can earn.
+They are equations 4 to 6 of the policy-shift paper (Deffayet et al. 2022). They are not meant to be good: they show
+how much of a ranking metric exposure alone can earn.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.models.base import ClickModel, PairTable
-from clickshift.sessions import Rankings
-from clickshift.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
-class Popularity(ClickModel, ABC):
-    """A score per pair."""
+class _PopularityScore(ClickModel, ABC):
+    """Score per pair: the base class of the popularity scores.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """
 
     vocabulary: Vocabulary
     score: PairTable
@@ -39,15 +50,47 @@ class Popularity(ClickModel, ABC):
 
 
 @final
-class TopPop(Popularity):
-    """Relevance = clicks."""
+class TopPop(_PopularityScore):
+    """Popularity (TopPop; policy-shift paper, eq. 4): relevance = clicks.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """
 
 
 @final
-class TopPopObs(Popularity):
-    """Relevance = clicks x impressions."""
+class TopPopObs(_PopularityScore):
+    """Popularity times exposure (TopPopObs; policy-shift paper, eq. 5): relevance = clicks x impressions.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """
 
 
 @final
-class RankTopObs(Popularity):
-    """Relevance = sum over ranks of rCTR(r) x impressions at r: nothing of the document's own clicks."""
+class RankTopObs(_PopularityScore):
+    """Exposure weighted by rank (RankTopObs; policy-shift paper, eq. 6).
+
+    relevance = sum over ranks r of rCTR(r) x impressions at r; the document's own clicks are not used.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    score
+        Relevance by pair, unseen pairs last.
+    evidence
+        How the parameters were estimated.
+    """

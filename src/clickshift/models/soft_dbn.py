@@ -1,4 +1,4 @@
-"""SoftDBN: the recursion that the CMIP paper's code calls DBN, kept to reproduce its numbers."""
+"""SoftDBN: the recursion that the code of the CMIP paper calls DBN, kept to reproduce the paper's numbers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,38 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.models.base import ClickModel, PairTable
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import Vocabulary
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SoftDBN(ClickModel):
-    """Examination is a number that shrinks, not an event: stopping is never drawn, and a click proves nothing.
+    """Soft DBN (code of Deffayet et al. 2023): DBN with a deterministic examination weight in place of an event.
+
+    The user's stopping is never sampled, and a click is no evidence that the results above were examined.
 
     e_1 = 1;  P(C_r = 1 | C_<r) = e_r x attractiveness;  e_{r+1} = e_r x continuation x (1 - satisfaction C_r)
+
+    Relevance is attractiveness x satisfaction, as for DBN.
+
+    Parameters
+    ----------
+    vocabulary
+        Queries, documents and pairs of the model.
+    attractiveness
+        P(click) at e = 1, by pair, unseen pairs last.
+    satisfaction
+        Share of the examination weight that a click removes, by pair, unseen pairs last.
+    continuation
+        Factor of the examination weight from one rank to the next.
+    evidence
+        How the parameters were estimated.
+
+    References
+    ----------
+    Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
     """
 
     vocabulary: Vocabulary
@@ -40,7 +61,7 @@ class SoftDBN(ClickModel):
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
-        """P(C_r = 1) = a_r E[e_r], by the moments of e:
+        """Compute P(C_r = 1) = a_r E[e_r] from the moments of e.
 
         E[e_{r+1}^j] = continuation^j ( E[e_r^j] - a_r (1 - (1 - s_r)^j) E[e_r^{j+1}] )
         """

@@ -1,4 +1,4 @@
-"""Model files: a folder with a JSON header and a safetensors file. Opening one never runs code."""
+"""Saved models: a folder with a JSON header and a safetensors file. Opening one never runs code."""
 
 from __future__ import annotations
 
@@ -10,43 +10,80 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.array_folders import ArrayFolder
+from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.spec import resolve
+from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import FileError
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
-from clickshift.spec import resolve
-from clickshift.vocabulary import Vocabulary
-from clickshift.vocabulary_arrays import get_vocabulary, put_vocabulary
+
+__all__ = ["FORMAT", "load_model", "load_seeds", "read_header", "save_model", "save_seeds"]
 
 FORMAT = 1
-"""Raised when a reader of the old format could no longer read the new one."""
-FOLDER = ArrayFolder("model", FORMAT, "fit the model again", "clickshift fit")
+"""Version of the format; increased when a reader of the old format cannot read the new one."""
+_MODEL_FORMAT = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
-_ARRAYS_OF = "arrays of"  # in the header, for a field of several arrays: their names
+_ARRAYS_OF = "arrays of"  # key in the header with the names of the arrays of a field
 
 
 def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
-    """Write a model. The header comes last: a folder without it is not a model, so a killed write leaves none behind.
+    """Save a model to a folder.
 
-    `notes` is anything of JSON's that should be kept with it, e.g. which log it was fitted on.
+    The header is written last: a folder without it is not a model, so an interrupted write leaves no broken model.
+
+    Parameters
+    ----------
+    model
+        The model to save.
+    folder
+        Folder to write to; it is created if it does not exist.
+    notes
+        JSON-serialisable facts to keep with the model, e.g. the log that it was fitted on.
+
+    Raises
+    ------
+    FileError
+        If the folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from clickshift.models.ctr import GCTR
+    >>> vocabulary, _, _ = Vocabulary.of(["shoes"], ["a"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(GCTR(vocabulary, 0.25), folder)
+    ...     load_model(folder).ctr
+    0.25
     """
     arrays: dict[str, np.ndarray] = {}
     header = {
-        "vocabulary": put_vocabulary(model.vocabulary, arrays),
-        "model": _put(model, "", arrays),
+        "vocabulary": pack_vocabulary(model.vocabulary, arrays),
+        "model": _pack_model(model, "", arrays),
         "notes": notes or {},
     }
-    FOLDER.write(folder, header, arrays)
+    _MODEL_FORMAT.write(folder, header, arrays)
 
 
 def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
-    """Write one model per seed, in folders seed-0, seed-1, ..., and in the folder itself the one that predicted
-    held-out sessions best: it can be used like any other model. Seeds of an earlier fit are removed."""
+    """Save one model per seed, in folders seed-0, seed-1, ...
+
+    The folder itself gets the model with the smallest held-out loss and can be used like any other saved model. Seeds
+    of an earlier fit are removed.
+
+    Parameters
+    ----------
+    models
+        One model per seed.
+    folder
+        Folder to write to.
+    notes
+        JSON-serialisable facts to keep with each model.
+    """
     folder = Path(folder)
     for old in _seed_folders(folder):
-        for name in (FOLDER.header, FOLDER.arrays):
+        for name in (_MODEL_FORMAT.header, _MODEL_FORMAT.arrays):
             (old / name).unlink(missing_ok=True)
-        with suppress(OSError):  # something else is in there: it stays
+        with suppress(OSError):  # the folder has other files, which are kept
             old.rmdir()
     if len(models) > 1:
         for k, model in enumerate(models):
@@ -56,34 +93,80 @@ def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[
 
 
 def load_seeds(folder: str | Path) -> list[ClickModel]:
-    """All models that `save_seeds` wrote; of a folder with one model, that one."""
+    """Load all models that `save_seeds` saved; from a folder with one model, that model.
+
+    Parameters
+    ----------
+    folder
+        Folder that `save_seeds` or `save_model` wrote.
+
+    Returns
+    -------
+    list of ClickModel
+        One model per seed.
+    """
     return [load_model(part) for part in _seed_folders(Path(folder)) or [Path(folder)]]
 
 
 def _seed_folders(folder: Path) -> list[Path]:
-    found = [part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / FOLDER.header).exists()]
-    return sorted(found, key=lambda part: int(part.name[5:]))
+    """Return the folders seed-0, seed-1, ... that hold a model, by number."""
+    folders = [
+        part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / _MODEL_FORMAT.header).exists()
+    ]
+    return sorted(folders, key=lambda part: int(part.name[5:]))
 
 
 def load_model(folder: str | Path) -> ClickModel:
-    """Read a model that `save_model` wrote. A file of another kind, damaged or from a newer version is refused."""
-    header, arrays = FOLDER.read(folder)
+    """Load a model that `save_model` saved.
+
+    Parameters
+    ----------
+    folder
+        Folder of the model.
+
+    Returns
+    -------
+    ClickModel
+        The model, with its evidence.
+
+    Raises
+    ------
+    FileError
+        If the folder is not a model, is damaged, or is from a newer version of clickshift.
+    """
+    header, arrays = _MODEL_FORMAT.read(folder)
     try:
-        vocabulary = get_vocabulary(header["vocabulary"], arrays)
-        return _get(header["model"], "", arrays, vocabulary)
+        vocabulary = unpack_vocabulary(header["vocabulary"], arrays)
+        return _unpack_model(header["model"], "", arrays, vocabulary)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
-        raise FOLDER.damaged(folder, error) from None
+        raise _MODEL_FORMAT.damaged(folder, error) from None
 
 
 def read_header(folder: str | Path) -> dict[str, Any]:
-    """The header alone: which model, learner, version and notes."""
-    return FOLDER.read_header(folder)
+    """Read the header of a saved model: the model's name, learner, version and notes.
+
+    Parameters
+    ----------
+    folder
+        Folder of the model.
+
+    Returns
+    -------
+    dict
+        The header.
+
+    Raises
+    ------
+    FileError
+        If the folder is not a model, or is from a newer version of clickshift.
+    """
+    return _MODEL_FORMAT.read_header(folder)
 
 
-def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Arrays go into `arrays` under their dotted names; what is returned is the rest."""
+def _pack_model(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Put the arrays of a model into `arrays` under their dotted names, and return its other fields."""
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
@@ -92,18 +175,21 @@ def _put(model: ClickModel, prefix: str, arrays: dict[str, np.ndarray]) -> dict[
         if isinstance(value, np.ndarray):
             arrays[prefix + field.name] = value
         elif isinstance(value, Evidence):
-            fields[_EVIDENCE] = _put_evidence(value, f"{prefix}{_EVIDENCE}.", arrays)
+            fields[_EVIDENCE] = _pack_evidence(value, f"{prefix}{_EVIDENCE}.", arrays)
         elif isinstance(value, Mapping):
             arrays.update({f"{prefix}{field.name}.{name}": array for name, array in value.items()})
             fields[field.name] = {_ARRAYS_OF: list(value)}
         elif field.name == "components":
-            fields[field.name] = [_put(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
+            fields[field.name] = [_pack_model(c, f"{prefix}components.{i}.", arrays) for i, c in enumerate(value)]
         else:
             fields[field.name] = value
     return {"name": model_name(model), "fields": fields}
 
 
-def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], vocabulary: Vocabulary) -> ClickModel:
+def _unpack_model(
+    header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], vocabulary: Vocabulary
+) -> ClickModel:
+    """Make a model from its header and its arrays."""
     cls = resolve(header["name"], MODELS)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
@@ -112,11 +198,11 @@ def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], voc
         elif prefix + field.name in arrays:
             values[field.name] = arrays[prefix + field.name]
         elif field.name == _EVIDENCE and _EVIDENCE in header["fields"]:
-            values[_EVIDENCE] = _get_evidence(header["fields"][_EVIDENCE], f"{prefix}{_EVIDENCE}.", arrays)
+            values[_EVIDENCE] = _unpack_evidence(header["fields"][_EVIDENCE], f"{prefix}{_EVIDENCE}.", arrays)
         elif field.name == "components":
             parts = header["fields"]["components"]
             values["components"] = tuple(
-                _get(part, f"{prefix}components.{i}.", arrays, vocabulary) for i, part in enumerate(parts)
+                _unpack_model(part, f"{prefix}components.{i}.", arrays, vocabulary) for i, part in enumerate(parts)
             )
         elif field.name in header["fields"]:
             value = header["fields"][field.name]
@@ -128,7 +214,8 @@ def _get(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], voc
     return model
 
 
-def _put_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Put the arrays of the evidence into `arrays`, and return its other fields."""
     arrays[f"{prefix}impressions"], arrays[f"{prefix}clicks"] = evidence.impressions, evidence.clicks
     for name, error in evidence.logit_error.items():
         arrays[f"{prefix}logit_error.{name}"] = error
@@ -142,7 +229,8 @@ def _put_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]
     return {**scalars, "logit_error": list(evidence.logit_error)}
 
 
-def _get_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
+def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
+    """Make evidence from its header and its arrays."""
     likelihood, held_out_loss = (
         float("nan") if value is None else float(value)
         for value in (header["log_likelihood"], header.get("held_out_loss"))

@@ -1,7 +1,7 @@
-"""A policy chosen from a log, and what it is worth to sessions that did not choose it.
+"""Policy optimisation with cross-fitting: a policy chosen from a log, judged on sessions that did not choose it.
 
-The best of many noisy values is too high: on the log that chose it, a policy looks better than it is. So each half of
-the log also chooses a policy, which the other half judges.
+The best of many noisy values is too high (the optimiser's curse): on the log that chose it, a policy looks better than
+it is. So a policy is also optimised on each half of the log and evaluated on the other half.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.ope.birkhoff import Lottery
-from clickshift.ope.estimate import Estimate
+from clickshift.ope._optimise import best_exposure, best_lists, best_placement
+from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.evaluation import Difference, difference, evaluate
+from clickshift.ope.evaluate import Difference, evaluate_target, paired_difference
+from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
-from clickshift.ope.logged import Logged, added
-from clickshift.ope.optimise import best_exposure, best_lists, best_placement
-from clickshift.ope.prepared import Prepared
+from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
-from clickshift.ope.targets import Aim, WeightedLists
-from clickshift.sessions import Rankings, Sessions
-from clickshift.vocabulary import UNSEEN
+from clickshift.ope.target_policy import TargetProbabilities, WeightedLists
+from clickshift.policies.birkhoff import Lottery
 
-_FEW = Bootstrap(20)
-"""Where the value alone is wanted."""
+_VALUE_ONLY = Bootstrap(20)
+"""The smallest bootstrap, for evaluations whose interval is not used."""
+_ESTIMATORS = ("List", "IP", "PBM", "Item")
 
 
-class Pooled(NamedTuple):
-    """Of both halves, by their sessions, with a 95 % interval."""
+class PooledValue(NamedTuple):
+    """Mean over both halves, weighted by sessions, with a 95 % interval."""
 
     value: float
     low: float
@@ -40,138 +41,250 @@ class Pooled(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Optimised:
+class OptimisedPolicy:
+    """A policy that maximises an estimator, with in-sample and cross-fitted values.
+
+    Parameters
+    ----------
+    policy
+        The best policy according to the whole log.
+    logging
+        Reward of the log itself.
+    in_sample
+        Estimated reward of the policy on the log that chose it: biased upwards.
+    cross_fitted
+        Estimated reward on each half of the policy that the other half chose.
+    gain
+        The same, minus the reward of the half itself.
+    lower
+        95 % lower confidence bound of the cross-fitted reward: that of Li et al. (2018), theorems 4.5 and 4.6, with the
+        range that clipped weights have, for a policy chosen on other sessions.
+    lost
+        Share of the cross-fitted policies that the evaluating half never shows or clips, which counts as earning
+        nothing.
+    halves
+        How the log was split: "by time" or "at random".
+
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
+    """
+
     policy: WeightedLists
-    """The best one according to the whole log."""
     logging: Estimate
-    """What the log itself earned."""
     in_sample: Estimate
-    """What the log that chose the policy says of it: too much."""
-    cross_fitted: Pooled
-    """What each half says of the policy that the other has chosen."""
-    gain: Pooled
-    """The same, above what the half itself earned."""
+    cross_fitted: PooledValue
+    gain: PooledValue
     lower: float
-    """At least so much those policies earn, at 95 %: the bound of Li et al. (2018), theorems 4.5 and 4.6, with the
-    range that weights have and a policy that others chose."""
     lost: float
-    """Share of those policies that the judging half lacks or clips, and counts as earning nothing."""
     halves: str
-    """How the log was parted."""
 
 
-def optimised(
+def optimise_policy(
     sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap, *, seed: int = 0
-) -> Optimised:
-    """The policy that an estimator (List, IP, PBM or Item) thinks best, and what it is worth."""
-    policy = best_policy(Logged.of(sessions, reward), estimator, clip)
-    logging, in_sample, _ = _judged(policy, sessions, reward, estimator, clip, _FEW)
-    halves, how = in_halves(sessions, seed)
-    outside = [
-        _judged(best_policy(Logged.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
+) -> OptimisedPolicy:
+    """Find the policy that maximises an estimator, and evaluate it with cross-fitting.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+    reward
+        Reward of a list.
+    estimator
+        Name of the estimator: List, IP, PBM or Item.
+    clip
+        Clipping constant: how many times as often as logged something may be shown with gain.
+    interval
+        Bootstrap for the intervals of the cross-fitted values.
+    seed
+        Random seed of the halves, where the log has no time.
+
+    Returns
+    -------
+    OptimisedPolicy
+        The policy, with its in-sample and cross-fitted values.
+
+    Raises
+    ------
+    SpecError
+        If the estimator cannot be optimised ("unknown-name").
+    CapabilityError
+        If the reward is not a sum over clicks, as all estimators but List need ("nonlinear-reward").
+
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD. Section 4.3.
+    """
+    policy = best_policy(GroupedLog.of(sessions, reward), estimator, clip)
+    logging, in_sample, _ = _evaluate(policy, sessions, reward, estimator, clip, _VALUE_ONLY)
+    halves, split = _split_in_halves(sessions, seed)
+    held_out = [
+        _evaluate(best_policy(GroupedLog.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
         for one, other in (halves, halves[::-1])
     ]
-    judged, n = [estimate for _, estimate, _ in outside], [estimate.sessions for _, estimate, _ in outside]
-    return Optimised(
+    estimates = [estimate for _, estimate, _ in held_out]
+    n_sessions = [estimate.sessions for estimate in estimates]
+    return OptimisedPolicy(
         policy,
         logging,
         in_sample,
-        _pooled([(e.value, e.error) for e in judged], n),
-        _pooled([(gain.value, gain.error) for *_, gain in outside], n),
+        _pool([(e.value, e.error) for e in estimates], n_sessions),
+        _pool([(gain.value, gain.error) for *_, gain in held_out], n_sessions),
         _lower_bound(halves, reward, estimator, clip),
-        sum(e.lost * e.sessions for e in judged) / max(sum(n), 1),
-        how,
+        sum(e.lost * e.sessions for e in estimates) / max(sum(n_sessions), 1),
+        split,
     )
 
 
 def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> float:
-    """Each half judges the other's policy with the other's list frequencies, so that the terms are independent and
-    between 0 and clip x largest reward: an empirical Bernstein bound, each half with half of the 5 %. What those
-    frequencies are too low by makes weights too large: it is taken off, as far as the judging half shows it."""
+    """95 % lower confidence bound of the cross-fitted reward.
+
+    Each half evaluates the other half's policy with the other half's list frequencies as the logging policy, so that
+    the terms are independent and between 0 and clip x largest reward: an empirical Bernstein bound, with half of the
+    5 % for each half. Where those frequencies are too low, weights are too large: that excess is subtracted, as far as
+    the evaluating half shows it.
+    """
     lower, sessions = 0.0, 0.0
     for one, other in (halves, halves[::-1]):
-        policy, frequencies = best_policy(Logged.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
-        logged = Logged.of(other, reward)
-        bound = evaluate(logged, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())[0]
-        estimate = bound.estimates[0]
-        prepared = Prepared.of(Estimator.named(estimator), logged, Aim.at(logged, policy), Aim.at(logged, frequencies))
-        too_much = _too_much(prepared, clip)
-        lower += estimate.sessions * max(estimate.low - too_much, 0.0)
+        policy, frequencies = best_policy(GroupedLog.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
+        log = GroupedLog.of(other, reward)
+        evaluation = evaluate_target(log, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())
+        estimate = evaluation[0].estimates[0]
+        bound = BoundEstimator.of(
+            Estimator.named(estimator),
+            log,
+            TargetProbabilities.at(log, policy),
+            TargetProbabilities.at(log, frequencies),
+        )
+        excess = _frequency_excess(bound, clip)
+        lower += estimate.sessions * max(estimate.low - excess, 0.0)
         sessions += estimate.sessions
     return lower / max(sessions, 1)
 
 
-def _too_much(prepared: Prepared, clip: float) -> float:
-    """Sum over units of mean reward x weight x (logging now - logging as known)+: M F of the theorems, one-sided."""
-    s, total = prepared.strata, prepared.logged.total
-    assert s.known is not None, "frequencies of the other half"
-    sessions, exposed = prepared.sessions(total)[:, 0], s.exposed(total)[:, 0]
-    seen = (exposed > 0) & (s.target > 0)
-    reward = s.earned(total, prepared.logged.theta)[seen, 0] / exposed[seen]
-    here = exposed[seen] / np.maximum(sessions[s.query[seen]], 1)
+def _frequency_excess(bound: BoundEstimator, clip: float) -> float:
+    """Overestimation by too low logging frequencies: M F of the theorems, one-sided.
+
+    Sum over units of mean reward x clipped weight x max(frequency in this half - frequency in the other half, 0).
+    """
+    units, total = bound.units, bound.log.total
+    assert units.logging is not None, "frequencies of the other half"
+    sessions, exposed = bound.sessions(total)[:, 0], units.exposed(total)[:, 0]
+    seen = (exposed > 0) & (units.target > 0)
+    reward = units.earned(total, bound.log.theta)[seen, 0] / exposed[seen]
+    frequency = exposed[seen] / np.maximum(sessions[units.query[seen]], 1)
     with np.errstate(divide="ignore"):
-        weight = np.minimum(s.target[seen] / s.known[seen], clip)
-    beyond = reward * weight * np.maximum(here - s.known[seen], 0) * sessions[s.query[seen]]
-    return float(beyond.sum() / max(sessions.sum(), 1))
+        weight = np.minimum(units.target[seen] / units.logging[seen], clip)
+    excess = reward * weight * np.maximum(frequency - units.logging[seen], 0) * sessions[units.query[seen]]
+    return float(excess.sum() / max(sessions.sum(), 1))
 
 
-def best_policy(logged: Logged, estimator: str, clip: float) -> WeightedLists:
-    """The policy that an estimator thinks best on this log; PBM with an examination of 1 / rank."""
-    if estimator not in {"List", "IP", "PBM", "Item"}:
-        raise SpecError(f"the estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.")
-    if estimator != "List" and not logged.reward.is_linear:
-        raise CapabilityError(f"{estimator} cannot be optimised for {logged.reward}, which is no sum. Take List.")
-    lottery = _of_lists(logged, clip) if estimator == "List" else _of_placements(logged, estimator, clip)
-    return WeightedLists(Rankings(logged.vocabulary, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
+def best_policy(log: GroupedLog, estimator: str, clip: float) -> WeightedLists:
+    """Find the policy that maximises an estimator on a log; PBM uses the examination 1 / rank.
+
+    Its estimated reward on the same log is biased upwards: evaluate it on other sessions, as `optimise_policy` does.
+
+    Parameters
+    ----------
+    log
+        The grouped log.
+    estimator
+        Name of the estimator: List, IP, PBM or Item.
+    clip
+        Clipping constant.
+
+    Returns
+    -------
+    WeightedLists
+        Lists with probabilities. Except for List, they need not have been logged.
+
+    Raises
+    ------
+    SpecError
+        If the estimator cannot be optimised ("unknown-name").
+    CapabilityError
+        If the reward is not a sum over clicks, as all estimators but List need ("nonlinear-reward").
+
+    Examples
+    --------
+    >>> from clickshift.data.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
+    >>> lists = Rankings(vocabulary, np.zeros(2, np.int32), np.array([[0, 1], [1, 0]], np.int32))
+    >>> log = GroupedLog.of(Sessions(lists, np.array([[True, False], [True, True]]), np.array([30, 10])))
+    >>> policy = best_policy(log, "List", clip=2.0)
+    >>> policy.lists.pair.tolist(), policy.weight.tolist()
+    ([[1, 0], [0, 1]], [0.5, 0.5])
+    """
+    if estimator not in _ESTIMATORS:
+        raise SpecError(
+            f"the estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.",
+            code="unknown-name",
+            value=estimator,
+            known=list(_ESTIMATORS),
+        )
+    if estimator != "List" and not log.reward.is_linear:
+        raise CapabilityError(
+            f"{estimator} cannot be optimised for {log.reward}, which is not a sum over clicks. Choose List.",
+            code="nonlinear-reward",
+            estimator=estimator,
+            reward=str(log.reward),
+        )
+    lottery = _optimise_lists(log, clip) if estimator == "List" else _optimise_placements(log, estimator, clip)
+    return WeightedLists(Rankings(log.vocabulary, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
 
 
-def _of_lists(logged: Logged, clip: float) -> Lottery:
-    lists, total = logged.lists, logged.total
-    records, reward = (added(logged.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
+def _optimise_lists(log: GroupedLog, clip: float) -> Lottery:
+    """Maximise the List estimator."""
+    lists, total = log.lists, log.total
+    records, reward = (sum_by_index(log.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
     query, counts = lists.query.astype(np.int64), records.astype(np.int64)
-    return best_lists(query, lists.pair, counts, reward, n_queries=logged.n_queries, clip=clip).lottery
+    return best_lists(query, lists.pair, counts, reward, n_queries=log.n_queries, clip=clip).lottery
 
 
-def _of_placements(logged: Logged, estimator: str, clip: float) -> Lottery:
-    ranks, words = np.arange(logged.n_ranks), logged.vocabulary
-    pair = logged.lists.pair[logged.list_of].astype(np.int64)
-    place = np.where(pair == UNSEEN, UNSEEN, pair * logged.n_ranks + ranks).ravel()
-    shown = np.repeat(logged.total.shown, logged.n_ranks, axis=1)
+def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> Lottery:
+    """Maximise the IP, PBM or Item estimator."""
+    ranks, vocabulary = np.arange(log.n_ranks), log.vocabulary
+    pair = log.lists.pair[log.list_of].astype(np.int64)
+    cell = np.where(pair == UNSEEN, UNSEEN, pair * log.n_ranks + ranks).ravel()
+    shown = np.repeat(log.total.shown, log.n_ranks, axis=1)
     impressions, clicks = (
-        added(place, x.reshape(-1, 1), words.n_pairs * logged.n_ranks).reshape(-1, logged.n_ranks).astype(np.int64)
-        for x in (shown, logged.total.clicks[:, :, 0])
+        sum_by_index(cell, x.reshape(-1, 1), vocabulary.n_pairs * log.n_ranks).reshape(-1, log.n_ranks).astype(np.int64)
+        for x in (shown, log.total.clicks[:, :, 0])
     )
-    counts = words.query_offsets, impressions, clicks
+    counts = vocabulary.query_offsets, impressions, clicks
     if estimator == "IP":
-        return best_placement(*counts, theta=logged.theta, clip=clip).lottery
-    examination = 1 / (1.0 + ranks) if estimator == "PBM" else np.ones(logged.n_ranks)
-    return best_exposure(*counts, theta=logged.theta, examination=examination, clip=clip).lottery
+        return best_placement(*counts, theta=log.theta, clip=clip).lottery
+    examination = 1 / (1.0 + ranks) if estimator == "PBM" else np.ones(log.n_ranks)
+    return best_exposure(*counts, theta=log.theta, examination=examination, clip=clip).lottery
 
 
-def in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
-    """Earlier and later sessions, days kept whole; random halves where the log has no time, or one day only."""
+def _split_in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
+    """Split a log into earlier and later days; at random where the log has no time, or only one day."""
     time = sessions.time
     if time is not None:
         days, day = np.unique(time.astype("datetime64[D]") if time.dtype.kind == "M" else time, return_inverse=True)
         if len(days) > 1:
-            so_far = np.cumsum(np.bincount(day, sessions.count))
-            last = min(int(np.abs(so_far - so_far[-1] / 2).argmin()), len(days) - 2)
+            cumulative = np.cumsum(np.bincount(day, sessions.count))
+            last = min(int(np.abs(cumulative - cumulative[-1] / 2).argmin()), len(days) - 2)
             early = day <= last
             return (sessions[early], sessions[~early]), "by time"
     return sessions.split(0.5, rng=seed), "at random"
 
 
-def _judged(
+def _evaluate(
     policy: WeightedLists, sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap
 ) -> tuple[Estimate, Estimate, Difference]:
-    """What the log itself earned, what the policy would earn, and how much more that is."""
-    log, judged = evaluate(Logged.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval)
-    return log.estimates[0], judged.estimates[0], difference(log, judged, interval)
+    """Estimate the reward of the log itself, that of the policy, and the difference."""
+    logging, estimated = evaluate_target(
+        GroupedLog.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval
+    )
+    return logging.estimates[0], estimated.estimates[0], paired_difference(logging, estimated, interval)
 
 
-def _pooled(parts: Sequence[tuple[float, float]], sessions: Sequence[int]) -> Pooled:
-    """The halves are independent of each other."""
+def _pool(parts: Sequence[tuple[float, float]], sessions: Sequence[int]) -> PooledValue:
+    """Pool the values and standard errors of two halves, which are independent, by their sessions."""
     value, error = np.array(parts, np.float64).T
     share = np.array(sessions) / max(sum(sessions), 1)
-    mean, reach = float(share @ value), 1.96 * float(np.sqrt(share**2 @ error**2))
-    return Pooled(mean, mean - reach, mean + reach)
+    mean, half_width = float(share @ value), 1.96 * float(np.sqrt(share**2 @ error**2))
+    return PooledValue(mean, mean - half_width, mean + half_width)

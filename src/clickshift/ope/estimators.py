@@ -1,4 +1,4 @@
-"""Estimators: weights with options."""
+"""Estimators: importance weights, optionally self-normalised or combined with a click model, or the model alone."""
 
 from __future__ import annotations
 
@@ -11,27 +11,73 @@ from jaxtyping import Float
 
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.ope.click_ratio import CIPS
-from clickshift.ope.pseudo_inverse import PI
-from clickshift.ope.weights import IP, PBM, RCTR, RIPS, Item, List, Weights
+from clickshift.ope._pseudo_inverse import PIWeights
+from clickshift.ope.weights import (
+    CIPSWeights,
+    IPWeights,
+    ItemWeights,
+    ListWeights,
+    PBMWeights,
+    RCTRWeights,
+    RIPSWeights,
+    Weights,
+)
 
-WEIGHTS: dict[str, type[Weights]] = {kind.__name__: kind for kind in (List, IP, PBM, Item, RCTR, RIPS, PI, CIPS)}
-_ALSO = {"Cascade-DR": "DR-RIPS", "CDR": "DR-CIPS"}
+WEIGHTS: dict[str, type[Weights]] = {
+    kind.name: kind
+    for kind in (ListWeights, IPWeights, PBMWeights, ItemWeights, RCTRWeights, RIPSWeights, PIWeights, CIPSWeights)
+}
+"""Every kind of importance weights by its name."""
+_ALIASES = {"Cascade-DR": "DR-RIPS", "CDR": "DR-CIPS"}
 """Names in the literature."""
 
 
 @final
 @dataclass(frozen=True)
 class Estimator:
-    """Weights, perhaps self-normalised, perhaps doubly robust by a click model; or the model alone.
+    """An off-policy estimator: importance weights, optionally self-normalised or doubly robust, or the direct method.
 
-    Plain: 1/n sum of reward x weight. Self-normalised (SN): divided by the mean weight, of each rank where weights
-    belong to ranks (Swaminathan & Joachims 2015; Kallus & Uehara 2019). Doubly robust (DR): what the model expects of
-    the target, plus the weighted rewards beyond what it expects of the log (Dudík et al. 2011). Without weights: the
-    direct method (DM).
+    - Plain: 1/n sum of reward x importance weight.
+    - Self-normalised (SN): divided by the mean weight, rank by rank where weights belong to ranks.
+    - Doubly robust (DR): the reward of the target policy that a click model predicts, plus the weighted residuals of
+      the logged rewards.
+    - Direct method (DM): the click model's prediction alone, without weights.
 
-    DR-RIPS is Cascade-DR (Kiyohara et al. 2022): with Q_k = theta_k P(click at k) + E_target[Q_{k+1}] from one click
-    model, all but the first of its baselines cancel between ranks k and k + 1.
+    DR-RIPS is Cascade-DR: with Q_k = theta_k P(click at k) + E_target[Q_{k+1}] from one click model, all but the first
+    of its baselines cancel between ranks k and k + 1.
+
+    Parameters
+    ----------
+    weights
+        Kind of importance weights; None for the direct method.
+    self_normalised
+        Whether to divide by the mean weight.
+    model
+        Click model of the doubly robust estimator or of the direct method.
+
+    Raises
+    ------
+    SpecError
+        If the options contradict each other ("bad-option").
+    CapabilityError
+        If the click model cannot predict the clicks of a list ("cannot-predict-clicks").
+
+    References
+    ----------
+    Dudík, M., Langford, J. & Li, L. (2011). Doubly robust policy evaluation and learning. ICML.
+
+    Swaminathan, A. & Joachims, T. (2015). The self-normalized estimator for counterfactual learning. NeurIPS.
+
+    Kallus, N. & Uehara, M. (2019). Intrinsically efficient, stable, and bounded off-policy evaluation for reinforcement
+    learning. NeurIPS.
+
+    Kiyohara, H. et al. (2022). Doubly robust off-policy evaluation for ranking policies under the cascade behavior
+    model. WSDM.
+
+    Examples
+    --------
+    >>> Estimator(IPWeights(), self_normalised=True).name
+    'SN-IP'
     """
 
     weights: Weights | None
@@ -40,47 +86,95 @@ class Estimator:
 
     def __post_init__(self) -> None:
         if self.weights is None and self.model is None:
-            raise SpecError("an estimator needs weights or a click model: got neither.")
+            raise SpecError("an estimator needs weights or a click model: got neither.", code="bad-option")
         if self.weights is None and self.self_normalised:
-            raise SpecError("the direct method has no weights to normalise. Leave self_normalised out.")
-        if isinstance(self.weights, PI) and self.self_normalised:
-            raise SpecError("the weights of PI may be negative: their mean is no share. Leave self_normalised out.")
+            raise SpecError(
+                "the direct method has no weights to normalise. Leave self_normalised out.", code="bad-option"
+            )
+        if isinstance(self.weights, PIWeights) and self.self_normalised:
+            raise SpecError(
+                "PI weights may be negative, so they cannot be self-normalised. Leave self_normalised out.",
+                code="bad-option",
+            )
         if self.model is not None and (not self.model.predicts_clicks or self.model.peeks):
-            raise CapabilityError(f"{type(self.model).__name__} cannot predict the clicks of a list. Choose another.")
+            name = type(self.model).__name__
+            raise CapabilityError(
+                f"{name} cannot predict the clicks of a list. Choose another model.",
+                code="cannot-predict-clicks",
+                model=name,
+            )
 
     @classmethod
     def named(cls, text: str, model: ClickModel | None = None) -> Estimator:
-        """From a text such as IP, SN-IP, DR-List, DR-SN-IP or DM; DM, DR and CIPS ask the model.
+        """Make the estimator that a text names, e.g. IP, SN-IP, DR-List, DR-SN-IP or DM.
 
+        Parameters
+        ----------
+        text
+            One of `WEIGHTS` with SN- or DR- before it, DM, or the aliases Cascade-DR (DR-RIPS) and CDR (DR-CIPS).
+        model
+            Fitted click model, which DM, DR and CIPS need.
+
+        Raises
+        ------
+        SpecError
+            If the name is unknown ("unknown-name") or needs a click model ("missing-model").
+
+        Examples
+        --------
         >>> Estimator.named("SN-IP")
-        Estimator(weights=IP(), self_normalised=True, model=None)
+        Estimator(weights=IPWeights(), self_normalised=True, model=None)
         """
-        *options, name = _ALSO.get(text.strip(), text.strip()).split("-")
-        known = options == [o for o in ("DR", "SN") if o in options]
-        if not known or (name not in WEIGHTS and (options or name != "DM")):
+        *options, name = _ALIASES.get(text.strip(), text.strip()).split("-")
+        valid_options = options == [o for o in ("DR", "SN") if o in options]
+        if not valid_options or (name not in WEIGHTS and (options or name != "DM")):
             raise SpecError(
-                f"an estimator must be DM or one of {', '.join(WEIGHTS)}, with SN- or DR- before it: got {text!r}."
+                f"an estimator must be DM or one of {', '.join(WEIGHTS)}, with SN- or DR- before it: got {text!r}.",
+                code="unknown-name",
+                value=text,
+                known=["DM", *WEIGHTS],
             )
         if model is None and (name in {"DM", "CIPS"} or "DR" in options):
-            raise SpecError(f"{text} needs a click model. Fit one and give it, to a command as --model DIR.")
-        asked = model if name == "DM" or "DR" in options else None
-        weights = None if name == "DM" else CIPS(model) if name == "CIPS" and model is not None else WEIGHTS[name]()
-        return cls(weights, "SN" in options, asked)
+            raise SpecError(
+                f"{text} needs a click model. Fit one and pass it: model=...", code="missing-model", value=text
+            )
+        own_model = model if name == "DM" or "DR" in options else None
+        weights = (
+            None if name == "DM" else CIPSWeights(model) if name == "CIPS" and model is not None else WEIGHTS[name]()
+        )
+        return cls(weights, "SN" in options, own_model)
 
     @property
     def name(self) -> str:
+        """Name that `named` reads, e.g. DR-SN-IP."""
         if self.weights is None:
             return "DM"
-        return ("DR-" if self.model else "") + ("SN-" if self.self_normalised else "") + type(self.weights).__name__
+        return ("DR-" if self.model else "") + ("SN-" if self.self_normalised else "") + self.weights.name
 
     @property
     def needs_prefixes(self) -> bool:
-        return isinstance(self.weights, RIPS)
+        """Whether the weights need the probabilities of list prefixes."""
+        return isinstance(self.weights, RIPSWeights)
 
 
 def checked_clip(clip: Sequence[float]) -> Float[np.ndarray, " clip"]:
-    """Clipping constants as kernels take them."""
+    """Validate clipping constants and return them as an array.
+
+    Parameters
+    ----------
+    clip
+        Clipping constants above 0, ascending; the last one may be infinite.
+
+    Raises
+    ------
+    SpecError
+        If they are not ("bad-clip").
+    """
     limits = np.atleast_1d(np.asarray(clip, np.float64))
     if limits.ndim != 1 or not len(limits) or not (limits > 0).all() or (np.diff(limits) <= 0).any():
-        raise SpecError(f"clipping constants must be above 0 and ascending, inf allowed: got {list(clip)}.")
+        raise SpecError(
+            f"clipping constants must be above 0 and ascending, inf allowed: got {list(clip)}.",
+            code="bad-clip",
+            value=list(clip),
+        )
     return limits

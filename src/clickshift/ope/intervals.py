@@ -1,35 +1,71 @@
-"""Intervals: a bootstrap over clusters, and finite-sample bounds where they hold."""
+"""Confidence intervals: a bootstrap over clusters of sessions, and finite-sample bounds where they hold.
+
+Where importance weights are made of a fitted click model (CIPS), the standard errors of the model's shared parameters
+are propagated into the bootstrap by the delta method: each parameter that all lists share, e.g. the examination of a
+rank, is moved by a part of its standard error, and the change of the estimate gives the derivative. Every resampled log
+gets a normal draw of each parameter, the same for every estimator and target, so that differences stay paired. Standard
+errors of parameters of single documents are ignored.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar, final, no_type_check
 
 import numpy as np
 from jaxtyping import Float
 from numba import njit
 
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.random_streams import next_uniform, open_stream
+from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.ope.logged import Logged
-from clickshift.ope.prepared import Prepared
-from clickshift.seeds import as_generator, stream_key
-from clickshift.streams import next_uniform, open_stream
-from clickshift.threads import for_each, n_threads
+from clickshift.models.perturb import STEP, perturbed_models
+from clickshift.ope._accumulators import ClippingPath
+from clickshift.ope.bound_estimator import BoundEstimator
+from clickshift.ope.grouped_log import GroupedLog
+from clickshift.ope.target_policy import Target, TargetProbabilities
+from clickshift.ope.weights import CIPSWeights
 
-_Answer = TypeVar("_Answer")
-_MEMORY = 1 << 28  # bytes of counts that a thread may hold: several replicates make a pass over the log worth it
-_AT_ONCE = 4  # replicates are counted by fours, where there is memory for it
+_Result = TypeVar("_Result")
+_MEMORY = 1 << 28
+"""Bytes of counts that a thread may hold: several replicates per pass over the log make the pass worth its cost."""
+_BATCH = 4
+"""Replicates are counted in multiples of four, where memory allows."""
+RESAMPLED_FIELDS = ("value", "floor", "ceiling")
+"""Fields of a `ClippingPath` that are computed in every resampled log."""
 
 
 @final
 @dataclass(frozen=True)
 class Bootstrap:
-    """Sessions, or clusters of them, are drawn again; logging frequencies and self-normalising sums are found anew.
+    """Bootstrap interval: sessions, or clusters of them, are resampled.
 
-    Every cluster is drawn a Poisson(1) number of times, so that equal sessions are drawn together. Replicate b is the
-    same whatever estimator or target asks, so differences between those are paired.
+    Logging frequencies and self-normalising sums are estimated again in every replicate. Every cluster is drawn a
+    Poisson(1) number of times, so that equal sessions are drawn together. Replicate b is the same for every estimator
+    and target policy, so that their differences are paired.
+
+    Parameters
+    ----------
+    replicates
+        Number of resampled logs, at least 20.
+    level
+        Confidence level.
+    seed
+        Random seed.
+
+    Raises
+    ------
+    SpecError
+        If there are too few replicates ("too-few-replicates"), or if the level is not between 0 and 1 ("bad-level").
+
+    Examples
+    --------
+    >>> error, low, high = Bootstrap(level=0.95).limits(1.0, np.array([0.9, 1.0, 1.1]))
+    >>> round(error, 3), round(low, 3), round(high, 3)
+    (0.1, 0.804, 1.196)
     """
 
     replicates: int = 500
@@ -40,55 +76,90 @@ class Bootstrap:
     def __post_init__(self) -> None:
         _check_level(self.level)
         if self.replicates < 20:
-            raise SpecError(f"a bootstrap needs at least 20 replicates: got {self.replicates}.")
+            raise SpecError(
+                f"a bootstrap needs at least 20 replicates: got {self.replicates}.",
+                code="too-few-replicates",
+                value=self.replicates,
+            )
 
     def resample(
-        self, logged: Logged, ask: Callable[[Float[np.ndarray, "cluster part"]], _Answer], held: int
-    ) -> list[_Answer]:
-        """What `ask` says of resampled logs, given how often each cluster is drawn in several of them.
+        self, log: GroupedLog, compute: Callable[[Float[np.ndarray, "cluster part"]], _Result], held: int
+    ) -> list[_Result]:
+        """Compute something in blocks of resampled logs, on several threads.
 
-        In order, on any number of threads. `held` is how many numbers it needs for each of them.
+        Parameters
+        ----------
+        log
+            The grouped log.
+        compute
+            Function of how often each cluster is drawn, in several resampled logs at once.
+        held
+            How many numbers `compute` keeps in memory for each resampled log.
+
+        Returns
+        -------
+        list
+            The result of each block, in order, whatever the number of threads.
         """
         from scipy.special import pdtr
 
-        clusters, key = logged.clusters, stream_key(as_generator(self.seed))
+        clusters, key = log.clusters, stream_key(as_generator(self.seed))
         mode = np.floor(clusters.size)
         below, at_mode, once = pdtr(mode, clusters.size), _poisson_prob(mode, clusters.size), pdtr(np.arange(6.0), 1.0)
-        memory = logged.resampled_type.itemsize * held + 8 * len(clusters.size)
+        memory = log.resampled_type.itemsize * held + 8 * len(clusters.size)
         size = max(1, min(_MEMORY // memory, -(-self.replicates // n_threads())))
-        size -= size % _AT_ONCE if size > _AT_ONCE else 0
+        size -= size % _BATCH if size > _BATCH else 0
         blocks = -(-self.replicates // size)
-        answers: dict[int, _Answer] = {}
+        results: dict[int, _Result] = {}
 
         def work(block: int) -> None:
             first = block * size
             drawn = np.empty((len(clusters.size), min(size, self.replicates - first)))
             _draw(key, first, clusters.size, mode, below, at_mode, once, drawn)
-            answers[block] = ask(drawn)
+            results[block] = compute(drawn)
 
         for_each(work, blocks)
-        return [answers[block] for block in range(blocks)]
+        return [results[block] for block in range(blocks)]
 
     def limits(self, value: float, replicates: Float[np.ndarray, " replicate"]) -> tuple[float, float, float]:
-        """Standard error, low and high: by the normal distribution with the replicates' spread.
+        """Standard error, lower and upper limit, by the normal distribution with the replicates' standard deviation.
 
         Percentiles would count the estimator's bias twice: a list that was logged once is missing in a third of the
         replicates.
         """
-        known = replicates[np.isfinite(replicates)]
-        if len(known) < 2 or math.isnan(value):
+        finite = replicates[np.isfinite(replicates)]
+        if len(finite) < 2 or math.isnan(value):
             return math.nan, math.nan, math.nan
-        error = float(known.std(ddof=1))
-        reach = _normal_quantile((1 + self.level) / 2) * error
-        return error, value - reach, value + reach
+        error = float(finite.std(ddof=1))
+        half_width = _normal_quantile((1 + self.level) / 2) * error
+        return error, value - half_width, value + half_width
 
 
 @final
 @dataclass(frozen=True)
 class Hoeffding:
-    """value ± b sqrt(ln(2 / delta) / (2 n)), where b is the largest reward times the clipping constant.
+    """Hoeffding bound: value ± b sqrt(ln(2 / delta) / (2 n)), where b is the largest reward x the clipping constant.
 
-    The bound that Li et al. (2018) print leaves the clipping constant out, and does not hold.
+    The bound that Li et al. (2018) print leaves the clipping constant out of b, and does not hold.
+
+    Parameters
+    ----------
+    level
+        Confidence level, 1 - delta.
+
+    Raises
+    ------
+    SpecError
+        If the level is not between 0 and 1 ("bad-level").
+
+    References
+    ----------
+    Hoeffding, W. (1963). Probability inequalities for sums of bounded random variables. JASA.
+
+    Examples
+    --------
+    >>> round(Hoeffding().half_width(sessions=1000, largest=1.0, variance=0.1), 4)
+    0.0429
     """
 
     level: float = 0.95
@@ -97,16 +168,37 @@ class Hoeffding:
     def __post_init__(self) -> None:
         _check_level(self.level)
 
-    def reach(self, sessions: float, largest: float, variance: float) -> float:
+    def half_width(self, sessions: float, largest: float, variance: float) -> float:
+        """Half of the width of the interval, for the largest possible term and the variance of the terms."""
         return largest * math.sqrt(math.log(2 / (1 - self.level)) / (2 * sessions)) if sessions else math.inf
 
 
 @final
 @dataclass(frozen=True)
 class Bernstein:
-    """Empirical Bernstein (Maurer & Pontil 2009, theorem 4), each side with half of delta:
+    """Empirical Bernstein bound, with half of delta on each side.
 
-    value ± sqrt(2 variance ln(4 / delta) / n) + 7 b ln(4 / delta) / (3 (n - 1))
+    value ± sqrt(2 variance ln(4 / delta) / n) + 7 b ln(4 / delta) / (3 (n - 1)), where b is the largest reward x the
+    clipping constant.
+
+    Parameters
+    ----------
+    level
+        Confidence level, 1 - delta.
+
+    Raises
+    ------
+    SpecError
+        If the level is not between 0 and 1 ("bad-level").
+
+    References
+    ----------
+    Maurer, A. & Pontil, M. (2009). Empirical Bernstein bounds and sample variance penalization. COLT. Theorem 4.
+
+    Examples
+    --------
+    >>> round(Bernstein().half_width(sessions=1000, largest=1.0, variance=0.01), 4)
+    0.0196
     """
 
     level: float = 0.95
@@ -115,7 +207,8 @@ class Bernstein:
     def __post_init__(self) -> None:
         _check_level(self.level)
 
-    def reach(self, sessions: float, largest: float, variance: float) -> float:
+    def half_width(self, sessions: float, largest: float, variance: float) -> float:
+        """Half of the width of the interval, for the largest possible term and the variance of the terms."""
         if sessions < 2:
             return math.inf
         log = math.log(4 / (1 - self.level))
@@ -123,54 +216,73 @@ class Bernstein:
 
 
 Interval = Bootstrap | Hoeffding | Bernstein
+"""A method for confidence intervals."""
 
 
-def require_bounds(interval: Hoeffding | Bernstein, prepared: Prepared, clip: Float[np.ndarray, " clip"]) -> None:
-    """Bounds hold for means of independent terms with a known range."""
-    problem = None
-    if prepared.estimator.self_normalised or prepared.estimator.model is not None:
-        problem = f"{prepared.estimator.name} is not a mean of independent terms between 0 and a largest one"
-    elif prepared.strata.known is None:
+def require_valid_bounds(
+    interval: Hoeffding | Bernstein, bound: BoundEstimator, clip: Float[np.ndarray, " clip"]
+) -> None:
+    """Check that a finite-sample bound holds: it needs a mean of independent terms with a known range.
+
+    Raises
+    ------
+    CapabilityError
+        If it does not hold ("invalid-bounds").
+    """
+    problem, reason = None, ""
+    if bound.estimator.self_normalised or bound.estimator.model is not None:
+        problem = f"{bound.estimator.name} is not a mean of independent terms between 0 and a largest one"
+        reason = "not-a-mean"
+    elif bound.units.logging is None:
         problem = "the logging policy is estimated from the same log, so that its sessions are not independent terms"
+        reason = "estimated-logging-policy"
     elif not math.isfinite(clip[-1]):
-        problem = "weights without a clipping constant have no known range"
-    elif prepared.logged.cluster is not None:
-        problem = "sessions of one cluster are not independent"
+        problem, reason = "weights without a clipping constant have no known range", "no-clipping"
+    elif bound.log.cluster is not None:
+        problem, reason = "sessions of one cluster are not independent", "clusters"
     if problem:
         raise CapabilityError(
-            f"{interval.name} bounds do not hold here: {problem}. Take the bootstrap, or plain weights with a finite "
-            "clipping constant under a logging policy that is known or was estimated from another log."
+            f"{interval.name} bounds do not hold here: {problem}. Choose the bootstrap, or plain weights with a finite "
+            "clipping constant under a logging policy that is known or was estimated from another log.",
+            code="invalid-bounds",
+            interval=interval.name,
+            reason=reason,
         )
 
 
-def session_moments(prepared: Prepared, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "clip moment"]:
+def session_moments(bound: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "clip moment"]:
     """Mean and variance over sessions of reward x clipped weight, under a known logging policy."""
-    logged, strata = prepared.logged, prepared.strata
-    weight = prepared.weight()
-    rows = np.flatnonzero(prepared.used[logged.query[logged.entry_of]])
-    theta = logged.theta if strata.by_rank else np.zeros(0)
-    earned = np.zeros(0) if strata.by_rank else logged.reward.earned(logged.click[rows])
-    out = np.zeros((len(clip), 2))
-    entry, click, count = logged.entry_of[rows], logged.click[rows], logged.count[rows]
-    _moments(entry, click, count, strata.unit, theta, earned, weight, clip, out)
+    log, units = bound.log, bound.units
+    weight = bound.known_weights()
+    rows = np.flatnonzero(bound.used[log.query[log.entry_of]])
+    theta = log.theta if units.by_rank else np.zeros(0)
+    earned = np.zeros(0) if units.by_rank else log.reward.earned(log.click[rows])
+    sums = np.zeros((len(clip), 2))
+    entry, click, count = log.entry_of[rows], log.click[rows], log.count[rows]
+    _sum_moments(entry, click, count, units.unit, theta, earned, weight, clip, sums)
     n = max(count.sum(), 1.0)
-    mean = out[:, 0] / n
-    variance = np.maximum(out[:, 1] - n * mean**2, 0) / max(n - 1, 1)
+    mean = sums[:, 0] / n
+    variance = np.maximum(sums[:, 1] - n * mean**2, 0) / max(n - 1, 1)
     return np.stack([mean, variance], axis=1)
 
 
 def _check_level(level: float) -> None:
+    """Check a confidence level."""
     if not 0 < level < 1:
-        raise SpecError(f"the level of an interval must be between 0 and 1: got {level}.")
+        raise SpecError(
+            f"the level of an interval must be between 0 and 1: got {level}.", code="bad-level", value=level
+        )
 
 
 def _normal_quantile(p: float) -> float:
+    """Quantile of the standard normal distribution."""
     from scipy.special import ndtri
 
     return float(ndtri(p))
 
 
 def _poisson_prob(k: Float[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Probability of k under the Poisson distribution."""
     from scipy.special import gammaln
 
     prob: np.ndarray = np.exp(k * np.log(mean) - mean - gammaln(k + 1))
@@ -180,9 +292,10 @@ def _poisson_prob(k: Float[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _draw(key, first, size, mode, below, at_mode, once, drawn):
-    """How often each cluster is drawn: Poisson numbers by inversion, searched from the mode.
+    """Draw how often each cluster occurs: Poisson numbers by inversion, searched from the mode.
 
-    `once` has P(draw <= k) for clusters of size 1. Replicate b has the stream first + b, the same in any block.
+    `once` holds P(draw <= k) for clusters of size 1. Replicate b uses the random stream first + b, the same in any
+    block.
     """
     parts = drawn.shape[1]
     states = np.empty((parts, 4), np.uint64)
@@ -191,7 +304,7 @@ def _draw(key, first, size, mode, below, at_mode, once, drawn):
     for c in range(len(size)):
         for p in range(parts):
             u = next_uniform(states[p])
-            if size[c] == 1.0 and u <= once[5]:  # nearly always in a log without equal sessions: no jumps
+            if size[c] == 1.0 and u <= once[5]:  # nearly always, in a log without equal sessions: no branches
                 drawn[c, p] = (u > once[0]) + (u > once[1]) + (u > once[2]) + (u > once[3]) + (u > once[4])
                 continue
             k, upper, prob = mode[c], below[c], at_mode[c]  # upper = P(draw <= k)
@@ -210,7 +323,8 @@ def _draw(key, first, size, mode, below, at_mode, once, drawn):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _moments(entry, click, count, unit, theta, earned, weight, limits, out):
+def _sum_moments(entry, click, count, unit, theta, earned, weight, limits, out):
+    """Sum reward x clipped weight of each session, and its square; an empty `theta` means that units are lists."""
     for m in range(len(limits)):
         for i in range(len(entry)):
             value = 0.0
@@ -222,3 +336,40 @@ def _moments(entry, click, count, unit, theta, earned, weight, limits, out):
                         value += theta[r] * min(weight[unit[entry[i], r]], limits[m])
             out[m, 0] += count[i] * value
             out[m, 1] += count[i] * value * value
+
+
+def add_model_error(
+    resampled: Sequence[np.ndarray],
+    bound: BoundEstimator,
+    path: ClippingPath,
+    probabilities: TargetProbabilities,
+    target: Target,
+    clip: np.ndarray,
+    seed: int,
+) -> list[np.ndarray]:
+    """Add the sampling error of the click model that the weights use to the replicates of `RESAMPLED_FIELDS`."""
+    replicates = [np.array(values) for values in resampled]
+    for number, derivatives in enumerate(_model_derivatives(bound, path, probabilities, target, clip)):
+        normal = generator(seed, "model error", number).standard_normal(replicates[0].shape[1])
+        for values, derivative in zip(replicates, derivatives, strict=True):
+            values += derivative[:, None] * normal
+    return replicates
+
+
+def has_model_error(bound: BoundEstimator) -> bool:
+    """Whether the weights use a click model with standard errors of its parameters."""
+    weights = bound.estimator.weights
+    return isinstance(weights, CIPSWeights) and next(perturbed_models(weights.model), None) is not None
+
+
+def _model_derivatives(
+    bound: BoundEstimator, path: ClippingPath, probabilities: TargetProbabilities, target: Target, clip: np.ndarray
+) -> Iterator[list[Float[np.ndarray, " clip"]]]:
+    """Change of each of `RESAMPLED_FIELDS` per standard error of one parameter of the click model."""
+    weights, log = bound.estimator.weights, bound.log
+    if not isinstance(weights, CIPSWeights):
+        return
+    for model in perturbed_models(weights.model):
+        units = CIPSWeights(model).units(log, probabilities, "frequencies", target)
+        moved = replace(bound, units=units).path(log.total, clip)
+        yield [(getattr(moved, name) - getattr(path, name))[:, 0] / STEP for name in RESAMPLED_FIELDS]

@@ -1,4 +1,4 @@
-"""What a list earns: clicks weighted by rank, or one for any click."""
+"""Rewards of a list: clicks weighted by rank, or 1 for any click."""
 
 from __future__ import annotations
 
@@ -9,22 +9,42 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Bool, Float
 
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.sessions import Rankings, Sessions
 
-REWARDS = ("clicks", "dcg", "any-click")
+_REWARDS = ("clicks", "dcg", "any-click")
 _TEXT = re.compile(r"(clicks|dcg|any-click)(?:@([1-9]\d*))?")
 
 
 @final
 @dataclass(frozen=True)
 class Reward:
-    """f(A, w) = sum over ranks of theta_r w(a_r, r) (Li et al. 2018, section 5), or 1 if anything is clicked.
+    """Reward of a list A with clicks w: f(A, w) = sum over ranks r of theta_r w(a_r, r), or 1 if anything is clicked.
 
-    clicks: theta = 1; dcg: theta = 1 / log2(1 + rank), rank from 1; `first` ranks only, or all. `weights` replaces
-    theta by one's own numbers. Lists are cut to the ranks that count, so that equal beginnings are equal lists.
+    Lists are truncated to the ranks that count, so that lists with equal prefixes become equal.
 
+    Parameters
+    ----------
+    kind
+        "clicks" has theta = 1, "dcg" has theta = 1 / log2(1 + rank) with ranks from 1, "any-click" is 1 if anything is
+        clicked.
+    first
+        Number of top ranks that count; None for all.
+    weights
+        Custom theta by rank, instead of `kind` and `first`: finite, none below 0 and at least one above 0.
+
+    Raises
+    ------
+    SpecError
+        If the kind is unknown ("unknown-name") or an option is out of range ("bad-option").
+
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD. Section 5.
+
+    Examples
+    --------
     >>> Reward.named("dcg@3").theta(10).round(3).tolist()
     [1.0, 0.631, 0.5]
     """
@@ -34,60 +54,93 @@ class Reward:
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in REWARDS:
-            raise SpecError(f"a reward must be one of {', '.join(REWARDS)}: got {self.kind!r}.")
+        if self.kind not in _REWARDS:
+            raise SpecError(
+                f"a reward must be one of {', '.join(_REWARDS)}: got {self.kind!r}.",
+                code="unknown-name",
+                value=self.kind,
+                known=list(_REWARDS),
+            )
         if self.first is not None and self.first < 1:
-            raise SpecError(f"a reward must count at least one rank: got first = {self.first}.")
+            raise SpecError(
+                f"a reward must count at least one rank: got first = {self.first}.", code="bad-option", value=self.first
+            )
         if self.weights is not None:
             theta = np.asarray(self.weights, np.float64)
             if theta.ndim != 1 or not len(theta) or not (np.isfinite(theta) & (theta >= 0)).all() or not theta.any():
                 raise SpecError(
-                    f"weights of ranks must be numbers, none below 0 and one above it: got {self.weights}. "
-                    "A loss may be evaluated as a reward with its sign turned."
+                    f"weights of ranks must be numbers, none below 0 and at least one above 0: got {self.weights}. "
+                    "Evaluate a loss as a reward with the opposite sign.",
+                    code="bad-option",
+                    value=self.weights,
                 )
             if self.kind != "clicks" or self.first is not None:
-                raise SpecError("weights of ranks stand alone: leave kind and first out.")
+                raise SpecError(
+                    "weights of ranks cannot be combined with kind or first: leave those out.", code="bad-option"
+                )
 
     @classmethod
     def named(cls, text: str) -> Reward:
-        """From a text such as clicks, clicks@3, dcg or any-click@5."""
+        """Make the reward that a text names, e.g. clicks, clicks@3, dcg or any-click@5.
+
+        Raises
+        ------
+        SpecError
+            If the text names no reward ("unknown-name").
+        """
         match = _TEXT.fullmatch(text.strip())
         if match is None:
-            raise SpecError(f"a reward must be {', '.join(REWARDS)}, with @K for the first K ranks: got {text!r}.")
+            raise SpecError(
+                f"a reward must be {', '.join(_REWARDS)}, with @K for the first K ranks: got {text!r}.",
+                code="unknown-name",
+                value=text,
+                known=list(_REWARDS),
+            )
         return cls(match[1], None if match[2] is None else int(match[2]))  # type: ignore[arg-type]
 
     @property
     def is_linear(self) -> bool:
-        """Whether each click adds something of its own."""
+        """Whether the reward is a sum over clicks."""
         return self.kind != "any-click"
 
     def theta(self, n_ranks: int) -> Float[np.ndarray, " rank"]:
-        """The weight of each rank that counts; ranks below the last one with a weight do not."""
+        """Weight theta of each rank that counts, in lists of `n_ranks`; ends at the last rank with a weight above 0.
+
+        Raises
+        ------
+        DataError
+            If all ranks of the log have weight 0 ("no-weighted-rank").
+        """
         if self.weights is not None:
             theta = np.asarray(self.weights, np.float64)
             theta = theta[: min(n_ranks, int(np.flatnonzero(theta)[-1]) + 1)]
             if not theta.any():
-                raise DataError(f"a rank with a weight must be shown: the log has {n_ranks} ranks, without weight all.")
+                raise DataError(
+                    f"the reward must give a weight above 0 to a rank of the log: all of its {n_ranks} ranks have "
+                    "weight 0.",
+                    code="no-weighted-rank",
+                    n_ranks=n_ranks,
+                )
             return theta
         ranks = min(n_ranks, n_ranks if self.first is None else self.first)
         return 1 / np.log2(np.arange(2.0, ranks + 2)) if self.kind == "dcg" else np.ones(ranks)
 
     def largest(self, n_ranks: int) -> float:
-        """The most that one list can earn."""
+        """Largest reward of one list of `n_ranks`."""
         return float(self.theta(n_ranks).sum()) if self.is_linear else 1.0
 
     def earned(self, click: Bool[np.ndarray, "session rank"]) -> Float[np.ndarray, " session"]:
-        """Of each list, cut to the ranks that count."""
+        """Reward of each session; lists are already truncated to the ranks that count."""
         earned: np.ndarray = click @ self.theta(click.shape[1]) if self.is_linear else click.any(axis=1).astype(float)
         return earned
 
     def expected(self, model: ClickModel, lists: Rankings) -> Float[np.ndarray, " session"]:
-        """What a click model expects each list to earn, cut to the ranks that count."""
+        """Expected reward of each list under a click model; lists are already truncated to the ranks that count."""
         if self.is_linear:
             expected: np.ndarray = model.click_prob(lists) @ self.theta(lists.n_ranks)
             return expected
-        nothing = Sessions(lists, np.zeros(lists.pair.shape, bool))
-        any_click: np.ndarray = -np.expm1(model.log_likelihood(nothing))
+        without_clicks = Sessions(lists, np.zeros(lists.pair.shape, bool))
+        any_click: np.ndarray = -np.expm1(model.log_likelihood(without_clicks))
         return any_click
 
     def __str__(self) -> str:

@@ -1,11 +1,21 @@
-"""Importance weights: what must be as likely under the target as in the log, and so what is assumed of clicks.
+"""Importance weights: what must be as likely under the target policy as in the log, and what that assumes of clicks.
 
 Every estimator of Li et al. (2018) sums the reward of units of the log, each times target / logging, clipped at M:
 
     V = 1/n sum over units u of reward_u min(h_u / pi_u, M)
 
-A unit is a list, a document at a rank, or a document. With the logging policy estimated from the same log, pi_u is the
-unit's exposure over the query's sessions, and counts are all that is needed.
+A unit is a list, a document at a rank, or a document; h is the target policy and pi the logging policy. If the logging
+policy is estimated from the same log, pi_u is the unit's exposure divided by the query's sessions, so that counts are
+all that is needed.
+
+References
+----------
+Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD. (Section numbers refer to it.)
+
+McInerney, J. et al. (2020). Counterfactual evaluation of slate recommendations with sequential reward interactions.
+KDD.
+
+Tanaka et al. (2026), ICLR: click-based weights CIPS and, with a model of rewards, CDR.
 """
 
 from __future__ import annotations
@@ -19,265 +29,426 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.core.unique_rows import distinct_rows
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, DataError, SpecError
-from clickshift.grouping import distinct_rows
-from clickshift.ope.logged import Logged, Tally
-from clickshift.ope.targets import Aim, Target
-from clickshift.vocabulary import UNSEEN
+from clickshift.models.base import ClickModel
+from clickshift.ope.grouped_log import GroupedLog, Tally, sum_by_index
+from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, weighted_lists
 
-Logging = Aim | Literal["frequencies", "propensities"]
-"""A policy that is known, list frequencies of the log itself, or the propensities that the log carries."""
+LoggingPolicy = TargetProbabilities | Literal["frequencies", "propensities"]
+"""A known logging policy, the list frequencies of the log itself, or the propensities that the log carries."""
 
-
-Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+_SolveWeights = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Strata:
-    """The units of a log for one kind of weights, and how likely the target shows each."""
+class WeightUnits:
+    """The units of a log for one kind of importance weights, with their target-policy probabilities.
+
+    Parameters
+    ----------
+    unit
+        Unit of each entry and slot: one slot for a whole list, or one per rank; `UNSEEN` where nothing is shown.
+    exposure
+        Exposure of one impression: the same in all lists (one row), or by entry.
+    query
+        Query of each unit.
+    group
+        Group of each unit. Self-normalised estimators divide by the mean weight of each group: a rank, or all units.
+    target
+        Target-policy probability (or expected exposure) of each unit.
+    logging
+        The same under the logging policy; None where it is estimated from the exposure in the log.
+    mass
+        Target-policy probability of all units of a query and group, logged or not.
+    max_reward
+        Largest reward of one unit of mass, by group.
+    solve
+        Solver for weights that are not a ratio of two probabilities, and may be negative.
+    """
 
     unit: Int[np.ndarray, "entry slot"]
-    """One slot for a whole list, or one per rank; `UNSEEN` where nothing is shown."""
     exposure: Float[np.ndarray, "entry_or_1 slot"]
-    """What one impression counts for: the same in all lists, or in each its own."""
     query: Int[np.ndarray, " unit"]
     group: Int[np.ndarray, " unit"]
-    """Self-normalised estimators divide by the weights of each group apart: those of a rank, or all."""
     target: Float[np.ndarray, " unit"]
-    known: Float[np.ndarray, " unit"] | None
-    """The same of the logging policy; None where it is estimated from exposure."""
+    logging: Float[np.ndarray, " unit"] | None
     mass: Float[np.ndarray, "query group"]
-    """The target of all units, logged or not."""
-    worth: Float[np.ndarray, " group"]
-    """The most that one unit of mass can earn."""
-    solve: Solve | None = None
-    """For weights that are no ratio of two probabilities, and may be negative."""
+    max_reward: Float[np.ndarray, " group"]
+    solve: _SolveWeights | None = None
 
     @property
     def by_rank(self) -> bool:
-        """Whether units are parts of lists, which share its reward."""
+        """Whether units are parts of lists, which share the list's reward."""
         return bool(self.unit.shape[1] > 1)
 
-    def aimed(
+    def numerator(
         self, exposed: Float[np.ndarray, "unit part"], sessions: Float[np.ndarray, "query part"]
     ) -> tuple[Float[np.ndarray, "unit part_or_1"], Float[np.ndarray, "query part"] | None]:
-        """What stands over the logging probability in the weights, and the mass that they cannot tell of: None where
-        that is the mass of what was not logged."""
+        """Numerator of the weights, and the mass that they cannot cover.
+
+        That mass is None where it is the mass of what was not logged.
+        """
         return (self.target[:, None], None) if self.solve is None else self.solve(exposed, sessions)
 
     def exposed(self, tally: Tally) -> Float[np.ndarray, "unit part"]:
-        out = np.zeros((len(self.target), tally.shown.shape[1]))
-        _expose(self.unit, self.exposure, tally.shown, out)
-        return out
+        """Total exposure of each unit in a tally."""
+        exposed = np.zeros((len(self.target), tally.shown.shape[1]))
+        _add_exposure(self.unit, self.exposure, tally.shown, exposed)
+        return exposed
 
     def earned(
         self, tally: Tally, theta: Float[np.ndarray, " rank"], baseline: Float[np.ndarray, "entry slot"] | None = None
     ) -> Float[np.ndarray, "unit part"]:
-        """The reward of each unit, less what a model expects of its impressions."""
-        out = np.zeros((len(self.target), tally.shown.shape[1]))
+        """Total reward of each unit in a tally, minus the click model's prediction (`baseline`) for its impressions."""
+        earned = np.zeros((len(self.target), tally.shown.shape[1]))
         if self.by_rank:
-            _earn(self.unit, theta, tally.clicks, out)
+            _add_reward(self.unit, theta, tally.clicks, earned)
         else:
-            _earn(self.unit, np.ones(1), tally.earned[:, None, :], out)
+            _add_reward(self.unit, np.ones(1), tally.earned[:, None, :], earned)
         if baseline is not None:
-            _expect(self.unit, baseline, tally.shown, out)
-        return out
+            _subtract_baseline(self.unit, baseline, tally.shown, earned)
+        return earned
 
 
 @runtime_checkable
 class Weights(Protocol):
-    """A kind of importance weights."""
+    """A kind of importance weights: implement this to add an estimator."""
 
+    name: ClassVar[str]
+    """Name of the estimator, as `Estimator.named` reads it."""
     assumption: ClassVar[str]
-    """What must hold of clicks, to end a sentence that begins with "if"; empty where nothing must."""
+    """What must hold of clicks, as the end of a sentence that begins with "if"; empty where nothing must."""
     needs_linear: ClassVar[bool]
     """Whether the reward must be a sum over ranks."""
 
     @abstractmethod
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
-        """The units of a log. Weights that ask a click model need the target itself, beside the aim at it."""
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Split a log into the units that are weighted.
+
+        Parameters
+        ----------
+        log
+            The grouped log.
+        probabilities
+            Target-policy probabilities at the lists and placements of the log.
+        logging
+            The logging policy.
+        target
+            The target policy itself, which weights by a click model need.
+        """
 
 
 @final
 @dataclass(frozen=True)
-class List:
-    """h(A) / pi(A): whole lists must match. Nothing is assumed of clicks (section 3.1)."""
+class ListWeights:
+    """List weights h(A) / pi(A): whole lists must match. Nothing is assumed of clicks (section 3.1).
 
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
+    """
+
+    name: ClassVar[str] = "List"
     assumption: ClassVar[str] = ""
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
-        unit, known = logged.list_of, None
-        if isinstance(logging, Aim):
-            known = logging.list_prob
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per list, or per entry where the log carries propensities."""
+        unit, logging_prob = log.list_of, None
+        if isinstance(logging, TargetProbabilities):
+            logging_prob = logging.list_prob
         elif logging == "propensities":
-            if logged.log_prob is None:
-                raise DataError(
-                    "the log must carry propensities of its lists: "
-                    + ("these are of longer lists than the reward counts. " if logged.was_cut else "it has none. ")
-                    + "Give the logging policy, or take frequencies."
+            if log.log_prob is None:
+                problem = (
+                    "those that it has are of longer lists than the reward counts" if log.was_cut else "it has none"
                 )
-            unit, known = np.arange(len(unit)), np.exp(np.minimum(logged.log_prob, 0.0))
-        of_unit = np.arange(len(logged.lists)) if logging != "propensities" else logged.list_of
-        ranked = aim.mass[:, :1]
-        return Strata(
-            unit[:, None],
-            np.ones((1, 1)),
-            logged.lists.query[of_unit],
-            np.zeros(len(of_unit), np.int64),
-            aim.list_prob[of_unit],
-            known,
-            ranked,
-            np.array([logged.largest]),
+                raise DataError(
+                    f"the log must carry the propensities of its lists: {problem}. Pass the logging policy, or "
+                    'logging="frequencies".',
+                    code="missing-propensities",
+                    was_cut=log.was_cut,
+                )
+            unit, logging_prob = np.arange(len(unit)), np.exp(np.minimum(log.log_prob, 0.0))
+        list_of_unit = np.arange(len(log.lists)) if logging != "propensities" else log.list_of
+        return WeightUnits(
+            unit=unit[:, None],
+            exposure=np.ones((1, 1)),
+            query=log.lists.query[list_of_unit],
+            group=np.zeros(len(list_of_unit), np.int64),
+            target=probabilities.list_prob[list_of_unit],
+            logging=logging_prob,
+            mass=probabilities.mass[:, :1],
+            max_reward=np.array([log.largest]),
         )
 
 
 @final
 @dataclass(frozen=True)
-class IP:
-    """h(a, k) / pi(a, k): documents must stand at the same rank (section 3.2)."""
+class IPWeights:
+    """Item-position weights h(a, k) / pi(a, k): documents must be at the same rank (section 3.2).
 
-    assumption: ClassVar[str] = "a click depends on the document and its rank alone"
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
+    """
+
+    name: ClassVar[str] = "IP"
+    assumption: ClassVar[str] = "a click depends only on the document and its rank"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
-        pair, rank = logged.cell_pair, logged.cell_rank
-        return Strata(
-            logged.by_entry(logged.cell),
-            np.ones((1, logged.n_ranks)),
-            logged.vocabulary.pair_query[pair],
-            rank,
-            aim.placement[pair, rank],
-            known.placement[pair, rank] if (known := known_policy(self, logging)) else None,
-            aim.mass,
-            logged.theta,
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per cell, i.e. per document at a rank."""
+        pair, rank = log.cell_pair, log.cell_rank
+        known = _known_logging_policy(self, logging)
+        return WeightUnits(
+            unit=log.by_entry(log.cell),
+            exposure=np.ones((1, log.n_ranks)),
+            query=log.vocabulary.pair_query[pair],
+            group=rank,
+            target=probabilities.placement[pair, rank],
+            logging=None if known is None else known.placement[pair, rank],
+            mass=probabilities.mass,
+            max_reward=log.theta,
         )
 
 
 @final
 @dataclass(frozen=True)
-class PBM:
-    """<theta p, h(a, .)> / <theta p, pi(a, .)>: documents must be examined at all (sections 3.5 and 5).
+class PBMWeights:
+    """Position-based weights <theta p, h(a, .)> / <theta p, pi(a, .)>: documents must be examined (sections 3.5 and 5).
 
-    `examination` p is the paper's 1 / rank by default, or that of a fitted PBM. Its scale does not matter, except that
-    the rank with the largest is taken to be always examined when lost mass is bounded.
+    Parameters
+    ----------
+    examination
+        Examination probability p by rank; by default the paper's 1 / rank, or e.g. that of a fitted PBM. Its scale does
+        not matter, except that the rank with the largest p counts as always examined when lost mass is bounded.
+
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
     """
 
     examination: tuple[float, ...] | None = None
+    name: ClassVar[str] = "PBM"
     assumption: ClassVar[str] = "a click needs examination, which depends on the rank as stated, and attractiveness"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per (query, document) pair.
+
+        Raises
+        ------
+        SpecError
+            If `examination` is not a number above 0 for each rank ("bad-examination").
+        """
         if self.examination is None:
-            return _by_document(self, 1 / np.arange(1.0, logged.n_ranks + 1), logged, aim, logging)
+            return _units_by_document(self, 1 / np.arange(1.0, log.n_ranks + 1), log, probabilities, logging)
         p = np.asarray(self.examination, np.float64)
-        if p.ndim != 1 or len(p) < logged.n_ranks or not (np.isfinite(p) & (p > 0)).all():
+        if p.ndim != 1 or len(p) < log.n_ranks or not (np.isfinite(p) & (p > 0)).all():
             raise SpecError(
-                f"examination must be a number above 0 for each of {logged.n_ranks} ranks: got {self.examination}."
+                f"examination must be a number above 0 for each of {log.n_ranks} ranks: got {self.examination}.",
+                code="bad-examination",
+                value=self.examination,
+                n_ranks=log.n_ranks,
             )
-        p = p[: logged.n_ranks]
-        return _by_document(self, p / p.max(), logged, aim, logging)
+        p = p[: log.n_ranks]
+        return _units_by_document(self, p / p.max(), log, probabilities, logging)
 
 
 @final
 @dataclass(frozen=True)
-class Item:
-    """PBM with p = 1: documents must be shown as often, at whatever rank (section 3.6)."""
+class ItemWeights:
+    """Item weights: PBM weights with p = 1, so that documents must be shown, at whatever rank (section 3.6).
 
-    assumption: ClassVar[str] = "a click depends on the document alone"
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
+    """
+
+    name: ClassVar[str] = "Item"
+    assumption: ClassVar[str] = "a click depends only on the document"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
-        return _by_document(self, np.ones(logged.n_ranks), logged, aim, logging)
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per (query, document) pair."""
+        return _units_by_document(self, np.ones(log.n_ranks), log, probabilities, logging)
 
 
 @final
 @dataclass(frozen=True)
-class RCTR:
-    """Weight 1: what the log earned, whatever the target (sections 3.3 and 3.4)."""
+class RCTRWeights:
+    """Weight 1: the mean reward of the log, whatever the target policy (sections 3.3 and 3.4).
 
-    assumption: ClassVar[str] = "a click depends on the rank alone, so that all targets earn the same"
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
+    """
+
+    name: ClassVar[str] = "RCTR"
+    assumption: ClassVar[str] = "a click depends only on the rank, so that all target policies earn the same"
     needs_linear: ClassVar[bool] = False
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
-        queries = np.arange(logged.n_queries)
-        ranked = aim.ranked.astype(np.float64)
-        worth = np.array([logged.largest])
-        unit = logged.query.astype(np.int64)[:, None]
-        one = np.ones(len(queries))
-        return Strata(unit, np.ones((1, 1)), queries, np.zeros_like(queries), ranked, one, ranked[:, None], worth)
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per query."""
+        queries = np.arange(log.n_queries)
+        ranked = probabilities.ranked.astype(np.float64)
+        return WeightUnits(
+            unit=log.query.astype(np.int64)[:, None],
+            exposure=np.ones((1, 1)),
+            query=queries,
+            group=np.zeros_like(queries),
+            target=ranked,
+            logging=np.ones(len(queries)),
+            mass=ranked[:, None],
+            max_reward=np.array([log.largest]),
+        )
 
 
 @final
 @dataclass(frozen=True)
-class RIPS:
-    """h(a_1..a_k) / pi(a_1..a_k): lists must be the same down to the rank (McInerney et al. 2020, RIPS)."""
+class RIPSWeights:
+    """Reward-interaction weights h(a_1..a_k) / pi(a_1..a_k): lists must be equal down to the rank.
 
-    assumption: ClassVar[str] = "a click depends on its document and on those above it alone"
+    References
+    ----------
+    McInerney, J. et al. (2020). Counterfactual evaluation of slate recommendations with sequential reward interactions.
+    KDD.
+    """
+
+    name: ClassVar[str] = "RIPS"
+    assumption: ClassVar[str] = "a click depends only on its document and on those above it"
     needs_linear: ClassVar[bool] = True
 
-    def strata(self, logged: Logged, aim: Aim, logging: Logging, target: Target | None = None) -> Strata:
-        unit, first_list, rank = _prefixes(logged)
-        known = known_policy(self, logging)
-        if aim.prefix_prob is None or (known is not None and known.prefix_prob is None):
-            raise CapabilityError("RIPS needs probabilities of beginnings: make the Aim with prefixes=True.")
-        return Strata(
-            logged.by_entry(unit),
-            np.ones((1, logged.n_ranks)),
-            logged.lists.query[first_list],
-            rank,
-            aim.prefix_prob[first_list, rank],
-            None if known is None or known.prefix_prob is None else known.prefix_prob[first_list, rank],
-            aim.mass,
-            logged.theta,
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per distinct list prefix.
+
+        Raises
+        ------
+        CapabilityError
+            If the probabilities of prefixes were not computed ("missing-prefixes").
+        """
+        unit, first_list, rank = _number_prefixes(log)
+        known = _known_logging_policy(self, logging)
+        if probabilities.prefix_prob is None or (known is not None and known.prefix_prob is None):
+            raise CapabilityError(
+                "RIPS needs the probabilities of list prefixes: make TargetProbabilities with prefixes=True.",
+                code="missing-prefixes",
+            )
+        return WeightUnits(
+            unit=log.by_entry(unit),
+            exposure=np.ones((1, log.n_ranks)),
+            query=log.lists.query[first_list],
+            group=rank,
+            target=probabilities.prefix_prob[first_list, rank],
+            logging=None if known is None or known.prefix_prob is None else known.prefix_prob[first_list, rank],
+            mass=probabilities.mass,
+            max_reward=log.theta,
         )
 
 
-def known_policy(weights: Weights, logging: Logging) -> Aim | None:
+def _known_logging_policy(weights: Weights, logging: LoggingPolicy) -> TargetProbabilities | None:
+    """Return the logging policy if it is known, None if it is estimated by list frequencies."""
     if logging == "propensities":
         raise CapabilityError(
-            f"{type(weights).__name__} needs how likely the logging policy shows each document at each rank: "
-            "propensities of whole lists do not tell. Give the logging policy, or take frequencies."
+            f"{weights.name} needs the probability of each document at each rank under the logging policy, which "
+            'propensities of whole lists do not give. Pass the logging policy, or logging="frequencies".',
+            code="list-propensities-only",
+            estimator=weights.name,
         )
-    return logging if isinstance(logging, Aim) else None
+    return logging if isinstance(logging, TargetProbabilities) else None
 
 
-def _by_document(
-    weights: Weights, examination: Float[np.ndarray, " rank"], logged: Logged, aim: Aim, logging: Logging
-) -> Strata:
-    known, exposure, words = known_policy(weights, logging), logged.theta * examination, logged.vocabulary
-    return Strata(
-        logged.by_entry(logged.lists.pair),  # UNSEEN where nothing is shown
-        exposure[None],
-        words.pair_query,
-        np.zeros(words.n_pairs, np.int64),
-        aim.placement @ exposure,
-        None if known is None else known.placement @ exposure,
-        (aim.mass @ exposure)[:, None],
-        np.ones(1),
+def _units_by_document(
+    weights: Weights,
+    examination: Float[np.ndarray, " rank"],
+    log: GroupedLog,
+    probabilities: TargetProbabilities,
+    logging: LoggingPolicy,
+) -> WeightUnits:
+    """Return one unit per (query, document) pair, exposed by theta x examination at each rank."""
+    known, exposure, vocabulary = _known_logging_policy(weights, logging), log.theta * examination, log.vocabulary
+    return WeightUnits(
+        unit=log.by_entry(log.lists.pair),  # UNSEEN where nothing is shown
+        exposure=exposure[None],
+        query=vocabulary.pair_query,
+        group=np.zeros(vocabulary.n_pairs, np.int64),
+        target=probabilities.placement @ exposure,
+        logging=None if known is None else known.placement @ exposure,
+        mass=(probabilities.mass @ exposure)[:, None],
+        max_reward=np.ones(1),
     )
 
 
-def _prefixes(logged: Logged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The number of each list's beginnings, and for each number a list that begins so and the rank where it ends."""
-    lists = logged.lists
+def _number_prefixes(log: GroupedLog) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the distinct prefixes of lists.
+
+    Returns the number of each list's prefix at each rank and, for each number, a list with that prefix and the rank
+    where the prefix ends.
+    """
+    lists = log.lists
     unit = np.full(lists.pair.shape, UNSEEN, np.int64)
-    above, found = lists.query.astype(np.int64), 0
-    firsts = []
+    prefix, n_prefixes = lists.query.astype(np.int64), 0
+    first_lists = []
     for rank in range(lists.n_ranks):
-        at = np.flatnonzero(lists.shown[:, rank])
-        group, first = distinct_rows(np.stack([above[at], lists.pair[at, rank].astype(np.int64)], axis=1))
-        above[at] = group
-        unit[at, rank] = found + group
-        firsts.append(at[first])
-        found += len(first)
-    return unit, np.concatenate(firsts), np.repeat(np.arange(lists.n_ranks), [len(f) for f in firsts])
+        rows = np.flatnonzero(lists.shown[:, rank])
+        group, first = distinct_rows(np.stack([prefix[rows], lists.pair[rows, rank].astype(np.int64)], axis=1))
+        prefix[rows] = group
+        unit[rows, rank] = n_prefixes + group
+        first_lists.append(rows[first])
+        n_prefixes += len(first)
+    ranks = np.repeat(np.arange(lists.n_ranks), [len(rows) for rows in first_lists])
+    return unit, np.concatenate(first_lists), ranks
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _expose(unit, exposure, shown, out):
+def _add_exposure(unit, exposure, shown, out):
+    """Add the exposure of every impression to its unit."""
     for e in range(unit.shape[0]):
         own = exposure[min(e, len(exposure) - 1)]
         for s in range(unit.shape[1]):
@@ -289,7 +460,8 @@ def _expose(unit, exposure, shown, out):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _earn(unit, theta, clicks, out):
+def _add_reward(unit, theta, clicks, out):
+    """Add theta x clicks of every entry and slot to its unit."""
     for e in range(unit.shape[0]):
         for s in range(unit.shape[1]):
             u = unit[e, s]
@@ -300,10 +472,109 @@ def _earn(unit, theta, clicks, out):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _expect(unit, baseline, shown, out):
+def _subtract_baseline(unit, baseline, shown, out):
+    """Subtract the click model's prediction for every impression from its unit."""
     for e in range(unit.shape[0]):
         for s in range(unit.shape[1]):
             u = unit[e, s]
             if u >= 0:
                 for p in range(shown.shape[1]):
                     out[u, p] -= baseline[e, s] * shown[e, p]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CIPSWeights:
+    """Click-based weights P(click on a | target) / P(click on a | log) by a click model.
+
+    The randomness of clicks takes the place of that of the logging policy, so that the log of one deterministic ranker
+    can be enough. With a PBM, attractiveness cancels, and what remains are the PBM weights of Li et al. (2018) with the
+    model's examination instead of 1 / rank.
+
+    A factor of each document cancels. A document therefore counts as clicked for certain in the list where the model
+    thinks a click most likely, which only matters for the reward that lost mass could earn.
+
+    Parameters
+    ----------
+    model
+        Fitted click model.
+
+    Raises
+    ------
+    CapabilityError
+        If the click model cannot predict the clicks of a list ("cannot-predict-clicks").
+
+    References
+    ----------
+    Tanaka et al. (2026), ICLR.
+    """
+
+    model: ClickModel
+    name: ClassVar[str] = "CIPS"
+    assumption: ClassVar[str] = "the click model is right up to a factor of each document"
+    needs_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.model.predicts_clicks or self.model.peeks:
+            name = type(self.model).__name__
+            raise CapabilityError(
+                f"{name} cannot predict the clicks of a list. Choose another model.",
+                code="cannot-predict-clicks",
+                model=name,
+            )
+
+    def units(
+        self,
+        log: GroupedLog,
+        probabilities: TargetProbabilities,
+        logging: LoggingPolicy,
+        target: Target | None = None,
+    ) -> WeightUnits:
+        """Return one unit per (query, document) pair, exposed by the model's click probability.
+
+        Raises
+        ------
+        CapabilityError
+            If a logging policy is given ("frequencies-only") or the target is not ("missing-target").
+        """
+        if logging != "frequencies":
+            raise CapabilityError(
+                "CIPS weights by the lists that were shown. Leave the logging policy out.",
+                code="frequencies-only",
+                estimator="CIPS",
+            )
+        if target is None:
+            raise CapabilityError(
+                "CIPS applies its click model to the target's lists: pass the target.",
+                code="missing-target",
+                estimator="CIPS",
+            )
+        vocabulary, (lists, weight) = log.vocabulary, weighted_lists(log, target)
+        lists = pad_or_truncate(lists, log.n_ranks)
+        target_prob, logged_prob = self.model.click_prob(lists), self.model.click_prob(log.lists)
+        target_vocabulary = lists.vocabulary
+        log_pair = vocabulary.pairs_of(target_vocabulary)
+        # largest click probability of each pair, in the log's and in the target's vocabulary; the last is UNSEEN's
+        top, target_top = np.zeros(vocabulary.n_pairs + 1), np.zeros(target_vocabulary.n_pairs + 1)
+        np.maximum.at(top, log.lists.pair, logged_prob)
+        np.maximum.at(target_top, lists.pair, target_prob)
+        np.maximum.at(top, log_pair, target_top[:-1])
+        scale = np.append(np.where(log_pair == UNSEEN, target_top[:-1], top[log_pair]), 1.0)
+        expected = np.where(lists.shown, target_prob / np.maximum(scale[lists.pair], 1e-300), 0.0)
+        expected = expected * log.theta * weight[:, None]
+        pair = np.where(lists.shown, np.append(log_pair, UNSEEN)[lists.pair], UNSEEN)
+        target_exposure = sum_by_index(pair.ravel().astype(np.int64), expected.reshape(-1, 1), vocabulary.n_pairs)[:, 0]
+        query = vocabulary.queries_of(target_vocabulary)[lists.query].astype(np.int64)
+        mass = sum_by_index(query, expected.sum(axis=1, keepdims=True), log.n_queries)
+        top[-1] = 1.0
+        exposure = np.where(log.lists.shown, logged_prob / np.maximum(top[log.lists.pair], 1e-300) * log.theta, 0.0)
+        return WeightUnits(
+            unit=log.by_entry(log.lists.pair),
+            exposure=log.by_entry(exposure),
+            query=vocabulary.pair_query,
+            group=np.zeros(vocabulary.n_pairs, np.int64),
+            target=target_exposure,
+            logging=None,
+            mass=mass,
+            max_reward=np.ones(1),
+        )

@@ -1,4 +1,8 @@
-"""What a policy is: it turns a corpus into a distribution over rankings, which can be drawn from and asked exactly."""
+"""Interfaces of ranking policies.
+
+A policy applied to a corpus is a distribution over rankings, from which lists can be sampled and whose probabilities
+are exact.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,23 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.corpus import Corpus
+from clickshift.core.parallel import for_ranges
+from clickshift.core.rng import as_generator, stream_key
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
-from clickshift.seeds import as_generator, stream_key
-from clickshift.sessions import Rankings
-from clickshift.threads import for_ranges
-from clickshift.vocabulary import Vocabulary
 
 Number = int | float
-"""Where a person or a specification may write 0 for 0.0."""
+"""Type of a real-valued option, so that a person or a specification may write 0 for 0.0."""
 
 
 @runtime_checkable
 class RankingDistribution(Protocol):
-    """A distribution over the rankings of every query. A list shows min(ranks, candidates) documents.
+    """Probability distribution over the rankings of every query.
 
-    Subclasses write `draw`, `log_prob` and `placement`, and get `sample`.
+    A list shows min(ranks, candidates) documents. Subclasses implement `draw`, `log_prob` and `placement`; `sample` is
+    provided.
     """
 
     vocabulary: Vocabulary
@@ -32,31 +37,70 @@ class RankingDistribution(Protocol):
     def draw(
         self, query: Int[np.ndarray, " session"], *, ranks: int, key: int, first: int = 0
     ) -> tuple[Int[np.ndarray, "session rank"], Float[np.ndarray, " session"]]:
-        """Pair numbers, `UNSEEN` below the end of a list, and the log-probability of each list; on one thread.
+        """Draw one list per session on the calling thread.
 
-        Row s depends on its query, on `key` and on `first + s` alone, so a log may be drawn in any blocks.
+        Row s depends only on its query, on `key` and on `first + s`, so a log may be drawn in blocks of any size.
+
+        Parameters
+        ----------
+        query
+            Query number of each session.
+        ranks
+            Number of ranks of a list.
+        key
+            Key of the random streams.
+        first
+            Stream number of the first session.
+
+        Returns
+        -------
+        pair
+            Pair numbers, `UNSEEN` below the end of a list.
+        log_prob
+            Log-probability of each list.
         """
 
     @abstractmethod
     def log_prob(self, rankings: Rankings) -> Float[np.ndarray, " session"]:
-        """The exact log-probability of each list among lists of its length, -inf where it cannot be drawn.
+        """Return the exact log-probability of each list among lists of its length, -inf for an impossible list.
 
-        Rankings of another vocabulary are translated; a list with a query or document unknown here gets -inf.
+        Rankings with another vocabulary are translated; a list with a query or document unknown to this distribution
+        gets -inf.
         """
 
     @abstractmethod
     def placement(
         self, query: Int[np.ndarray, " query"] | None = None, *, ranks: int = 10
     ) -> Float[np.ndarray, "pair rank"]:
-        """The exact probability that each candidate stands at each rank.
+        """Return the exact probability that each candidate is shown at each rank.
 
-        One row per pair of the vocabulary, so that pair numbers index it; rows of queries not asked for are 0.
+        Parameters
+        ----------
+        query
+            Query numbers to compute; None for all queries.
+        ranks
+            Number of ranks of a list.
+
+        Returns
+        -------
+        Float[pair, rank]
+            One row per pair of the vocabulary, so that pair numbers index it; rows of other queries are 0.
         """
 
     def sample(
         self, query: Int[np.ndarray, " session"], *, ranks: int = 10, rng: int | np.random.Generator
     ) -> Rankings:
-        """One list per query given, with its exact log-probability; the same on any number of threads."""
+        """Sample one list per given query, with its exact log-probability, independently of the number of threads.
+
+        Parameters
+        ----------
+        query
+            Query number of each session.
+        ranks
+            Number of ranks of a list.
+        rng
+            Seed or random generator.
+        """
         key = stream_key(as_generator(rng))
         pair, log_prob = np.empty((len(query), ranks), np.int32), np.empty(len(query))
 
@@ -69,28 +113,56 @@ class RankingDistribution(Protocol):
 
 @runtime_checkable
 class Policy(Protocol):
-    """A rule by which a search engine ranks; `on` a corpus it is a distribution over rankings."""
+    """Rule by which a search engine ranks; applied to a corpus it is a distribution over rankings."""
 
-    def on(self, corpus: Corpus) -> RankingDistribution: ...
+    def on(self, corpus: Corpus) -> RankingDistribution:
+        """Return the distribution over rankings of the corpus' candidates."""
+        ...
 
 
 @runtime_checkable
 class ScoredPolicy(Policy, Protocol):
-    """A policy that ranks by a score."""
+    """Policy that ranks by a score."""
 
-    def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]: ...
+    def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:
+        """Return the score of every candidate of the corpus."""
+        ...
 
 
 def checked_queries(
     vocabulary: Vocabulary, query: Int[np.ndarray, " session"], ranks: int
 ) -> Int[np.ndarray, " session"]:
-    """Query numbers as kernels take them, all of them in the vocabulary."""
+    """Check query numbers and list length, and convert the numbers for kernels.
+
+    Parameters
+    ----------
+    vocabulary
+        Vocabulary that the numbers must belong to.
+    query
+        Query number of each session.
+    ranks
+        Number of ranks of a list.
+
+    Returns
+    -------
+    Int[session]
+        The query numbers as contiguous 32-bit integers.
+
+    Raises
+    ------
+    DataError
+        "bad-ranks" if `ranks` is below 1; "query-out-of-range" if a number is not in the vocabulary.
+    """
     if ranks < 1:
-        raise DataError(f"a list must have at least one rank: got ranks = {ranks}.")
+        raise DataError(f"a list must have at least one rank: got ranks = {ranks}.", code="bad-ranks", ranks=ranks)
     bad = (query < 0) | (query >= vocabulary.n_queries)
     if bad.any():
+        row = int(np.argmax(bad)) + 1
         raise DataError(
-            f"query numbers must be from 0 to {vocabulary.n_queries - 1}: got {query[bad][0]} in row "
-            f"{int(np.argmax(bad)) + 1}. A policy can rank only the queries of its corpus."
+            f"query numbers must be from 0 to {vocabulary.n_queries - 1}: got {query[bad][0]} in row {row}. A policy "
+            "can rank only the queries of its corpus.",
+            code="query-out-of-range",
+            row=row,
+            value=int(query[bad][0]),
         )
     return np.ascontiguousarray(query, np.int32)

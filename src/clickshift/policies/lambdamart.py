@@ -1,4 +1,4 @@
-"""LambdaMART: gradient-boosted trees that a production ranker might be, fitted on labels of other queries."""
+"""LambdaMART policy: a production ranker of gradient-boosted trees, fitted on labels of other queries."""
 
 from __future__ import annotations
 
@@ -9,27 +9,57 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from clickshift.corpus import Corpus
+from clickshift.core.parallel import n_threads
+from clickshift.core.rng import generator
+from clickshift.data.corpus import Corpus
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.base import Number
-from clickshift.policies.scored import Scored, rescaled
-from clickshift.seeds import generator
-from clickshift.threads import n_threads
-from clickshift.vocabulary import UNSEEN
+from clickshift.policies.basic import Scored, min_max_scaled
 
-_MOST_DOCS = 10_000  # LightGBM refuses longer lists
+_MAX_DOCS = 10_000  # LightGBM rejects longer lists
 
 
 @final
 @dataclass(frozen=True)
 class LambdaMART(Scored):
-    """LightGBM's lambdarank on all features, never fitted on a query that it ranks.
+    """Policy that ranks by LightGBM's lambdarank on all features, never fitted on a query that it ranks.
 
-    A ranker orders the queries it was fitted on far better than new ones: on them it would be nearly an oracle. With
-    `train` it is fitted on that corpus, which must share no query with the one it ranks. Without, it is cross-fitted:
-    each of `folds` parts of the queries is scored by a model of the other parts. Raw scores of different models are not
-    comparable; `rescale` maps each query's scores to [0, 1]. `n_queries` fits on that many of the training queries,
-    drawn at random: a weak ranker. Every call of `scores` or `on` fits anew; `Scores` keeps what it found.
+    A ranker orders the queries it was fitted on far better than new ones; on them it would be nearly an oracle. With
+    `train` it is fitted on that corpus, which must share no query with the one it ranks. Without `train` it is
+    cross-fitted: each of `folds` parts of the queries is scored by a model fitted on the other parts. Every call of
+    `scores` or `on` fits the model again; `Scores` stores the scores of one fit.
+
+    Parameters
+    ----------
+    trees
+        Number of trees.
+    leaves
+        Number of leaves per tree.
+    rate
+        Learning rate.
+    n_queries
+        Number of training queries to fit on, drawn at random, for a weak ranker; None for all of them.
+    folds
+        Number of folds of the cross-fitting.
+    rescale
+        Whether to map each query's scores to [0, 1]: raw scores of different models are not comparable.
+    seed
+        Random seed of the folds, of the training queries and of LightGBM.
+    train
+        Corpus to fit on; None to cross-fit on the corpus that is ranked.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if an option is out of range.
+    DataError
+        When it is fitted: "shared-query", "no-features", "wrong-shape" (another number of features),
+        "too-few-queries", "not-integers" (labels) or "lists-too-long".
+
+    References
+    ----------
+    Burges, C. J. C. (2010). From RankNet to LambdaRank to LambdaMART: an overview. Microsoft Research MSR-TR-2010-82.
     """
 
     trees: int = 100
@@ -45,60 +75,89 @@ class LambdaMART(Scored):
         if self.trees < 1 or self.leaves < 2 or not self.rate > 0:
             raise SpecError(
                 "LambdaMART needs trees >= 1, leaves >= 2 and rate > 0: "
-                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}."
+                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}.",
+                code="bad-option",
+                trees=self.trees,
+                leaves=self.leaves,
+                rate=self.rate,
             )
         if self.folds < 2:
-            raise SpecError(f"cross-fitting needs at least 2 folds: got {self.folds}. Give `train` to fit elsewhere.")
+            raise SpecError(
+                f"cross-fitting needs at least 2 folds: got {self.folds}. Pass `train` to fit on another corpus.",
+                code="bad-option",
+                option="folds",
+                value=self.folds,
+            )
 
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:
-        score = self._cross_fitted(corpus) if self.train is None else self._fitted_on(self.train, corpus)
-        return rescaled(corpus, score) if self.rescale else score
+        score = self._cross_fitted_scores(corpus) if self.train is None else self._fitted_scores(self.train, corpus)
+        return min_max_scaled(corpus, score) if self.rescale else score
 
-    def _fitted_on(self, train: Corpus, corpus: Corpus) -> np.ndarray:
+    def _fitted_scores(self, train: Corpus, corpus: Corpus) -> np.ndarray:
+        """Return scores of the corpus by a model fitted on `train`."""
         shared = corpus.vocabulary.query_numbers(train.vocabulary.query_ids) != UNSEEN
         if shared.any():
             raise DataError(
                 f"LambdaMART must not rank queries that it was fitted on: `train` shares {int(shared.sum()):,} with "
-                f"the corpus, e.g. {train.vocabulary.query_ids[shared][0]}. Drop them, or omit `train` to cross-fit."
+                f"the corpus, e.g. {train.vocabulary.query_ids[shared][0]}. Remove them, or omit `train` to cross-fit.",
+                code="shared-query",
+                count=int(shared.sum()),
+                query=train.vocabulary.query_ids[shared][0],
             )
         features = _features(corpus)
         if features.shape[1] != _features(train).shape[1]:
             raise DataError(
-                f"`train` must have the corpus' {features.shape[1]} features: it has {_features(train).shape[1]}."
+                f"`train` must have the corpus' {features.shape[1]} features: it has {_features(train).shape[1]}.",
+                code="wrong-shape",
+                expected=features.shape[1],
+                count=_features(train).shape[1],
             )
         score: np.ndarray = self._fit(train).predict(features)
         return score
 
-    def _cross_fitted(self, corpus: Corpus) -> np.ndarray:
+    def _cross_fitted_scores(self, corpus: Corpus) -> np.ndarray:
+        """Return scores of the corpus, each fold's by a model fitted on the other folds."""
         if corpus.n_queries < self.folds:
             raise DataError(
                 f"{self.folds} folds need at least as many queries: the corpus has {corpus.n_queries}. "
-                "Use a larger corpus, or give `train`."
+                "Use a larger corpus, or pass `train`.",
+                code="too-few-queries",
+                count=corpus.n_queries,
             )
         features, score = _features(corpus), np.empty(corpus.n_pairs)
         fold = generator(self.seed, "LambdaMART", "folds").permutation(corpus.n_queries) % self.folds
         for held_out in range(self.folds):
-            mine = (fold == held_out)[corpus.vocabulary.pair_query]
-            score[mine] = self._fit(corpus.with_queries(fold != held_out)).predict(features[mine])
+            rows = (fold == held_out)[corpus.vocabulary.pair_query]
+            score[rows] = self._fit(corpus.with_queries(fold != held_out)).predict(features[rows])
         return score
 
     def _fit(self, corpus: Corpus) -> Any:
+        """Fit LightGBM on the corpus, or on `n_queries` of its queries."""
         import lightgbm
 
         if self.n_queries is not None:
             if not 1 <= self.n_queries <= corpus.n_queries:
                 raise DataError(
-                    f"n_queries must be from 1 to the {corpus.n_queries} queries to fit on: got {self.n_queries}."
+                    f"n_queries must be from 1 to the {corpus.n_queries} queries to fit on: got {self.n_queries}.",
+                    code="too-few-queries",
+                    count=corpus.n_queries,
+                    value=self.n_queries,
                 )
             corpus = corpus.sample_queries(self.n_queries, rng=generator(self.seed, "LambdaMART", "queries"))
         if (corpus.label % 1).any():
             label = corpus.label[corpus.label % 1 != 0][0]
-            raise DataError(f"lambdarank needs whole-numbered labels: got {label}. Round them first.")
-        if corpus.n_candidates.max() > _MOST_DOCS:
             raise DataError(
-                f"LightGBM takes at most {_MOST_DOCS:,} documents per query: one has {corpus.n_candidates.max():,}. "
-                "Drop some."
+                f"lambdarank needs integer labels: got {label}. Round them first.",
+                code="not-integers",
+                value=float(label),
+            )
+        if corpus.n_candidates.max() > _MAX_DOCS:
+            raise DataError(
+                f"LightGBM accepts at most {_MAX_DOCS:,} documents per query: one has {corpus.n_candidates.max():,}. "
+                "Remove some.",
+                code="lists-too-long",
+                count=int(corpus.n_candidates.max()),
             )
         settings = {
             "objective": "lambdarank",
@@ -116,6 +175,10 @@ class LambdaMART(Scored):
 
 
 def _features(corpus: Corpus) -> np.ndarray:
+    """Return the feature matrix of the corpus, which must have one."""
     if corpus.features is None:
-        raise DataError("LambdaMART ranks by features: this corpus has none. Read one that has, or use another policy.")
+        raise DataError(
+            "LambdaMART ranks by features: this corpus has none. Read one with features, or choose another policy.",
+            code="no-features",
+        )
     return corpus.features

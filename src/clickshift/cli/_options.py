@@ -1,0 +1,27 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import typer
+
+LOG = typer.Argument(
+    ..., help="Click log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log."
+)
+LOG_FILES = typer.Argument(..., help="Click log: a .parquet, .csv or .jsonl file, a folder or a glob.")
+MODEL_FOLDER = typer.Argument(..., help="Folder of a fitted model, as `clickshift fit` writes it.")
+COLUMN = typer.Option(
+    [], help="Column name of the log, as OURS=THEIRS, e.g. docs=results, where it differs from ours; repeatable."
+)
+SKIP_BAD = typer.Option(False, "--skip-bad", help="Skip bad sessions and report their number, instead of stopping.")
+REWARD = typer.Option(
+    "clicks",
+    "--reward",
+    help="Reward of a session: clicks, dcg or any-click; @K counts the first K ranks only, e.g. clicks@3.",
+)
+REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
+REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")
+WORKERS = typer.Option(None, min=1, help="Number of worker processes; by default, one per core.")
+CLUSTER = typer.Option(
+    None, metavar="ADDRESS", help="Address of a Dask cluster to run on instead of this machine, e.g. tcp://host:8786."
+)
+JSON = typer.Option(False, "--json", help="Print the result as one JSON object instead of tables.")

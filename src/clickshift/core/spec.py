@@ -1,0 +1,175 @@
+"""Specification texts: "PlackettLuce(Oracle, temperature=0.1)" as code, command-line argument, label and cache key.
+
+A text is read with Python's own parser but never evaluated: names are looked up in a registry, and everything else must
+be a literal.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from clickshift.errors import SpecError
+
+Registry = Mapping[str, str]
+"""Mapping of names to "module:attribute", which is imported when first used."""
+
+
+def resolve(name: str, registry: Registry) -> Any:
+    """Return the object of a registered name.
+
+    Parameters
+    ----------
+    name
+        Registered name.
+    registry
+        Mapping of names to "module:attribute".
+
+    Raises
+    ------
+    SpecError
+        If the name is not registered ("unknown-name").
+    """
+    if name not in registry:
+        raise SpecError(
+            f"{name!r} is not known. Choose one of: {', '.join(registry)}.",
+            code="unknown-name",
+            value=name,
+            known=list(registry),
+        )
+    module, _, attribute = registry[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def parse(text: str, registry: Registry) -> Any:
+    """Build the object that a text describes; a bare name is called without arguments.
+
+    Parameters
+    ----------
+    text
+        Specification text.
+    registry
+        Mapping of names to "module:attribute".
+
+    Raises
+    ------
+    SpecError
+        If the text cannot be parsed ("unreadable-spec"), has an unknown name ("unknown-name") or an expression that is
+        not a literal ("not-a-literal"), or has options that the object does not take ("bad-option").
+
+    Examples
+    --------
+    >>> from clickshift.simulation.users import USERS
+    >>> parse("DBN(satisfaction=0.5)", USERS)
+    DBN(attractiveness=0.95, satisfaction=0.5, continuation=0.9, floor=0.02)
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise SpecError(
+            f'{text!r} cannot be parsed. Write a name with options, such as "DBN(satisfaction=0.5)".',
+            code="unreadable-spec",
+            value=text,
+        ) from None
+    return _build(tree, registry, text)
+
+
+def _build(node: ast.expr, registry: Registry, text: str) -> Any:
+    """Build the object of a syntax node; `text` is the whole text, for error messages."""
+    if isinstance(node, ast.Name):
+        return _call(resolve(node.id, registry), node.id, [], {}, text)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        arguments = [_build(argument, registry, text) for argument in node.args]
+        options = {k.arg: _build(k.value, registry, text) for k in node.keywords if k.arg is not None}
+        if len(options) < len(node.keywords):
+            raise SpecError(
+                f"{text!r}: ** cannot be used here. Write each option as name=value.", code="bad-option", value=text
+            )
+        return _call(resolve(node.func.id, registry), node.func.id, arguments, options, text)
+    if isinstance(node, ast.Tuple):
+        return tuple(_build(item, registry, text) for item in node.elts)
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise SpecError(
+            f"{text!r}: {ast.unparse(node)!r} is neither a registered name nor a literal. "
+            f"Names are: {', '.join(registry)}.",
+            code="not-a-literal",
+            value=ast.unparse(node),
+            known=list(registry),
+        ) from None
+
+
+def _call(factory: Any, name: str, arguments: list[Any], options: dict[str, Any], text: str) -> Any:
+    """Call a class or function with the options of a text; list the known options if it does not take them."""
+    try:
+        return factory(*arguments, **options)
+    except TypeError as error:
+        known = [f.name for f in dataclasses.fields(factory)] if dataclasses.is_dataclass(factory) else []
+        hint = f" Its options are: {', '.join(known)}." if known else ""
+        raise SpecError(
+            f"{text!r}: {name} does not accept these options: {error}.{hint}",
+            code="bad-option",
+            value=text,
+            known=known,
+        ) from None
+
+
+def label(value: Any) -> str:
+    """Return the shortest text from which `parse` builds the object: options with their default are left out.
+
+    Parameters
+    ----------
+    value
+        A dataclass, a tuple or a literal.
+
+    Examples
+    --------
+    >>> from clickshift.simulation.users import DBN
+    >>> label(DBN(satisfaction=0.5))
+    'DBN(satisfaction=0.5)'
+    """
+    return _format(value, short=True)
+
+
+def key(value: Any) -> str:
+    """Return the full text with every field: a changed default changes the key, so old results are not reused.
+
+    Parameters
+    ----------
+    value
+        A dataclass, a tuple or a literal.
+
+    Examples
+    --------
+    >>> from clickshift.simulation.users import DBN
+    >>> key(DBN(satisfaction=0.5))
+    'DBN(attractiveness=0.95, satisfaction=0.5, continuation=0.9, floor=0.02)'
+    """
+    return _format(value, short=False)
+
+
+def _format(value: Any, *, short: bool) -> str:
+    """Return the text of a value; `short` leaves out default values and the names of required fields."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        if isinstance(value, tuple):
+            inner = ", ".join(_format(item, short=short) for item in value)
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        return repr(value)
+    parts = []
+    required = True
+    for field in dataclasses.fields(value):
+        if not field.repr:
+            continue
+        field_value = getattr(value, field.name)
+        has_default = field.default is not dataclasses.MISSING
+        required = required and not has_default
+        if short and has_default and field_value == field.default:
+            continue
+        text = _format(field_value, short=short)
+        parts.append(text if short and required else f"{field.name}={text}")
+    name = type(value).__name__
+    return f"{name}({', '.join(parts)})" if parts or not short else name

@@ -1,0 +1,483 @@
+"""Count tables by (query, document) pair and situation: sufficient statistics of PBM, UBM and click-through rates.
+
+Counting reads the sessions once; after that, the cost of fitting depends on the number of distinct cells, not on the
+number of sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, no_type_check
+
+import numpy as np
+from jaxtyping import Float, Int
+from numba import njit
+
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.unique_rows import distinct_sorted
+from clickshift.data.encoded_log import Log, split_at_queries, weighted_arrays, weighted_chunks
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.errors import DataError
+
+By = Literal["rank", "last_click", "prefix"]
+"""Situation that examination depends on: rank; rank and last click above it; rank and all clicks above it (prefix)."""
+
+_BY_FROM_COARSE_TO_FINE: tuple[By, ...] = ("rank", "last_click", "prefix")
+_MAX_DENSE_CELLS = 1 << 22
+"""Largest number of possible cells for which every thread has a dense table of all of them."""
+_CELLS_PER_THREAD = 1 << 25
+"""Number of cells that a thread has a table for in one pass, if there are more than `_MAX_DENSE_CELLS`."""
+MAX_PREFIX_RANKS = 30
+"""Longest lists that can be counted by prefix."""
+_CellColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Pair, situation, impressions and clicks of each cell."""
+_TableSlice = tuple[np.ndarray, int, int, int]
+"""Tables to be added up, the range of pairs (start, stop) to read from them, and the first pair of the tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Impressions and clicks of each pair in each situation; only cells that occur are kept, sorted by pair.
+
+    Situations are numbered so that rank r (from 0) comes before rank r + 1. By rank: r. By last_click:
+    r (r + 1) / 2 + rank of the last click from 1, or 0 if there is none. By prefix: 2^r - 1 + sum of 2^j over the
+    clicked ranks j above.
+
+    Parameters
+    ----------
+    vocabulary
+        Vocabulary of the pair numbers.
+    n_ranks
+        Number of ranks of the log.
+    by
+        Situation: "rank", "last_click" or "prefix".
+    pair
+        Pair number of each cell, ascending.
+    situation
+        Situation number of each cell, ascending within a pair.
+    impressions
+        Number of sessions in which the pair was shown in the situation.
+    clicks
+        Number of those sessions in which the pair was clicked.
+
+    Examples
+    --------
+    >>> from clickshift import Rankings, Sessions
+    >>> vocabulary, query, pair = Vocabulary.of(["cats"] * 2, [7, 12])
+    >>> lists = Rankings(vocabulary, query, np.array([[0, 1], [1, 0]], np.int32))
+    >>> cells = Cells.of(Sessions(lists, np.array([[1, 0], [1, 1]])))
+    >>> cells.impressions.tolist(), cells.clicks.tolist()
+    ([1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0])
+    """
+
+    vocabulary: Vocabulary
+    n_ranks: int
+    by: By
+    pair: Int[np.ndarray, " cell"]
+    situation: Int[np.ndarray, " cell"]
+    impressions: Float[np.ndarray, " cell"]
+    clicks: Float[np.ndarray, " cell"]
+
+    @classmethod
+    def of(cls, log: Log, by: By = "rank", *, weight: np.ndarray | None = None) -> Cells:
+        """Count a log. Pairs that are not in its vocabulary are left out.
+
+        This takes one pass over the log; several, each for a part of the queries, if a table of all possible cells
+        would not fit in memory.
+
+        Parameters
+        ----------
+        log
+            Sessions or an encoded log.
+        by
+            Situation: "rank", "last_click" or "prefix".
+        weight
+            Weight of each row of the log; by default, its count.
+
+        Raises
+        ------
+        DataError
+            If `by` is "prefix" and lists are longer than 30 ("lists-too-long").
+        """
+        if by == "prefix" and log.n_ranks > MAX_PREFIX_RANKS:
+            raise lists_too_long(log.n_ranks)
+        n_situations = count_situations(by, log.n_ranks)
+        size = log.vocabulary.n_pairs * n_situations
+        count_large = _count_sparse if by == "prefix" else _count_by_query_range
+        count = _count_dense if size <= _MAX_DENSE_CELLS else count_large
+        return cls(log.vocabulary, log.n_ranks, by, *count(log, weight, by, n_situations))
+
+    @property
+    def n_situations(self) -> int:
+        """Number of possible situations."""
+        return count_situations(self.by, self.n_ranks)
+
+    def rank(self) -> Int[np.ndarray, " cell"]:
+        """Return the rank of each cell, from 0."""
+        rank: np.ndarray = rank_of(self.by, self.n_ranks)[self.situation]
+        return rank
+
+    @cached_property
+    def offsets(self) -> Int[np.ndarray, " pair_or_end"]:
+        """Bounds of the pairs: pair p has the cells from `offsets[p]` to `offsets[p + 1] - 1`."""
+        return np.append(0, np.cumsum(np.bincount(self.pair, minlength=self.vocabulary.n_pairs)))
+
+    def by_pair(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+        """Return the impressions and clicks of each pair."""
+        return self._by_pair
+
+    @cached_property
+    def _by_pair(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+        """Impressions and clicks of each pair, computed once."""
+        equal_weights = np.ones(self.n_situations)
+        return self._weighted_sums(self.impressions, equal_weights), self._weighted_sums(self.clicks, equal_weights)
+
+    def weighted_impressions(self, weight: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
+        """Return the weighted impressions of each pair: the sum over its cells of impressions times `weight`."""
+        return self._weighted_sums(self.impressions, weight)
+
+    def _weighted_sums(self, count: Float[np.ndarray, " cell"], weight: Float[np.ndarray, " situation"]) -> np.ndarray:
+        """Return the sum over each pair's cells of `count` times the weight of the situation."""
+        total, cuts = np.empty(self.vocabulary.n_pairs), self.ranges(n_threads())
+        for_each(lambda k: _weighted_sums(*cuts[k], self.offsets, self.situation, count, weight, total), len(cuts))
+        return total
+
+    def ranges(self, n: int) -> list[tuple[int, int]]:
+        """Return up to n ranges of pairs with about equal numbers of cells, e.g. one for each thread."""
+        cuts = np.searchsorted(self.offsets, np.linspace(0, len(self.pair), n + 1)[1:-1])
+        return [(a, b) for a, b in pairwise([0, *cuts.tolist(), self.vocabulary.n_pairs]) if b > a]
+
+    def by_situation(self) -> tuple[Float[np.ndarray, " situation"], Float[np.ndarray, " situation"]]:
+        """Return the impressions and clicks of each situation."""
+        return self._totals(self.situation, self.n_situations)
+
+    def by_rank(self) -> tuple[Float[np.ndarray, " rank"], Float[np.ndarray, " rank"]]:
+        """Return the impressions and clicks of each rank."""
+        return self._totals(self.rank(), self.n_ranks)
+
+    def _totals(self, index: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the impressions and clicks of each value of `index`, which has one entry per cell."""
+        return np.bincount(index, self.impressions, size), np.bincount(index, self.clicks, size)
+
+    def rolled_up(self, by: By) -> Cells:
+        """Return the same counts aggregated to a coarser situation.
+
+        Parameters
+        ----------
+        by
+            Coarser situation: "rank", or "last_click" for counts by prefix.
+
+        Raises
+        ------
+        DataError
+            If `by` is finer than the counts ("counts-too-coarse").
+        """
+        if _BY_FROM_COARSE_TO_FINE.index(by) > _BY_FROM_COARSE_TO_FINE.index(self.by):
+            raise DataError(
+                f"counts by {self.by} cannot be refined to counts by {by}. Count the log again with by={by!r}.",
+                code="counts-too-coarse",
+                by=self.by,
+                requested=by,
+            )
+        coarse = _coarse_situation(self.by, by, self.n_ranks)[self.situation]
+        n_situations = count_situations(by, self.n_ranks)
+        key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + coarse)
+        impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
+        return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks)
+
+
+def lists_too_long(n_ranks: int) -> DataError:
+    """Return the error for lists that are too long to be counted by prefix ("lists-too-long").
+
+    Parameters
+    ----------
+    n_ranks
+        Length of the longest list.
+    """
+    return DataError(
+        f"counting by all clicks above needs lists of at most {MAX_PREFIX_RANKS} results: got {n_ranks}. "
+        "Truncate the lists, or use a model that depends on the last click only.",
+        code="lists-too-long",
+        value=n_ranks,
+        limit=MAX_PREFIX_RANKS,
+    )
+
+
+def count_situations(by: By, n_ranks: int) -> int:
+    """Return the number of possible situations in lists of `n_ranks` results.
+
+    Parameters
+    ----------
+    by
+        Situation: "rank", "last_click" or "prefix".
+    n_ranks
+        Length of the lists.
+
+    Examples
+    --------
+    >>> [count_situations(by, 4) for by in ("rank", "last_click", "prefix")]
+    [4, 10, 15]
+    """
+    return {"rank": n_ranks, "last_click": n_ranks * (n_ranks + 1) // 2, "prefix": (1 << n_ranks) - 1}[by]
+
+
+def rank_of(by: By, n_ranks: int) -> Int[np.ndarray, " situation"]:
+    """Return the rank of each situation, from 0.
+
+    Parameters
+    ----------
+    by
+        Situation: "rank", "last_click" or "prefix".
+    n_ranks
+        Length of the lists.
+
+    Examples
+    --------
+    >>> rank_of("last_click", 3).tolist()
+    [0, 1, 1, 2, 2, 2]
+    """
+    sizes = [count_situations(by, r + 1) - count_situations(by, r) for r in range(n_ranks)]
+    return np.repeat(np.arange(n_ranks), sizes)
+
+
+def situation_of(by: By, sessions: Sessions) -> Int[np.ndarray, "session rank"]:
+    """Return the situation number of each result of a log.
+
+    Parameters
+    ----------
+    by
+        Situation: "rank", "last_click" or "prefix".
+    sessions
+        Lists with their clicks.
+    """
+    click, ranks = sessions.click, np.arange(sessions.n_ranks)
+    start = np.array([count_situations(by, r) for r in range(sessions.n_ranks)])
+    situation = np.broadcast_to(start, click.shape).copy()
+    if by == "last_click":
+        last = np.maximum.accumulate(np.where(click, ranks + 1, 0), axis=1)
+        situation[:, 1:] += last[:, :-1]
+    elif by == "prefix":
+        situation[:, 1:] += np.cumsum(click.astype(np.int64) << ranks, axis=1)[:, :-1]
+    return situation
+
+
+def _coarse_situation(fine: By, coarse: By, n_ranks: int) -> np.ndarray:
+    """Return the coarse situation of each fine situation."""
+    rank = rank_of(fine, n_ranks)
+    if coarse == "rank" or fine == coarse:
+        return rank if coarse == "rank" else np.arange(len(rank))
+    bits = np.arange(len(rank)) - ((1 << rank) - 1)
+    last = np.floor(np.log2(np.maximum(bits, 0.5))).astype(np.int64) + 1  # 0 for no click
+    situation: np.ndarray = rank * (rank + 1) // 2 + last
+    return situation
+
+
+def _count_dtype(log: Log, weight: np.ndarray | None) -> type:
+    """Return the type of the count tables: unweighted sessions need half the memory."""
+    return np.uint32 if weight is None and not log.has_counts else np.float64
+
+
+def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
+    """Count with a dense table of all possible cells for each thread."""
+    pairs, threads = log.vocabulary.n_pairs, n_threads()
+    shape = threads, 2, (pairs + 1) * n_situations  # the extra last pair takes the counts of UNSEEN pairs
+    tables: np.ndarray = np.zeros(shape, _count_dtype(log, weight))
+    by_code = _BY_FROM_COARSE_TO_FINE.index(by)
+
+    def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
+        cuts = np.linspace(0, len(part), threads + 1).astype(int)
+
+        def work(k: int) -> None:
+            rows = slice(cuts[k], cuts[k + 1])
+            rankings, click = part.rankings[rows], part.click[rows]
+            _add_all_pairs(rankings.pair, rankings.shown, click, count[rows], by_code, n_situations, tables[k])
+
+        for_each(work, threads)
+
+    for part, count in weighted_chunks(log, weight):
+        add(part, count)
+    cuts = np.linspace(0, pairs, threads + 1).astype(int).tolist()
+    return _collect_cells([(tables, cuts[k], cuts[k + 1], 0) for k in range(threads)], n_situations)
+
+
+def _count_by_query_range(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
+    """Count in several passes, in each of which every thread counts the pairs of its own range of queries."""
+    threads, vocabulary, dtype = n_threads(), log.vocabulary, _count_dtype(log, weight)
+    cells_per_thread = 2 * _CELLS_PER_THREAD if dtype is np.uint32 else _CELLS_PER_THREAD
+    n_ranges = -(-vocabulary.n_pairs * n_situations // cells_per_thread)
+    bounds = split_at_queries(vocabulary, max(n_ranges, threads))
+    ranges = list(pairwise(bounds.tolist()))
+    # one buffer for all passes, since allocating memory costs more than zeroing it
+    buffers = np.empty((threads, 2 * n_situations * max(stop - start for start, stop in ranges)), dtype)
+    cells = None
+    for first in range(0, len(ranges), threads):
+        tables = _count_pass(log, weight, by, n_situations, ranges[first : first + threads], buffers)
+        cells = _collect_cells(tables, n_situations, cells)
+    assert cells is not None
+    return cells
+
+
+def _count_pass(
+    log: Log, weight: np.ndarray | None, by: By, n_situations: int, ranges: list[tuple[int, int]], buffers: np.ndarray
+) -> list[_TableSlice]:
+    """Count the pairs of some ranges in one pass over the log, one range for each thread."""
+    tables = [
+        buffer[: 2 * n_situations * (stop - start)].reshape(2, -1)
+        for buffer, (start, stop) in zip(buffers, ranges, strict=False)
+    ]
+    for_each(lambda k: tables[k].fill(0), len(tables))
+    by_code = _BY_FROM_COARSE_TO_FINE.index(by)
+
+    def add(pair: np.ndarray, click: np.ndarray, count: np.ndarray) -> None:
+        for_each(
+            lambda k: _add_pair_range(pair, click, count, *ranges[k], by_code, n_situations, tables[k]), len(ranges)
+        )
+
+    for arrays in weighted_arrays(log, weight):
+        add(*arrays)
+    return [(table[None], start, stop, start) for table, (start, stop) in zip(tables, ranges, strict=True)]
+
+
+def _collect_cells(parts: Sequence[_TableSlice], n_situations: int, before: _CellColumns | None = None) -> _CellColumns:
+    """Append the cells that occur in some tables to those collected `before`, which are resized without a copy.
+
+    Pairs and situations have 32 bits: a large log has a hundred million cells.
+    """
+    sizes = np.zeros(len(parts), np.int64)
+
+    def count_cells(k: int) -> None:
+        sizes[k] = _count_occurring(*parts[k], n_situations)
+
+    for_each(count_cells, len(parts))
+    if before is None:
+        before = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0)
+    old = len(before[0])
+    for column in before:
+        column.resize(old + int(sizes.sum()), refcheck=False)
+    pair, situation, impressions, clicks = before
+    end = old + np.cumsum(sizes)
+
+    def compact(k: int) -> None:
+        _compact(*parts[k], n_situations, end[k] - sizes[k], end[k], pair, situation, impressions, clicks)
+
+    for_each(compact, len(parts))
+    return pair, situation, impressions, clicks
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _weighted_sums(start, stop, offsets, situation, count, weight, total):
+    """Fill `total[p]` with the sum over the cells of pair p of count times the weight of the situation."""
+    for p in range(start, stop):
+        total[p] = 0.0
+        for k in range(offsets[p], offsets[p + 1]):
+            total[p] += count[k] * weight[situation[k]]
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _count_occurring(tables, start, stop, first, n_situations):
+    """Return the number of cells of the pairs from `start` to `stop` that occur in any table."""
+    n = 0
+    for key in range((start - first) * n_situations, (stop - first) * n_situations):
+        total = tables[0, 0, key] + tables[0, 1, key]
+        for k in range(1, len(tables)):
+            total += tables[k, 0, key] + tables[k, 1, key]
+        n += total > 0
+    return n
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _compact(tables, start, stop, first, n_situations, at, end, pair, situation, impressions, clicks):
+    """Write the cells that occur in any table to the columns, from position `at` to `end`.
+
+    The compaction has no branch: every cell is written, and the position advances only if the cell occurred. A branch
+    would be unpredictable.
+    """
+    key = (start - first) * n_situations
+    for p in range(start, stop):
+        for s in range(n_situations):
+            if at == end:
+                return
+            skipped, clicked = tables[0, 0, key], tables[0, 1, key]
+            for k in range(1, len(tables)):
+                skipped += tables[k, 0, key]
+                clicked += tables[k, 1, key]
+            pair[at], situation[at], impressions[at], clicks[at] = p, s, skipped + clicked, clicked
+            at += skipped + clicked > 0
+            key += 1
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add_all_pairs(pair, shown, click, count, by, n_situations, table):
+    """Add sessions to a table of all pairs; row 0 has the skips and row 1 the clicks.
+
+    Clicks are rare: without them in between, skips are closer together in memory. UNSEEN pairs are counted after the
+    last pair.
+    """
+    n, ranks = pair.shape
+    last_row = table.shape[1] // n_situations - 1
+    for i in range(n):
+        first, above, weight = 0, 0, count[i]  # first situation of the rank, and offset by the clicks above
+        for r in range(ranks):
+            if not shown[i, r]:
+                break
+            row, clicked = pair[i, r] if pair[i, r] >= 0 else last_row, click[i, r]
+            # unsigned indices spare numba the check for negative ones
+            table[np.uint64(clicked), np.uint64(row * n_situations + first + above)] += weight
+            if by == 0:
+                first += 1
+            elif by == 1:
+                first += r + 1
+                above = r + 1 if clicked else above
+            else:
+                first += 1 << r
+                above |= clicked << r
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add_pair_range(pair, click, count, start, stop, by, n_situations, table):
+    """Add sessions to a table of the pairs from `start` to `stop`, which are all pairs of some queries.
+
+    The first pair of a list decides whether the session's query is in the range. Where nothing is shown there is
+    neither a pair nor a click.
+    """
+    n, ranks = pair.shape
+    for i in range(n):
+        if pair[i, 0] >= 0 and (pair[i, 0] < start or pair[i, 0] >= stop):
+            continue
+        first, above = 0, 0
+        for r in range(ranks):
+            p, clicked = pair[i, r], click[i, r]
+            if p >= start and p < stop:
+                table[np.uint64(clicked), np.uint64((p - start) * n_situations + first + above)] += count[i]
+            if by == 0:
+                first += 1
+            else:
+                first += r + 1
+                above = r + 1 if clicked else above
+
+
+def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
+    """Count by sorting keys, rank by rank to bound the memory: a cell belongs to one rank."""
+    keys, counts = [], []
+    for part, count in weighted_chunks(log, weight):
+        situation = situation_of(by, part)
+        for rank in range(part.n_ranks):
+            pair = part.rankings.pair[:, rank]
+            rows = np.flatnonzero(pair != UNSEEN)
+            key, cell = distinct_sorted(pair[rows].astype(np.int64) * n_situations + situation[rows, rank])
+            clicked = count[rows] * part.click[rows, rank]
+            keys.append(key)
+            counts.append(np.stack([np.bincount(cell, w, len(key)) for w in (count[rows], clicked)], axis=1))
+    key, cell = distinct_sorted(np.concatenate(keys))
+    all_counts = np.concatenate(counts)
+    impressions, clicks = (np.bincount(cell, all_counts[:, k], len(key)) for k in range(2))
+    return *np.divmod(key, n_situations), impressions, clicks

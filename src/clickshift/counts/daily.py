@@ -1,0 +1,474 @@
+"""Daily counts: the sufficient statistics of a log, saved in a directory and added up day by day.
+
+They are all that counting and maximum likelihood need, so sessions need not be kept: a month is the sum of its days,
+and an older day can be multiplied by a smaller weight before it is added. Equal tails are stored once, with their
+counts added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float, UInt32
+
+from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.unique_rows import distinct_rows, distinct_sorted
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import Cells, count_situations
+from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
+from clickshift.counts.tails import TailsByShape, TailsInParts
+from clickshift.data.encoded_log import Log
+from clickshift.data.sessions import union
+from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
+from clickshift.errors import ClickshiftError, DataError
+
+Time = np.datetime64 | float
+"""A date, a time, or a day number."""
+
+_COUNTS_FORMAT = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
+_PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
+_RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
+_SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
+_MAX_DAY_SPAN = 1000
+"""Largest difference of numeric times that are taken for day numbers; times further apart are e.g. seconds."""
+_MAX_HALF_LIVES = 50
+"""Age in half-lives after which a day has weight 0: its weight would be below the precision of a sum."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DayCounts:
+    """Sufficient statistics of the sessions of one day, or of several days added.
+
+    Parameters
+    ----------
+    cells
+        Counts by last click, as UBM needs them; PBM and click-through rates aggregate them.
+    cascade
+        Counts for DBN, SDBN, DCM, CCM and CM.
+    sessions
+        Number of sessions; for weighted days, the sum of the weights.
+    first, last
+        Time of the first and of the last session; None if the log, or one of several, has no times.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=5)
+    >>> log = cs.simulate(corpus, cs.Uniform(), cs.users.PBM(), 100, rng=1)
+    >>> monday, tuesday = (DayCounts.of(part) for part in log.split(0.5, rng=0))
+    >>> DayCounts.merged([monday, tuesday]).sessions
+    100.0
+    """
+
+    cells: Cells
+    cascade: Cascade
+    sessions: float
+    first: Time | None = None
+    last: Time | None = None
+
+    @classmethod
+    def of(cls, log: Log) -> DayCounts:
+        """Count a log: sessions or an encoded log."""
+        ranges = [_time_range(part.time) for part in log.chunks()]
+        first, last = _choose_time([one[0] for one in ranges], min), _choose_time([one[1] for one in ranges], max)
+        return cls(Cells.of(log, "last_click"), Cascade.of(log), float(log.total), first, last)
+
+    @classmethod
+    def merged(
+        cls, days: Sequence[DayCounts], *, weights: Sequence[float] | None = None, half_life: float | None = None
+    ) -> DayCounts:
+        """Return the weighted sum of several days, equal to the counts of a log with weighted sessions.
+
+        Parameters
+        ----------
+        days
+            Counts of each day, in any vocabularies.
+        weights
+            Weight of each day, 0 or more; by default 1.
+        half_life
+            Half-life of an exponential decay, in days, instead of `weights`. The last day has weight 1. A day's age is
+            counted between the dates of the last sessions, so that yesterday's sum merged with today gives today's
+            sum. If no log has times, each day is one day later than the one before it.
+
+        Raises
+        ------
+        DataError
+            If there is no day ("no-days"), both weights and a half-life are given ("bad-option"), or they cannot be
+            used ("bad-weights", "bad-half-life", "missing-time", "mixed-times", "not-day-numbers").
+        """
+        if not days:
+            raise DataError("there must be at least one day to merge: got none.", code="no-days")
+        if half_life is not None:
+            if weights is not None:
+                raise DataError("a sum of days takes weights or a half_life: got both.", code="bad-option")
+            for day in days:
+                _check_day_numbers(day)
+            weights = decay([day.last for day in days], half_life)
+        weight = np.ones(len(days)) if weights is None else np.asarray(weights, np.float64)
+        if weight.shape != (len(days),) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
+            raise DataError(
+                f"weights must be one number of 0 or more for each of {len(days)} days, and not all 0: "
+                f"got {weight.tolist()}.",
+                code="bad-weights",
+                value=weight.tolist(),
+            )
+        # days of weight 0 are left out: the count of a tail is a divisor
+        used = [(day, float(w)) for day, w in zip(days, weight, strict=True) if w]
+        parts, factors = [day for day, _ in used], [factor for _, factor in used]
+        vocabulary, n_ranks = union([part.vocabulary for part in parts]), max(part.n_ranks for part in parts)
+        numbers = [np.append(vocabulary.pairs_of(part.vocabulary), vocabulary.n_pairs) for part in parts]
+        return cls(
+            _add_cells(vocabulary, n_ranks, parts, numbers, factors),
+            _add_cascades(vocabulary, n_ranks, parts, numbers, factors),
+            sum(factor * part.sessions for part, factor in used),
+            _choose_time([part.first for part in parts], min),
+            _choose_time([part.last for part in parts], max),
+        )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Vocabulary of the pair numbers."""
+        return self.cells.vocabulary
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks: the length of the longest list."""
+        return self.cells.n_ranks
+
+    def save(self, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
+        """Write the counts to a directory.
+
+        Parameters
+        ----------
+        folder
+            Directory to write to; it is created if necessary.
+        notes
+            JSON values to keep with the counts, e.g. which log was counted.
+
+        Raises
+        ------
+        DataError
+            If the tails are on a cluster ("tails-on-cluster").
+        FileError
+            If the directory cannot be written ("not-writable").
+        """
+        cells, cascade, arrays = self.cells, self.cascade, dict[str, np.ndarray]()
+        tails = _merge_tails(_tail_parts(cascade))
+        for name in ("pair", "situation", "impressions", "clicks"):
+            arrays[f"cells.{name}"] = getattr(cells, name)
+        for name in (*_PAIR_TABLES, *_RANK_TABLES):
+            arrays[f"cascade.{name}"] = getattr(cascade, name)
+        for name in _SHAPE_TABLES:
+            arrays[f"tails.{name}"] = getattr(tails, name)
+        facts = {
+            "vocabulary": pack_vocabulary(self.vocabulary, arrays),
+            "ranks": self.n_ranks,
+            "sessions": self.sessions,
+            "first": _time_to_json(self.first),
+            "last": _time_to_json(self.last),
+            "passed": cascade.passed,
+            "notes": notes or {},
+        }
+        _COUNTS_FORMAT.write(folder, facts, arrays)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> DayCounts:
+        """Read the counts that `save` wrote.
+
+        Raises
+        ------
+        FileError
+            If the directory does not hold counts ("not-a-count"), is damaged ("damaged-file"), or was written by a
+            newer version ("newer-format").
+        """
+        header, arrays = _COUNTS_FORMAT.read(folder)
+        try:
+            vocabulary, n_ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
+            cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
+            tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
+            tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
+            return cls(
+                Cells(vocabulary, n_ranks, "last_click", *cells),
+                _make_cascade(vocabulary, n_ranks, tables, float(header["passed"]), tails),
+                float(header["sessions"]),
+                _time_from_json(header["first"]),
+                _time_from_json(header["last"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            if isinstance(error, ClickshiftError):
+                raise
+            raise _COUNTS_FORMAT.damaged(folder, error) from None
+
+    def __repr__(self) -> str:
+        return f"DayCounts({self.sessions:,.0f} sessions, up to {self.n_ranks} ranks, {self.vocabulary})"
+
+
+def is_counts(path: str | Path) -> bool:
+    """Return whether a path is a directory written by `DayCounts.save`: whether it has the header file.
+
+    Parameters
+    ----------
+    path
+        Any path.
+    """
+    return (Path(path) / _COUNTS_FORMAT.header).is_file()
+
+
+def decay(last: Sequence[Time | None], half_life: float) -> list[float]:
+    """Return the exponential-decay weight of each of several days: 1/2 to the power of its age in half-lives.
+
+    Parameters
+    ----------
+    last
+        Time of each day's last session; None for all if there are no times, and each is a day later than the last.
+    half_life
+        Half-life in days, above 0.
+
+    Returns
+    -------
+    list[float]
+        Weight of each day; 1 for the latest.
+
+    Raises
+    ------
+    DataError
+        If the half-life is not above 0 ("bad-half-life"), only some days have times ("missing-time"), or some times
+        are dates and others numbers ("mixed-times").
+
+    Examples
+    --------
+    >>> decay([np.datetime64("2024-03-01"), np.datetime64("2024-03-08T23:59")], 7)
+    [0.5, 1.0]
+    >>> decay([None, None, None], 1)  # no times: one day each
+    [0.25, 0.5, 1.0]
+    """
+    if not half_life > 0:
+        raise DataError(
+            f"a half-life must be above 0 days: got {half_life:g}. Pass no half_life for equal weights.",
+            code="bad-half-life",
+            value=half_life,
+        )
+    times = [time for time in last if time is not None]
+    if len(times) not in {0, len(last)}:
+        raise DataError(
+            f"a half-life needs the times of all days or of none: {len(last) - len(times)} of {len(last)} have none. "
+            "Count them again with a 'time' or 'day' column, or pass weights.",
+            code="missing-time",
+            count=len(last) - len(times),
+            total=len(last),
+        )
+    if not times:
+        age = np.arange(len(last))[::-1].astype(np.float64)
+    else:
+        day = np.array([_day_number(time) for time in _check_same_type(times)])
+        age = day.max() - day
+    weight = np.where(age > _MAX_HALF_LIVES * half_life, 0.0, 0.5 ** (age / half_life))
+    weights: list[float] = weight.tolist()
+    return weights
+
+
+def sort_by_time(last: Sequence[Time | None]) -> list[int]:
+    """Return the positions of several days in chronological order; in the given order if any has no time.
+
+    Parameters
+    ----------
+    last
+        Time of each day's last session.
+
+    Raises
+    ------
+    DataError
+        If some times are dates and others numbers ("mixed-times").
+    """
+    given = [time for time in last if time is not None]
+    if len(given) < len(last):
+        return list(range(len(last)))
+    times = _check_same_type(given)
+    return sorted(range(len(times)), key=lambda i: times[i])
+
+
+def _check_same_type(times: Sequence[Time]) -> Sequence[Any]:
+    """Return the times if all are dates or all are numbers, or raise."""
+    if len({isinstance(time, np.datetime64) for time in times}) > 1:
+        raise DataError(
+            "the times of all days must be of one type: some are dates, some are numbers. "
+            "Count the logs again with the same type of 'time' or 'day' column.",
+            code="mixed-times",
+        )
+    return times
+
+
+def _check_day_numbers(day: DayCounts) -> None:
+    """Raise if numeric times are too far apart to be day numbers."""
+    if isinstance(day.first, float) and isinstance(day.last, float) and day.last - day.first > _MAX_DAY_SPAN:
+        raise DataError(
+            f"a half-life needs times that are dates or day numbers: one log has numbers from {day.first:.10g} to "
+            f"{day.last:.10g}, which are not days. Count it again with a date in its 'time' or 'day' column.",
+            code="not-day-numbers",
+            first=day.first,
+            last=day.last,
+        )
+
+
+def _day_number(time: Any) -> float:
+    """Return the day of a time as a number."""
+    if isinstance(time, np.datetime64):
+        return float(time.astype("datetime64[D]").astype(np.int64))
+    return float(np.floor(time))
+
+
+def _time_range(time: np.ndarray | None) -> tuple[Time | None, Time | None]:
+    """Return the first and the last of some times; durations become numbers of days."""
+    if time is None:
+        return None, None
+    if time.dtype.kind == "m":
+        time = time / np.timedelta64(1, "D")
+    first, last = (end if isinstance(end, np.datetime64) else float(end) for end in (time.min(), time.max()))
+    return first, last
+
+
+def _choose_time(times: Sequence[Time | None], choose: Callable[[Sequence[Any]], Any]) -> Time | None:
+    """Return the time that `choose` (min or max) selects; None if any is missing."""
+    given = [time for time in times if time is not None]
+    if len(given) < len(times):
+        return None
+    chosen: Time = choose(_check_same_type(given))
+    return chosen
+
+
+def _add_cells(
+    vocabulary: Vocabulary,
+    n_ranks: int,
+    parts: Sequence[DayCounts],
+    numbers: Sequence[np.ndarray],
+    factors: Sequence[float],
+) -> Cells:
+    """Add the cells of several days; situations by last click have the same numbers in lists of any length."""
+    n_situations = count_situations("last_click", n_ranks)
+    cells = [part.cells for part in parts]
+    keys = [
+        number[c.pair].astype(np.int64) * n_situations + c.situation for c, number in zip(cells, numbers, strict=True)
+    ]
+    key, cell = distinct_sorted(np.concatenate(keys))
+    counts = (
+        np.bincount(cell, np.concatenate([f * c for f, c in zip(factors, column, strict=True)]), len(key))
+        for column in ([c.impressions for c in cells], [c.clicks for c in cells])
+    )
+    return Cells(vocabulary, n_ranks, "last_click", *np.divmod(key, n_situations), *counts)
+
+
+def _add_cascades(
+    vocabulary: Vocabulary,
+    n_ranks: int,
+    parts: Sequence[DayCounts],
+    numbers: Sequence[np.ndarray],
+    factors: Sequence[float],
+) -> Cascade:
+    """Add the cascade counts of several days."""
+    tables = {name: np.zeros(vocabulary.n_pairs + 1) for name in _PAIR_TABLES}
+    tables |= {name: np.zeros(n_ranks) for name in _RANK_TABLES}
+    passed, tails = 0.0, []
+    for part, number, factor in zip(parts, numbers, factors, strict=True):
+        for name in _PAIR_TABLES:
+            tables[name][number] += factor * getattr(part.cascade, name)
+        for name in _RANK_TABLES:
+            tables[name][: part.n_ranks] += factor * getattr(part.cascade, name)
+        passed += factor * part.cascade.passed
+        pair_number = number.astype(np.uint32)
+        tails += [
+            replace(own, pair=pair_number[own.pair], count=factor * own.count) for own in _tail_parts(part.cascade)
+        ]
+    return _make_cascade(vocabulary, n_ranks, tables, passed, _merge_tails(tails))
+
+
+def _make_cascade(
+    vocabulary: Vocabulary, n_ranks: int, tables: dict[str, np.ndarray], passed: float, tails: TailsByShape
+) -> Cascade:
+    """Build cascade counts from tables and sorted tails."""
+    return Cascade(vocabulary=vocabulary, n_ranks=n_ranks, sort_tails=lambda: tails, passed=passed, **tables)
+
+
+def _tail_parts(cascade: Cascade) -> Sequence[TailsByShape]:
+    """Return the tails of a cascade in parts, or raise if they are on a cluster."""
+    tails = cascade.tails
+    if isinstance(tails, TailsInParts):
+        return tails.parts
+    if isinstance(tails, TailsByShape):
+        return [tails]
+    raise DataError(
+        "counts can be added and saved only if their tails are on this machine: these are on a cluster.",
+        code="tails-on-cluster",
+    )
+
+
+def _merge_tails(parts: Sequence[TailsByShape]) -> TailsByShape:
+    """Merge the tails of several logs in one vocabulary, shape by shape; the counts of equal tails are added."""
+    by_shape: dict[tuple[int, int], list[tuple[TailsByShape, int]]] = {}
+    for part in parts:
+        for k, shape in enumerate(zip(part.start.tolist(), part.length.tolist(), strict=True)):
+            by_shape.setdefault(shape, []).append((part, k))
+    shapes = sorted(by_shape)
+    merged = [_merge_shape([_unpack_shape(part, k) for part, k in by_shape[shape]]) for shape in shapes]
+    start, length = np.array(shapes, np.int64).reshape(-1, 2).T.copy()
+    return TailsByShape(
+        start,
+        length,
+        np.array([len(count) for _, count in merged], np.int64),
+        np.concatenate([np.empty(0, np.uint32), *(pair for pair, _ in merged)]),
+        np.concatenate([np.empty(0), *(count for _, count in merged)]),
+    )
+
+
+def _merge_shape(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Merge the tails of one shape, and return their pairs as `TailsByShape` stores them and their counts."""
+    pair, count = _distinct_tails(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+    return _pack_shape(pair), count
+
+
+def _unpack_shape(tails: TailsByShape, k: int) -> tuple[UInt32[np.ndarray, "row tail"], Float[np.ndarray, " tail"]]:
+    """Return the pairs of shape k, one column per tail, and their counts."""
+    positions, rows = slice(*tails.first_place[k : k + 2]), tails.rows[k]
+    pair = tails.pair[positions].reshape(-1, rows, SESSIONS_PER_BLOCK).transpose(1, 0, 2).reshape(rows, -1)
+    return pair[:, : tails.sessions[k]], tails.count[slice(*tails.first_tail[k : k + 2])]
+
+
+def _distinct_tails(
+    pair: UInt32[np.ndarray, "row tail"], count: Float[np.ndarray, " tail"]
+) -> tuple[UInt32[np.ndarray, "row distinct"], Float[np.ndarray, " distinct"]]:
+    """Return the distinct tails (columns) and the sums of their counts."""
+    rows, n = pair.shape
+    # two pair numbers in one integer: half as much to hash
+    wide = np.zeros((n, rows + rows % 2), np.uint32)
+    wide[:, :rows] = pair.T
+    group, first = distinct_rows(wide.view(np.int64))
+    return pair[:, first], np.bincount(group, count, len(first))
+
+
+def _pack_shape(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " place"]:
+    """Arrange the pairs of one shape in blocks, as `TailsByShape` stores them: the inverse of `_unpack_shape`."""
+    rows, n = pair.shape
+    blocks = -(-n // SESSIONS_PER_BLOCK)
+    padded = np.zeros((rows, blocks * SESSIONS_PER_BLOCK), np.uint32)
+    padded[:, :n] = pair
+    return padded.reshape(rows, blocks, SESSIONS_PER_BLOCK).transpose(1, 0, 2).ravel()
+
+
+def _time_to_json(time: Time | None) -> dict[str, Any] | None:
+    """Return a time as a JSON value."""
+    if time is None:
+        return None
+    if isinstance(time, np.datetime64):
+        return {"date": str(time), "unit": np.datetime_data(time.dtype)[0]}
+    return {"number": time}
+
+
+def _time_from_json(value: dict[str, Any] | None) -> Time | None:
+    """Return the time that `_time_to_json` wrote."""
+    if value is None:
+        return None
+    return float(value["number"]) if "number" in value else np.datetime64(value["date"], value["unit"])

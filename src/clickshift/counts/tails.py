@@ -1,0 +1,278 @@
+"""Tails: the results shown below the last click of each session. They hardly ever repeat, so all of them are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, final, no_type_check, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int, UInt32
+from numba import njit
+
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.counts.tail_e_step import (
+    SESSIONS_PER_BLOCK,
+    EStepSums,
+    ExpectedTails,
+    TailTransitions,
+    TransitionDerivatives,
+    e_step,
+)
+
+_TAILS_PER_THREAD = 2048
+"""Number of tails for which another thread pays off."""
+_PAIRS_PER_BLOCK, _MAX_PAIR_BLOCKS = 512, 64
+"""Number of pairs whose E-step sums fit in the first-level cache; and the largest number of blocks that are written to
+alternately."""
+
+
+@runtime_checkable
+class HiddenTails(Protocol):
+    """Interface to the tails of a log, in memory, on disk or on a cluster."""
+
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
+
+    def pooled(self) -> HiddenTails:
+        """Return one tail of each shape, as if all documents were pair 0."""
+
+    @property
+    def parts(self) -> Sequence[TailsByShape]:
+        """Parts of the tails that this process can read; empty if they are on a cluster."""
+
+
+@dataclass(frozen=True, eq=False)
+class ListsToLastClick:
+    """Lists of a log with their last clicks, and the number of tails of each shape.
+
+    Parameters
+    ----------
+    pair
+        Pair numbers of the lists.
+    length
+        Number of results that each list shows.
+    last
+        Rank of the last click of each list, -1 for none.
+    count
+        Weight of each list.
+    pieces
+        Ranges of rows, one for each thread.
+    shapes
+        Number of tails by piece, pair block, start rank and list length.
+    unseen
+        Number that stands for `UNSEEN` in the tails: the number of pairs.
+    """
+
+    pair: Int[np.ndarray, "session rank"]
+    length: Int[np.ndarray, " session"]
+    last: Int[np.ndarray, " session"]
+    count: Float[np.ndarray, " session"]
+    pieces: list[slice]
+    shapes: Int[np.ndarray, "piece pair_block start length"]
+    unseen: int
+
+
+@dataclass(frozen=True, eq=False)
+class TailsByShape:
+    """Results from the last click on, for sessions with a result below it, sorted for the E-step.
+
+    The shape of a tail is where it begins and ends. Sessions of one shape are stored together, in blocks of
+    `SESSIONS_PER_BLOCK`, sorted by block of pairs: the sums of the E-step then stay in the cache, and it takes two
+    thirds of the time. A block has one row of pairs for each rank, from the bottom of the lists, where the
+    E-step begins, up to `start`, and then the clicked pairs above it, if there are any. The last block of a shape may
+    have unused positions.
+
+    Parameters
+    ----------
+    start
+        Rank below the last click, ascending; 0 for sessions without clicks.
+    length
+        Number of results that the whole lists show.
+    sessions
+        Number of tails of each shape.
+    pair
+        Pair numbers of all tails, block by block; the number after the last pair stands for `UNSEEN`.
+    count
+        Weight of each tail.
+    """
+
+    start: Int[np.ndarray, " shape"]
+    length: Int[np.ndarray, " shape"]
+    sessions: Int[np.ndarray, " shape"]
+    pair: UInt32[np.ndarray, " place"]
+    count: Float[np.ndarray, " tail"]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every tail has weight 1."""
+        return bool((self.count == 1).all())
+
+    @property
+    def rows(self) -> Int[np.ndarray, " shape"]:
+        """Number of pairs in a tail of each shape, the last clicked one included."""
+        rows: np.ndarray = self.length - self.start + (self.start > 0)
+        return rows
+
+    @property
+    def first_place(self) -> Int[np.ndarray, " shape_or_end"]:
+        """Position in `pair` at which each shape begins."""
+        return np.append(0, np.cumsum(-(-self.sessions // SESSIONS_PER_BLOCK) * SESSIONS_PER_BLOCK * self.rows))
+
+    @property
+    def first_tail(self) -> Int[np.ndarray, " shape_or_end"]:
+        """Position in `count` at which each shape begins."""
+        return np.append(0, np.cumsum(self.sessions))
+
+    @classmethod
+    def of(cls, lists: ListsToLastClick) -> TailsByShape:
+        """Sort the tails of lists by shape."""
+        by_pair_block = lists.shapes.swapaxes(0, 1)
+        counts = by_pair_block.reshape(-1, *by_pair_block.shape[2:])
+        next_tail = (np.cumsum(counts, axis=0) - counts).reshape(by_pair_block.shape)
+        total = counts.sum(axis=0)
+        start, length = np.nonzero(total)
+        tails = cls.empty(start, length, total[start, length])
+        offsets = np.zeros((2, *total.shape), np.int64)
+        offsets[:, start, length] = tails.first_tail[:-1], tails.first_place[:-1]
+
+        def sort_piece(k: int) -> None:
+            rows = lists.pieces[k]
+            piece = lists.pair[rows], lists.length[rows], lists.last[rows], lists.count[rows]
+            _sort_by_shape(*piece, next_tail[:, k].copy(), *offsets, lists.unseen, tails.pair, tails.count)
+
+        for_each(sort_piece, len(lists.pieces))
+        return tails
+
+    @classmethod
+    def empty(
+        cls, start: Int[np.ndarray, " shape"], length: Int[np.ndarray, " shape"], sessions: Int[np.ndarray, " shape"]
+    ) -> TailsByShape:
+        """Return tails of these shapes, all of pair 0 and of weight 0, as space to be filled."""
+        tails = cls(start, length, sessions, np.empty(0, np.uint32), np.zeros(sessions.sum()))
+        return replace(tails, pair=np.zeros(tails.first_place[-1], np.uint32))
+
+    def pooled(self) -> TailsByShape:
+        """Return one tail of each shape, as if all documents were pair 0."""
+        one = TailsByShape.empty(self.start, self.length, np.ones_like(self.sessions))
+        return replace(one, count=np.add.reduceat(self.count, self.first_tail[:-1]) if len(self.start) else self.count)
+
+    @property
+    def parts(self) -> Sequence[TailsByShape]:
+        """The tails themselves, as their only part."""
+        return [self]
+
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
+        return run_e_step([self], walk, turns).tails()
+
+
+def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: TransitionDerivatives | None) -> EStepSums:
+    """Run the E-step on several parts of a log; each thread takes a share of every shape of each part.
+
+    Parameters
+    ----------
+    parts
+        Tails in memory or mapped from files.
+    walk
+        Continuation probabilities of the model.
+    turns
+        Derivatives of those by the shared parameters, if the curvature is wanted.
+
+    Returns
+    -------
+    EStepSums
+        Sums over all tails.
+    """
+    threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _TAILS_PER_THREAD)
+    sums = [EStepSums.zeros(walk, turns) for _ in range(threads)]
+    no_derivatives = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))
+    with_curvature, derivatives = turns is not None, turns or no_derivatives
+
+    def add(k: int) -> None:
+        for tails in parts:
+            shapes = tails.start, tails.length, tails.first_tail, tails.first_place
+            tail_arrays = tails.pair, tails.count, tails.plain
+            e_step(*shapes, *tail_arrays, k, threads, *walk, with_curvature, *derivatives, *sums[k])
+
+    for_each(add, threads)
+    for other in sums[1:]:
+        for total, part in zip(sums[0], other, strict=True):
+            total += part
+    return sums[0]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TailsInParts:
+    """Tails of a log in chunks.
+
+    Parameters
+    ----------
+    parts
+        Tails of each chunk, in memory or mapped from a file.
+    """
+
+    parts: Sequence[TailsByShape]
+
+    def expect(self, walk: TailTransitions, turns: TransitionDerivatives | None = None) -> ExpectedTails:
+        """Run the E-step; with derivatives `turns`, also compute the curvature of the log-likelihood."""
+        return run_e_step(self.parts, walk, turns).tails()
+
+    def pooled(self) -> TailsByShape:
+        """Return one tail of each shape, as if all documents were pair 0."""
+        ones = [tails.pooled() for tails in self.parts]
+        ranks = 1 + max((int(one.length.max()) for one in ones if len(one.length)), default=0)
+        count = np.zeros((ranks, ranks))
+        for one in ones:
+            count[one.start, one.length] += one.count
+        start, length = np.nonzero(count)
+        return replace(TailsByShape.empty(start, length, np.ones_like(start)), count=count[start, length])
+
+
+def n_pair_blocks(n_pairs: int) -> int:
+    """Return the number of blocks into which the pairs are divided for sorting tails.
+
+    Parameters
+    ----------
+    n_pairs
+        Number of pairs in the vocabulary.
+    """
+    return min(_MAX_PAIR_BLOCKS, 1 + n_pairs // _PAIRS_PER_BLOCK)
+
+
+@njit(inline="always")
+@no_type_check
+def pair_block(pair, n_pairs, n):
+    """Return which of n blocks a pair, and with it its session, belongs to; the pairs of a query are contiguous.
+
+    Parameters
+    ----------
+    pair
+        Pair number; `UNSEEN` belongs to the first block.
+    n_pairs
+        Number of pairs in the vocabulary.
+    n
+        Number of blocks.
+    """
+    return max(pair, 0) * n // max(n_pairs, 1)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _sort_by_shape(pair, length, last, count, next_tail, first_tail, first_place, unseen, tail_pair, tail_count):
+    """Write the tails of some lists to their positions; `next_tail` is the next number by pair block and shape."""
+    for i in range(len(pair)):
+        start, n = last[i] + 1, length[i]
+        if start >= n:
+            continue
+        group = pair_block(pair[i, 0], unseen, len(next_tail))
+        top, k = max(start - 1, 0), next_tail[group, start, n]
+        next_tail[group, start, n] += 1
+        tail_count[first_tail[start, n] + k] = count[i]
+        block = k // SESSIONS_PER_BLOCK * SESSIONS_PER_BLOCK
+        at = first_place[start, n] + block * (n - top) + k - block
+        for r in range(n - 1, top - 1, -1):
+            tail_pair[at] = pair[i, r] if pair[i, r] >= 0 else unseen
+            at += SESSIONS_PER_BLOCK

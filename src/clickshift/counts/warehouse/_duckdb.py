@@ -1,0 +1,67 @@
+"""Counting in DuckDB: a relation or table of any size, of which only the counts are transferred to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import By, Cells
+from clickshift.counts.warehouse import _sql
+from clickshift.counts.warehouse._results import ArrowTable, cells_of, check_summary, number_pairs, sessions_of
+
+Relation = Any
+"""A duckdb.DuckDBPyRelation."""
+_RunQuery = Callable[[str], ArrowTable]
+"""Function that runs a query on the table `lists`."""
+
+
+def count_cells(log: Relation | str, *, connection: Any = None, by: By = "rank") -> Cells:
+    """Count by pair and situation; the log is a relation, or the name of a table of a connection (by default, DuckDB's
+    default connection)."""
+    with _open_lists(log, connection) as run:
+        n_ranks = _longest_list(run, by)
+        vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
+        table = run(_sql.cells_query("lists", by, _sql.DUCKDB))
+    return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), n_ranks, by)
+
+
+def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
+    """Count the statistics of cascade models; lists are transferred as numbers, about 60 bytes for a list of ten."""
+    import pyarrow.compute as pc
+
+    with _open_lists(log, connection) as run:
+        n_ranks = _longest_list(run)
+        vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
+        table = run(_sql.hashed_lists_query("lists", _sql.DUCKDB))
+    pair = numbers.of(pc.list_flatten(table["pairs"]).to_numpy())
+    return Cascade.of(sessions_of(table, vocabulary, pair, n_ranks))
+
+
+@contextmanager
+def _open_lists(log: Relation | str, connection: Any) -> Iterator[_RunQuery]:
+    """Yield a function that runs queries on the lists of a log; a long log is grouped once, in a temporary table."""
+    import duckdb
+
+    relation: Any = log
+    if isinstance(log, str):
+        relation = (duckdb.default_connection() if connection is None else connection).table(log)
+    layout = _sql.SqlLayout.of(dict(zip(relation.columns, map(str, relation.types), strict=True)), _sql.DUCKDB)
+    name = f"clickshift_{uuid4().hex}"  # a name that no table of the user has
+    lists = _sql.lists_query(name, layout, _sql.DUCKDB)
+    if layout.wide:
+        yield lambda query: relation.query(name, f"WITH lists AS ({lists}) {query}").to_arrow_table()
+        return
+    relation.query(name, f"CREATE TEMPORARY TABLE {name}_lists AS {lists}")
+    try:
+        yield lambda query: relation.query(name, f"WITH lists AS (FROM {name}_lists) {query}").to_arrow_table()
+    finally:
+        relation.query(name, f"DROP TABLE {name}_lists")
+
+
+def _longest_list(run: _RunQuery, by: By | None = None) -> int:
+    """Return the length of the longest list, or raise if a list breaks a rule."""
+    summary = run(_sql.summary_query("lists", _sql.DUCKDB)).to_pylist()[0]
+    return check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)

@@ -1,0 +1,370 @@
+"""EncodedLog: a log encoded as numbers in memory-mapped files, for logs that are larger than memory.
+
+A directory holds the sessions in blocks. A block has a rectangle of pair numbers (`UNSEEN` where nothing is shown) and
+the clicks as bits: 42 bytes for a list of ten. Readers of the log get it block by block, as `Sessions`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.parallel import map_in_order
+from clickshift.core.rng import as_generator
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.errors import DataError
+
+LOG_FORMAT = ArtifactFormat("log", 1, "encode the log again", "clickshift log encode")
+"""Format of the directory's header and vocabulary."""
+PAIRS, CLICKS = "pair.bin", "click.bin"
+"""Names of the files of pair numbers and of click bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Position of a block of sessions in the files of an encoded log.
+
+    Parameters
+    ----------
+    first_row
+        Number of the block's first row in the log.
+    rows
+        Number of rows.
+    ranks
+        Number of ranks: the length of the longest list.
+    first_pair
+        Position of the first pair number in the file of pairs, in numbers.
+    first_byte
+        Position of the first byte in the file of clicks.
+    """
+
+    first_row: int
+    rows: int
+    ranks: int
+    first_pair: int
+    first_byte: int
+
+    @property
+    def row_slice(self) -> slice:
+        """Rows of the block in the log."""
+        return slice(self.first_row, self.first_row + self.rows)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedLog:
+    """Sessions on disk, read in `chunks`. A split of the log is a view that masks some of its rows.
+
+    Use `clickshift.open_log` to open one.
+
+    Parameters
+    ----------
+    folder
+        Directory with the header, pairs, clicks and session columns.
+    vocabulary
+        Vocabulary of the numbers that the log yields.
+    blocks
+        Positions of the blocks in the files.
+    kinds
+        Session columns that the log has (of count, time, user and log_prob, one file each), with the numpy type of
+        each.
+    facts
+        Facts recorded when the log was encoded: the files, the number of skipped sessions.
+    kept
+        Mask of the rows of a part of the log; None for all rows.
+    translation
+        Number in `vocabulary` of each pair number in the files; None if they are the same. The last entry is `UNSEEN`.
+    translated_query
+        Query number in `vocabulary` of each pair number in the files, likewise.
+    """
+
+    folder: Path
+    vocabulary: Vocabulary
+    blocks: tuple[Block, ...]
+    kinds: Mapping[str, str]
+    facts: Mapping[str, Any]
+    kept: Bool[np.ndarray, " row"] | None = None
+    translation: Int[np.ndarray, " pair_or_unseen"] | None = None
+    translated_query: Int[np.ndarray, " pair_or_unseen"] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows; see `total` for the number of sessions."""
+        return self._stored_rows if self.kept is None else int(np.count_nonzero(self.kept))
+
+    @property
+    def _stored_rows(self) -> int:
+        """Number of rows in the files, masked ones included."""
+        return sum(block.rows for block in self.blocks)
+
+    @cached_property
+    def n_ranks(self) -> int:
+        """Number of ranks: the length of the longest list."""
+        return max(block.ranks for block in self.blocks)
+
+    @cached_property
+    def total(self) -> int:
+        """Number of sessions: the sum of the counts of all rows."""
+        if not self.has_counts:
+            return len(self)
+        count = self._column("count")
+        return int(count.sum() if self.kept is None else count[self.kept].sum())
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether a row may represent more than one session."""
+        return "count" in self.kinds
+
+    def chunks(self) -> Iterator[Sessions]:
+        """Yield the sessions block by block, in the order of the log."""
+        read, columns = self._block_reader(), {name: self._column(name) for name in self.kinds}
+        for block in self.blocks:
+            rows = block.row_slice
+            kept = None if self.kept is None else self.kept[rows]
+            if kept is not None and not kept.any():
+                continue
+            part = self._sessions(*read(block), {name: np.asarray(column[rows]) for name, column in columns.items()})
+            yield part if kept is None or kept.all() else part[kept]
+
+    def lists(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the pairs and clicks of all stored rows (the mask is ignored), with a few blocks read ahead.
+
+        This takes a third of the time of `chunks`.
+        """
+        for pair, click in map_in_order(self._block_reader(), self.blocks):
+            yield pair if self.translation is None else self.translation[pair], click
+
+    def _block_reader(self) -> Callable[[Block], tuple[np.ndarray, np.ndarray]]:
+        """Return a function that reads a block: its pair numbers as stored, and its clicks."""
+        pairs = np.memmap(self.folder / PAIRS, np.int32, "r")
+        bits = np.memmap(self.folder / CLICKS, np.uint8, "r")
+
+        def read(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            pair = np.asarray(pairs[block.first_pair : block.first_pair + block.rows * block.ranks])
+            pair, width = pair.reshape(block.rows, block.ranks), -(-block.ranks // 8)
+            packed = np.asarray(bits[block.first_byte : block.first_byte + block.rows * width])
+            packed = packed.reshape(block.rows, width)
+            click = np.unpackbits(packed, axis=1, count=block.ranks).view(bool)
+            if block.ranks < self.n_ranks:
+                padding = ((0, 0), (0, self.n_ranks - block.ranks))
+                pair, click = np.pad(pair, padding, constant_values=UNSEEN), np.pad(click, padding)
+            return pair, click
+
+        return read
+
+    def _sessions(self, pair: np.ndarray, click: np.ndarray, columns: Mapping[str, np.ndarray]) -> Sessions:
+        """Build the sessions of a block from its stored pair numbers, its clicks and its session columns."""
+        shown = pair != UNSEEN
+        if self.translation is None or self.translated_query is None:
+            query = self.vocabulary.pair_query[pair[:, 0]].astype(np.int32)
+        else:
+            query, pair = self.translated_query[pair[:, 0]], self.translation[pair]
+        rankings = Rankings.checked(self.vocabulary, query, pair, shown, columns.get("log_prob"))
+        count = columns.get("count")
+        count = np.ones(len(pair), np.int64) if count is None else count
+        return Sessions.checked(rankings, click, count, columns.get("time"), columns.get("user"))
+
+    def _column(self, name: str) -> np.ndarray:
+        """Map a session column from its file."""
+        return np.memmap(self.folder / f"{name}.bin", np.dtype(self.kinds[name]), "r")
+
+    def in_vocabulary(self, vocabulary: Vocabulary) -> EncodedLog:
+        """Return the same log in the numbers of another vocabulary; blocks are translated as they are read."""
+        if vocabulary.same_as(self.vocabulary):
+            return self
+        unseen = np.int32(UNSEEN)
+        pairs = np.append(vocabulary.pairs_of(self.vocabulary), unseen)
+        query = np.append(vocabulary.queries_of(self.vocabulary)[self.vocabulary.pair_query], unseen)
+        if self.translation is not None:
+            pairs, query = pairs[self.translation], query[self.translation]
+        return replace(self, vocabulary=vocabulary, translation=pairs, translated_query=query)
+
+    def sessions(self, queries: Bool[np.ndarray, " query"] | None = None) -> Sessions:
+        """Load all sessions, or those of some queries, into memory.
+
+        Parameters
+        ----------
+        queries
+            Mask of the queries to load; None for all.
+
+        Raises
+        ------
+        DataError
+            If there is no such session ("no-sessions").
+        """
+        parts = (part if queries is None else part[queries[part.rankings.query]] for part in self.chunks())
+        kept = [part for part in parts if len(part)]
+        if not kept:
+            raise DataError("no session of the log belongs to one of these queries.", code="no-sessions")
+        return Sessions.concat(kept)
+
+    def split(self, fraction: float, *, rng: int | np.random.Generator) -> tuple[EncodedLog, EncodedLog]:
+        """Split the rows at random; a row that represents several sessions stays in one part.
+
+        Parameters
+        ----------
+        fraction
+            Expected share of the rows in the first part, between 0 and 1.
+        rng
+            Random seed or generator.
+
+        Raises
+        ------
+        DataError
+            If a part would be empty ("empty-split").
+        """
+        return self._split_at(as_generator(rng).random(self._stored_rows, np.float32) < fraction, fraction)
+
+    def split_by_time(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
+        """Split chronologically into about the earliest `fraction` of the rows and the rest.
+
+        Rows with the same time stay together.
+
+        Raises
+        ------
+        DataError
+            If the log has no times ("missing-time") or a part would be empty ("empty-split").
+        """
+        if "time" not in self.kinds:
+            raise DataError(
+                "a chronological split needs times: this log has none. Split at random or in order.",
+                code="missing-time",
+            )
+        time = self._column("time")
+        position = min(int(fraction * len(time)), len(time) - 1)
+        return self._split_at(np.asarray(time < np.partition(time, position)[position]), fraction)
+
+    def split_in_order(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
+        """Split into the first `fraction` of the rows, in the order of the log, and the rest."""
+        return self._split_at(np.arange(self._stored_rows) < round(fraction * self._stored_rows), fraction)
+
+    def split_within_queries(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
+        """Split into the first `fraction` of each query's rows, in the order of the log, and the rest."""
+        seen, first = np.zeros(self.vocabulary.n_queries, np.int64), np.zeros(self._stored_rows, bool)
+        query = np.concatenate([part.rankings.query for part in replace(self, kept=None).chunks()])
+        quota = np.rint(fraction * np.bincount(query, minlength=len(seen)))
+        for block in self.blocks:
+            rows = block.row_slice
+            block_query, order = query[rows], np.argsort(query[rows], kind="stable")
+            start = np.r_[0, np.flatnonzero(np.diff(block_query[order])) + 1]
+            sizes = np.diff(np.r_[start, len(order)])
+            row_of_query = np.empty(len(order), np.int64)
+            row_of_query[order] = np.arange(len(order)) - np.repeat(start, sizes)
+            first[rows] = seen[block_query] + row_of_query < quota[block_query]
+            seen[block_query[order][start]] += sizes
+        return self._split_at(first, fraction)
+
+    def _split_at(self, first: Bool[np.ndarray, " row"], fraction: float) -> tuple[EncodedLog, EncodedLog]:
+        """Return the parts inside and outside the mask `first`, or raise if one of them is empty."""
+        kept = np.ones(self._stored_rows, bool) if self.kept is None else self.kept
+        parts = kept & first, kept & ~first
+        if not 0 < fraction < 1 or not (parts[0].any() and parts[1].any()):
+            raise DataError(
+                f"both parts of a split must have a session: fraction {fraction} of {len(self)} rows leaves one part "
+                "empty. Choose a fraction between 0 and 1, or use a larger log.",
+                code="empty-split",
+                fraction=fraction,
+                total=len(self),
+            )
+        return replace(self, kept=parts[0]), replace(self, kept=parts[1])
+
+    def __repr__(self) -> str:
+        return f"EncodedLog({len(self):,} rows, up to {self.n_ranks} ranks, {self.vocabulary})"
+
+
+Log = Sessions | EncodedLog
+"""A log that can be counted, fitted on and evaluated; both kinds are read in `chunks`."""
+
+
+def folder_of(log: Log) -> Path | None:
+    """Return the directory of a log.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+
+    Returns
+    -------
+    Path or None
+        Directory of an encoded log; None for sessions in memory.
+    """
+    return log.folder if isinstance(log, EncodedLog) else None
+
+
+def weighted_chunks(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessions, Float[np.ndarray, " session"]]]:
+    """Yield the chunks of a log, each with the weight of its rows.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    weight
+        Weight of each row of the log; by default, its count.
+    """
+    row = 0
+    for part in log.chunks():
+        count = part.count if weight is None else weight[row : row + len(part)]
+        row += len(part)
+        yield part, count.astype(np.float64)
+
+
+def weighted_arrays(log: Log, weight: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the chunks of a log as arrays of pairs, clicks and row weights, which is all that counting needs.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    weight
+        Weight of each row of the log; by default, its count.
+    """
+    if isinstance(log, EncodedLog) and weight is None and log.kept is None and not log.has_counts:
+        ones = np.ones(max((block.rows for block in log.blocks), default=0))
+        yield from ((pair, click, ones[: len(pair)]) for pair, click in log.lists())
+    else:
+        yield from ((part.rankings.pair, part.click, count) for part, count in weighted_chunks(log, weight))
+
+
+def split_at_queries(vocabulary: Vocabulary, parts: int) -> Int[np.ndarray, " bound"]:
+    """Return pair numbers that divide the vocabulary into about equal parts without dividing a query.
+
+    Parameters
+    ----------
+    vocabulary
+        The vocabulary to divide.
+    parts
+        Number of parts; fewer are returned if there are too few queries.
+
+    Returns
+    -------
+    array
+        Ascending bounds, from 0 to the number of pairs.
+    """
+    bounds = np.linspace(0, vocabulary.n_pairs, parts + 1)
+    offsets = vocabulary.query_offsets
+    return np.unique(offsets[np.searchsorted(offsets, bounds)])
+
+
+def header_of(blocks: tuple[Block, ...], kinds: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header entries of an encoded log other than its vocabulary.
+
+    Parameters
+    ----------
+    blocks
+        Positions of the blocks in the files.
+    kinds
+        Session columns and their numpy types.
+    facts
+        Facts to record, as JSON values.
+    """
+    positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
+    return {"blocks": positions, "kinds": dict(kinds), "facts": json.loads(json.dumps(facts))}

@@ -1,0 +1,289 @@
+"""Debiasedness metrics: given the true relevance, does a click model's estimate depend on the logging policy?
+
+Two metrics of the same rows. `CMIP` is the conditional mutual information of the model's relevance and the logging
+policy's score given the label (Deffayet et al. 2023). `MeanDependence` measures the dependence of the estimate's mean
+only, and so does not mistake noise for bias. Both are 0 for a debiased model; they are also 0 for a random one, which
+is why they should be read together with a metric of accuracy.
+
+Both come with a null distribution (the logging scores permuted within labels) and an interval (the spread over random
+halves of the queries, without replacement: in a bootstrap, copies of a row would be each other's nearest neighbours).
+
+References
+----------
+Deffayet, R., Hager, P., Renders, J.-M., de Rijke, M. (2023). An offline metric for the debiasedness of click models.
+SIGIR.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, final, runtime_checkable
+
+import numpy as np
+
+from clickshift.core.rng import as_generator
+from clickshift.debiasedness._mean_dependence import mean_dependence_regression
+from clickshift.debiasedness.ksg import KSG
+from clickshift.debiasedness.scored_pairs import ScoredPairs
+from clickshift.errors import DataError, SpecError
+
+FEWEST_QUERIES = 10
+"""Smallest number of queries in a random half: the spread over smaller halves is not informative."""
+
+
+@final
+@dataclass(frozen=True)
+class Dependence:
+    """Dependence of an estimate on the logging policy given the label; NaN where a part was not computed.
+
+    Parameters
+    ----------
+    value
+        Estimated dependence.
+    low, high
+        Confidence interval.
+    null_mean
+        Mean over permutations of the logging scores within labels.
+    null_high
+        95th percentile over those permutations.
+    p_value
+        Share of permutations that are at least as dependent.
+    rows
+        Number of rows.
+    skipped_rows
+        Number of rows whose label is too rare to be used.
+    slope
+        Change of the estimate from the least to the most favoured document of equal label; only of `MeanDependence`.
+    """
+
+    value: float
+    low: float
+    high: float
+    null_mean: float
+    null_high: float
+    p_value: float
+    rows: int
+    skipped_rows: int = 0
+    slope: float = math.nan
+
+    @property
+    def direction(self) -> int:
+        """1 if the model favours what the logging policy favoured, -1 if it does the opposite, 0 if unknown."""
+        return 0 if math.isnan(self.slope) else int(np.sign(self.slope))
+
+
+@runtime_checkable
+class DependenceEstimator(Protocol):
+    """Interface of estimators of conditional mutual information."""
+
+    def __call__(self, rows: ScoredPairs, rng: np.random.Generator) -> float:
+        """Return the estimate; `rng` breaks ties or splits the rows."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class CMIP:
+    """Conditional mutual information with the logging policy, in nats.
+
+    Parameters
+    ----------
+    estimator
+        "ksg", nearly unbiased (`KSG`), or "classifier", the published one (`Classifier`), which is far below the truth
+        where few documents are judged; or an estimator object with its own settings.
+    permutations
+        Number of permutations of the null distribution; 0 for none. With the classifier each takes seconds.
+    subsamples
+        Number of random halves of the queries for the interval; 0 for none. With the classifier each takes seconds.
+    level
+        Confidence level of the interval.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if an option is out of range or the estimator is unknown.
+
+    References
+    ----------
+    Deffayet, R., Hager, P., Renders, J.-M., de Rijke, M. (2023). An offline metric for the debiasedness of click
+    models. SIGIR.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> label = rng.integers(3, size=600).astype(float)
+    >>> logging = label + rng.normal(size=600)
+    >>> rows = ScoredPairs.of(np.arange(600) // 10, estimate=logging, logging=logging, label=label)
+    >>> CMIP(permutations=0, subsamples=0)(rows, rng=0).value > 1
+    True
+    """
+
+    estimator: str | DependenceEstimator = "ksg"
+    permutations: int = 100
+    subsamples: int = 100
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        _check_options(self.permutations, self.subsamples, self.level)
+        self._resolved_estimator()
+
+    def __call__(self, rows: ScoredPairs, *, rng: int | np.random.Generator) -> Dependence:
+        """Estimate the dependence with its null distribution and interval.
+
+        Parameters
+        ----------
+        rows
+            Judged pairs with estimates and logging scores.
+        rng
+            Seed or random generator.
+
+        Raises
+        ------
+        DataError
+            "too-few-rows" if labels have too few rows for the estimator; "too-few-queries" if there are too few
+            queries for an interval.
+        """
+        rng, estimator = as_generator(rng), self._resolved_estimator()
+        value = estimator(rows, rng)
+        null = np.array([estimator(permuted, rng) for permuted in _permutations(rows, self.permutations, rng)])
+        halves = np.array([estimator(half, rng) for half in _random_halves(rows, self.subsamples, rng)])
+        skipped = estimator.skipped(rows) if isinstance(estimator, KSG) else 0
+        low, high = _interval(value, halves, self.level)
+        return Dependence(value, low, high, *_null_summary(null), _p_value(value, null), len(rows), skipped)
+
+    def _resolved_estimator(self) -> DependenceEstimator:
+        """Return the estimator object of the `estimator` option."""
+        if not isinstance(self.estimator, str):
+            return self.estimator
+        if self.estimator == "ksg":
+            return KSG()
+        if self.estimator == "classifier":
+            from clickshift.debiasedness.classifier_cmi import Classifier
+
+            return Classifier()
+        raise SpecError(
+            f"the estimator must be 'ksg' or 'classifier': got {self.estimator!r}.",
+            code="bad-option",
+            option="estimator",
+            value=self.estimator,
+            known=["ksg", "classifier"],
+        )
+
+
+@final
+@dataclass(frozen=True)
+class MeanDependence:
+    """Share of the estimate's within-label variance that the logging policy's ranking explains.
+
+    The p-value is that of a Wald statistic with a covariance clustered by query, which is robust to unequal noise.
+
+    Parameters
+    ----------
+    permutations
+        Number of permutations of the null distribution; 0 for none.
+    subsamples
+        Number of random halves of the queries for the interval; 0 for none.
+    level
+        Confidence level of the interval.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if an option is out of range.
+    """
+
+    permutations: int = 100
+    subsamples: int = 100
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        _check_options(self.permutations, self.subsamples, self.level)
+
+    def __call__(self, rows: ScoredPairs, *, rng: int | np.random.Generator) -> Dependence:
+        """Estimate the dependence with its null distribution and interval.
+
+        Parameters
+        ----------
+        rows
+            Judged pairs with estimates and logging scores.
+        rng
+            Seed or random generator.
+
+        Raises
+        ------
+        DataError
+            "too-few-rows" if no label has four rows; "too-few-queries" if there are too few queries for an interval.
+        """
+        rng, fitted = as_generator(rng), mean_dependence_regression(rows)
+        null = [mean_dependence_regression(permuted) for permuted in _permutations(rows, self.permutations, rng)]
+        halves = np.array(
+            [mean_dependence_regression(half).share for half in _random_halves(rows, self.subsamples, rng)]
+        )
+        p_value = _p_value(fitted.wald, np.array([permuted.wald for permuted in null]))
+        low, high = _interval(fitted.share, halves, self.level)
+        null_summary = _null_summary(np.array([permuted.share for permuted in null]))
+        return Dependence(fitted.share, low, high, *null_summary, p_value, len(rows), slope=fitted.slope)
+
+
+def _check_options(permutations: int, subsamples: int, level: float) -> None:
+    """Check the options that both metrics share."""
+    if permutations < 0 or subsamples < 0 or subsamples == 1 or not 0 < level < 1:
+        raise SpecError(
+            "permutations and subsamples must be 0 (none) or more, subsamples not 1, and the level between 0 and 1: "
+            f"got {permutations}, {subsamples} and {level}.",
+            code="bad-option",
+            permutations=permutations,
+            subsamples=subsamples,
+            level=level,
+        )
+
+
+def _permutations(rows: ScoredPairs, n: int, rng: np.random.Generator) -> Iterator[ScoredPairs]:
+    """Yield the rows n times without dependence: logging scores are permuted among rows of equal label."""
+    for _ in range(n):
+        logging = rows.logging.copy()
+        for label in rows.by_label:
+            logging[label] = rows.logging[rng.permutation(label)]
+        yield rows.with_logging(logging)
+
+
+def _random_halves(rows: ScoredPairs, n: int, rng: np.random.Generator) -> Iterator[ScoredPairs]:
+    """Yield the rows of n random halves of the queries."""
+    _, query = np.unique(rows.query, return_inverse=True)
+    n_queries = int(query.max()) + 1
+    if n and n_queries < 2 * FEWEST_QUERIES:
+        raise DataError(
+            f"an interval needs at least {2 * FEWEST_QUERIES} judged queries: there are {n_queries}. "
+            "Judge more, or omit the interval (subsamples=0).",
+            code="too-few-queries",
+            count=n_queries,
+        )
+    for _ in range(n):
+        kept = np.zeros(n_queries, bool)
+        kept[rng.permutation(n_queries)[: n_queries // 2]] = True
+        yield rows[np.flatnonzero(kept[query])]
+
+
+def _interval(value: float, halves: np.ndarray, level: float) -> tuple[float, float]:
+    """Return the normal interval whose standard error is the standard deviation over random halves.
+
+    The mean over a random half of n varies around the mean of all by sigma^2 (2/n - 1/n) = sigma^2 / n.
+    """
+    from scipy.special import ndtri
+
+    if not len(halves):
+        return math.nan, math.nan
+    half_width = float(ndtri((1 + level) / 2) * halves.std(ddof=1))
+    return value - half_width, value + half_width
+
+
+def _null_summary(null: np.ndarray) -> tuple[float, float]:
+    """Return the mean and the 95th percentile of the null distribution."""
+    return (float(null.mean()), float(np.quantile(null, 0.95))) if len(null) else (math.nan, math.nan)
+
+
+def _p_value(statistic: float, null: np.ndarray) -> float:
+    """Return the permutation p-value, which counts the observed rows as one permutation."""
+    return (1 + int((null >= statistic).sum())) / (1 + len(null)) if len(null) else math.nan

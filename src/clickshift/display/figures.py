@@ -1,0 +1,67 @@
+"""Plotly figures of tidy rows, and the colours and symbols that all figures share."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+from clickshift.display.tables import Row
+
+COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5c677d"]
+"""Distinct on white, also for colour-blind readers: blue, red, green, amber, violet, brown, grey."""
+SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
+"""Marker symbols, distinct without colour."""
+
+
+def curve_figure(rows: Sequence[Row]) -> Any:
+    """Plot a browsing parameter of a click model with 95 % intervals.
+
+    Parameters
+    ----------
+    rows
+        Tidy rows of one parameter: parameter, estimate, low, high, and rank or after; last_click where the parameter
+        depends on the rank of the last click.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A line over ranks if the parameter has them, one line per rank of the last click; else one point per row.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    parameter = html.escape(str(rows[0]["parameter"]))
+    for i, (name, line) in enumerate(_lines(rows).items()):
+        figure.add_scatter(
+            name=name,
+            x=[row.get("rank", row.get("after")) for row in line],
+            y=[row["estimate"] for row in line],
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [row["high"] - row["estimate"] for row in line],
+                "arrayminus": [row["estimate"] - row["low"] for row in line],
+            },
+            mode="lines+markers" if "rank" in rows[0] else "markers",
+            marker={"color": COLOURS[i % len(COLOURS)], "size": 8},
+            hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
+        )
+    figure.update_layout(
+        template="plotly_white",
+        yaxis={"title": f"{parameter} (95 % intervals)", "rangemode": "tozero"},
+        xaxis={"title": "rank", "dtick": 1} if "rank" in rows[0] else {"title": "after"},
+        showlegend=len(figure.data) > 1,
+        margin={"l": 60, "r": 20, "t": 40, "b": 60},
+    )
+    return figure
+
+
+def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Group rows by the rank of the last click."""
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        last = row.get("last_click")
+        name = "no click above" if last is None else f"last click at rank {last}"
+        lines.setdefault(name, []).append(row)
+    return lines

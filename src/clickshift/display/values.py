@@ -1,0 +1,120 @@
+"""Numbers of a table: how they are formatted, and means over seeds with their interval and comparison marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from clickshift.core.intervals import mean_interval
+
+Standing = Literal["best", "=", ""]
+"""Comparison with the other values of a column: the best, not significantly worse than the best, or neither."""
+
+
+def decimal(value: float) -> str:
+    """Format a number with four decimals, or as a power of ten if all of them would be 0; a dash for NaN.
+
+    Examples
+    --------
+    >>> decimal(0.25), decimal(2.7e-8), decimal(0.0), decimal(math.nan)
+    ('0.2500', '3e-08', '0.0000', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:.0e}" if 0 < abs(value) < 5e-5 else f"{value:.4f}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A mean with its interval and comparison marks, as one cell of a table.
+
+    As text, the best value has a star; an HTML page and LaTeX show it in bold.
+
+    Parameters
+    ----------
+    mean
+        The mean; NaN is shown as a dash.
+    half
+        Half the width of the 95 % confidence interval; NaN if there is only one seed.
+    standing
+        Comparison with the other values of the column.
+    dagger
+        Whether the value is not significantly worse than that of a peeking model.
+    aside
+        Whether the value is shown in brackets, because it is not compared.
+    digits
+        Number of decimals.
+    signed
+        Whether positive numbers have a plus sign.
+
+    Examples
+    --------
+    >>> str(Measured(1.23456, 0.0006, standing="="))
+    '=1.2346 ± .0006'
+    >>> str(Measured(1.2, aside=True)), str(Measured(0.31, 0.02, digits=2, signed=True, standing="best"))
+    ('(1.2000)', '*+0.31 ± .02')
+    """
+
+    mean: float
+    half: float = math.nan
+    standing: Standing = ""
+    dagger: bool = False
+    aside: bool = False
+    digits: int = 4
+    signed: bool = False
+
+    @property
+    def number(self) -> str:
+        """The formatted mean."""
+        if math.isnan(self.mean):
+            return "–"
+        return f"{self.mean:+.{self.digits}f}" if self.signed else f"{self.mean:.{self.digits}f}"
+
+    @property
+    def spread(self) -> str:
+        """The formatted half-width of the interval, such as "± .0006"; empty if it is not known."""
+        if math.isnan(self.half):
+            return ""
+        text = f"{self.half:.{self.digits}f}"
+        return f"± {text[1:] if text.startswith('0.') else text}"
+
+    def __str__(self) -> str:
+        mark = {"best": "*", "=": "=", "": ""}[self.standing]
+        text = f"{'†' * self.dagger}{mark}{self.number} {self.spread}".rstrip()
+        return f"({text})" if self.aside else text
+
+
+def measured(
+    values: Sequence[float],
+    *,
+    standing: Standing = "",
+    dagger: bool = False,
+    aside: bool = False,
+    digits: int = 4,
+    signed: bool = False,
+) -> Measured:
+    """Return the mean of the values of several seeds, with its 95 % Student-t interval.
+
+    Parameters
+    ----------
+    values
+        One value per seed; without any, the mean is NaN.
+    standing, dagger, aside, digits, signed
+        As in `Measured`.
+
+    Returns
+    -------
+    Measured
+        The cell of a table.
+
+    Examples
+    --------
+    >>> str(measured([1.0, 2.0, 3.0], digits=1))
+    '2.0 ± 2.5'
+    """
+    if not values:
+        return Measured(math.nan)
+    mean, _, high = mean_interval(values)
+    return Measured(mean, high - mean, standing, dagger, aside, digits, signed)

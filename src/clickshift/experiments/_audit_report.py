@@ -1,0 +1,220 @@
+"""Report of an audit: which models depend on the logging policy, as verdicts, tables and charts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
+from clickshift.display.document import Section, write_report
+from clickshift.display.export import Written, write_exports
+from clickshift.display.figures import COLOURS
+from clickshift.experiments.audit import AuditResult
+from clickshift.io.table_writer import write_rows
+
+_TITLE = "Debiasedness: does the relevance of click models depend on the logging policy?"
+_SIGNIFICANCE_LEVEL = 0.05
+"""A dependence with a p-value up to this is significant."""
+_NEGLIGIBLE_SHARE = 0.05
+"""A significant dependence that explains less than this share of the variance is negligible."""
+_POINTS = 400
+"""Number of points of each label in a chart: more would hide each other."""
+_BINS = 8
+"""Largest number of means along a line."""
+_TEXT = """Given the true relevance of a document, the estimate of a debiased model is independent of the score of the
+logging policy. Mean dependence tests the mean of the estimates; look at it first. CMIP (conditional mutual information,
+in nats) tests the whole distribution, and so also detects that estimates are noisier where users rarely looked, which
+is not bias. Debiasedness is necessary for a model to hold under another ranker, but not sufficient: random scores are
+debiased, too. Read it together with nDCG and perplexity."""
+_TEXT_TABLE = """With 95 % confidence intervals over random halves of the queries. Null 95 %: the 95 % quantile with
+logging scores permuted within labels; p: the p-value of this permutation test. Slope: difference of the estimate
+between the most and the least favoured document of equal label. Lower perplexity and higher nDCG are better."""
+_TEXT_CHARTS = """Documents of equal label, from the one that the logging policy favoured least to the one it favoured
+most. The lines are means with two standard errors. A line that rises or falls is bias; points that spread more on one
+side are noise."""
+
+
+def write_audit_report(
+    folder: Path,
+    audited: Sequence[AuditResult],
+    chosen: Mapping[str, str],
+    cautions: Sequence[str],
+    settings: Mapping[str, Any],
+) -> Written:
+    """Write report.html, rows.parquet, and tables and charts as files in the folder exports.
+
+    Parameters
+    ----------
+    folder
+        Folder to write to.
+    audited
+        Results of the models.
+    chosen
+        Strategy and chosen model; empty if there was nothing to choose.
+    cautions
+        Warnings of `Audit.cautions`.
+    settings
+        Settings to show at the end of the page.
+
+    Returns
+    -------
+    Written
+        The files, verdicts and tables.
+    """
+    facts, figures = [one.facts for one in audited], {str(a.facts["model"]): _scatter_figure(a) for a in audited}
+    table, verdicts = audit_table(facts), [verdict(one) for one in facts]
+    write_rows(facts, folder / "rows.parquet")
+    answer = "\n\n".join([choice_note(chosen), *cautions, _TEXT])
+    sections = [
+        Section("Verdicts", answer, parts=[Section(f"{v['model']}: {v['verdict']}", v["text"]) for v in verdicts]),
+        Section("In numbers", _TEXT_TABLE, table),
+        Section("Within labels", _TEXT_CHARTS, parts=[Section(name, figure=f) for name, f in figures.items()]),
+    ]
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
+    exports = write_exports(folder / "exports", {"audit": table}, figures)
+    notes = [exports.note] if exports.note else []
+    return Written(folder / "report.html", folder / "rows.parquet", exports.files, verdicts, {"Audit": table}, notes)
+
+
+def audit_table(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one line per model from the facts of the audit."""
+    return [
+        {
+            "model": one["model"],
+            "mean dependence": _with_interval(one, "mean_dependence"),
+            "null 95 %": _digits(one["mean_dependence_null_high"]),
+            "p": _digits(one["mean_dependence_p_value"], 2),
+            "slope": _digits(one["mean_dependence_slope"], signed=True),
+            "CMIP": _with_interval(one, "cmip"),
+            "CMIP null 95 %": _digits(one["cmip_null_high"]),
+            "perplexity": one["perplexity"],
+            "nDCG@10": one["nDCG@10"],
+        }
+        for one in facts
+    ]
+
+
+def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the verdict on one model: a short one, and a text with its evidence.
+
+    Parameters
+    ----------
+    facts
+        Facts of the audited model.
+
+    Returns
+    -------
+    dict
+        "model", "verdict" and "text".
+    """
+    value, slope = facts["mean_dependence"], facts["mean_dependence_slope"]
+    biased = facts["mean_dependence_p_value"] <= _SIGNIFICANCE_LEVEL
+    noisy = facts["cmip_p_value"] <= _SIGNIFICANCE_LEVEL
+    if biased:
+        short = "favours what the logging policy favoured" if slope > 0 else "overcorrects"
+        short = "hardly depends on the logging policy" if value < _NEGLIGIBLE_SHARE else short
+        text = (
+            "Among documents with the same label, the estimate of the one that the logging policy favoured most "
+            f"differs from that of the one it favoured least by {slope:+.3f}. The ranking of the logging policy "
+            f"explains {value:.1%} of the variance of the estimates within labels; under independence, it would "
+            f"explain less than {facts['mean_dependence_null_high']:.1%} in 95 % of cases."
+        )
+    elif noisy:
+        short = "no bias detected, but uneven noise"
+        text = (
+            "The mean of its estimates does not depend significantly on the logging policy "
+            f"(p = {facts['mean_dependence_p_value']:.2f}). Their distribution does (CMIP {facts['cmip']:.3f} nats): "
+            "usually because estimates are noisier for documents that users rarely examined."
+        )
+    else:
+        short = "no dependence detected"
+        text = (
+            "Neither the mean nor the distribution of its estimates depends significantly on the logging policy "
+            f"(p = {facts['mean_dependence_p_value']:.2f} and {facts['cmip_p_value']:.2f}). With "
+            f"{facts['pairs']:,} judged pairs a small dependence may go undetected, and random scores would pass."
+        )
+    return {"model": str(facts["model"]), "verdict": short, "text": text}
+
+
+def choice_note(chosen: Mapping[str, str]) -> str:
+    """Return one sentence on the model that a strategy chose; "" if there was nothing to choose."""
+    if not chosen:
+        return ""
+    return f"Recommended by the strategy “{chosen['strategy']}”: {chosen['model']}."
+
+
+def _scatter_figure(audited: AuditResult) -> Any:
+    """Plot the estimates of one model against the logging policy's ranking within each label."""
+    import plotly.graph_objects as go
+
+    rows, figure = audited.rows, go.Figure()
+    labels = np.unique(rows.label)
+    for i, label in enumerate(labels):
+        colour = COLOURS[i % len(COLOURS)]
+        with_label = np.flatnonzero(rows.label == label)
+        rank = mid_ranks(np.zeros(len(with_label), np.int64), rows.logging[with_label])
+        estimate = rows.estimate[with_label]
+        # rows are sorted by query, so that every k-th row is a representative sample
+        sample = slice(None, None, max(len(with_label) // _POINTS, 1))
+        group = {"legendgroup": str(label), "name": f"label {label:g}", "hoverinfo": "skip"}
+        figure.add_scatter(
+            x=rank[sample],
+            y=estimate[sample],
+            mode="markers",
+            showlegend=False,
+            marker={"color": colour, "size": 3, "opacity": 0.3},
+            **group,
+        )
+        centre, mean, error = _binned_means(rank, estimate)
+        figure.add_scatter(
+            x=centre,
+            y=mean,
+            error_y={"type": "data", "array": 2 * error, "thickness": 1.2, "width": 2},
+            mode="lines+markers",
+            line={"color": colour, "width": 2},
+            marker={"size": 6},
+            **group,
+        )
+    name = html.escape(str(audited.facts["model"]))
+    figure.update_layout(
+        title={"text": name, "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        template="plotly_white",
+        width=480,
+        height=430,
+        xaxis={"title": "logging policy's ranking within the label", "range": [-0.02, 1.02]},
+        yaxis={"title": "relevance by the model", "range": _axis_range(rows)},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        margin={"l": 55, "r": 32, "t": 58, "b": 105},
+    )
+    return figure
+
+
+def _binned_means(rank: np.ndarray, estimate: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean rank, mean estimate and its standard error, in bins of equally many documents."""
+    bins = np.array_split(np.argsort(rank, kind="stable"), min(_BINS, max(len(rank) // 5, 1)))
+    centre, mean = (np.array([values[part].mean() for part in bins]) for values in (rank, estimate))
+    error = np.array([estimate[part].std() / math.sqrt(len(part)) for part in bins])
+    return centre, mean, error
+
+
+def _axis_range(rows: ScoredPairs) -> list[float]:
+    """Return the range of all but the most extreme estimates, a single one of which would flatten the chart."""
+    low, high = np.quantile(rows.estimate, [0.002, 0.998])
+    margin = 0.05 * (high - low) or 0.5
+    return [float(low - margin), float(high + margin)]
+
+
+def _with_interval(facts: Mapping[str, Any], name: str) -> str:
+    """Format an estimate with its confidence interval, if it has one."""
+    value, low, high = (facts[part] for part in (name, f"{name}_low", f"{name}_high"))
+    return f"{value:.4f}" if math.isnan(low) else f"{value:.4f} [{low:.4f}, {high:.4f}]"
+
+
+def _digits(value: float, digits: int = 4, *, signed: bool = False) -> str:
+    """Format a number; a dash for NaN."""
+    return "–" if math.isnan(value) else f"{value:{'+' if signed else ''}.{digits}f}"

@@ -1,0 +1,354 @@
+"""Report of a backtest: errors of the estimators about past days, as a conclusion, tables and charts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickshift.display.document import Section, write_report
+from clickshift.display.export import Written, write_exports
+from clickshift.display.figures import COLOURS
+from clickshift.display.tables import Row
+from clickshift.experiments.backtest import DAYS, IN_ORDER, RANDOM, BacktestResult
+from clickshift.io.table_writer import write_rows
+
+_TITLE = "Backtest: error of off-policy evaluation on past days"
+_STRUCTURED = ("IP", "PBM", "Item")
+"""Estimators that assume a click model."""
+_BASELINES = ("List", "RCTR")
+_PUBLISHED = {"clicks@2": (0.1790, 0.1318), "clicks@3": (0.4624, 0.1250), "dcg": (0.8196, 0.1065)}
+"""Published error reduction of IP over List and RCTR, at any M of 100 or more, for the 100 most frequent queries of the
+Yandex log (Li et al. 2018, section 6.3)."""
+_LARGE_CLIP = 100.0
+_CONCLUSION = "Conclusion"
+_TEXT = """Each day in turn is treated as the day of a new policy: its list frequencies are the target, its mean reward
+is the truth, and the estimators see all other days. The error is the root mean square error over queries and days,
+where each pair counts once, whatever its traffic (Li et al. 2018, section 6). The estimator and its clipping constant M
+were chosen on the same days: expect slightly larger errors on future days."""
+_TEXT_GAINS = """The structured estimator (IP, PBM or Item) with the smallest error, compared with List, which makes no
+assumption about clicks, and RCTR, which assumes that all policies earn the same; each with its best M. With 95 %
+bootstrap intervals over queries, for at least 10 queries."""
+_TEXT_ERRORS = """Error by clipping constant M. A line far above the others is outside the chart; the legend then gives
+its smallest value."""
+_TEXT_DAYS = """Estimated minus earned reward of each day, averaged over queries; each estimator with its best M. An
+estimator that is wrong on a few days has not seen the lists of those days; one that is always wrong in the same
+direction is biased."""
+_TEXT_QUERY = """One query by day. Where clicks at the first rank change and clicks at all ranks do not, users found
+good results elsewhere in the list, and RCTR is hard to beat for clicks at all ranks (section 6.5)."""
+_TEXT_PUBLISHED = """Smallest error reduction of IP over the two baselines at the same M, at any M of 100 or more, and
+the published value for the 100 most frequent queries of the Yandex log (section 6.3)."""
+
+
+def write_backtest_report(folder: Path, result: BacktestResult, settings: Mapping[str, Any]) -> Written:
+    """Write report.html, rows.parquet, queries.parquet, days.parquet, and tables and charts in the folder exports.
+
+    Parameters
+    ----------
+    folder
+        Folder to write to.
+    result
+        Result of the backtest.
+    settings
+        Settings to show at the end of the page.
+
+    Returns
+    -------
+    Written
+        The files and tables.
+    """
+    rows, days = result.rows, result.day_rows
+    write_rows(rows, folder / "rows.parquet")
+    write_rows(result.query_rows, folder / "queries.parquet")
+    write_rows(days, folder / "days.parquet")
+    conclusion, gains, published = backtest_conclusion(result), gain_table(result), _published_table(result)
+    errors, residuals = _error_figures(rows), _day_figures(result, days)
+    single = _query_figures(result, days)
+    sections = [
+        Section(_CONCLUSION, f"{conclusion}\n\n{_TEXT}"),
+        Section("Structured estimators against the baselines", _TEXT_GAINS, gains),
+        Section("Comparison with the published numbers", _TEXT_PUBLISHED, published),
+        Section("Errors", _TEXT_ERRORS, parts=_figure_sections(errors)),
+        Section("Day by day", _TEXT_DAYS, parts=_figure_sections(residuals)),
+        Section("A single query", _TEXT_QUERY, parts=_figure_sections(single)),
+        Section("Errors in numbers", table=error_table(result)),
+    ]
+    sections = [section for section in sections if section.table or section.parts or section.title == _CONCLUSION]
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
+    tables = {"gains": gains, "published": published, "errors": error_table(result)}
+    exports = write_exports(folder / "exports", {k: t for k, t in tables.items() if t}, errors | residuals | single)
+    notes = [exports.note] if exports.note else []
+    return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], {"Backtest": gains}, notes)
+
+
+def backtest_conclusion(result: BacktestResult) -> str:
+    """Return what was compared, the results for the most frequent queries, and the recommended estimators.
+
+    Paragraphs are separated by empty lines.
+    """
+    group = next(iter(result.groups))
+    tasks = list(dict.fromkeys(r.task for r in result.residuals))
+    first = next(row for row in result.rows if row["group"] == group)
+    about = f"{_counted(first['queries'], 'query', 'queries')} on {len(result.days)} {_DAY_NAMES[result.split][0]}"
+    dropped = (
+        f", {first['pairs_dropped']:,} dropped because the query has no session in that "
+        f"{_DAY_NAMES[result.split][1]}, or none in the others"
+        if first["pairs_dropped"]
+        else ""
+    )
+    paragraphs = [f"Compared: {about}, {first['pairs']:,} pairs{dropped}."]
+    if result.split != DAYS:
+        paragraphs.append(_NOTE_PARTS + (_NOTE_RANDOM if result.split == RANDOM else ""))
+    for baseline in _BASELINES:
+        gains = [text for task in tasks if (text := _gain_text(result, task, group, baseline))]
+        if gains:
+            paragraphs.append(f"Structured estimators against {baseline}: {'; '.join(gains)}.")
+    chosen = [result.choice(task, group) for task in tasks]
+    listed = "; ".join(f"{row['task']}: {_with_clip(row)}, error {row['rmse']:.4f}" for row in chosen)
+    return "\n\n".join([*paragraphs, f"Least error: {listed}."])
+
+
+_DAY_NAMES = {DAYS: ("days", "day"), RANDOM: ("random parts", "part"), IN_ORDER: ("parts in order", "part")}
+"""Plural and singular of what the log was divided into."""
+_NOTE_PARTS = "Parts of each query's sessions take the place of days."
+_NOTE_RANDOM = (
+    " Nothing drifts between random parts, so that the target equals the logging policy up to sampling error: RCTR is "
+    "right by design, and the test measures the variance of an estimator, not its error for a new ranker."
+)
+
+
+def _gain_text(result: BacktestResult, task: str, group: str, baseline: str) -> str:
+    """Describe the error reduction of the best structured estimator over a baseline; "" if there is none."""
+    best = _best_structured(result, task, group)
+    if best is None or baseline not in result.protocol.estimators:
+        return ""
+    value, low, high = result.gain(task, group, best["estimator"], baseline)
+    if math.isnan(value):
+        return ""
+    not_significant = ", not significant" if low <= 0 <= high else ""
+    side = "below" if value >= 0 else "above"
+    value, low, high = (value, low, high) if value >= 0 else (-value, -high, -low)
+    interval = "" if math.isnan(low) else f" ({_percents(low, high)})"
+    return f"{task}, {best['estimator']} is {100 * value:.0f} % {side}{interval}{not_significant}"
+
+
+def _best_structured(result: BacktestResult, task: str, group: str) -> dict[str, Any] | None:
+    """Return the row of the structured estimator with the smallest error."""
+    rows = [row for row in result.rows if (row["task"], row["group"]) == (task, group)]
+    rows = [row for row in rows if row["estimator"] in _STRUCTURED and not math.isnan(row["rmse"])]
+    return min(rows, key=lambda row: float(row["rmse"]), default=None)
+
+
+def gain_table(result: BacktestResult) -> list[dict[str, Any]]:
+    """Return the error reduction of the best structured estimator over the baselines, by group and task."""
+    table = []
+    baselines = [name for name in _BASELINES if name in result.protocol.estimators]
+    for group, queries in result.groups.items():
+        for task in result.protocol.tasks:
+            best = _best_structured(result, task, group)
+            if best is None:
+                continue
+            line: dict[str, Any] = {"queries": group, "reward": task, "best structured": _with_clip(best)}
+            line["its RMSE"] = best["rmse"]
+            for baseline in baselines:
+                value, low, high = result.gain(task, group, best["estimator"], baseline)
+                line[f"RMSE of {baseline}"] = float(result.residuals_for(task, baseline).rmse(queries).min())
+                line[f"below {baseline}"] = f"{100 * value:.1f} %" + (
+                    "" if math.isnan(low) else f" ({_percents(low, high)})"
+                )
+            line |= {"pairs": best["pairs"], "dropped": best["pairs_dropped"]}
+            table.append(line)
+    return table
+
+
+def _published_table(result: BacktestResult) -> list[dict[str, Any]]:
+    """Return IP against the baselines as in the paper; empty if the backtest lacks an estimator or large M."""
+    large = np.array(result.protocol.clip) >= _LARGE_CLIP
+    if not {"IP", *_BASELINES} <= set(result.protocol.estimators) or not large.any():
+        return []
+    queries, table = next(iter(result.groups.values())), []
+    for task in (task for task in result.protocol.tasks if task in _PUBLISHED):
+        error = {name: result.residuals_for(task, name).rmse(queries)[large] for name in ("IP", *_BASELINES)}
+        line: dict[str, Any] = {"reward": task}
+        for baseline, published in zip(_BASELINES, _PUBLISHED[task], strict=True):
+            line[f"IP below {baseline}"] = f"{100 * (1 - error['IP'] / error[baseline]).min():.1f} %"
+            line[f"published, {baseline}"] = f"{100 * published:.1f} %"
+        table.append(line)
+    return table
+
+
+def error_table(result: BacktestResult) -> list[dict[str, Any]]:
+    """Return smallest error, error at the largest M, and pairs without overlap, by group, task and estimator."""
+    table = []
+    for group, queries in result.groups.items():
+        for r in result.residuals:
+            error = r.rmse(queries)
+            best = 0 if np.isnan(error).all() else int(np.nanargmin(error))
+            table.append(
+                {
+                    "queries": group,
+                    "reward": r.task,
+                    "estimator": r.estimator,
+                    "best M": _clip_text(r.clip[best]),
+                    "RMSE": float(error[best]),
+                    f"at M = {_clip_text(r.clip[-1])}": float(error[-1]),
+                    "pairs": int(r.used[queries].sum()),
+                    "without overlap": int(r.no_overlap[queries].sum()),
+                }
+            )
+    return table
+
+
+def _error_figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Plot error by M, one line per estimator, for each task and group: figures 1 to 4 of the paper."""
+    figures = {}
+    for task, group in dict.fromkeys((row["task"], row["group"]) for row in rows):
+        selected = [row for row in rows if (row["task"], row["group"]) == (task, group)]
+        lines = {
+            name: ([_clip_text(row["M"]) for row in curve], [row["rmse"] for row in curve])
+            for name in dict.fromkeys(row["estimator"] for row in selected)
+            if (curve := [row for row in selected if row["estimator"] == name])
+        }
+        axes = {"xaxis": {"title": "clipping constant M", "type": "category"}, "yaxis": {"title": "error (RMSE)"}}
+        figures[f"{task}, {group}"] = _figure(f"{task}, {group}", lines, axes, _error_range(lines))
+    return figures
+
+
+def _day_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any]:
+    """Plot residuals by day, averaged over the most frequent queries."""
+    group, figures = next(iter(result.groups)), {}
+    for task in result.protocol.tasks:
+        title, lines = f"{task}, {group}: estimate minus truth", _lines_by_day(days, task, group, "residual")
+        axes = {"xaxis": {"title": _DAY_NAMES[result.split][1]}, "yaxis": {"title": "residual", "zeroline": True}}
+        figures[title] = _figure(title, lines, axes, _residual_range(lines))
+    return figures
+
+
+def _query_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any]:
+    """Plot clicks of the single query at the first and at all ranks, and its estimates by day (figure 5)."""
+    group = list(result.groups)[-1]
+    query = int(result.groups[group][0])
+    axes = {"xaxis": {"title": _DAY_NAMES[result.split][1]}, "yaxis": {"title": "per session"}}
+    clicks = {
+        name: (list(result.days), [None if math.isnan(v) else v for v in values[query].tolist()])
+        for name, values in (("clicks at rank 1", result.first_clicks), ("clicks at all ranks", result.all_clicks))
+    }
+    highest = max(value for _, values in clicks.values() for value in values if value is not None)
+    title = f"{group}: clicks by rank"
+    figures = {title: _figure(title, clicks, axes, (0.0, 1.06 * highest + 1e-6))}
+    for task in result.protocol.tasks:
+        selected = [row for row in days if (row["task"], row["group"]) == (task, group)]
+        first = [row for row in selected if row["estimator"] == result.protocol.estimators[0]]
+        truth: Lines = {"truth": ([row["day"] for row in first], [row["actual"] for row in first])}
+        lines, title = truth | _lines_by_day(days, task, group, "estimated"), f"{group}: {task}"
+        figures[title] = _figure(
+            title, lines, axes | {"yaxis": {"title": f"{task} per session"}}, _residual_range(lines)
+        )
+    return figures
+
+
+Lines = dict[str, tuple[list[str], list[Any]]]
+"""Coordinates x and y of lines, by name."""
+
+
+def _lines_by_day(days: Sequence[Row], task: str, group: str, column: str) -> Lines:
+    """Return a column of the rows by day, one line per estimator."""
+    lines: Lines = {}
+    for row in (row for row in days if (row["task"], row["group"]) == (task, group)):
+        x, y = lines.setdefault(row["estimator"], ([], []))
+        x.append(row["day"])
+        y.append(row[column])
+    return lines
+
+
+_STYLES = {
+    "List": (COLOURS[1], "diamond", "solid"),
+    "IP": (COLOURS[0], "circle", "solid"),
+    "PBM": (COLOURS[2], "square", "solid"),
+    "Item": (COLOURS[4], "triangle-up", "solid"),
+    "RCTR": (COLOURS[6], "x", "dash"),
+    "truth": ("#222222", "circle-open", "solid"),
+}
+"""Colour, symbol and dash of an estimator, the same in all charts."""
+
+
+def _figure(title: str, lines: Lines, axes: Mapping[str, Any], y_range: tuple[float, float]) -> Any:
+    """Plot lines; the legend gives the nearest value of a line that is outside the range."""
+    import plotly.graph_objects as go
+
+    figure, (low, high) = go.Figure(), y_range
+    for i, (name, (x, y)) in enumerate(lines.items()):
+        colour, symbol, dash = _STYLES.get(name, (COLOURS[i % len(COLOURS)], "circle", "solid"))
+        finite = [value for value in y if value is not None and not math.isnan(value)]
+        outside = bool(finite) and (min(finite) > high or max(finite) < low)
+        nearest = min(finite, key=abs) if outside else math.nan
+        figure.add_scatter(
+            name=html.escape(f"{name} (outside: {nearest:.3g})" if outside else name),
+            x=x,
+            y=[None if value is None or math.isnan(value) else value for value in y],
+            mode="lines+markers",
+            line={"color": colour, "width": 2, "dash": dash},
+            marker={"size": 6, "symbol": symbol},
+            hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
+        )
+    figure.update_layout(
+        title={"text": html.escape(title), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        template="plotly_white",
+        width=480,
+        height=430,
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        margin={"l": 62, "r": 32, "t": 58, "b": 120},
+        **axes,
+    )
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(range=[low, high])
+    return figure
+
+
+def _error_range(lines: Lines) -> tuple[float, float]:
+    """Return the range from 0 to well above the smallest errors of the estimators other than List."""
+    smallest = {name: min((v for v in y if not math.isnan(v)), default=0.0) for name, (_, y) in lines.items()}
+    others = [value for name, value in smallest.items() if name != "List"] or list(smallest.values())
+    return 0.0, 2.5 * max(others) + 1e-6
+
+
+def _residual_range(lines: Lines) -> tuple[float, float]:
+    """Return the range of all lines, but of List at most three times that of the others: it would flatten them."""
+    finite = {name: [v for v in y if v is not None and not math.isnan(v)] for name, (_, y) in lines.items()}
+    others = [v for name, values in finite.items() if name != "List" for v in values]
+    others = others or [v for values in finite.values() for v in values] or [0.0, 1.0]
+    low, high = min(others), max(others)
+    extension = max(high - low, 0.5 * max(abs(low), abs(high)), 1e-6)
+    of_list = finite.get("List", []) or others
+    low, high = max(min(of_list + others), low - extension), min(max(of_list + others), high + extension)
+    margin = 0.06 * (high - low) or 0.05
+    return low - margin, high + margin
+
+
+def _figure_sections(figures: Mapping[str, Any]) -> list[Section]:
+    """Return one section per figure."""
+    return [Section(name, figure=figure) for name, figure in figures.items()]
+
+
+def _with_clip(row: Row) -> str:
+    """Return the name of an estimator with its clipping constant; RCTR has none."""
+    return str(row["estimator"]) if row["estimator"] == "RCTR" else f"{row['estimator']}, M = {_clip_text(row['M'])}"
+
+
+def _clip_text(clip: float) -> str:
+    """Format a clipping constant."""
+    return "∞" if math.isinf(clip) else f"{clip:g}"
+
+
+def _percents(low: float, high: float) -> str:
+    """Format an interval of shares in percent."""
+    return f"{round(100 * low)} to {round(100 * high)} %"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    """Format a number with the singular or plural of a noun."""
+    return f"{number:,} {one if number == 1 else many}"

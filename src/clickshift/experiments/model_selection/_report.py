@@ -1,0 +1,292 @@
+"""The report of the model-selection protocol: regret of each strategy, and R2 of predicting ood perplexity."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickshift.display.document import Section, write_report
+from clickshift.display.export import Written, write_exports
+from clickshift.display.figures import COLOURS
+from clickshift.display.tables import Row
+from clickshift.display.values import Measured, measured
+from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
+from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
+from clickshift.experiments.model_selection.regret import ALL, regret_rows
+from clickshift.io.table_writer import write_rows
+
+_TITLE = "Which click model to choose before a new ranker goes live?"
+_HOW_REGRET = """Models learned from the log of one policy. A strategy chooses one of them by metrics that are known
+before deployment; then another policy is deployed. Regret: perplexity of the chosen model on the new policy's lists
+minus that of the best model, times 1000; the mean over users, new policies and all sets of five, six or seven models,
+with 95 % confidence intervals over seeds. PPL is the perplexity on held-out sessions; "among top" keeps the best four
+models by another metric. Published: Deffayet et al. 2023, table 2, on MSLR-WEB10K. "Best fixed model" is known only in
+hindsight; "weighted PPL" requires knowledge of the new policy."""
+_HOW_R2 = """R2 of predicting a model's perplexity under the new policy from metrics of the training log. Published:
+regression trees, two folds, adjusted R2; other seeds of the same model are always in the training fold. Leave one out:
+models, or logs, that were not in training; below 0, the mean would have been the better prediction. Lowest: the lowest
+R2 of all configurations."""
+_HOW_MODELS = """Means over seeds. ood: perplexity on lists of the two other policies. Dependence on the logging policy
+given the label: mean dependence (share of variance) and CMIP (nats; by nearest neighbours, and by the published
+estimator)."""
+_HOW_METRICS = """Each point is one model on one log and new policy, the mean over seeds. Vertical axis: ood perplexity
+above that of the best model. A metric is useful for choosing a model if its best values lie at the bottom."""
+
+
+_REGRESSOR_NAMES = {"tree": "tree", "line": "linear"}
+"""Regressors as they are named in headings."""
+
+
+def write_selection_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], *, repeats: int) -> Written:
+    """Write report.html, rows.parquet, and every table and figure as a file in the folder exports.
+
+    Parameters
+    ----------
+    folder
+        Folder of the report.
+    rows
+        Rows of the finished tasks.
+    settings
+        Settings of the run, shown on the page.
+    repeats
+        Number of repetitions of the published cross-validation.
+
+    Returns
+    -------
+    Written
+        The files, and the tables and notes for a terminal.
+
+    Raises
+    ------
+    DataError
+        If no case has all models ("unfinished-run").
+    """
+    write_rows(rows, folder / "rows.parquet")
+    outcomes = Outcomes.of(rows)
+    regret, published = regret_rows(rows), regret_rows(rows, cmip="published CMIP")
+    tables = {
+        "regret": _regret_table(regret),
+        "regret with the published CMIP": _regret_table(published, only="CMIP"),
+        "regret by users": _regret_by_user(regret),
+        "r2": _r2_table(r2_rows(rows, repeats=repeats)),
+        "models": _model_table(rows),
+    }
+    figures = {"regret": _regret_figure(regret)} | _metric_figures(outcomes)
+    conclusion = _summary(regret)
+    sections = [
+        Section("Regret", f"{conclusion}\n\n{_HOW_REGRET}", tables["regret"], figures["regret"]),
+        Section("Regret by users", table=tables["regret by users"]),
+        Section("Regret with the published CMIP estimator", table=tables["regret with the published CMIP"]),
+        Section("Which metrics predict ood perplexity?", _HOW_R2, tables["r2"]),
+        Section("Metrics against ood perplexity", _HOW_METRICS, parts=_metric_sections(figures)),
+        Section("Models", _HOW_MODELS, tables["models"]),
+    ]
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
+    exports = write_exports(folder / "exports", tables, figures)
+    shown = {"Regret x 1000": tables["regret"], "R2 of ood perplexity": tables["r2"]}
+    notes = [text for text in (conclusion, exports.note) if text]
+    return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], shown, notes)
+
+
+def _regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
+    """Regret by training policy and over all logs, with the published values; the lowest regret first."""
+    policies = [*dict.fromkeys(row["training"] for row in regret if row["training"] != ALL), ALL]
+    rows = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
+    names = [name for name in _by_regret(regret) if only in name]
+    return [
+        {"strategy": name}
+        | {
+            column: value
+            for policy in policies
+            for column, value in (
+                (f"{policy} log" if policy != ALL else "all logs", _measured(rows[name, policy])),
+                (f"published, {policy}", _published(rows[name, policy])),
+            )
+        }
+        for name in names
+    ]
+
+
+def _regret_by_user(regret: Sequence[Row]) -> list[dict[str, Any]]:
+    """Regret by simulated user, over all training policies."""
+    users = [user for user in dict.fromkeys(row["user"] for row in regret) if user != ALL]
+    rows = {(row["strategy"], row["user"]): row for row in regret if row["training"] == ALL}
+    return [
+        {"strategy": name} | {f"{user} users": _measured(rows[name, user]) for user in users}
+        for name in _by_regret(regret)
+    ]
+
+
+def _r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
+    """R2 by set of metrics: the mean over configurations and the lowest, for each way and regressor."""
+    everywhere = [row for row in r2 if row["user"] == ALL]
+    sets = dict.fromkeys(row["metrics"] for row in everywhere)
+    table = []
+    for metrics in sets:
+        line: dict[str, Any] = {"metrics": metrics}
+        for row in (row for row in everywhere if row["metrics"] == metrics):
+            name = row["way"] if row["way"] == "published" else f"{row['way']}, {_REGRESSOR_NAMES[row['regressor']]}"
+            line |= {name: float(row["r2"]), f"{name}: lowest": float(row["least"])}
+        table.append(line)
+    return table
+
+
+def _model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Metrics and ood perplexities of every model on every log, as means over seeds."""
+    logs = dict.fromkeys((row["user"], row["training"], row["model"]) for row in rows)
+    table = []
+    for user, training, model in logs:
+        selected = [row for row in rows if (row["user"], row["training"], row["model"]) == (user, training, model)]
+        metrics = [row for row in selected if row["kind"] == "metrics"]
+        ood = dict.fromkeys(row["testing"] for row in selected if row["kind"] == "clicks" and row["shift"] == "ood")
+        line: dict[str, Any] = {"users": user, "log": training, "model": model}
+        for name in ("PPL", "nDCG", "mean dependence", "CMIP", "published CMIP"):
+            line[name] = measured([row[METRIC_COLUMNS[name]] for row in metrics])
+        for number, policy in enumerate(ood):
+            values = [r["perplexity"] for r in selected if r["kind"] == "clicks" and r["testing"] == policy]
+            line[f"ood {number + 1}"] = measured(values)
+        table.append(line)
+    return table
+
+
+def _summary(regret: Sequence[Row]) -> str:
+    """The conclusion in a few sentences: the best strategy, and whether metrics of debiasedness helped."""
+    total = {row["strategy"]: row for row in regret if row["user"] == ALL and row["training"] == ALL}
+    best = next(name for name in _by_regret(regret) if name not in {"best fixed model"})
+    without = min(
+        (name for name in total if name in {"PPL", "nDCG", "PPL among top nDCG", "nDCG among top PPL"}),
+        key=lambda name: total[name]["regret"],
+    )
+    return (
+        f"Lowest regret: “{best}” ({_number(total[best])}). Lowest without a metric of debiasedness: “{without}” "
+        f"({_number(total[without])}). Random model: {_number(total['random model'])}. Best fixed model, known only in "
+        f"hindsight: {_number(total['best fixed model'])}."
+    )
+
+
+def _regret_figure(regret: Sequence[Row]) -> Any:
+    """Bar chart of regret with confidence intervals over seeds; diamonds mark published values."""
+    import plotly.graph_objects as go
+
+    names = _by_regret(regret)[::-1]
+    figure = go.Figure()
+    policies = [policy for policy in dict.fromkeys(row["training"] for row in regret) if policy != ALL]
+    rows = {(row["strategy"], row["training"]): row for row in regret if row["user"] == ALL}
+    for i, policy in enumerate(policies):
+        selected = [rows[name, policy] for name in names]
+        axis = {"y": names, "orientation": "h", "offsetgroup": policy}
+        figure.add_bar(
+            name=f"{html.escape(policy)} log",
+            x=[row["regret"] for row in selected],
+            error_x={"type": "data", "array": [_half_width(row) for row in selected], "thickness": 1.5, "width": 3},
+            marker={"color": COLOURS[i % len(COLOURS)], "opacity": 0.85},
+            text=[str(_measured(row)) for row in selected],
+            textposition="none",
+            hovertemplate="%{y}: %{text}<extra>%{fullData.name}</extra>",
+            **axis,
+        )
+        figure.add_scatter(
+            name="published",
+            legendgroup="published",
+            showlegend=i == 0,
+            x=[row.get("published_regret") for row in selected],
+            mode="markers",
+            marker={"symbol": "diamond-open", "size": 8, "color": COLOURS[i % len(COLOURS)], "line": {"width": 2}},
+            hovertemplate="%{y}: published %{x:.3f}<extra></extra>",
+            **axis,
+        )
+    figure.update_layout(
+        template="plotly_white",
+        barmode="group",
+        scattermode="group",
+        width=900,
+        height=640,
+        xaxis={"title": "regret x 1000", "rangemode": "tozero"},
+        yaxis={"automargin": True},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": 1.06},
+        margin={"l": 20, "r": 30, "t": 40, "b": 55},
+    )
+    return figure
+
+
+def _metric_figures(outcomes: Outcomes) -> dict[str, Any]:
+    """One chart per metric: a model's metric on a log against its ood perplexity above that of the best model."""
+    import plotly.graph_objects as go
+
+    configurations = [case[:3] for case in outcomes.cases]
+    excess = outcomes.ood - outcomes.ood.min(axis=1, keepdims=True)
+    figures = {}
+    for metric in PREDICTORS:
+        figure = go.Figure()
+        for i, model in enumerate(outcomes.models):
+            points = []
+            for configuration in dict.fromkeys(configurations):
+                cases = np.array([name == configuration for name in configurations])
+                points.append((outcomes.metrics[metric][cases, i].mean(), excess[cases, i].mean(), configuration))
+            figure.add_scatter(
+                name=html.escape(model),
+                x=[point[0] for point in points],
+                y=[point[1] for point in points],
+                text=[
+                    html.escape(f"{user} users, {training} to {testing}") for *_, (user, training, testing) in points
+                ],
+                mode="markers",
+                marker={"color": COLOURS[i % len(COLOURS)], "size": 8, "opacity": 0.8},
+                hovertemplate="%{fullData.name}, %{text}: %{y:.4f}<extra></extra>",
+            )
+        figure.update_layout(
+            title={"text": metric, "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+            template="plotly_white",
+            width=480,
+            height=430,
+            xaxis={"title": metric},
+            yaxis={"title": "ood perplexity above the best", "rangemode": "tozero"},
+            legend={
+                "orientation": "h",
+                "x": 0.5,
+                "xanchor": "center",
+                "yref": "container",
+                "y": 0.0,
+                "yanchor": "bottom",
+            },
+            margin={"l": 55, "r": 32, "t": 58, "b": 105},
+        )
+        figures[metric] = figure
+    return figures
+
+
+def _metric_sections(figures: Mapping[str, Any]) -> list[Section]:
+    """One section per chart of a metric."""
+    return [Section(name, figure=figure) for name, figure in figures.items() if name in PREDICTORS]
+
+
+def _by_regret(regret: Sequence[Row]) -> list[str]:
+    """Strategies, the lowest regret over all logs first."""
+    total = {row["strategy"]: row["regret"] for row in regret if row["user"] == ALL and row["training"] == ALL}
+    return sorted(total, key=total.__getitem__)
+
+
+def _measured(row: Row) -> Measured:
+    """Regret with its interval."""
+    return Measured(row["regret"], _half_width(row), digits=3)
+
+
+def _published(row: Row) -> Measured | None:
+    """Published regret with its interval; None where there is none."""
+    if "published_regret" not in row:
+        return None
+    return Measured(row["published_regret"], row.get("published_error", float("nan")), digits=3)
+
+
+def _half_width(row: Row) -> float:
+    """Half the width of the interval."""
+    return float(row["high"] - row["low"]) / 2
+
+
+def _number(row: Row) -> str:
+    """Regret with two decimals."""
+    return f"{row['regret']:.2f}"

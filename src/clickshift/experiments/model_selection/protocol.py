@@ -1,0 +1,278 @@
+"""The model-selection protocol: which click model will predict clicks best once a new policy ranks?
+
+The grid of the CMIP paper (Deffayet et al. 2023). Models learn from a log of one policy. They are described by metrics
+that are known then (held-out perplexity, nDCG, dependence on the logging policy) and tested on lists of other policies.
+`regret` computes what choosing by such metrics costs, `r2` how well they predict ood perplexity.
+
+A task is one model on the log of one seed. Every seed has a log of its own, so that seeds also differ for models that
+are fitted by counting and by maximum likelihood.
+
+References
+----------
+Deffayet, R., Hager, P., Renders, J.-M. & de Rijke, M. (2023). An offline metric for the debiasedness of click models.
+SIGIR.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from clickshift.core.rng import generator
+from clickshift.core.spec import parse
+from clickshift.debiasedness.agreement import agreement_ratio
+from clickshift.debiasedness.classifier_cmi import Classifier
+from clickshift.debiasedness.metrics import CMIP, MeanDependence
+from clickshift.debiasedness.scored_pairs import ScoredPairs
+from clickshift.experiments.models import Contender, check_predicts_clicks
+from clickshift.learners.gradient import Gradient
+from clickshift.metrics.click_prediction import bits_of, perplexity, perplexity_of
+from clickshift.metrics.predictions import Predictions
+from clickshift.metrics.ranking import ranking_quality
+from clickshift.metrics.weighted_perplexity import weighted_perplexity
+from clickshift.models.base import ClickModel
+from clickshift.policies import POLICIES
+from clickshift.simulation.search_engine import Named
+from clickshift.simulation.selection_search_engine import SeedLogs, SelectionWorld
+from clickshift.simulation.users import USERS
+
+VERSION = 2
+"""Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
+
+_WORLD = SelectionWorld()
+_CMIP_KSG = CMIP(permutations=0, subsamples=0)
+_MEAN_DEPENDENCE = MeanDependence(permutations=0, subsamples=0)
+_CMIP_CLASSIFIER = Classifier()
+_MIN_LABEL_ROWS = 20
+"""Labels with fewer rows are left out: they may be missing in one of the classifier's two folds."""
+
+MODELS_FROM_COUNTS = (
+    Contender("dCTR", "Counting('dCTR', smoothing='fitted')"),
+    Contender("drCTR", "Counting('drCTR', smoothing='fitted')"),
+    Contender("PBM", "EM('PBM')"),
+    Contender("UBM", "EM('UBM')"),
+    Contender("DBN", "EM('DBN')"),
+)
+"""Models with a free parameter per (query, document) pair, fitted from counts with a prior estimated from the log."""
+
+
+def _neural_models(rounds: int) -> tuple[Contender, ...]:
+    """Neural models with a free logit (CACM-minus) or vector (NCM) per document, and states of size 32 as published."""
+    return tuple(
+        Contender(name, f"Gradient('{model}', tower='free', state=32, rounds={rounds})")
+        for name, model in (("CACM-minus", "CACM_minus"), ("NCM", "NCM"))
+    )
+
+
+@dataclass(frozen=True)
+class SelectionCell:
+    """Task: one model on the log of one seed.
+
+    Parameters
+    ----------
+    world
+        The simulated search engine.
+    user
+        Name and text of the simulated user.
+    training
+        Name and text of the logging policy.
+    contender
+        Model under comparison.
+    seed
+        Random seed of the log and of the model.
+    version
+        Version of the rows.
+    """
+
+    world: SelectionWorld
+    user: tuple[str, str]
+    training: tuple[str, str]
+    contender: Contender
+    seed: int
+    version: int = VERSION
+
+    @property
+    def log(self) -> str:
+        """Name of the log in tables of progress."""
+        return f"{self.user[0]} users, {self.training[0]} log, seed {self.seed}"
+
+    @property
+    def name(self) -> str:
+        """Name of the task in progress messages."""
+        return f"{self.contender.name}, {self.log}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Fit and evaluate the model: one row of metrics known before deployment, and one per test policy.
+
+        The kinds of these rows are "metrics" and "clicks". There are two ind perplexities, as published: on held-out
+        sessions (`val_perplexity`, by which strategies choose), and on lists that the same policy ranks without
+        randomness (`ind_perplexity`, used in the R2 table).
+        """
+        logs = self.world.logs(self.user[1], self.training[1], self.seed)
+        common = {"user": self.user[0], "training": self.training[0], "seed": self.seed}
+        common |= {"model": self.contender.name, "role": self.contender.role}
+        start = time.perf_counter()
+        model = self._fit(logs)
+        seconds = {"fit_seconds": time.perf_counter() - start}
+        bits = bits_of(Predictions.of(model, logs.held_out))
+        tests = list(self._tests(model, logs, bits))
+        ind = {"val_perplexity": perplexity_of(bits, logs.held_out.rankings.shown, logs.held_out.count).average}
+        for test in tests:
+            if test["shift"] == "ind":
+                ind["ind_perplexity"] = test["perplexity"]
+        return [common | row for row in ({"kind": "metrics", **ind, **self._metrics(model, logs), **seconds}, *tests)]
+
+    def _fit(self, logs: SeedLogs) -> ClickModel:
+        """Fit the model, with the task's seed if the learner has one."""
+        learner = self.contender.make()
+        if isinstance(learner, Gradient):
+            return replace(learner, seed=self.seed).fit(logs.train, held_out=logs.held_out)
+        return learner.fit(logs.train)
+
+    def _tests(
+        self, model: ClickModel, logs: SeedLogs, bits: Float[np.ndarray, "session rank"]
+    ) -> Iterator[dict[str, Any]]:
+        """Rows of the test policies; `bits` are the log losses of the held-out sessions."""
+        for name, log in logs.test.items():
+            target = logs.target_placement[name]
+            weighted = weighted_perplexity(bits, logs.held_out, logging=logs.logging_placement, target=target)
+            yield {
+                "kind": "clicks",
+                "testing": name,
+                "shift": "ind" if name == self.training[0] else "ood",
+                "perplexity": perplexity(model, log).average,
+                "weighted_perplexity": weighted.perplexity.average,
+                "effective_sessions": float(weighted.effective_sessions.mean()),
+                "unseen_mass": weighted.unseen_mass,
+            }
+
+    def _metrics(self, model: ClickModel, logs: SeedLogs) -> dict[str, Any]:
+        """Ranking quality of the model's relevance, and its dependence on the logging policy's scores.
+
+        nDCG leaves out queries whose labels are all equal; the published nDCG counts queries without a relevant
+        document as 0.
+        """
+        vocabulary = logs.judged.vocabulary
+        relevance = model.relevance(model.vocabulary.pairs_of(vocabulary))
+        rows = ScoredPairs.of_pairs(vocabulary, relevance, logs.logging_score, logs.label)
+        names = (self.user[0], self.training[0], self.contender.name)
+        quality = ranking_quality(relevance, logs.judged, rng=generator(self.seed, "ties", *names)).means()
+        mean_dependence = _MEAN_DEPENDENCE(rows, rng=0)
+        return {
+            **{name: quality[name] for name in ("nDCG@1", "nDCG@3", "nDCG@5", "nDCG@10")},
+            "cmip": _CMIP_KSG(rows, rng=generator(self.seed, "KSG", *names)).value,
+            "cmip_classifier": _CMIP_CLASSIFIER(_without_rare_labels(rows), generator(self.seed, "classifier", *names)),
+            "mean_dependence": mean_dependence.value,
+            "mean_dependence_slope": float(mean_dependence.slope),
+            "agreement_ratio": agreement_ratio(rows),
+            "judged_rows": len(rows),
+            "distinct_sessions": len(logs.train),
+        }
+
+
+def _without_rare_labels(rows: ScoredPairs) -> ScoredPairs:
+    """Drop rows whose label has fewer than `_MIN_LABEL_ROWS` rows."""
+    _, label, count = np.unique(rows.label, return_inverse=True, return_counts=True)
+    return rows[np.flatnonzero(count[label] >= _MIN_LABEL_ROWS)]
+
+
+def rows_of(task: SelectionCell) -> list[dict[str, Any]]:
+    """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
+
+    Parameters
+    ----------
+    task
+        The task.
+
+    Returns
+    -------
+    list of dict
+        Its tidy rows.
+    """
+    return task.rows()
+
+
+@dataclass(frozen=True)
+class ModelSelection:
+    """The model-selection protocol: a grid of users, logging policies, models and seeds; by default at paper scale.
+
+    Training lists are drawn by Plackett-Luce from raw scores; test lists are sorted by these scores. DBN users stop at
+    random after a click; those of the published code never do (`GradedDBN(as_published=True)`), and its Carousel users
+    have clicks of .7071.
+
+    Parameters
+    ----------
+    users
+        Simulated users, as names and texts (`clickshift.simulation.users.USERS`).
+    training
+        Logging policies, as names and texts (`clickshift.policies.POLICIES`).
+    contenders
+        Models under comparison. Ten rounds are the published limit; with 5,000,000 sessions a round has about ten
+        thousand steps.
+    world
+        The simulated search engine, with the test policies.
+    seeds
+        Number of seeds, each with a log of its own.
+
+    Raises
+    ------
+    SpecError
+        If a text names no user, policy or learner, or a model predicts no clicks ("cannot-predict-clicks").
+
+    References
+    ----------
+    Deffayet, R., Hager, P., Renders, J.-M. & de Rijke, M. (2023). An offline metric for the debiasedness of click
+    models. SIGIR.
+
+    Examples
+    --------
+    >>> protocol = ModelSelection(seeds=1)
+    >>> len(protocol.cells()), protocol.cells()[0].name
+    (56, 'dCTR, PBM users, NoisyOracle log, seed 0')
+    """
+
+    users: Named = (("PBM", "PBM"), ("DBN", "GradedDBN"), ("MixtureDBN", "MixtureDBN"), ("Carousel", "Carousel"))
+    training: Named = (
+        ("NoisyOracle", "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"),
+        ("LambdaMART", "PlackettLuce(LambdaMART(rescale=False), temperature=0.1)"),
+    )
+    contenders: tuple[Contender, ...] = (*MODELS_FROM_COUNTS, *_neural_models(rounds=10))
+    world: SelectionWorld = _WORLD
+    seeds: int = 10
+
+    def __post_init__(self) -> None:
+        for _, text in self.users:
+            parse(text, USERS)
+        for _, text in (*self.training, *self.world.testing):
+            parse(text, POLICIES)
+        for contender in self.contenders:
+            check_predicts_clicks(contender)
+
+    def cells(self) -> list[SelectionCell]:
+        """Tasks of the grid. Tasks of one log follow each other, so that a process simulates it once."""
+        return [
+            SelectionCell(self.world, user, training, contender, seed)
+            for user in self.users
+            for training in self.training
+            for seed in range(self.seeds)
+            for contender in self.contenders
+        ]
+
+
+def quick_model_selection() -> ModelSelection:
+    """Create the protocol at a scale of minutes: 200 queries, 200 sessions each, three seeds.
+
+    Most of the time is spent compiling the neural models for every log.
+
+    Returns
+    -------
+    ModelSelection
+        The smaller protocol.
+    """
+    world = SelectionWorld(queries=200, sessions=40_000, held_out_sessions=8_000, test_sessions=8_000)
+    return ModelSelection(contenders=(*MODELS_FROM_COUNTS, *_neural_models(rounds=200)), world=world, seeds=3)

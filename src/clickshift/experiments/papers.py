@@ -1,0 +1,262 @@
+"""The tables and figures of the papers by name: what each shows, and the protocol or command that reproduces it.
+
+References
+----------
+Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of click models to policy distributional
+shift. ACM Transactions on Information Systems.
+Deffayet, R., Hager, P., Renders, J.-M. & de Rijke, M. (2023). An offline metric for the debiasedness of click models.
+SIGIR.
+Hager, P., de Rijke, M. & Zoeter, O. (2022). Contrasting neural click models and pointwise IPS rankers. ECIR 2023.
+Li, S., Abbasi-Yadkori, Y., Kveton, B., Muthukrishnan, S., Vinay, V. & Wen, Z. (2018). Offline evaluation of ranking
+policies with click models. KDD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clickshift.errors import SpecError
+from clickshift.experiments.click_vs_ips.checks import PointwiseChecks
+from clickshift.experiments.click_vs_ips.data import PointwiseData, pointwise_data
+from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures
+from clickshift.experiments.click_vs_ips.protocol import TRUE_BIAS_RANKERS, Pointwise
+from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
+from clickshift.experiments.model_selection.protocol import ModelSelection, quick_model_selection
+from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
+from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
+from clickshift.experiments.policy_shift.protocol import PolicyShift
+from clickshift.simulation.search_engine import BUILTIN, World
+
+SHIFT_PAPER = "policy shift (Deffayet et al. 2022)"
+CMIP_PAPER = "CMIP (Deffayet et al. 2023)"
+IPS_PAPER = "click models and IPS (Hager et al. 2022)"
+OPE_PAPER = "offline evaluation (Li et al. 2018)"
+
+
+def _quick_policy_shift() -> PolicyShift:
+    """The policy-shift protocol for a few minutes: two users, one training policy, 200 queries, three seeds."""
+    full = PolicyShift()
+    return replace(
+        full,
+        users=(full.users[0], full.users[2]),
+        training=full.training[:1],
+        world=World(queries=200, sessions=20_000, test_sessions=5_000),
+        seeds=3,
+        derived=DerivedPolicies(sessions=20_000),
+    )
+
+
+SCALES: dict[str, Callable[[], PolicyShift]] = {"quick": _quick_policy_shift, "paper": PolicyShift}
+SELECTION_SCALES: dict[str, Callable[[], ModelSelection]] = {"quick": quick_model_selection, "paper": ModelSelection}
+"""Protocols by scale: "paper" is the whole grid of a paper, "quick" enough of it to see its main result. (`SCALES` is
+for policy shift, `SELECTION_SCALES` for model selection.)"""
+
+_DCTR = Contender("dCTR", "dCTR", "baseline")
+_INCREASING_RELEVANCE = (("increasing", "Reversed(Oracle)"),)
+
+
+def section_6_1() -> PolicyShift:
+    """Create the protocol of tables 3 and 4 of the policy-shift paper (section 6.1).
+
+    Ten documents per query; training lists are near-optimal, test lists are sorted by increasing relevance. The reasons
+    for satisfaction .5, temperature .5 and the ladder of grades are in docs/decisions/0004.
+
+    Returns
+    -------
+    PolicyShift
+        The protocol with DBN and CoCM users, without derived policies.
+    """
+    return PolicyShift(
+        users=(("DBN", "DBN(satisfaction=0.5)"), ("CoCM", "CoCM")),
+        training=(("PL-relevance", "PlackettLuce(Oracle, temperature=0.5, scores='log')"),),
+        contenders=(TRUTH, _DCTR, *CLICK_MODELS[:5], PEEKING),
+        world=World(testing=_INCREASING_RELEVANCE, documents=10),
+        derived=None,
+    )
+
+
+def _with_users(protocol: PolicyShift, *names: str) -> PolicyShift:
+    """Keep only the users of these names."""
+    return replace(protocol, users=tuple(user for user in protocol.users if user[0] in names))
+
+
+def _figure_2() -> PolicyShift:
+    """Figure 2 of the policy-shift paper: derived policies on CoCM users, without baselines."""
+    return _with_users(PolicyShift(contenders=(TRUTH, *CLICK_MODELS)), "CoCM", "CoCM-mismatch")
+
+
+_LARGEST_LOG = 10**8
+"""Sessions of the largest log of the IPS paper."""
+AnalyticProtocol = SharedFeatures | LossByRank | GradientByRank
+"""Protocols of the IPS paper that are computed without training."""
+TrainedProtocol = Pointwise | Tuning | PointwiseChecks
+"""Protocols of the IPS paper that train rankers."""
+
+
+def _ips_figure_4() -> Pointwise:
+    """Figure 4 of the IPS paper: nDCG by the rate of feature collisions."""
+    return Pointwise(models=TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), collisions=tuple(k / 10 for k in range(10)))
+
+
+def _ips_figure_5() -> Pointwise:
+    """Figure 5 of the IPS paper: nDCG by position bias. The paper uses Istella-S: pass its folder as the corpus."""
+    return Pointwise(
+        pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0)
+    )
+
+
+def with_changes(
+    protocol: TrainedProtocol,
+    *,
+    corpus: str | None = None,
+    queries: int | None = None,
+    sessions: int | None = None,
+    seeds: int | None = None,
+    tuning: Sequence[Mapping[str, Any]] | None = None,
+) -> TrainedProtocol:
+    """Change the data or the size of a protocol of the IPS paper; what is not given stays as it is.
+
+    Parameters
+    ----------
+    protocol
+        The protocol to change.
+    corpus
+        "builtin", "one-hot" (the paper's synthetic data set), or a LETOR file or folder.
+    queries
+        Number of queries of the corpus.
+    sessions
+        Number of sessions of a log. Where the protocol has several sizes, this is the largest, and smaller ones are
+        kept.
+    seeds
+        Number of seeds.
+    tuning
+        Rows of a finished hyperparameter search, from which each ranker's optimiser and learning rate are taken.
+
+    Returns
+    -------
+    Pointwise or Tuning or PointwiseChecks
+        The changed protocol.
+
+    Raises
+    ------
+    SpecError
+        If `tuning` is given for a protocol whose rankers cannot be tuned ("bad-option").
+    """
+    data: PointwiseData = protocol.data if corpus is None else pointwise_data(corpus)
+    data = replace(data, queries=queries or data.queries)
+    seeds = seeds or protocol.seeds
+    if not isinstance(protocol, Pointwise):
+        if tuning is not None:
+            raise SpecError(
+                "tuned rankers can be used only for figures 1, 4 and 5 and table 2 of the IPS paper: this is another "
+                f"protocol ({type(protocol).__name__}). Leave out the tuning.",
+                code="bad-option",
+                option="tuning",
+            )
+        return replace(protocol, data=data, seeds=seeds, sessions=sessions or protocol.sessions)
+    sizes = protocol.sessions
+    if sessions is not None:
+        sizes = (*(size for size in sizes if size < sessions), sessions) if len(sizes) > 1 else (sessions,)
+    models = protocol.models if tuning is None else tuned(protocol.models, tuning, data=data.name)
+    return replace(protocol, data=data, models=models, seeds=seeds, sessions=sizes)
+
+
+@dataclass(frozen=True)
+class TableOrFigure:
+    """A table or figure of a paper, and how to reproduce it.
+
+    Parameters
+    ----------
+    paper
+        Short name of the paper.
+    shows
+        What the table or figure shows, in a few words.
+    make
+        Creates the protocol that reproduces it; None if that needs a log of one's own, or is not implemented.
+    command
+        Command that reproduces it from a log of one's own.
+    """
+
+    paper: str
+    shows: str
+    make: Callable[[], PolicyShift | ModelSelection | TrainedProtocol | AnalyticProtocol] | None = None
+    command: str = ""
+
+    @property
+    def state(self) -> str:
+        """Whether it can be reproduced: "ready", "needs your log" or "open" (not implemented)."""
+        return "ready" if self.make else "needs your log" if self.command else "open"
+
+
+_LOGS = "clickshift shift logs --train LOG --judgments QRELS"
+
+TABLES_AND_FIGURES = {
+    "table1": TableOrFigure(SHIFT_PAPER, "CLARA: perplexity and nDCG of all models", command=_LOGS),
+    "table2": TableOrFigure(SHIFT_PAPER, "Yandex: perplexity and nDCG of all models", command=_LOGS),
+    "table3": TableOrFigure(
+        SHIFT_PAPER, "ind and ood perplexity, DBN users", lambda: _with_users(section_6_1(), "DBN")
+    ),
+    "table4": TableOrFigure(
+        SHIFT_PAPER, "ind and ood perplexity, CoCM users", lambda: _with_users(section_6_1(), "CoCM")
+    ),
+    "table5": TableOrFigure(SHIFT_PAPER, "table 1 with intervals", command=_LOGS),
+    "table6": TableOrFigure(SHIFT_PAPER, "table 2 with intervals", command=_LOGS),
+    "table7": TableOrFigure(SHIFT_PAPER, "CLARA: AUROC and Recall", command=_LOGS),
+    "table8": TableOrFigure(SHIFT_PAPER, "Yandex: AUROC and Recall", command=_LOGS),
+    "figure1": TableOrFigure(SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift),
+    "figure2": TableOrFigure(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", _figure_2),
+    "cmip-table1": TableOrFigure(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
+    "cmip-table2": TableOrFigure(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
+    "ips-figure1": TableOrFigure(IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise),
+    "ips-figure2": TableOrFigure(IPS_PAPER, "losses of two documents with the same features", SharedFeatures),
+    "ips-figure3": TableOrFigure(IPS_PAPER, "losses of a document by its rank", LossByRank),
+    "ips-figure4": TableOrFigure(IPS_PAPER, "nDCG when features collide", _ips_figure_4),
+    "ips-figure5": TableOrFigure(IPS_PAPER, "nDCG by the strength of the position bias", _ips_figure_5),
+    "ips-table2": TableOrFigure(
+        IPS_PAPER, "rankers after 100 million sessions", lambda: Pointwise(sessions=(_LARGEST_LOG,))
+    ),
+    "ips-gradients": TableOrFigure(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
+    "ips-tuning": TableOrFigure(
+        IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(pointwise_data(BUILTIN))
+    ),
+    "ips-checks": TableOrFigure(
+        IPS_PAPER, "training on counts equals training on sessions; both naive rankers coincide", PointwiseChecks
+    ),
+    "ope-figures": TableOrFigure(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
+}
+"""Tables and figures by name."""
+
+
+def table_or_figure(name: str) -> TableOrFigure:
+    """Find a table or figure of the papers by name.
+
+    Parameters
+    ----------
+    name
+        Key of `TABLES_AND_FIGURES`, e.g. "table3".
+
+    Returns
+    -------
+    TableOrFigure
+        What it shows, and how to reproduce it.
+
+    Raises
+    ------
+    SpecError
+        If there is none of that name ("unknown-name").
+
+    Examples
+    --------
+    >>> table_or_figure("table3").shows
+    'ind and ood perplexity, DBN users'
+    """
+    if name not in TABLES_AND_FIGURES:
+        raise SpecError(
+            f"{name!r} is not a table or figure of the papers. Choose one of: {', '.join(TABLES_AND_FIGURES)}.",
+            code="unknown-name",
+            name=name,
+            known=list(TABLES_AND_FIGURES),
+        )
+    return TABLES_AND_FIGURES[name]

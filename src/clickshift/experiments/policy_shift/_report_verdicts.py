@@ -1,0 +1,283 @@
+"""Verdicts in sentences: which model predicts best, and how robust each model is to a change of policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from clickshift.display.tables import Row
+from clickshift.display.values import Measured
+from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
+from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, policy_shifts
+from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
+
+_BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
+_MORE, _LESS, _MIXED = "more robust than peers", "less robust than peers", "mixed"
+_BEST, _WORST = "the best throughout", "the worst throughout"
+_NOT_COMPARED, _NOT_TESTED = "not compared", "not tested elsewhere"
+_VERDICTS = (_BEST, _MORE, _MIXED, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
+_MAJORITY = 2 / 3
+"""Share of shifts that decides a verdict."""
+
+
+def comparison_verdict(rows: Sequence[Row]) -> str:
+    """Conclude a comparison of click models on one log.
+
+    Parameters
+    ----------
+    rows
+        Rows of the comparison, one per model.
+
+    Returns
+    -------
+    str
+        Which model predicts best, its improvement over the best baseline, and which models failed.
+    """
+    perplexity = {
+        row["model"]: row["conditional_perplexity"] for row in rows if row["conditional_perplexity"] is not None
+    }
+    sentences = []
+    if perplexity:
+        best = min(perplexity, key=perplexity.__getitem__)
+        lowest = perplexity[best]
+        tied = [name for name, value in perplexity.items() if round(value, 3) == round(lowest, 3) and name != best]
+        tie = f", tied with {' and '.join(tied)}" if tied else ""
+        sentences.append(f"{best} predicts these clicks best: conditional perplexity {lowest:.4f}{tie}.")
+        baseline = min((name for name in perplexity if name in _BASELINES), key=perplexity.__getitem__, default=None)
+        if baseline is not None and baseline != best and perplexity[baseline] > 1:
+            gain = (perplexity[baseline] - lowest) / (perplexity[baseline] - 1)
+            sentences.append(
+                f"That is {gain:.1%} closer to perfect prediction (perplexity 1) than {baseline}, the best baseline "
+                f"({perplexity[baseline]:.4f})."
+            )
+    failed = [row["model"] for row in rows if row["error"]]
+    if failed:
+        sentences.append(f"Not compared: {', '.join(failed)}.")
+    impossible = [row["model"] for row in rows if row["log_likelihood"] == -math.inf]
+    if impossible:
+        sentences.append(
+            f"{', '.join(impossible)} gave probability 0 to clicks that happened: their perplexity depends on the "
+            f"probability floor {PROBABILITY_FLOOR:g}."
+        )
+    return " ".join(sentences)
+
+
+def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Conclude the policy-shift protocol for each click model, candidates first.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol.
+
+    Returns
+    -------
+    list of dict
+        For each `model` a `verdict` in a few words and a `text` of up to four lines: whether it is more robust than its
+        peers when the policy changes, how far it is from the oracle, whether its Max-Reward policy gets more clicks
+        than Top-Down, and what would change the verdict.
+    """
+    shifts = policy_shifts(rows)
+    clicks = [(log, model) for log, models in policy_clicks(rows).items() for model in models]
+    verdicts = []
+    for name in peers(rows):
+        own_shifts = [shift for shift in shifts if shift.model == name]
+        own_clicks = [(log, model) for log, model in clicks if model.model == name]
+        verdict = _verdict(own_shifts)
+        lines = [
+            _robustness_sentence(own_shifts, verdict),
+            _oracle_sentence(own_shifts),
+            _policy_sentence(own_clicks),
+            _sensitivity_sentence(own_shifts, own_clicks, verdict),
+        ]
+        verdicts.append({"model": name, "verdict": verdict, "text": "\n".join(filter(None, lines))})
+    return verdicts
+
+
+def shift_summary(verdicts: Sequence[Mapping[str, str]]) -> str:
+    """Summarise the verdicts of all models.
+
+    Parameters
+    ----------
+    verdicts
+        What `shift_verdicts` returns.
+
+    Returns
+    -------
+    str
+        One short sentence per verdict, with its models.
+
+    Examples
+    --------
+    >>> shift_summary([{"model": "PBM", "verdict": "mixed"}, {"model": "UBM", "verdict": "mixed"}])
+    'Mixed: PBM and UBM.'
+    """
+    by_verdict: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        by_verdict.setdefault(verdict["verdict"], []).append(verdict["model"])
+    ordered = {verdict: by_verdict[verdict] for verdict in _VERDICTS if verdict in by_verdict}
+    return " ".join(f"{verdict.capitalize()}: {_enumerate(models)}." for verdict, models in ordered.items())
+
+
+def _verdict(shifts: Sequence[Shift]) -> str:
+    """Verdict by the paper's criterion, ood nPPL below ind nPPL.
+
+    A model that is the best on both logs cannot improve, and one that is the worst on both cannot get worse: these are
+    judged apart.
+    """
+    compared = [shift for shift in shifts if not math.isnan(shift.difference)]
+    if not compared:
+        return _NOT_COMPARED if shifts else _NOT_TESTED
+    required = _MAJORITY * len(compared)
+    if sum(shift.stays_worst for shift in compared) >= required:
+        return _WORST
+    if sum(shift.stays_best for shift in compared) >= required:
+        return _BEST
+    if sum(shift.difference < 0 or shift.stays_best for shift in compared) >= required:
+        return _MORE
+    return _LESS if sum(shift.difference > 0 for shift in compared) >= required else _MIXED
+
+
+def _robustness_sentence(shifts: Sequence[Shift], verdict: str) -> str:
+    """Under how many shifts the model is more robust than its peers, and under which it does best and worst."""
+    if verdict == _NOT_TESTED:
+        return "It was not tested on lists of other policies."
+    if verdict == _NOT_COMPARED:
+        return "There is no other click model to compare its robustness with."
+    compared = [shift for shift in shifts if not math.isnan(shift.difference)]
+    below = sum(shift.difference < 0 for shift in compared)
+    best = sum(shift.stays_best for shift in compared)
+    mean = mean_difference(compared)
+    start = {
+        _MORE: "It keeps or improves its standing among the click models when the policy changes",
+        _LESS: "It falls behind the other click models when the policy changes",
+        _MIXED: "Whether it falls behind the other click models depends on the change of policy",
+        _BEST: "It is the best click model before and after the change of policy",
+        _WORST: "It is the worst click model before and after the change of policy",
+    }[verdict]
+    sentence = f"{start}: ood nPPL is below ind nPPL in {below} of {_count(len(compared), 'shift')}"
+    sentence += f", and it is the best on both logs in {best}" if best else ""
+    sentence += f"; the mean difference is {_with_interval(mean)}."
+    lowest, highest = (choose(compared, key=lambda shift: shift.difference) for choose in (min, max))
+    if lowest.difference == highest.difference:
+        return sentence
+    return (
+        f"{sentence} It does best with {lowest.setting} ({lowest.difference:+.3f}), "
+        f"and worst with {highest.setting} ({highest.difference:+.3f})."
+    )
+
+
+def _oracle_sentence(shifts: Sequence[Shift]) -> str:
+    """Distance from the oracle in perplexity: the best of its peers may still be far from the best possible."""
+    with_oracle = [(shift, *shift.oracle) for shift in shifts if shift.oracle is not None]
+    if not with_oracle:
+        return ""
+    ind_by_log = {shift.setting[:2]: shift.ind.perplexity.mean - oracle for shift, oracle, _ in with_oracle}
+    ind = sum(ind_by_log.values()) / len(ind_by_log)
+    ood = sum(shift.ood.perplexity.mean - oracle for shift, _, oracle in with_oracle) / len(with_oracle)
+    share = ood / (sum(oracle - 1 for _, _, oracle in with_oracle) / len(with_oracle))
+    distance = "near" if share < 0.05 else "some way from" if share < 0.2 else "far from"
+    worst, _, worst_oracle = max(with_oracle, key=lambda entry: entry[0].ood.perplexity.mean - entry[2])
+    gap = worst.ood.perplexity.mean - worst_oracle
+    sentence = (
+        f"On other policies' lists it is {distance} the oracle: {ood:.4f} above its perplexity ({share:.0%} of the "
+        f"oracle's perplexity above 1), against {ind:.4f} on lists of the policy it was trained on"
+    )
+    return sentence + (f"; at worst {gap:.4f}, with {worst.setting}." if len(with_oracle) > 1 else ".")
+
+
+def _policy_sentence(clicks: Sequence[tuple[LogName, PolicyClicks]]) -> str:
+    """Clicks of Max-Reward against Top-Down: fewer are the paper's sign of a poorly robust model."""
+    evaluated = [(model.gain, model.curse(MAX_REWARD)) for _, model in clicks if not math.isnan(model.gain.mean)]
+    if not evaluated:
+        return ""
+    below = sum(gain.mean < 0 for gain, _ in evaluated)
+    mean_gain = sum(gain.mean for gain, _ in evaluated) / len(evaluated)
+    if len(evaluated) == 1:
+        more = "more" if mean_gain > 0 else "fewer" if mean_gain < 0 else "no more"
+        sentence = f"Its Max-Reward policy gets {more} clicks than Top-Down: {_with_interval(evaluated[0][0])} per list"
+    else:
+        above = sum(gain.mean > 0 for gain, _ in evaluated)
+        sentence = (
+            f"Its Max-Reward policy gets more clicks than Top-Down on {above} of {len(evaluated)} logs, "
+            f"{mean_gain:+.4f} per list on average"
+        )
+    sentence += ", a sign of poor robustness" if below > len(evaluated) / 2 else ""
+    curses = [curse.mean for _, curse in evaluated if not math.isnan(curse.mean)]
+    if not curses:
+        return f"{sentence}."
+    curse = sum(curses) / len(curses)
+    more, note = ("more", " (the optimiser's curse)") if curse > 0 else ("fewer", "")
+    return f"{sentence}; the model predicted {abs(curse):.4f} {more} clicks per list than Max-Reward gets{note}."
+
+
+def _sensitivity_sentence(shifts: Sequence[Shift], clicks: Sequence[tuple[LogName, PolicyClicks]], verdict: str) -> str:
+    """What would change the verdict: more data, shifts within noise, or single users and policies."""
+    compared = [shift for shift in shifts if not math.isnan(shift.difference)]
+    reasons = []
+    if not compared:
+        reasons.append("other click models on the same logs" if shifts else "test logs of other policies")
+    if compared and all(shift.significant is None for shift in compared):
+        reasons.append("more seeds, because the noise of a single seed is unknown")
+    noisy = [shift for shift in compared if shift.significant is False and not (shift.stays_best or shift.stays_worst)]
+    if noisy:
+        reasons.append(
+            f"{_count(len(noisy), 'shift')} within noise ({_settings(noisy)})"
+            + ("" if _could_flip(compared, verdict) else ", which cannot change it alone")
+        )
+    reasons += _other_verdicts(compared, verdict)
+    gains = [(log, model.gain) for log, model in clicks if not math.isnan(model.gain.half)]
+    within_noise = [log for log, gain in gains if gain.half >= abs(gain.mean)]
+    if within_noise:
+        reasons.append(
+            f"the gain of Max-Reward, which is within noise on {len(within_noise)} of {_count(len(gains), 'log')}"
+        )
+    if not reasons:
+        return (
+            "What would change this verdict: nothing among these users, policies and seeds; a new user or corpus may."
+        )
+    return f"What would change this verdict: {'; '.join(reasons)}."
+
+
+def _could_flip(shifts: Sequence[Shift], verdict: str) -> bool:
+    """Whether the verdict would change if all shifts within noise had the opposite sign."""
+    reliable = [shift for shift in shifts if shift.significant is not False or shift.stays_best]
+    below = sum(shift.difference < 0 or shift.stays_best for shift in reliable)
+    above = sum(shift.difference > 0 for shift in reliable)
+    required = _MAJORITY * len(shifts)
+    return {_MORE: below < required, _LESS: above < required}.get(verdict, True)
+
+
+def _other_verdicts(shifts: Sequence[Shift], verdict: str) -> list[str]:
+    """Users and policies whose shifts alone give another verdict."""
+    phrases = []
+    for position, form in enumerate(("{} users", "training on {}", "testing on {}")):
+        names = list(dict.fromkeys(shift.setting[position] for shift in shifts))
+        by_verdict: dict[str, list[str]] = {}
+        for name in names:
+            alone = _verdict([shift for shift in shifts if shift.setting[position] == name])
+            if len(names) > 1 and alone != verdict:
+                by_verdict.setdefault(alone, []).append(name)
+        phrases += [f"{form.format(_enumerate(group))} alone ({alone})" for alone, group in by_verdict.items()]
+    return phrases
+
+
+def _settings(shifts: Sequence[Shift], longest: int = 3) -> str:
+    """The first settings, and the number of the others."""
+    shown = [str(shift.setting) for shift in shifts[:longest]]
+    return "; ".join(shown) + (f"; and {len(shifts) - longest} more" if len(shifts) > longest else "")
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    """Names joined by commas and "and"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where needed."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _with_interval(value: Measured) -> str:
+    """A value with its interval, without marks."""
+    return f"{value.number} {value.spread}".rstrip()

@@ -1,0 +1,432 @@
+"""Run the tasks of an experiment in parallel and keep their result rows on disk.
+
+A run is a folder with one Parquet file of tidy rows per finished task. The file is named by a digest of everything that
+the rows depend on, and it appears whole or not at all. So an interrupted run continues with the missing tasks, a
+changed setting never reuses old rows, and several runs may share a folder: a task that another process is computing is
+left to that process.
+
+The folder may be on a file system that many machines share. It stays correct there because files are renamed into
+place, and two processes that compute the same task write the same rows. Locks only save work. They end with the process
+that holds them, but a shared file system may keep the lock of a crashed machine for a while, or for ever. An executor
+gives each task of a run to one process at a time, so a lock of the same run belongs to a lost process and is ignored.
+Where a file system has no locks, the run continues without them.
+
+Reference rows of the policy-shift protocol at paper scale on the built-in corpus are shipped with the package, so that
+a new click model can be compared without training the others again. They are made by this code
+(`benchmarks/policy_shift.py --reference`). The rows of a task are used only while its digest, and so every setting and
+the version of the rows, is unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import secrets
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from clickshift.core.files import write_atomically
+from clickshift.core.spec import key
+from clickshift.display.tables import Rows
+from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
+from clickshift.io.table_writer import read_rows, write_rows
+
+Task = TypeVar("Task")
+_POLL = 0.5
+"""Seconds between two checks of a task that another run is computing."""
+_TIMEOUT = 90.0
+"""Seconds to wait for a file of another machine: NFS caches for up to a minute that a folder does not have it."""
+
+
+def digest(task: Any) -> str:
+    """Compute the digest that names a task's file: the same on every machine, and different for any other setting.
+
+    Parameters
+    ----------
+    task
+        A frozen dataclass; its full specification text is hashed.
+
+    Returns
+    -------
+    str
+        24 hexadecimal digits.
+    """
+    return hashlib.blake2b(key(task).encode(), digest_size=12).hexdigest()
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run: result rows of finished tasks, and the settings of the run.
+
+    Parameters
+    ----------
+    path
+        The folder; it is created when the first file is written.
+    """
+
+    path: Path
+
+    def file(self, task: Any) -> Path:
+        """Path of the task's rows, whether or not it is finished."""
+        return self.path / "cells" / f"{digest(task)}.parquet"
+
+    def has(self, task: Any) -> bool:
+        """Whether the task is finished."""
+        return self.file(task).exists()
+
+    def rows(self, tasks: Iterable[Any]) -> Rows:
+        """Read the rows of the finished tasks, in the order of the tasks."""
+        return [row for task in tasks if self.has(task) for row in read_rows(self.file(task))]
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Write the settings of the run to run.json."""
+        with write_atomically(self.path / "run.json") as temporary:
+            temporary.write_text(json.dumps(settings, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    def read_settings(self) -> dict[str, Any]:
+        """Read the settings of the run.
+
+        Returns
+        -------
+        dict
+            What `write_settings` wrote.
+
+        Raises
+        ------
+        FileError
+            If the folder holds no run ("not-a-run"), or its settings cannot be read ("damaged-file").
+        """
+        file = self.path / "run.json"
+        try:
+            settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileError(
+                self.path, "holds no run. Choose the folder of a run, or start a run in this folder.", code="not-a-run"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise FileError(
+                file, f"cannot be read ({error}). Start the run again with the same options.", code="damaged-file"
+            ) from None
+        return settings
+
+    @contextmanager
+    def claim(self, task: Any, *, run: str = "") -> Iterator[bool]:
+        """Lock a task until the block ends or the process dies.
+
+        Parameters
+        ----------
+        task
+            The task to lock.
+        run
+            Identifier of the run; a lock of the same run is ignored.
+
+        Yields
+        ------
+        bool
+            False if another run is computing the task.
+        """
+        path = self.path / "cells" / f".{digest(task)}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if sys.platform == "win32":  # no advisory locks: two runs may compute a task twice, and write the same rows
+            yield True
+            return
+        import fcntl
+
+        with path.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):  # NFS emulates flock by byte-range locks, refused with EACCES
+                lock.seek(0)
+                if not run or lock.read() != run:
+                    yield False
+                    return
+            except OSError:  # a file system without locks
+                pass
+            else:
+                lock.truncate(0)
+                lock.write(run)
+                lock.flush()
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class FinishedTask(Generic[Task]):
+    """The outcome of one task, as reported to `progress`.
+
+    Parameters
+    ----------
+    task
+        The task.
+    seconds
+        Time that it took.
+    error
+        Message of the error if it failed.
+    notes
+        Messages of the warnings that it issued.
+    """
+
+    task: Task
+    seconds: float
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    work: Callable[[Task], Rows],
+    folder: RunFolder,
+    executor: Executor,
+    *,
+    progress: Callable[[FinishedTask[Task]], None] = lambda finished: None,
+) -> None:
+    """Compute the tasks whose rows are missing; a task that fails is reported, and the others continue.
+
+    Each process writes the rows that it computes, so nothing that is finished is lost with the calling process.
+
+    Parameters
+    ----------
+    tasks
+        Frozen dataclasses; finished ones are skipped.
+    work
+        Computes the rows of a task. It is sent to the executor's processes, so it must be a function at the top level
+        of a module.
+    folder
+        Folder of the run.
+    executor
+        Where to compute: `process_pool`, `clickshift.experiments.dask.cluster`, or any other. It raises `RunError` for
+        a single task that it could not compute, and `BrokenExecutor` if it cannot continue.
+    progress
+        Called with each finished task.
+
+    Raises
+    ------
+    RunError
+        If a process died ("process-died") or the executor cannot continue ("executor-lost"). Finished tasks are kept.
+    """
+    folder, run_id = RunFolder(folder.path.absolute()), secrets.token_hex(8)
+    missing: deque[Task] = deque(task for task in tasks if not folder.has(task))
+    claimed_elsewhere: list[Task] = []
+    running: dict[Future[FinishedTask[Task] | None], Task] = {}
+    try:
+        while missing or running or claimed_elsewhere:
+            # one task per process, so that a process that dies loses one task; asked every time, as a cluster may grow
+            while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
+                task = missing.popleft()
+                running[executor.submit(_run_task, task, work, folder, run_id)] = task
+            done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
+            if not done:
+                time.sleep(0 if running else _POLL)
+                missing.extend(claimed_elsewhere)
+                claimed_elsewhere.clear()
+            for future in done:
+                task = running.pop(future)
+                finished = _finished(future, task, folder)
+                if finished is None:  # another run is computing it: check again when there is nothing else to do
+                    claimed_elsewhere.append(task)
+                else:
+                    progress(finished)
+    except BrokenProcessPool:
+        raise RunError(
+            "a process of this run died, perhaps for lack of memory. Finished tasks are kept: run again, with fewer "
+            "workers or smaller settings.",
+            code="process-died",
+        ) from None
+    except BrokenExecutor as error:
+        raise RunError(
+            f"{error} Finished tasks are kept: run the same again, and only the missing tasks run.",
+            code="executor-lost",
+        ) from None
+    except BaseException:  # Ctrl-C: do not wait for unfinished tasks
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+
+
+def _finished(future: Future[FinishedTask[Task] | None], task: Task, folder: RunFolder) -> FinishedTask[Task] | None:
+    """Outcome of a task; None if another run is computing it."""
+    try:
+        finished = future.result()
+    except RunError as error:
+        return FinishedTask(task, 0.0, str(error))
+    if finished is not None and finished.error is None and not wait_for_file(folder.file(task)):
+        problem = f"its rows do not appear in {folder.path} on this machine. Share that folder between the machines."
+        return FinishedTask(task, finished.seconds, problem)
+    return finished
+
+
+def wait_for_file(path: Path, *, timeout: float | None = None) -> bool:
+    """Wait until a file exists that another machine may just have written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    timeout
+        Longest time to wait in seconds; 90 by default.
+
+    Returns
+    -------
+    bool
+        Whether the file exists.
+    """
+    end = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
+    while not path.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+        with suppress(OSError):
+            os.listdir(path.parent)  # listing a folder makes NFS refresh its cache
+    return True
+
+
+def _run_task(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run_id: str) -> FinishedTask[Task] | None:
+    """Compute one task in a worker process and write its rows; None if another run is computing it."""
+    with folder.claim(task, run=run_id) as claimed:
+        if not claimed:
+            return None
+        if folder.has(task):
+            return FinishedTask(task, 0.0)
+        start, problem = time.perf_counter(), None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ClickshiftWarning)
+            try:
+                rows = work(task)
+                seconds = time.perf_counter() - start
+                write_rows([{**row, "task_seconds": seconds} for row in rows], folder.file(task))
+            except ClickshiftError as error:
+                problem = str(error)
+            except Exception as error:  # a bug in one model, perhaps a user's own, must not stop the other tasks
+                problem = f"{type(error).__name__}: {error}"
+        return FinishedTask(task, time.perf_counter() - start, problem, clickshift_warnings(caught))
+
+
+def clickshift_warnings(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
+    """Select the messages of clickshift's own warnings, each once.
+
+    Parameters
+    ----------
+    caught
+        Warnings recorded by `warnings.catch_warnings(record=True)`.
+
+    Returns
+    -------
+    tuple of str
+        Messages in order of appearance.
+    """
+    return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ClickshiftWarning)))
+
+
+def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
+    """Create a pool with one process per core.
+
+    Each process is pinned to its own core, so that libraries that start a thread per core start a single one.
+
+    Parameters
+    ----------
+    workers
+        Number of processes; by default, and at most, the number of available cores.
+
+    Returns
+    -------
+    ProcessPoolExecutor
+        The pool, for `run_tasks`.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    workers = min(workers or len(cores), len(cores))
+    shares = [cores[k::workers] for k in range(workers)]
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks held by threads that it does not copy
+    queue = context.SimpleQueue()
+    for share in shares:
+        queue.put(share)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(queue, list(sys.path)))
+
+
+def _start_worker(shares: Any, path: list[str]) -> None:
+    """Initialise a worker process: pin it to its cores, use the parent's module path, and end with the parent."""
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the pool
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    sys.path[:] = path
+    share = shares.get()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, share)
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent does: a killed parent cannot end its pool, whose processes would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+REFERENCE_FILE = "policy_shift.parquet"
+"""Name of the shipped file of reference rows."""
+_DIGEST_COLUMN = "cell"
+"""Column of the reference rows that holds the digest of their task."""
+
+
+@cache
+def _reference_rows() -> dict[str, list[dict[str, Any]]]:
+    """Shipped rows by the digest of their task."""
+    by_digest: dict[str, list[dict[str, Any]]] = {}
+    with as_file(files("clickshift.experiments") / "reference_rows" / REFERENCE_FILE) as path:
+        for row in read_rows(path) if path.exists() else []:
+            by_digest.setdefault(row.pop(_DIGEST_COLUMN), []).append(row)
+    return by_digest
+
+
+def copy_reference_rows(tasks: Iterable[Any], folder: RunFolder) -> int:
+    """Copy the shipped rows of unfinished tasks into a run.
+
+    Parameters
+    ----------
+    tasks
+        Tasks of the run; finished ones keep their own rows.
+    folder
+        Folder of the run.
+
+    Returns
+    -------
+    int
+        Number of tasks whose rows were copied.
+    """
+    shipped = [task for task in tasks if not folder.has(task) and digest(task) in _reference_rows()]
+    for task in shipped:
+        write_rows(_reference_rows()[digest(task)], folder.file(task))
+    return len(shipped)
+
+
+def write_reference_rows(tasks: Iterable[Any], folder: RunFolder, path: Path) -> None:
+    """Write the file of reference rows that is shipped with the package, from a finished run.
+
+    Parameters
+    ----------
+    tasks
+        Tasks whose rows to ship.
+    folder
+        Folder of the finished run.
+    path
+        File to write.
+    """
+    rows = [{_DIGEST_COLUMN: digest(task), **row} for task in tasks for row in read_rows(folder.file(task))]
+    write_rows(rows, path)

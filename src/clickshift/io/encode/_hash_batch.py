@@ -1,0 +1,249 @@
+"""One batch of sessions, checked and with hashes instead of ids: all work that needs no other batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, no_type_check
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt64
+from numba import njit
+
+from clickshift.errors import FileError
+from clickshift.io.encode._id_table import hashes_of, pair_hashes
+from clickshift.io.read_report import BadSessions
+from clickshift.io.tables._layouts import TableRows, check_session_columns, read_wide
+from clickshift.io.tables.formats import TableFile
+
+
+class TextIdsFound(Exception):
+    """Columns of ids that were taken for integers hold text, so the log must be encoded again with text ids."""
+
+    def __init__(self, columns: frozenset[str]) -> None:
+        self.columns = columns
+
+
+@dataclass(frozen=True, eq=False)
+class HashedIds:
+    """Raw ids and their hashes.
+
+    Parameters
+    ----------
+    names
+        Raw ids, a pyarrow array of integers or text; distinct ones if the column is dictionary-encoded.
+    hashes
+        Two hashes of every row's id.
+    indices
+        Index of every row's id in `names`, for a dictionary-encoded column; None if `names` has one id per row.
+    """
+
+    names: Any
+    hashes: UInt64[np.ndarray, "2 id"]
+    indices: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, column: str, array: Any, text: frozenset[str]) -> HashedIds | None:
+        """Hash a pyarrow array of ids; None for a type that is not an id's, or missing values.
+
+        Integers of the columns in `text` become text.
+        """
+        import pyarrow as pa
+
+        indices = None
+        if array.null_count:
+            return None
+        if pa.types.is_dictionary(array.type):
+            array, indices = array.dictionary, array.indices.to_numpy(zero_copy_only=False)
+            if array.null_count:
+                return None
+        if pa.types.is_signed_integer(array.type):
+            array = array.cast(pa.string() if column in text else pa.int64())
+        elif not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+            return None
+        elif column not in text:
+            raise TextIdsFound(frozenset([column]))
+        hashes = hashes_of(array)
+        return cls(array, hashes if indices is None else hashes[:, indices], indices)
+
+    def take(self, rows: Int[np.ndarray, " new"]) -> Any:
+        """Return the raw ids of some rows."""
+        import pyarrow as pa
+
+        return self.names.take(pa.array(rows if self.indices is None else self.indices[rows]))
+
+
+@dataclass(frozen=True, eq=False)
+class HashedBatch:
+    """Sessions that keep all rules, with hashes instead of ids.
+
+    Parameters
+    ----------
+    query
+        Query of each session.
+    doc
+        Document of each result; results of all sessions are concatenated.
+    pair
+        Two hashes of each result's (query, document) pair.
+    start
+        Results `start[i]` up to `start[i + 1]` belong to session i.
+    click
+        Whether each result was clicked.
+    attributes
+        Values of each session, under the names of `Sessions`: count, time, user, log_prob.
+    n_skipped
+        Number of sessions and lines that were skipped.
+    first_skipped
+        Location and problem of the first one.
+    """
+
+    query: HashedIds
+    doc: HashedIds
+    pair: UInt64[np.ndarray, "2 result"]
+    start: Int[np.ndarray, " bound"]
+    click: Bool[np.ndarray, " result"]
+    attributes: dict[str, np.ndarray]
+    n_skipped: int = 0
+    first_skipped: str = ""
+
+
+def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> HashedBatch:
+    """Check and hash a batch in the wide layout: quickly if all is well, else with the reader that reports problems.
+
+    Parameters
+    ----------
+    part
+        Rows of a file.
+    skip_bad
+        Whether sessions that break a rule are skipped instead of raising an error.
+    text
+        Columns of ids that are text in some batch.
+
+    Raises
+    ------
+    FileError
+        "unreadable-line", and those of `read_wide`.
+    TextIdsFound
+        If a column that is not in `text` holds text.
+    """
+    if part.unreadable and not skip_bad:
+        (line, problem), count = part.unreadable[0], len(part.unreadable)
+        advice = 'Fix or remove it, or pass on_bad_line="skip".'
+        raise FileError(
+            part.path,
+            f"{problem} ({count:,} such lines). {advice}",
+            line=line,
+            code="unreadable-line",
+            count=count,
+        )
+    batch = None if part.unreadable else _hash_valid(part, text=text)
+    if batch is not None:
+        return batch
+    import pyarrow as pa
+
+    log, bad_sessions = read_wide(TableRows([part]), skip=skip_bad)
+    raw = [column.ids() for column in (log.query, log.doc)]
+    arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
+    query, doc = (HashedIds.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
+    assert query is not None
+    assert doc is not None
+    start = np.append(0, np.cumsum(log.length))
+    first_unreadable = next((f"{part.path}, line {line}: {problem}" for line, problem in part.unreadable), "")
+    return HashedBatch(
+        query,
+        doc,
+        pair_hashes(query.hashes, doc.hashes, start),
+        start,
+        log.click,
+        _session_attributes({name: column.values for name, column in log.attributes.items()}, part, bad_sessions.bad),
+        int(bad_sessions.bad.sum()) + len(part.unreadable),
+        bad_sessions.first or first_unreadable,
+    )
+
+
+def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
+    """Hash a batch without copying its lists; None if a rule may be broken, or a column has an unusual type."""
+    import pyarrow as pa
+
+    table = part.table
+    query, docs, clicks = (_one_array(table[name]) for name in ("query", "docs", "clicks"))
+    lists = (pa.types.is_list, pa.types.is_large_list)
+    if query.null_count or not all(any(test(column.type) for test in lists) for column in (docs, clicks)):
+        return None
+    offsets = [column.offsets.to_numpy() for column in (docs, clicks)]
+    start, click_start = (offset.astype(np.int64) - offset[0] for offset in offsets)
+    if docs.null_count or clicks.null_count or not np.array_equal(start, click_start) or (np.diff(start) < 1).any():
+        return None
+    click_items = clicks.flatten()
+    if click_items.null_count or not (pa.types.is_integer(click_items.type) or pa.types.is_boolean(click_items.type)):
+        return None
+    click = click_items.to_numpy(zero_copy_only=False)
+    if click.dtype != bool and (click.min() < 0 or click.max() > 1):
+        return None
+    rows = TableRows([part])
+    bad_sessions = BadSessions(len(table), locate=rows.locate, skip=True)
+    attributes = rows.attributes()
+    check_session_columns(rows, bad_sessions, attributes)
+    ids = {"query": query, "doc": docs.flatten()}
+    if columns := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
+        raise TextIdsFound(columns)
+    query_ids, doc_ids = (HashedIds.of(name, array, text) for name, array in ids.items())
+    if bad_sessions.bad.any() or query_ids is None or doc_ids is None:
+        return None
+    pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
+    if _has_duplicates(pair[0], start):
+        return None
+    values = {name: column.values for name, column in attributes.items()}
+    return HashedBatch(
+        query_ids, doc_ids, pair, start, click.astype(bool), _session_attributes(values, part, bad_sessions.bad)
+    )
+
+
+def _session_attributes(
+    values: dict[str, np.ndarray], part: TableFile, bad: Bool[np.ndarray, " row"]
+) -> dict[str, np.ndarray]:
+    """Convert the optional columns of a log to the attributes of `Sessions`; users become hashes."""
+    attributes: dict[str, np.ndarray] = {}
+    for name in ("time", "day"):
+        if name in values:
+            attributes["time"] = values[name]
+    if "count" in values:
+        attributes["count"] = values["count"].astype(np.int64)
+    if "propensity" in values:
+        attributes["log_prob"] = np.log(values["propensity"])
+    if "log_propensity" in values:
+        attributes["log_prob"] = values["log_propensity"].astype(np.float64)
+    if "user" in values:
+        ids = HashedIds.of("user", _one_array(part.table["user"]), frozenset(["user"]))
+        if ids is None:
+            raise FileError(
+                part.path,
+                "column user must hold ids, integers or text. Convert it first.",
+                code="bad-column",
+                column="user",
+            )
+        attributes["user"] = ids.hashes[0][~bad].view(np.int64)
+    return attributes
+
+
+def _is_integer(arrow_type: Any) -> bool:
+    """Return whether a pyarrow type, or the value type of a dictionary, is an integer."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type))
+
+
+def _one_array(column: Any) -> Any:
+    """Return a column of a table as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _has_duplicates(pair, start):
+    """Return whether a list has two results with the same hash."""
+    for i in range(len(start) - 1):
+        for j in range(start[i] + 1, start[i + 1]):
+            for earlier in range(start[i], j):
+                if pair[earlier] == pair[j]:
+                    return True
+    return False

@@ -1,0 +1,232 @@
+"""Logs read through DuckDB: tables of a database, and files with one row per result, grouped into sessions.
+
+DuckDB keeps to a memory limit and writes the rest to temporary files. The rows of a session are collected by an
+aggregate; a window function takes ten times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickshift.core.parallel import n_threads
+from clickshift.errors import FileError, SpecError
+from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
+from clickshift.io.tables.formats import TableFile
+from clickshift.io.tables.json_lines import Choose
+
+_SEPARATOR = "::"
+_LISTS = ("docs", "clicks")
+_RESULT_COLUMNS = ("session", "query", "rank", "doc", "click")
+
+
+@dataclass(frozen=True)
+class DuckdbLimits:
+    """Memory limit of DuckDB, and the directory of its temporary files.
+
+    Parameters
+    ----------
+    memory
+        Memory limit as DuckDB writes it, e.g. "4GB".
+    folder
+        Directory for temporary files; by default DuckDB chooses one.
+    """
+
+    memory: str = "4GB"
+    folder: str | Path | None = None
+
+
+def is_duckdb_table(path: Any) -> bool:
+    """Return whether a text names a table of a DuckDB database.
+
+    Examples
+    --------
+    >>> is_duckdb_table("clicks.duckdb::sessions"), is_duckdb_table("clicks.parquet")
+    (True, False)
+    """
+    return isinstance(path, str) and _SEPARATOR in path
+
+
+def parse_duckdb_table(text: str) -> tuple[Path, str]:
+    """Split "FILE.duckdb::TABLE" into the file of the database and the name of the table.
+
+    Raises
+    ------
+    SpecError
+        "bad-table-name" for a text of another form.
+    FileError
+        "file-not-found" if there is no such file.
+    """
+    database, _, table = text.partition(_SEPARATOR)
+    if not database or not table:
+        raise SpecError(
+            f'a table must be named as "FILE.duckdb{_SEPARATOR}TABLE": got {text!r}.', code="bad-table-name", value=text
+        )
+    if not Path(database).is_file():
+        raise FileError(database, "there is no such database. Check the path.", code="file-not-found")
+    return Path(database), table
+
+
+def database_batches(
+    database: Path, table: str, choose: Callable[[Path], Choose], limits: DuckdbLimits
+) -> Iterator[ReadBatch | DamagedFile]:
+    """Yield functions that read a table or view of a DuckDB database, in either layout, batch by batch.
+
+    Parameters
+    ----------
+    database
+        File of the database.
+    table
+        Name of the table or view.
+    choose
+        Function from a file to the function that selects and names its columns.
+    limits
+        Memory limit and directory for temporary files.
+
+    Raises
+    ------
+    FileError
+        "unknown-table" if the database has no such table, "unreadable-log" if DuckDB fails.
+    """
+    import duckdb
+
+    with _connection(limits, database) as connection:
+        try:
+            relation = connection.table(table)
+        except (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException):
+            tables = [row[0] for row in connection.sql("SHOW TABLES").fetchall()]
+            raise FileError(
+                database,
+                f"there is no table {table}: it has {', '.join(tables) or 'none'}.",
+                code="unknown-table",
+                value=table,
+                known=tables,
+            ) from None
+        yield from _relation_batches(relation, database, choose)
+
+
+def long_batches(
+    files: Sequence[Path], choose: Callable[[Path], Choose], limits: DuckdbLimits
+) -> Iterator[ReadBatch | DamagedFile]:
+    """Yield functions that read files with one row per result, grouped into sessions, batch by batch.
+
+    Parameters
+    ----------
+    files
+        Files of one format.
+    choose
+        Function from a file to the function that selects and names its columns.
+    limits
+        Memory limit and directory for temporary files.
+
+    Raises
+    ------
+    FileError
+        "unreadable-log" if DuckDB fails.
+    """
+    names = [str(file) for file in files]
+    with _connection(limits, None) as connection:
+        if all(file.suffix.lower() == ".parquet" for file in files):
+            relation = connection.read_parquet(names, union_by_name=True)
+        elif any(".json" in file.name.lower() or ".ndjson" in file.name.lower() for file in files):
+            relation = connection.read_json(names)
+        else:
+            relation = connection.read_csv(names)
+        yield from _relation_batches(relation, files[0], choose)
+
+
+@contextmanager
+def _connection(limits: DuckdbLimits, database: Path | None) -> Iterator[Any]:
+    """Open a DuckDB connection with a memory limit; its errors become one FileError."""
+    import duckdb
+
+    settings: dict[str, Any] = {"memory_limit": limits.memory, "threads": n_threads()}
+    if limits.folder is not None:
+        settings["temp_directory"] = str(limits.folder)
+    source = ":memory:" if database is None else str(database)
+    try:
+        with duckdb.connect(source, read_only=database is not None, config=settings) as connection:
+            yield connection
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split())
+        advice = "Pass spill=DuckdbLimits(memory=..., folder=...) with more memory or another folder, or fix the log."
+        raise FileError(
+            database or "DuckDB",
+            f"DuckDB could not read the log ({reason}). {advice}",
+            code="unreadable-log",
+            reason=reason,
+        ) from None
+
+
+def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose]) -> Iterator[ReadBatch]:
+    """Yield functions that process batches; the batches are fetched one by one, in this thread."""
+    chosen = choose(path)(relation.columns)
+    long = "docs" not in chosen
+    selected = relation.project(", ".join(f"{_quote(theirs)} AS {ours}" for ours, theirs in chosen.items()))
+    if long:
+        selected = selected.aggregate(
+            ", ".join(
+                [
+                    "session",
+                    "min(query) AS query",
+                    "min(query) = max(query) AND count(query) = count(*) AS one_query",
+                    "list({'rank': rank, 'doc': doc, 'click': click}) AS results",
+                    *(f"min({name}) AS {name}" for name in chosen if name not in _RESULT_COLUMNS),
+                ]
+            ),
+            "session",
+        )
+    first_row = 0
+    for batch in selected.to_arrow_reader(BATCH_ROWS):
+        import pyarrow as pa
+
+        part = TableFile(path, pa.table(batch), first_row=first_row)
+        first_row += len(part.table)
+        yield partial(_to_wide, part) if long else partial(list, [part])
+
+
+def _to_wide(part: TableFile) -> list[TableFile]:
+    """Order the results of each session by rank: the wide layout."""
+    import pyarrow as pa
+
+    table = part.table
+    lists = table["results"].combine_chunks() if table["results"].num_chunks != 1 else table["results"].chunk(0)
+    start = lists.offsets.to_numpy().astype(np.int64)
+    items = lists.flatten()
+    rank, doc, click = (items.field(name) for name in ("rank", "doc", "click"))
+    start -= start[0]
+    length = np.diff(start)
+    owner = np.repeat(np.arange(len(length)), length)
+    rank_index = rank.fill_null(0).cast(pa.int64()).to_numpy() - 1
+    valid = (rank_index >= 0) & (rank_index < length[owner])
+    order = np.full(len(owner), -1)
+    order[start[owner[valid]] + rank_index[valid]] = np.flatnonzero(valid)
+    bad = np.zeros(len(length), bool)
+    bad[owner[order < 0]] = True
+    bad |= ~table["one_query"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
+    if bad.any():
+        session, count = table["session"][int(np.argmax(bad))].as_py(), int(bad.sum())
+        raise FileError(
+            part.path,
+            f"session {session}: a session must have one query and the ranks 1, 2, 3, ... once each "
+            f"({count:,} such sessions in this batch). Fix or remove them.",
+            code="bad-ranks",
+            session=session,
+            count=count,
+        )
+    offsets, indices = pa.array(start, pa.int64()), pa.array(order)
+    columns = {name: table[name] for name in table.column_names if name not in {"results", "one_query", "session"}}
+    for name, values in zip(_LISTS, (doc, click), strict=True):
+        columns[name] = pa.LargeListArray.from_arrays(offsets, values.take(indices))
+    return [TableFile(part.path, pa.table(columns), first_row=part.first_row)]
+
+
+def _quote(name: str) -> str:
+    """Quote a name of a column for SQL."""
+    return '"' + name.replace('"', '""') + '"'

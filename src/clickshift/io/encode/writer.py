@@ -1,0 +1,341 @@
+"""Encode a log once: from batches of raw ids to the memory-mapped row numbers of an `EncodedLog`.
+
+Threads read and hash batches; one thread numbers new ids and writes. Pairs are numbered in order of appearance. At the
+end the vocabulary is sorted, as every vocabulary is, and the numbers in the file are replaced by those of the
+vocabulary: the same log gives the same numbers, however it was read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, no_type_check
+
+import numpy as np
+from jaxtyping import Int
+from numba import njit
+
+from clickshift.core.parallel import for_each, map_in_order
+from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
+from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
+from clickshift.errors import ClickshiftWarning, DataError, FileError
+from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
+from clickshift.io.encode._id_table import IdTable
+from clickshift.io.encode.batches import DamagedFile, ReadBatch
+
+_DATES = "<M8[us]"
+_DTYPES = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
+
+
+@dataclass
+class _SkippedInput:
+    """Sessions and files that were left out of an encoded log, with the first problem."""
+
+    n_sessions: int = 0
+    first: str = ""
+    files: list[DamagedFile] = field(default_factory=list)
+
+    def report(self) -> None:
+        """Issue one warning about everything that was skipped, if anything was."""
+        sentences = [f"skipped {self.n_sessions:,} sessions, the first: {self.first}"] if self.n_sessions else []
+        if self.files:
+            first = f"{self.files[0].path}: {self.files[0].problem}"
+            sentences.append(f"skipped the unreadable parts of {len(self.paths):,} file(s), the first: {first}")
+        if sentences:
+            message = f"{'; '.join(sentences)}."
+            facts = {"count": self.n_sessions, "files": len(self.paths), "paths": self.paths}
+            warnings.warn(ClickshiftWarning(message, code="skipped-sessions", **facts), stacklevel=3)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that could not be read in full, each once: a file may have several unreadable parts."""
+        return list(dict.fromkeys(str(damaged.path) for damaged in self.files))
+
+
+def write_encoded_log(
+    batches: Callable[[], Iterator[ReadBatch | DamagedFile]],
+    folder: Path,
+    *,
+    skip_bad: bool,
+    source: str,
+    facts: dict[str, Any],
+    progress: Callable[[int], None] = lambda rows: None,
+) -> EncodedLog:
+    """Encode a log into a folder, which appears complete or not at all.
+
+    Parameters
+    ----------
+    batches
+        Function that starts reading the log from the beginning; it is called again if ids turn out to be text.
+    folder
+        Folder of the encoded log.
+    skip_bad
+        Whether sessions that break a rule and files that cannot be read are left out and counted in one warning (code
+        "skipped-sessions"); otherwise the first one is an error.
+    source
+        Name of the log in messages.
+    facts
+        Description of the log to be stored with it.
+    progress
+        Called with the number of newly encoded sessions.
+
+    Returns
+    -------
+    EncodedLog
+        The log in the folder.
+
+    Raises
+    ------
+    FileError
+        "empty-log" if there is no session, "not-writable" if the folder cannot be written, and those of the readers.
+    DataError
+        "bad-column" if some files have numbers as times and others dates.
+    """
+    text = frozenset(["user"])
+    while True:
+        try:
+            return _encode(batches(), folder, skip_bad, source, facts, progress, text)
+        except TextIdsFound as error:
+            text |= error.columns
+
+
+def open_encoded(folder: Path) -> EncodedLog:
+    """Open a log that `write_encoded_log` wrote.
+
+    Parameters
+    ----------
+    folder
+        Folder of the encoded log.
+
+    Returns
+    -------
+    EncodedLog
+        The log; a warning (code "skipped-sessions") repeats what was left out when it was encoded.
+
+    Raises
+    ------
+    FileError
+        If the folder holds something else, is damaged, or is of a newer version.
+    """
+    header, arrays = LOG_FORMAT.read(folder)
+    try:
+        blocks = tuple(Block(*fields) for fields in header["blocks"])
+        log = EncodedLog(
+            folder, unpack_vocabulary(header["vocabulary"], arrays), blocks, header["kinds"], header["facts"]
+        )
+        expected = 4 * sum(block.rows * block.ranks for block in blocks)
+        if (folder / PAIRS).stat().st_size != expected:
+            raise ValueError(f"{PAIRS} must have {expected:,} bytes")
+        n_sessions, n_files = int(header["facts"]["sessions_left_out"]), len(header["facts"]["files_left_out"])
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise LOG_FORMAT.damaged(folder, error) from None
+    if n_sessions or n_files:
+        message = (
+            f"{folder}: {n_sessions:,} bad sessions and the unreadable parts of {n_files:,} file(s) were left out of "
+            "this log."
+        )
+        warnings.warn(
+            ClickshiftWarning(message, code="skipped-sessions", count=n_sessions, files=n_files), stacklevel=3
+        )
+    return log
+
+
+def _encode(
+    batches: Iterator[ReadBatch | DamagedFile],
+    folder: Path,
+    skip_bad: bool,
+    source: str,
+    facts: dict[str, Any],
+    progress: Callable[[int], None],
+    text: frozenset[str],
+) -> EncodedLog:
+    """Encode a log whose ids are text in the columns of `text` and integers in the others."""
+    skipped = _SkippedInput()
+    with _new_folder(folder) as temporary:
+        with ExitStack() as stack:
+            writer = _Writer(temporary, stack)
+            for hashed in map_in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
+                if isinstance(hashed, DamagedFile):
+                    skipped.files.append(hashed)
+                    continue
+                for batch in hashed:
+                    skipped.n_sessions += batch.n_skipped
+                    skipped.first = skipped.first or batch.first_skipped
+                    if len(batch.start) > 1:
+                        writer.add(batch)
+                        progress(len(batch.start) - 1)
+        if not writer.blocks:
+            reason = skipped.first or "it has no rows"
+            raise FileError(
+                source,
+                f"there must be at least one session to read: {reason}.",
+                code="empty-log",
+                count=skipped.n_sessions,
+            )
+        vocabulary, numbers = writer.vocabulary()
+        _renumber(temporary / PAIRS, writer.blocks, numbers)
+        all_facts = {
+            **facts,
+            "sessions_left_out": skipped.n_sessions,
+            "files_left_out": skipped.paths,
+        }
+        arrays: dict[str, np.ndarray] = {}
+        header = header_of(tuple(writer.blocks), writer.kinds, all_facts)
+        LOG_FORMAT.write(temporary, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
+    skipped.report()
+    return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, all_facts)
+
+
+def _prepare(read: ReadBatch | DamagedFile, *, skip_bad: bool, text: frozenset[str]) -> list[HashedBatch] | DamagedFile:
+    """Read, check and hash a batch; a file that cannot be read is an error unless bad input is skipped."""
+    if isinstance(read, DamagedFile):
+        if not skip_bad:
+            raise read.error()
+        return read
+    try:
+        return [hash_batch(part, skip_bad=skip_bad, text=text) for part in read()]
+    except FileError as error:
+        if not skip_bad:
+            raise
+        return DamagedFile.of(error.path, error)
+
+
+class _Writer:
+    """Appends blocks of sessions to the files of an encoded log, and numbers new ids."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.blocks: list[Block] = []
+        self.kinds: dict[str, str] = {}
+        self._folder, self._stack = folder, stack
+        self._files: dict[str, IO[bytes]] = {}
+        self._queries, self._docs, self._pairs = IdTable(), IdTable(), IdTable()
+        self._query_ids: list[Any] = []
+        self._doc_ids: list[Any] = []
+        self._pair_query: list[np.ndarray] = []
+        self._pair_doc: list[np.ndarray] = []
+        self._row = self._pair_offset = self._click_offset = 0
+
+    def add(self, batch: HashedBatch) -> None:
+        """Append the sessions of a batch."""
+        query, new_queries = self._queries.number(batch.query.hashes)
+        self._query_ids.append(batch.query.take(new_queries))
+        pair, new_pairs = self._pairs.number(batch.pair)
+        doc, new_docs = self._docs.number(batch.doc.hashes[:, new_pairs])
+        self._doc_ids.append(batch.doc.take(new_pairs[new_docs]))
+        self._pair_doc.append(doc)
+        length = np.diff(batch.start)
+        owner = np.searchsorted(batch.start, new_pairs, side="right") - 1
+        self._pair_query.append(query[owner])
+        rows, ranks = len(length), int(length.max())
+        click = batch.click
+        if len(pair) < rows * ranks:
+            shown = np.arange(ranks) < length[:, None]
+            lists, clicks = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
+            lists[shown], clicks[shown] = pair, click
+            pair, click = lists, clicks
+        bits = np.packbits(click.reshape(rows, ranks), axis=1)
+        self._file(PAIRS).write(pair.data)
+        self._file(CLICKS).write(bits.data)
+        self._add_attributes(batch.attributes)
+        self.blocks.append(Block(self._row, rows, ranks, self._pair_offset, self._click_offset))
+        self._row += rows
+        self._pair_offset += rows * ranks
+        self._click_offset += bits.size
+
+    def _add_attributes(self, attributes: dict[str, np.ndarray]) -> None:
+        """Append the values of the sessions, each attribute to its own file."""
+        for name, values in attributes.items():
+            dtype = self.kinds.setdefault(name, _DTYPES.get(name) or _time_dtype(values))
+            if (values.dtype.kind == "M") != (dtype == _DATES):
+                raise DataError(
+                    "the time must have one type in all files: got numbers in some and dates in others.",
+                    code="bad-column",
+                    column="time",
+                )
+            self._file(f"{name}.bin").write(values.astype(dtype).tobytes())
+
+    def _file(self, name: str) -> IO[bytes]:
+        """Return the open file of a name."""
+        if name not in self._files:
+            self._files[name] = self._stack.enter_context((self._folder / name).open("wb"))
+        return self._files[name]
+
+    def vocabulary(self) -> tuple[Vocabulary, Int[np.ndarray, " pair_or_unseen"]]:
+        """Return the sorted vocabulary of all pairs, and the number there of each pair in order of appearance.
+
+        The last element of the numbers is `UNSEEN`, which is where the index `UNSEEN` (-1) points.
+        """
+        import pyarrow as pa
+
+        ids = self._query_ids, self._doc_ids
+        numbers = self._pair_query, self._pair_doc
+        self._query_ids, self._doc_ids, self._pair_query, self._pair_doc = [], [], [], []
+        query, doc = (
+            pa.DictionaryArray.from_arrays(pa.array(np.concatenate(number), pa.int32()), pa.concat_arrays(names))
+            for number, names in zip(numbers, ids, strict=True)
+        )
+        vocabulary, _, pair = Vocabulary.of(query, doc)
+        return vocabulary, np.append(pair, np.int32(UNSEEN))
+
+
+def _time_dtype(values: np.ndarray) -> str:
+    """Return the dtype in which times are stored: dates, floats or integers."""
+    return {"M": _DATES, "f": "<f8"}.get(values.dtype.kind, "<i8")
+
+
+def _renumber(path: Path, blocks: list[Block], numbers: Int[np.ndarray, " pair_or_unseen"]) -> None:
+    """Replace the pair numbers of a file by those of the sorted vocabulary."""
+    pairs = np.memmap(path, np.int32, "r+")
+
+    def work(k: int) -> None:
+        block = blocks[k]
+        _look_up(pairs[block.first_pair : block.first_pair + block.rows * block.ranks], numbers)
+
+    for_each(work, len(blocks))
+    pairs.flush()
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder next to `folder`, renamed to it at the end of the block and removed on failure."""
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        _remove_abandoned(folder)
+        temporary.mkdir(parents=True)
+        yield temporary
+        if folder.exists():  # another process was faster, or the old folder is damaged
+            shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+    except OSError as error:
+        advice = "Choose a folder on a disk with free space: pass output=FOLDER."
+        raise FileError(
+            folder,
+            f"cannot be written: {error.strerror or error}. {advice}",
+            code="not-writable",
+            reason=error.strerror or str(error),
+        ) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary folders of processes that were killed."""
+    for other in folder.parent.glob(f".{folder.name}.*-*"):
+        process = other.name.split(".")[-1].split("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(other, ignore_errors=True)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _look_up(pairs, numbers):
+    """Replace pair numbers in place."""
+    for i in range(len(pairs)):
+        pairs[i] = numbers[pairs[i]]

@@ -1,0 +1,113 @@
+"""Rankings without clicks: the lists that a ranker would show, from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from typing_extensions import override
+
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.errors import FileError
+from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables._layouts import TableRows, read_wide
+from clickshift.io.tables.columns import Column, ListColumn
+from clickshift.io.tables.formats import read_table
+
+_COLUMNS = ("query", "docs")
+
+
+def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Read ranked lists from a table file.
+
+    Parameters
+    ----------
+    path
+        A table (Parquet, CSV or JSON lines) with the columns `query` and `docs`; other columns are ignored.
+    on_bad_line
+        "error" raises at the first list that breaks a rule; "skip" drops such lists and reports their number in one
+        `ClickshiftWarning` (code "skipped-sessions").
+
+    Returns
+    -------
+    Rankings
+        The lists, in a vocabulary of their own: `Rankings.in_vocabulary` translates them, and models do so themselves.
+
+    Raises
+    ------
+    FileError
+        "missing-column", "duplicate-column", "unreadable-line", "empty-file", and those of a log's lists ("empty-list",
+        "missing-value", "duplicate-document").
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "lists.jsonl"
+    ...     _ = file.write_text('{"query": "cats", "docs": ["b", "a"]}')
+    ...     rankings = read_rankings(file)
+    >>> rankings.vocabulary.doc_ids[rankings.vocabulary.pair_doc[rankings.pair[0]]].tolist()
+    ['b', 'a']
+    """
+    path, skip = Path(path), on_bad_line == "skip"
+    part = read_table(path, lambda names: _choose_columns(path, names))
+    unreadable = [f"line {line}: {problem}" for line, problem in part.unreadable]
+    if unreadable and not skip:
+        line, problem = part.unreadable[0]
+        advice = 'Fix or remove it, or pass on_bad_line="skip".'
+        raise FileError(
+            path,
+            f"{problem} ({len(unreadable):,} such lines). {advice}",
+            line=line,
+            code="unreadable-line",
+            count=len(unreadable),
+        )
+    if not part.table.num_rows:
+        raise FileError(path, "has no rows. There must be at least one list.", code="empty-file")
+    lists, bad_sessions = read_wide(_RowsWithoutClicks([part]), skip=skip)
+    bad_sessions.report(str(path), unreadable=unreadable)
+    owner = np.repeat(np.arange(len(lists.length)), lists.length)
+    vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
+    shown = np.arange(lists.length.max()) < lists.length[:, None]
+    pairs = np.full(shown.shape, UNSEEN, np.int32)
+    pairs[shown] = pair
+    return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
+
+
+class _RowsWithoutClicks(TableRows):
+    """Rows of a table whose lists have no clicks, even if the file has a column of clicks."""
+
+    @override
+    def lists(self, name: str) -> ListColumn:
+        docs = super().lists("docs")
+        if name == "docs":
+            return docs
+        no_clicks = np.zeros(len(docs.items), np.int64)
+        return ListColumn(docs.length, docs.bad, Column(no_clicks, no_clicks > 0))
+
+    @override
+    def show(self, name: str, row: int) -> str:
+        return super().show("docs" if name == "clicks" else name, row)
+
+
+def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:
+    """Choose query and docs; FileError if one is missing or occurs twice."""
+    if missing := [name for name in _COLUMNS if name not in names]:
+        raise FileError(
+            path,
+            f"a table of lists must have the columns {' and '.join(_COLUMNS)} (one row per list, docs a list of ids): "
+            f"{' and '.join(missing)} not found; the file has {', '.join(names) or 'none'}. Rename or add them.",
+            code="missing-column",
+            columns=missing,
+            known=list(names),
+        )
+    if duplicates := [name for name in _COLUMNS if names.count(name) > 1]:
+        raise FileError(
+            path,
+            f"column names must be unique: {duplicates[0]} occurs twice. Rename one.",
+            code="duplicate-column",
+            column=duplicates[0],
+        )
+    return {name: name for name in _COLUMNS}

@@ -1,0 +1,259 @@
+"""Reports of skipped input: what a reader left out of a file, in one warning with counts.
+
+A log is never read in part without a word. Input that breaks the format is an error, or is skipped and counted if the
+caller asked for that. Input that the format allows but a list of results cannot represent (a click on a document that
+the list does not show) is left out and counted. All of it ends in one `ClickshiftWarning`.
+
+`ReadReport` counts the lines of one file; `BadSessions` marks the sessions of a table that break a rule.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn, final
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from clickshift.errors import ClickshiftWarning, FileError
+
+OnBadLine = Literal["error", "skip"]
+"""What to do with a line that breaks the format: raise a `FileError`, or skip it and report the count."""
+
+_MAX_SHOWN_CHARACTERS = 80
+
+
+@final
+class ReadReport:
+    """Counts of the bad lines and left-out items of one file.
+
+    Parameters
+    ----------
+    path
+        The file, or another name of the input; messages begin with it.
+    on_bad_line
+        Whether the first bad line is an error or all of them are skipped and counted.
+
+    Examples
+    --------
+    >>> report = ReadReport("qrels.txt", on_bad_line="skip")
+    >>> report.bad_line(3, "a line must have four fields", "a b")
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     report.report()
+    >>> print(caught[0].message)
+    qrels.txt: skipped 1 bad line(s), the first at line 3: a line must have four fields: got 'a b'.
+    """
+
+    def __init__(self, path: str | Path, on_bad_line: OnBadLine = "error") -> None:
+        self.path = path
+        self._skip = on_bad_line == "skip"
+        self._n_bad = 0
+        self._first_bad = ""
+        self._first_bad_line: int | None = None
+        self._left_out: Counter[tuple[str, str]] = Counter()
+        self._details: dict[str, Any] = {}
+
+    def bad_line(self, line: int, rule: str, got: str | bytes) -> None:
+        """Raise an error for a line that breaks the format, or count it if bad lines are skipped.
+
+        Parameters
+        ----------
+        line
+            Line number, from 1.
+        rule
+            What every line must be.
+        got
+            Content of the line; long lines are cut in the message.
+
+        Raises
+        ------
+        FileError
+            With code "bad-line", unless bad lines are skipped.
+        """
+        if isinstance(got, bytes):
+            got = got.decode("utf-8", "backslashreplace")
+        got = got if len(got) <= _MAX_SHOWN_CHARACTERS else got[:_MAX_SHOWN_CHARACTERS] + "..."
+        problem = f"{rule}: got {got!r}"
+        if not self._skip:
+            advice = 'Fix the line, or pass on_bad_line="skip".'
+            raise FileError(self.path, f"{problem}. {advice}", line=line, code="bad-line", value=got)
+        if self._first_bad_line is None:
+            self._first_bad_line = line
+        self._first_bad = self._first_bad or f"line {line}: {problem}"
+        self._n_bad += 1
+
+    def left_out(self, count: int, what: str, code: str, **facts: Any) -> None:
+        """Count items that are not in the result; `what` completes "left out 3 ...", `code` names the reason."""
+        self._details.update(facts)
+        self._left_out[what, code] += count
+
+    def fail_empty(self, what: str) -> NoReturn:
+        """Raise the error of a file that holds none of what was asked for (code "empty-file")."""
+        reasons = "; ".join(self._sentences())
+        raise FileError(
+            self.path,
+            f"there must be at least one {what}: got none{f' ({reasons})' if reasons else ''}.",
+            code="empty-file",
+            **self._facts(),
+        )
+
+    def report(self) -> None:
+        """Issue one warning about everything that was left out (code "skipped-input"), if anything was."""
+        if sentences := self._sentences():
+            message = f"{self.path}: {'; '.join(sentences)}."
+            facts = {**self._facts(), "line": self._first_bad_line}
+            warnings.warn(ClickshiftWarning(message, code="skipped-input", **facts), stacklevel=3)
+
+    def _sentences(self) -> list[str]:
+        """Return one sentence for every kind of left-out input."""
+        sentences = [f"left out {count:,} {what}" for (what, _), count in self._left_out.items() if count]
+        if self._n_bad:
+            sentences.append(f"skipped {self._n_bad:,} bad line(s), the first at {self._first_bad}")
+        return sentences
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the number of bad lines, and the number of left-out items by the code of the reason."""
+        left_out = {code: count for (_, code), count in self._left_out.items() if count}
+        return {"bad_lines": self._n_bad, "left_out": left_out, **self._details}
+
+
+class SessionLocation(NamedTuple):
+    """Where a session stands: its file, its label in messages ("row 3", "session y"), and the same as facts."""
+
+    path: Path
+    label: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that a session breaks.
+
+    Parameters
+    ----------
+    code
+        Stable name of the rule, in kebab case.
+    problem
+        What must hold and what was found.
+    facts
+        Values that `problem` mentions, by name.
+    """
+
+    code: str
+    problem: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class BadSessions:
+    """Mask of the sessions that break a rule, with a description of the first one.
+
+    The first bad session is an error, or all of them are dropped and counted.
+
+    Parameters
+    ----------
+    n_sessions
+        Number of sessions.
+    owner
+        Session number of every row, where rows and sessions are not one to one.
+    locate
+        Function from a session number to its file and label.
+    skip
+        Whether bad sessions are dropped and counted instead of raising an error.
+    """
+
+    def __init__(
+        self,
+        n_sessions: int,
+        *,
+        owner: Int[np.ndarray, " row"] | None = None,
+        locate: Callable[[int], SessionLocation],
+        skip: bool,
+    ) -> None:
+        self.bad: Bool[np.ndarray, " session"] = np.zeros(n_sessions, bool)
+        self.first = ""
+        """Location and problem of the first bad session."""
+        self.first_code = ""
+        """Code of the rule that the first bad session breaks."""
+        self.first_facts: dict[str, Any] = {}
+        """Facts of the first bad session."""
+        self._owner = owner
+        self._locate = locate
+        self._skip = skip
+
+    def mark(self, bad: Bool[np.ndarray, " session"], describe: Callable[[int], Violation]) -> None:
+        """Mark sessions as bad, or raise the error of the first one.
+
+        Parameters
+        ----------
+        bad
+            Mask of the sessions that break the rule.
+        describe
+            Function from a session number to the rule that it breaks.
+
+        Raises
+        ------
+        FileError
+            With the code of the violation, unless bad sessions are skipped.
+        """
+        if not bad.any():
+            return
+        first, count = int(np.argmax(bad)), int(bad.sum())
+        location, violation = self._locate(first), describe(first)
+        problem = f"{location.label}: {violation.problem}"
+        if not self._skip:
+            others = f" ({count:,} such sessions)" if count > 1 else ""
+            advice = 'Fix or remove it, or pass on_bad_line="skip".'
+            facts = {**violation.facts, **location.facts, "count": count}
+            raise FileError(location.path, f"{problem}{others}. {advice}", code=violation.code, **facts)
+        if not self.first:
+            self.first, self.first_code = f"{location.path}, {problem}", violation.code
+            self.first_facts = {**violation.facts, **location.facts}
+        self.bad |= bad
+
+    def mark_rows(self, bad: Bool[np.ndarray, " row"], describe: Callable[[int], Violation]) -> None:
+        """Mark the sessions of bad rows; `describe` receives the number of a session's first bad row."""
+        if self._owner is None:
+            return self.mark(bad, describe)
+        if bad.any():
+            rows = np.flatnonzero(bad)
+            owners = self._owner[rows]
+            sessions = np.zeros(len(self.bad), bool)
+            sessions[owners] = True
+            self.mark(sessions, lambda session: describe(int(rows[np.argmax(owners == session)])))
+
+    def report(self, path: str, *, unreadable: list[str]) -> None:
+        """Issue one warning about everything that was skipped, if anything was.
+
+        Parameters
+        ----------
+        path
+            Name of the input, with which the message begins.
+        unreadable
+            Locations and problems of the lines that are not rows of the table.
+
+        Raises
+        ------
+        FileError
+            With code "empty-log" if no session is left.
+        """
+        dropped, total = int(self.bad.sum()), len(self.bad)
+        sentences = [f"skipped {dropped:,} of {total:,} sessions, the first: {self.first}"] if dropped else []
+        if unreadable:
+            sentences.append(f"skipped {len(unreadable):,} unreadable line(s), the first: {unreadable[0]}")
+        facts: dict[str, Any] = {
+            "count": dropped,
+            "total": total,
+            "unreadable_lines": len(unreadable),
+            "rule": self.first_code,
+            "first": self.first_facts,
+        }
+        if dropped == total:
+            raise FileError(path, f"no session is left to read: {'; '.join(sentences)}.", code="empty-log", **facts)
+        if sentences:
+            message = f"{path}: {'; '.join(sentences)}."
+            warnings.warn(ClickshiftWarning(message, code="skipped-sessions", **facts), stacklevel=3)

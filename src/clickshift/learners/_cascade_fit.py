@@ -1,0 +1,364 @@
+"""Maximum likelihood of cascade models, by Newton steps on the observed likelihood: the part that all of them share.
+
+The models are DBN, SDBN, DCM and CCM (`_cascade_models`). Each family defines how its parameters give the continuation
+probabilities g and h of the tails (see `counts.tails`), how expected counts give its parameters, and the curvature of
+the likelihood. Parameters are one vector: attractiveness by pair, satisfaction by pair if the family has it, then the
+shared parameters.
+
+The E-step gives the gradient (Fisher's identity) and the curvature by logits (Louis' identity), except for the entries
+between two pairs. So the information of a Newton step is an arrowhead matrix (`core.newton.ArrowheadInformation`), and
+a few Newton steps replace fifty or more EM iterations. Where the same pairs keep co-occurring, steps are blended with
+those of EM (`core.newton.EMDamping`), and standard errors use the entries between pairs too (`_cascade_covariance`). An
+EM step is taken where a Newton step would decrease the likelihood.
+
+References
+----------
+Louis, T. A. (1982). Finding the observed information matrix when using the EM algorithm. JRSS B.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float
+
+from clickshift.core.newton import (
+    ArrowheadInformation,
+    CascadeParameters,
+    Cross,
+    EMDamping,
+    NewtonResult,
+    NewtonStep,
+    PairValues,
+    Shared,
+    maximise,
+    shift_logits,
+)
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
+from clickshift.learners._cascade_covariance import co_occurrences, invert_information, lists_repeat
+from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+
+_HOMOGENEOUS_STEPS = 12
+"""Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
+MIN_PROBABILITY = 1e-9
+"""Smallest distance of a parameter from 0 and 1."""
+
+
+class ExpectedChoices(NamedTuple):
+    """Expected successes and trials of the hidden choices, given the tails.
+
+    Parameters
+    ----------
+    successes
+        Continuations, by shared parameter.
+    chances
+        Occasions to continue, by shared parameter.
+    yes
+        Further successes of attractiveness by pair, beyond clicks among examinations.
+    trials
+        Further trials of attractiveness by pair.
+    """
+
+    successes: Shared
+    chances: Shared
+    yes: PairValues | float = 0.0
+    trials: PairValues | float = 0.0
+
+
+class SharedCurvature(NamedTuple):
+    """Second derivatives of the likelihood that depend on the family.
+
+    Parameters
+    ----------
+    shared
+        By ln p of two shared parameters p.
+    cross_satisfaction
+        Minus the derivatives by ln p of a shared parameter and the logit of a pair's satisfaction.
+    attractiveness
+        Minus the derivatives by the logit of a pair's attractiveness.
+    cross_attractiveness
+        Minus the derivatives by ln p of a shared parameter and the logit of a pair's attractiveness.
+    """
+
+    shared: Float[np.ndarray, "shared shared"]
+    cross_satisfaction: Cross | float = 0.0
+    attractiveness: PairValues | float = 0.0
+    cross_attractiveness: Cross | float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeFit:
+    """Fitted parameters of a cascade model.
+
+    Parameters
+    ----------
+    parameters
+        The parameters.
+    errors
+        Standard errors of their logits.
+    newton
+        How the maximisation ended.
+    """
+
+    parameters: CascadeParameters
+    errors: CascadeParameters
+    newton: NewtonResult
+
+
+class CascadeFamily(ABC):
+    """Likelihood of one cascade model on the counts of a log.
+
+    Parameters
+    ----------
+    cascade
+        Sufficient statistics of cascade models.
+    prior
+        Prior of attractiveness and satisfaction; None learns that of attractiveness by empirical Bayes.
+    """
+
+    has_satisfaction: ClassVar[bool] = False
+
+    def __init__(self, cascade: Cascade, prior: Beta | None) -> None:
+        self.data, self.tails = cascade, cascade.tails
+        self.prior = self.satisfaction_prior = Beta() if prior is None else prior
+        self.learns_prior, self.damping = prior is None, EMDamping()
+
+    @abstractmethod
+    def start_shared(self) -> Shared:
+        """Return a first guess of the shared parameters."""
+
+    @abstractmethod
+    def transitions(self, parameters: CascadeParameters) -> TailTransitions:
+        """Return the probabilities by which users continue in the tails."""
+
+    @abstractmethod
+    def transition_derivatives(self, parameters: CascadeParameters) -> TransitionDerivatives:
+        """Return the derivatives of the transitions by the shared parameters."""
+
+    @abstractmethod
+    def continuation_derivatives(self, parameters: CascadeParameters) -> tuple[PairValues | float, PairValues | float]:
+        """Return the derivatives of ln h by the logits of the clicked pair's attractiveness and satisfaction."""
+
+    @abstractmethod
+    def certain_log_likelihood(self, parameters: CascadeParameters) -> float:
+        """Return the log-likelihood of continuing after the skips and clicks above the last click."""
+
+    @abstractmethod
+    def expected_choices(self, parameters: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:
+        """Return the expected counts of the shared parameters, and further ones of attractiveness."""
+
+    @abstractmethod
+    def curvature(
+        self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
+    ) -> SharedCurvature:
+        """Return the second derivatives that depend on the family."""
+
+    def start(self, homogeneous: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
+        """Return the start of the Newton steps, from the fit in which all documents have the same parameters."""
+        return self.m_step(homogeneous, tails)
+
+    @final
+    def fit(
+        self,
+        *,
+        tolerance: float,
+        max_steps: int,
+        start: CascadeParameters | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> CascadeFit:
+        """Maximise the penalised likelihood.
+
+        Parameters
+        ----------
+        tolerance
+            Expected gain of a step, in nats, below which the steps end.
+        max_steps
+            Number of evaluations of the likelihood, at most.
+        start
+            Parameters to start from; None makes a first guess.
+        rng
+            Generator of a random start.
+
+        Returns
+        -------
+        CascadeFit
+            The parameters with their standard errors.
+        """
+        homogeneous = self._fit_homogeneous()
+        tails = self.tails.expect(self.transitions(homogeneous))
+        if self.learns_prior:
+            # independent of the start: objectives under different priors could not be compared
+            self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
+        first = self.start(homogeneous, tails) if start is None else self.join(*start)
+        if rng is not None:
+            first = rng.uniform(0.1, 0.9, len(first))
+        self.damping = EMDamping()
+        local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
+        return CascadeFit(local.parameters, local.errors(), newton)
+
+    def _fit_homogeneous(self) -> CascadeParameters:
+        """Fit the model in which all documents have the same parameters.
+
+        It is a small problem, and a better first guess than the closed form, which treats the results below the last
+        click as unexamined.
+        """
+        one = copy(self)
+        one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
+        start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
+        fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
+        a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
+        return CascadeParameters(a, s, fitted.shared)
+
+    def _local_likelihood(self, vector: np.ndarray) -> _LocalLikelihood:
+        """Return the likelihood at a parameter vector."""
+        return _LocalLikelihood(self, self.split(vector))
+
+    def split(self, vector: np.ndarray) -> CascadeParameters:
+        """Split the parameter vector; satisfaction is 0 if the family has none."""
+        size = len(self.data.clicks)
+        s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
+        return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
+
+    def join(self, a: PairValues, s: PairValues, shared: Shared) -> np.ndarray:
+        """Join parameters to one vector, without satisfaction if the family has none."""
+        return np.concatenate([a, s, shared] if self.has_satisfaction else [a, shared])
+
+    def m_step(self, parameters: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
+        """Return the M-step of EM: successes divided by trials, with expected counts of the hidden ones."""
+        data, hidden = self.data, self.expected_choices(parameters, tails)
+        a = self.prior.mode(data.clicks + hidden.yes, data.examined + tails.examined + hidden.trials)
+        s = self.satisfaction_prior.mode(parameters.satisfaction * tails.inverse, data.followed + data.open_last)
+        return self.join(a, s, SHARED_PRIOR.mode(hidden.successes, hidden.chances))
+
+
+@final
+class _LocalLikelihood:
+    """Penalised observed likelihood at one point: a `core.newton.LocalModel`."""
+
+    def __init__(self, family: CascadeFamily, parameters: CascadeParameters) -> None:
+        self.parameters, self._family, data, (a, s, shared) = parameters, family, family.data, parameters
+        self._tails = family.tails.expect(family.transitions(parameters), family.transition_derivatives(parameters))
+        objective = self._tails.log_likelihood + family.certain_log_likelihood(parameters)
+        objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
+        objective += family.prior.log_density(a) + SHARED_PRIOR.log_density(shared)
+        if family.has_satisfaction:
+            objective += family.satisfaction_prior.log_density(s)
+        self.objective = objective
+
+    def expected_gain(self) -> float:
+        """Return the expected gain of the Newton step."""
+        return self._newton.gain
+
+    def candidates(self) -> Iterator[np.ndarray]:
+        """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
+
+        The EM step never decreases the likelihood.
+        """
+        join, damping = self._family.join, self._family.damping
+        share = damping.share(self.objective)
+        newton = (
+            self._newton if share == 0 else NewtonStep(self._gradient, self._information.blended(self._complete, share))
+        )
+        damping.expect(self.objective, newton.gain)
+        yield shift_logits(join(*self.parameters), join(*newton.step()), MIN_PROBABILITY)
+        damping.grow()
+        yield self._family.m_step(self.parameters, self._tails)
+
+    @cached_property
+    def _hidden(self) -> ExpectedChoices:
+        """Expected counts of the hidden choices."""
+        return self._family.expected_choices(self.parameters, self._tails)
+
+    @cached_property
+    def _gradient(self) -> CascadeParameters:
+        """Derivatives of the objective by the logits (Fisher's identity): expected successes - p x expected trials."""
+        data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.parameters
+        prior, s_prior = self._family.prior, self._family.satisfaction_prior
+        return CascadeParameters(
+            data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
+            s * tails.inverse + s_prior.yes - s * (data.followed + data.open_last + s_prior.total)
+            if self._family.has_satisfaction
+            else np.zeros_like(s),
+            hidden.successes + SHARED_PRIOR.yes - shared * (hidden.chances + SHARED_PRIOR.total),
+        )
+
+    @cached_property
+    def _information(self) -> ArrowheadInformation:
+        """Observed information: that of the complete data minus the variance of the hidden counts (Louis 1982)."""
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
+        tail_curvature, hidden = tails.curvature, self._hidden
+        assert tail_curvature is not None
+        curved, off = family.curvature(self.parameters, tails, tail_curvature), 1 - shared
+        information_a = (data.examined + tails.examined) * a * (1 - a) - a**2 * (
+            tails.examined - tail_curvature.examined
+        )
+        information_s = (
+            (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * tail_curvature.inverse
+        )
+        diagonal = shared * (hidden.successes - shared * hidden.chances) + SHARED_PRIOR.information(shared)
+        return ArrowheadInformation(
+            _with_prior(family.prior, a, information_a + curved.attractiveness),
+            _with_prior(family.satisfaction_prior, s, information_s),
+            off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
+            off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
+            np.diag(diagonal) - off * curved.shared * off[:, None],
+        )
+
+    @cached_property
+    def _complete(self) -> ArrowheadInformation:
+        """Complete-data information, as if nothing were hidden: steps by it are about those of EM."""
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
+        hidden, zeros = self._hidden, np.zeros_like(self._information.cross_attractiveness)
+        diagonal = hidden.chances * shared * (1 - shared) + SHARED_PRIOR.information(shared)
+        return ArrowheadInformation(
+            _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
+            _with_prior(family.satisfaction_prior, s, (data.followed + data.open_last) * s * (1 - s)),
+            zeros,
+            zeros,
+            np.diag(diagonal),
+        )
+
+    @cached_property
+    def _newton(self) -> NewtonStep:
+        """Newton step by the observed information, without damping."""
+        return NewtonStep(self._gradient, self._information)
+
+    def errors(self) -> CascadeParameters:
+        """Return standard errors of the logits from the observed information.
+
+        Where the same pairs keep co-occurring, the entries between pairs are used too.
+        """
+        information, parts = self._information, self._family.tails.parts
+        vocabulary = self._family.data.vocabulary
+        variance, shared = information.inverted()
+        pairs = (
+            co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
+            if lists_repeat(parts, vocabulary)
+            else None
+        )
+        if pairs is not None:
+            kinds = 1 + self._family.has_satisfaction
+            diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
+            cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
+            derivatives = self._family.continuation_derivatives(self.parameters)
+            by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
+            between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
+            variance[:kinds, :-1], shared = invert_information(
+                diagonal, between, cross, information.shared, vocabulary.query_offsets
+            )
+        error_a, error_s = np.sqrt(variance)
+        return CascadeParameters(error_a, error_s, np.sqrt(np.maximum(np.diag(shared), 0)))
+
+
+def _with_prior(prior: Beta, p: PairValues, information: PairValues) -> PairValues:
+    """Add the information of the prior, and keep the sum above 0, as it is at a maximum but not everywhere."""
+    of_prior = np.maximum(prior.information(p), 1e-12)
+    total: np.ndarray = np.maximum(information + of_prior, 0.1 * of_prior)
+    return total

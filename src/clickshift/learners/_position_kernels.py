@@ -1,0 +1,242 @@
+"""Compiled passes over pairs for `_position_models`, and shrinkage of rarely shown documents.
+
+The kernels maximise the likelihood of each pair's attractiveness given examination, add up the gradient and curvature
+of the profile likelihood, and compute standard errors.
+
+Empirical-Bayes shrinkage: a ranker puts better documents at the top, so documents of one rank are more similar than all
+documents are. A rarely shown document receives pseudo-counts of its group, the documents usually shown at the same
+rank: in every situation in which it was shown, pseudo-clicks at the group's click rate there. This informs about likely
+rates, but not about the share of examination in a rate: the group's own clicks compare situations as they do without
+it. A prior on attractiveness would inform about that share, little for each document; but where few clicks compare
+ranks, the sum over all documents would dominate.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numpy as np
+from jaxtyping import Float, Int
+from numba import njit
+
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.counts.cells import Cells, rank_of
+from clickshift.learners._priors import prior_strength_by_moments
+
+_MAX_NEWTON_STEPS, _NEWTON_TOLERANCE, _BISECTION_TOLERANCE = 60, 1e-5, 1e-9
+"""Newton converges quadratically: after a relative step of 1e-5 the next one would be about 1e-10."""
+_FAST_SUMS = {"reassoc", "contract", "arcp"}  # sums in any order, so that the compiler can vectorise them
+
+
+@njit(inline="always")
+@no_type_check
+def _gather_cells(offsets, p, situation, skips, e, index, skipped, examined):
+    """Copy the situations, skips and examination of a pair's cells into buffers, and return their number.
+
+    A slice would do, but threads would contend for its reference count. Indices are unsigned, so that the compiler need
+    not check for negative ones.
+    """
+    first, n = np.uint64(offsets[p]), offsets[p + 1] - offsets[p]
+    for k in range(n):
+        at = first + np.uint64(k)
+        index[k], skipped[k] = situation[at], skips[at]
+    for k in range(n):
+        examined[k] = e[index[k]]
+    return n
+
+
+@njit(inline="always")
+@no_type_check
+def _subtract_outer_products(rows, matrix):
+    """Subtract the outer products of eight rows from the matrix, on and above its diagonal.
+
+    Eight at a time, so that the matrix is read and written an eighth as often.
+    """
+    for s in range(len(matrix)):
+        a, b, c, d = rows[0, s], rows[1, s], rows[2, s], rows[3, s]
+        e, f, g, h = rows[4, s], rows[5, s], rows[6, s], rows[7, s]
+        for t in range(s, len(matrix)):
+            above = a * rows[0, t] + b * rows[1, t] + c * rows[2, t] + d * rows[3, t]
+            below = e * rows[4, t] + f * rows[5, t] + g * rows[6, t] + h * rows[7, t]
+            matrix[s, t] -= above + below
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
+@no_type_check
+def solve_pairs(start, stop, offsets, situation, skips, clicked, pseudo_yes, no, e, a, gradient, matrix):
+    """Maximise the likelihood of each pair from `start` to `stop` over its attractiveness `a`, given examination `e`.
+
+    Return the sum of the objectives; add their gradient by the logits of e to `gradient`, and minus their curvature to
+    `matrix` (on and above the diagonal). `pseudo_yes` and `no` are pseudo-counts. Newton steps are safeguarded by
+    bisection.
+    """
+    objective, n_situations = 0.0, len(e)
+    index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
+    cross, rows, pending = np.empty(n_situations), np.zeros((8, n_situations)), 0
+    for p in range(start, stop):
+        n = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined)
+        yes = clicked[p] + pseudo_yes
+        low, high, x = 0.0, 1.0, a[p]
+        for _ in range(_MAX_NEWTON_STEPS):
+            up, down = yes / x, no / (1 - x)
+            derivative, curve = up - down, up / x + down / (1 - x)
+            for k in range(n):
+                part = examined[k] / (1 - x * examined[k])
+                derivative -= skipped[k] * part
+                curve += skipped[k] * part * part
+            if derivative > 0:
+                low = x
+            else:
+                high = x
+            proposal, tolerance = x + derivative / curve, _NEWTON_TOLERANCE
+            if not low < proposal < high:
+                proposal, tolerance = (low + high) / 2, _BISECTION_TOLERANCE
+            change, x = abs(proposal - x), proposal
+            if change < tolerance * min(x, 1 - x):
+                break
+        a[p] = x
+        x_no = 1 - x
+        information = (yes + no) * x * x_no
+        objective += yes * np.log(x) + no * np.log(x_no)
+        for k in range(n):
+            e_yes, s = examined[k], index[k]
+            e_no, skip = 1 - e_yes, 1 - x * e_yes
+            objective += skipped[k] * np.log(skip)
+            odds = skipped[k] * (x * e_yes) / skip
+            gradient[s] -= odds * e_no
+            curve = odds / skip
+            matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
+            information += (curve * x_no - odds * x) * x_no
+            cross[k] = curve * x_no * e_no
+        information = max(information, 1e-12)
+        if 4 * n < n_situations:
+            for k in range(n):
+                share = cross[k] / information
+                for other in range(k, n):  # situations of a pair ascend
+                    matrix[index[k], index[other]] -= share * cross[other]
+            continue
+        rows[pending] = 0.0
+        scale = 1 / np.sqrt(information)
+        for k in range(n):
+            rows[pending, index[k]] = scale * cross[k]
+        pending += 1
+        if pending == len(rows):
+            _subtract_outer_products(rows, matrix)
+            pending = 0
+    if pending:
+        rows[pending:] = 0.0
+        _subtract_outer_products(rows, matrix)
+    return objective
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
+@no_type_check
+def attractiveness_variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
+    """Compute the variances of the logits of attractiveness: given examination, plus the part from examination's."""
+    n_situations = len(e)
+    index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
+    cross, every = np.empty(n_situations), np.empty(n_situations)
+    for p in range(start, stop):
+        n, x, x_no = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined), a[p], 1 - a[p]
+        information = (clicked[p] + total) * x * x_no
+        for k in range(n):
+            skip = 1 - x * examined[k]
+            odds = skipped[k] * (x * examined[k]) / skip
+            curve = odds / skip
+            information += (curve * x_no - odds * x) * x_no
+            cross[k] = curve * x_no * (1 - examined[k])
+        information = max(information, 1e-12)
+        added = 0.0
+        if 2 * n < n_situations:
+            for k in range(n):
+                sum_above = 0.0
+                for other in range(k):
+                    sum_above += cov[index[k], index[other]] * cross[other]
+                added += cross[k] * (2 * sum_above + cov[index[k], index[k]] * cross[k])
+        else:
+            every[:] = 0.0
+            for k in range(n):
+                every[index[k]] = cross[k]
+            for s in range(n_situations):
+                if every[s] != 0.0:
+                    sum_all = 0.0
+                    for other in range(n_situations):
+                        sum_all += cov[s, other] * every[other]
+                    added += every[s] * sum_all
+        variance[p] = 1 / information + max(added, 0.0) / (information * information)
+
+
+_MIN_COUNT = 1e-12
+"""Smallest count to divide by: sessions have fractional weights in a mixture, so counts below 1 matter."""
+
+
+def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
+    """Return the rank at which each pair is usually shown: the nearest one to its mean rank."""
+    impressions, _ = cells.by_pair()
+    ranks = cells.weighted_impressions(rank_of(cells.by, cells.n_ranks).astype(np.float64))
+    rank: np.ndarray = np.rint(ranks / np.maximum(impressions, _MIN_COUNT)).astype(np.int64)
+    return rank
+
+
+def add_pseudo_counts(
+    cells: Cells, skips: Float[np.ndarray, " cell"]
+) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
+    """Add pseudo-counts at the click rates of documents usually shown at the same rank.
+
+    Parameters
+    ----------
+    cells
+        Impressions and clicks by pair and situation.
+    skips
+        Skips by cell; the pseudo-skips are added in place.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Pseudo-clicks by pair and by situation.
+    """
+    group, (shown, clicked), n = usual_rank(cells), cells.by_pair(), cells.n_situations
+    # pseudo-impressions per impression: every pair gets the same total
+    share = prior_strength_by_moments(group, shown, clicked) / np.maximum(shown, 1)
+    ranges = cells.ranges(n_threads())
+    totals = np.zeros((len(ranges), 2, cells.n_ranks, n))
+    for_each(
+        lambda k: _group_totals(
+            *ranges[k], cells.offsets, group, cells.situation, cells.impressions, cells.clicks, totals[k]
+        ),
+        len(ranges),
+    )
+    impressions, clicks = totals.sum(axis=0)
+    rate = clicks / np.maximum(impressions, _MIN_COUNT)
+    by_pair, by_situation = np.zeros(len(group)), np.zeros((len(ranges), n))
+    for_each(
+        lambda k: _add_group_rates(
+            *ranges[k], cells.offsets, group, cells.situation, cells.impressions, share, rate, skips, by_pair,
+            by_situation[k],
+        ),
+        len(ranges),
+    )  # fmt: skip
+    return by_pair, by_situation.sum(axis=0)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _group_totals(start, stop, offsets, group, situation, impressions, clicks, totals):
+    """Add up impressions (`totals[0]`) and clicks (`totals[1]`) by group and situation."""
+    for p in range(start, stop):
+        for k in range(offsets[p], offsets[p + 1]):
+            totals[0, group[p], situation[k]] += impressions[k]
+            totals[1, group[p], situation[k]] += clicks[k]
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add_group_rates(start, stop, offsets, group, situation, impressions, share, rate, skips, by_pair, by_situation):
+    """Add pseudo-counts at the group's rates to the skips by cell, and to the clicks by pair and by situation."""
+    for p in range(start, stop):
+        for k in range(offsets[p], offsets[p + 1]):
+            pseudo = share[p] * impressions[k]
+            pseudo_clicks = pseudo * rate[group[p], situation[k]]
+            skips[k] += pseudo - pseudo_clicks
+            by_pair[p] += pseudo_clicks
+            by_situation[situation[k]] += pseudo_clicks

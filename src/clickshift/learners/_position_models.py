@@ -1,0 +1,317 @@
+"""Maximum likelihood of position-based models (PBM, UBM), by Newton steps on a profile likelihood.
+
+The examination hypothesis is click = examined and attractive; clicks are counted by pair and situation, which is the
+rank (PBM) or the rank and the last click above it (UBM).
+
+Given examination e, each pair is a problem of its own, concave in its attractiveness a:
+    (clicks + yes) ln a + no ln(1 - a) + sum over situations of skips ln(1 - a e)
+So the likelihood is maximised over examination alone, a few dozen numbers, with every attractiveness at its maximum:
+the profile likelihood. Its gradient and curvature come with it: with D the information of a pair, E that of situations
+and C the block between them, all by logits, the curvature is E - C' D^-1 C. A few Newton steps replace a hundred or
+more EM iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.core.newton import MAX_LOGIT_STEP, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
+from clickshift.core.parallel import for_each, n_threads
+from clickshift.counts.cells import Cells, rank_of
+from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
+from clickshift.learners._priors import Beta, beta_by_likelihood
+
+_AT_LIMIT = 0.999
+"""Examination above which a situation may be examined more than the reference situation."""
+_MIN_PROBABILITY = 1e-7
+_MAX_HALVINGS = 8
+EXAMINATION_PRIOR = Beta(0.1, 0.2)
+"""Prior of examination: it only keeps it off 0 and 1. A prior ten times as strong would dominate where few documents
+connect the ranks."""
+_WEAK_PRIOR = Beta(0.001, 0.01)
+"""Prior of attractiveness while examination is estimated without a given prior."""
+_TOLERANCE_FACTOR = 0.1
+"""Factor of the tolerance: where few clicks compare ranks, a tenth of a nat is half a standard error of examination."""
+_RANGES_PER_THREAD = 8
+"""Ranges of pairs per thread: pairs of frequent queries cost more, and are neighbours."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExaminationFit:
+    """Fitted parameters of PBM or UBM.
+
+    Parameters
+    ----------
+    attractiveness
+        Attractiveness by pair; the last row is for unseen pairs.
+    examination
+        Examination by situation.
+    attractiveness_error
+        Standard error of the logit of attractiveness.
+    examination_error
+        Standard error of the logit of examination; 0 for the reference situation, NaN for ones that never occurred.
+    newton
+        How the maximisation ended.
+    """
+
+    attractiveness: Float[np.ndarray, " pair_or_unseen"]
+    examination: Float[np.ndarray, " situation"]
+    attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
+    examination_error: Float[np.ndarray, " situation"]
+    newton: NewtonResult
+
+
+@dataclass(frozen=True, eq=False)
+class _ProfileLikelihood:
+    """Profile likelihood at one examination: a `core.newton.LocalModel`.
+
+    Parameters
+    ----------
+    examination
+        Examination by situation.
+    free
+        Situations whose examination is learned.
+    attractiveness
+        Attractiveness by pair that maximises the likelihood given examination.
+    objective
+        Penalised log-likelihood.
+    gradient
+        Derivatives of the objective by the logits of examination.
+    information
+        Minus the second derivatives of the objective by the logits of examination.
+    """
+
+    examination: Float[np.ndarray, " situation"]
+    free: Int[np.ndarray, " free"]
+    attractiveness: Float[np.ndarray, " pair"]
+    objective: float
+    gradient: Float[np.ndarray, " situation"]
+    information: Float[np.ndarray, "situation situation"]
+
+    @cached_property
+    def _step(self) -> Float[np.ndarray, " free"]:
+        """Newton step of the logits of the free situations."""
+        return damped_newton_step(self.information[np.ix_(self.free, self.free)], self.gradient[self.free])
+
+    def expected_gain(self) -> float:
+        """Return the expected gain of the Newton step."""
+        return float(self.gradient[self.free] @ self._step) / 2
+
+    def candidates(self) -> Iterator[Float[np.ndarray, " situation"]]:
+        """Yield the examination after the Newton step, then after half of it, and so on."""
+        step = self._step * min(1.0, MAX_LOGIT_STEP / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
+        for _ in range(_MAX_HALVINGS):
+            e = self.examination.copy()
+            e[self.free] = shift_logits(e[self.free], step, _MIN_PROBABILITY)
+            yield e
+            step = step / 2
+
+
+def fit_examination(
+    cells: Cells,
+    *,
+    prior: Beta | None,
+    tolerance: float,
+    max_steps: int,
+    start: np.ndarray | None = None,
+    rng: np.random.Generator | None = None,
+) -> ExaminationFit:
+    """Fit examination and attractiveness by penalised maximum likelihood.
+
+    Only the product of attractiveness and examination is identified. By convention the first rank has examination 1,
+    unless another situation is examined more, which then has 1; attractiveness is relative to that reference situation.
+
+    Without a given prior, examination is estimated with a very weak prior of attractiveness, since the sum of its
+    effects on many documents could dominate where few clicks compare ranks. Rarely shown documents receive
+    pseudo-counts at the click rates of documents usually shown at the same rank instead
+    (`_position_kernels.add_pseudo_counts`). Given examination, attractiveness is shrunk towards one mean for all pairs,
+    so that the estimates do not reproduce the ranker's order. Standard errors of examination use no prior either.
+
+    Parameters
+    ----------
+    cells
+        Impressions and clicks by pair and situation.
+    prior
+        Prior of attractiveness; None for empirical Bayes.
+    tolerance
+        Expected gain of a step, in nats, below which the steps end.
+    max_steps
+        Number of evaluations of the likelihood, at most.
+    start
+        Attractiveness by pair, then examination by situation, to start from; None starts from click-through rates.
+    rng
+        Generator of a random start.
+
+    Returns
+    -------
+    ExaminationFit
+        The parameters with their standard errors.
+    """
+    problem = _ExaminationProblem(cells, prior or _WEAK_PRIOR, pseudo_counts=prior is None)
+    e = (
+        problem.start(rng)
+        if start is None
+        else np.clip(start[cells.vocabulary.n_pairs :], _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    )
+    reference, tried = 0, {0}
+    while True:
+        fitted, newton = problem.maximise(e, reference, tolerance=tolerance * _TOLERANCE_FACTOR, max_steps=max_steps)
+        e = fitted.examination
+        candidate = problem.most_examined(e, other_than=reference)
+        if e[candidate] < _AT_LIMIT or candidate in tried or len(tried) > 3:
+            break
+        e = e.copy()
+        e[reference] = _AT_LIMIT
+        reference = candidate  # it would be examined more than the situation that was fixed at 1
+        tried.add(reference)
+    if prior is None:
+        problem.remove_pseudo_counts()
+        information = problem.profile(e, fitted.free).information
+        prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
+        fitted = replace(problem.profile(e, fitted.free), information=information)
+    a_error, e_error = problem.errors(fitted, reference)
+    a = np.append(fitted.attractiveness, prior.mean)
+    unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
+    return ExaminationFit(a, problem.fill_unobserved(e), np.append(a_error, unseen_error), e_error, newton)
+
+
+class _ExaminationProblem:
+    """Counts of one log, and its profile likelihood.
+
+    Only skips have hidden causes: of clicks, the totals by pair and by situation suffice.
+    """
+
+    def __init__(self, cells: Cells, prior: Beta, *, pseudo_counts: bool) -> None:
+        self.cells, self.prior, self.offsets = cells, prior, cells.offsets
+        _, self.pair_clicks = cells.by_pair()
+        self.impressions, self.clicks = cells.by_situation()
+        self.situation, self.skips = cells.situation.astype(np.int32, copy=False), cells.impressions - cells.clicks
+        self._attractiveness = np.full(cells.vocabulary.n_pairs, 0.5)
+        self._observed_clicks = self.pair_clicks, self.clicks
+        if pseudo_counts:
+            by_pair, by_situation = add_pseudo_counts(cells, self.skips)
+            self.pair_clicks, self.clicks = self.pair_clicks + by_pair, self.clicks + by_situation
+
+    def remove_pseudo_counts(self) -> None:
+        """Restore the observed counts."""
+        self.pair_clicks, self.clicks = self._observed_clicks
+        np.subtract(self.cells.impressions, self.cells.clicks, out=self.skips)
+
+    def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
+        """Return examination proportional to the click-through rates of situations, or a random start."""
+        if rng is not None:
+            return rng.uniform(0.1, 0.9, self.cells.n_situations)
+        rate = (self.clicks + 1) / (self.impressions + 2)
+        start: np.ndarray = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
+        return start
+
+    def maximise(
+        self, start: Float[np.ndarray, " situation"], reference: int, *, tolerance: float, max_steps: int
+    ) -> tuple[_ProfileLikelihood, NewtonResult]:
+        """Maximise the profile likelihood, with one situation fixed at 1 and ones that never occurred at 1/2."""
+        e = np.where(self.impressions > 0, start, 0.5)
+        e[reference] = 1.0
+        free = np.flatnonzero((self.impressions > 0) & (np.arange(len(e)) != reference))
+        self._attractiveness = np.clip(
+            self.prior.mode(self.pair_clicks, self.expected_examinations(e)), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY
+        )
+        return maximise(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
+
+    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> _ProfileLikelihood:
+        """Compute the profile likelihood with its gradient and curvature.
+
+        The curvature of a nearby point would do where ranks are well connected. Where they hardly are, it has another
+        scale along the directions that the data hardly determine, and steps by it make no progress.
+        """
+        n, ranges = len(e), self._ranges()
+        a = self._attractiveness.copy()
+        yes, no = self.prior.yes, self.prior.total - self.prior.yes
+        gradient, matrix, objective = np.zeros((len(ranges), n)), np.zeros((n_threads(), n, n)), np.zeros(len(ranges))
+
+        def work(thread: int) -> None:
+            for k in range(thread, len(ranges), len(matrix)):
+                objective[k] = solve_pairs(
+                    *ranges[k], self.offsets, self.situation, self.skips, self.pair_clicks, yes, no, e, a,
+                    gradient[k], matrix[thread],
+                )  # fmt: skip
+
+        for_each(work, len(matrix))
+        self._attractiveness = a
+        successes = self.clicks + EXAMINATION_PRIOR.yes
+        curvature = matrix.sum(axis=0)
+        information = (
+            curvature + np.triu(curvature, 1).T + np.diag((self.clicks + EXAMINATION_PRIOR.total) * e * (1 - e))
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            penalty = np.where(
+                e < 1, successes * np.log(e) + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes) * np.log1p(-e), 0.0
+            ).sum()
+        value = float(objective.sum() + penalty)
+        total_gradient = (
+            gradient.sum(axis=0) + successes * (1 - e) - (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes) * e
+        )
+        return _ProfileLikelihood(e, free, a, value, total_gradient, information)
+
+    def errors(
+        self, fitted: _ProfileLikelihood, reference: int
+    ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
+        """Return standard errors of the logits from the full observed information, an arrowhead matrix.
+
+        With C, D and E as in the module's docstring, cov_e = (E - C' D^-1 C)^-1 and
+        var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1 by convention and has error 0.
+        """
+        e, free, n, ranges = fitted.examination, fitted.free, len(fitted.examination), self._ranges()
+        cov = np.zeros((n, n))
+        if len(free):  # without the prior of examination, which only keeps it off 0 and 1
+            observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
+            cov[np.ix_(free, free)] = covariance(observed[np.ix_(free, free)])
+        variance = np.empty(len(self.pair_clicks))
+
+        def work(k: int) -> None:
+            attractiveness_variance(
+                *ranges[k], self.offsets, self.situation, self.skips, self.pair_clicks, self.prior.total, e,
+                fitted.attractiveness, cov, variance,
+            )  # fmt: skip
+
+        for_each(work, len(ranges))
+        errors = np.full(n, np.nan)
+        errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
+        errors[reference] = 0.0
+        return np.sqrt(variance), errors
+
+    def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
+        """Return the prior expectation of each pair's examinations, but not less than its clicks."""
+        examinations: np.ndarray = np.maximum(self.cells.weighted_impressions(e), self.pair_clicks)
+        return examinations
+
+    def most_examined(self, e: Float[np.ndarray, " situation"], *, other_than: int) -> int:
+        """Return the most examined situation among the frequent ones."""
+        e = np.where(self._frequent(), e, -1.0)
+        e[other_than] = -1.0
+        return int(np.argmax(e))
+
+    def fill_unobserved(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " situation"]:
+        """Give situations that never occurred the mean examination of their rank."""
+        rank, observed = rank_of(self.cells.by, self.cells.n_ranks), self.impressions > 0
+        total, weight = (
+            np.bincount(rank, np.where(observed, e * self.impressions, 0)),
+            np.bincount(rank, self.impressions),
+        )
+        overall = np.average(e[observed], weights=self.impressions[observed])
+        by_rank = np.where(weight > 0, total / np.maximum(weight, 1), overall)
+        filled: np.ndarray = np.where(observed, e, by_rank[rank])
+        return filled
+
+    def _frequent(self) -> np.ndarray:
+        """Return which situations are frequent enough for their examination to be reliable."""
+        frequent: np.ndarray = self.impressions >= self.impressions.max() / 50
+        return frequent
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """Return ranges of pairs, several per thread."""
+        return self.cells.ranges(n_threads() * _RANGES_PER_THREAD)

@@ -1,0 +1,352 @@
+"""MaximumLikelihood: the learner of models with hidden events, on sufficient statistics.
+
+It fits PBM and UBM (`_position_models`), DBN, SDBN, DCM and CCM (`_cascade_fit`, `_cascade_models`), and CM, whose
+maximum has a closed form.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from clickshift.core.newton import CascadeParameters, NewtonResult
+from clickshift.core.rng import generator
+from clickshift.core.spec import label
+from clickshift.counts.cascade import Cascade
+from clickshift.counts.cells import By, Cells
+from clickshift.counts.connectivity import swap_graph
+from clickshift.data.encoded_log import Log
+from clickshift.errors import ClickshiftWarning, SpecError
+from clickshift.learners._cascade_fit import CascadeFamily, CascadeFit
+from clickshift.learners._cascade_models import CCMFamily, DBNFamily, DCMFamily
+from clickshift.learners._position_models import ExaminationFit, fit_examination
+from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.models.base import ClickModel, Evidence, pair_table
+from clickshift.models.cascade_models import CCM, CM, DCM
+from clickshift.models.dbn import DBN, SDBN
+from clickshift.models.pbm import PBM
+from clickshift.models.ubm import UBM
+
+__all__ = ["MaximumLikelihood"]
+
+_SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
+_CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
+_SHORTCUTS = ("DCM", "SDBN")
+
+
+@final
+@dataclass(frozen=True)
+class MaximumLikelihood:
+    """Learner by penalised maximum likelihood, with Newton steps on sufficient statistics.
+
+    PBM and UBM: Newton steps on the profile likelihood of examination, with the attractiveness of every pair at its
+    maximum. DBN, SDBN, DCM and CCM: Newton steps on the observed likelihood, whose gradient and curvature come from
+    exact E-steps over the results below the last click; an EM step is taken where a Newton step would decrease the
+    likelihood. CM: the closed form. The steps end when the next one is expected to gain less than `tolerance` nats.
+
+    The learner was called `EM` before, and that name is still accepted in texts and saved models.
+
+    Parameters
+    ----------
+    model
+        PBM, UBM, DBN, SDBN, DCM, CCM or CM.
+    iterations
+        Number of evaluations of the likelihood, at most.
+    tolerance
+        Expected gain of a step, in nats, below which the steps end.
+    prior
+        Pseudo-clicks and pseudo-examinations of every pair (maximum a posteriori estimates; unseen pairs get their
+        ratio). None: empirical Bayes, the prior by which the documents of this log vary.
+    starts
+        Number of starts; the ones beyond the first are random, and the best result is kept.
+    seed
+        Random seed of the random starts.
+    continuation
+        Fixed continuation of DBN; None learns it.
+    method
+        "em": the maximum of the likelihood. "shortcut": the usual closed form for DCM and SDBN, which treats every
+        result below the last click as unexamined and every last click as satisfying: faster, and measurably worse.
+
+    Raises
+    ------
+    SpecError
+        If the model is not one of these ("unknown-name"), or if an option is wrong ("bad-option", "bad-prior").
+
+    References
+    ----------
+    Chuklin, A., Markov, I. and de Rijke, M. (2015). Click models for web search. Morgan & Claypool.
+
+    Examples
+    --------
+    >>> MaximumLikelihood("UBM").by
+    'last_click'
+    """
+
+    model: str
+    iterations: int = 1000
+    tolerance: float = 0.1
+    prior: tuple[float, float] | None = None
+    starts: int = 1
+    seed: int = 0
+    continuation: float | None = None
+    method: str = "em"
+
+    def __post_init__(self) -> None:
+        models = (*_SITUATIONS, *_CASCADES)
+        if self.model not in models:
+            raise SpecError(
+                f"MaximumLikelihood does not fit {self.model!r}. It fits: {', '.join(models)}.",
+                code="unknown-name",
+                value=self.model,
+                known=list(models),
+            )
+        if self.iterations < 1 or self.starts < 1 or not self.tolerance > 0:
+            raise SpecError(
+                "MaximumLikelihood needs iterations >= 1, starts >= 1 and tolerance > 0: "
+                f"got {self.iterations}, {self.starts} and {self.tolerance}.",
+                code="bad-option",
+                iterations=self.iterations,
+                starts=self.starts,
+                tolerance=self.tolerance,
+            )
+        if self.method == "shortcut" and self.model not in _SHORTCUTS:
+            raise SpecError(
+                f"method='shortcut' is for {' and '.join(_SHORTCUTS)} only: got {self.model}.",
+                code="bad-option",
+                option="method",
+                value=self.method,
+            )
+        if self.method not in {"em", "shortcut"}:
+            raise SpecError(
+                f"method must be 'em' or 'shortcut': got {self.method!r}.",
+                code="bad-option",
+                option="method",
+                value=self.method,
+            )
+        if self.continuation is not None and (self.model != "DBN" or not 0 < self.continuation <= 1):
+            raise SpecError(
+                "continuation is for DBN, and must be above 0 and at most 1: "
+                f"got {self.continuation} for {self.model}.",
+                code="bad-option",
+                option="continuation",
+                value=self.continuation,
+            )
+        self._beta_prior()
+
+    @property
+    def by(self) -> By | None:
+        """Situations by which `Cells` are counted for this model; None if it is fitted on a `Cascade`."""
+        return _SITUATIONS.get(self.model)
+
+    def _beta_prior(self) -> Beta | None:
+        """Return the given prior of attractiveness; None if it is learned."""
+        return None if self.prior is None else Beta(*self.prior)
+
+    def fit(self, data: Log | Cells | Cascade) -> ClickModel:
+        """Estimate the parameters from a log, or from its counts.
+
+        Warns ("weak-identification") if the log cannot separate attractiveness from examination.
+
+        Parameters
+        ----------
+        data
+            A log, or its counts: `Cells` for PBM and UBM, `Cascade` for the other models.
+
+        Returns
+        -------
+        ClickModel
+            The fitted model, with standard errors in its evidence.
+
+        Raises
+        ------
+        SpecError
+            If the counts are of the wrong kind for the model ("wrong-counts").
+        """
+        counts = self.counts(data)
+        if isinstance(counts, Cells) and (warning := swap_graph(counts).warning()):
+            warnings.warn(
+                ClickshiftWarning(f"{self.model}: {warning}", code="weak-identification", model=self.model),
+                stacklevel=2,
+            )
+        return self.fit_from(counts)
+
+    def counts(self, data: Log | Cells | Cascade, weight: np.ndarray | None = None) -> Cells | Cascade:
+        """Count the sufficient statistics of this model.
+
+        Parameters
+        ----------
+        data
+            A log or its counts.
+        weight
+            Weight of each row of a log, in place of its `count`.
+
+        Returns
+        -------
+        Cells or Cascade
+            The sufficient statistics.
+
+        Raises
+        ------
+        SpecError
+            If the counts are of the wrong kind for the model ("wrong-counts").
+        """
+        if self.by is not None:
+            if isinstance(data, Cascade):
+                raise SpecError(
+                    f"{self.model} is fitted on Cells, not on Cascade. Pass the log or its Cells.",
+                    code="wrong-counts",
+                    model=self.model,
+                )
+            return data.rolled_up(self.by) if isinstance(data, Cells) else Cells.of(data, self.by, weight=weight)
+        if isinstance(data, Cells):
+            raise SpecError(
+                f"{self.model} is fitted on Cascade, not on Cells. Pass the log or its Cascade.",
+                code="wrong-counts",
+                model=self.model,
+            )
+        return data if isinstance(data, Cascade) else Cascade.of(data, weight=weight)
+
+    def fit_from(
+        self, counts: Cells | Cascade, *, start: ClickModel | None = None, max_steps: int | None = None
+    ) -> ClickModel:
+        """Estimate the parameters from counts, optionally from a start and with fewer steps: the M-step of a mixture.
+
+        Parameters
+        ----------
+        counts
+            Sufficient statistics of the model.
+        start
+            Model of the same kind whose parameters are the start.
+        max_steps
+            Number of evaluations of the likelihood, at most; None for `iterations`.
+
+        Returns
+        -------
+        ClickModel
+            The fitted model.
+        """
+        steps = self.iterations if max_steps is None else max_steps
+        if isinstance(counts, Cells):
+            return self._fit_position_model(counts, start, steps)
+        if self.model == "CM":
+            return self._fit_cm(counts)
+        return self._fit_shortcut(counts) if self.method == "shortcut" else self._fit_cascade(counts, start, steps)
+
+    def _best(
+        self, run: Callable[[np.random.Generator | None], CascadeFit | ExaminationFit]
+    ) -> CascadeFit | ExaminationFit:
+        """Return the best of several starts; the first one (no generator) is deterministic."""
+        runs = [run(None)] + [run(generator(self.seed, "EM", k)) for k in range(1, self.starts)]
+        return max(runs, key=lambda result: result.newton.objective)
+
+    def _fit_position_model(self, cells: Cells, start: ClickModel | None, max_steps: int) -> ClickModel:
+        """Fit PBM or UBM."""
+        prior, cls = self._beta_prior(), PBM if self.model == "PBM" else UBM
+        parameters = None
+        if isinstance(start, PBM | UBM):
+            parameters = np.clip(np.concatenate([start.attractiveness[:-1], start.examination]), 1e-6, 1 - 1e-6)
+        fitted = self._best(
+            lambda rng: fit_examination(
+                cells, prior=prior, tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng
+            )
+        )
+        assert isinstance(fitted, ExaminationFit)
+        errors = {"attractiveness": fitted.attractiveness_error, "examination": fitted.examination_error}
+        impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
+        errors["relevance"] = fitted.attractiveness_error
+        evidence = self._evidence(impressions, clicks, errors, fitted.newton)
+        return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
+
+    def _fit_cascade(self, cascade: Cascade, start: ClickModel | None, max_steps: int) -> ClickModel:
+        """Fit DBN, SDBN, DCM or CCM."""
+        family, parameters = self._family(cascade), None if start is None else _cascade_parameters(start)
+        fitted = self._best(
+            lambda rng: family.fit(tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng)
+        )
+        assert isinstance(fitted, CascadeFit)
+        return self._make_model(cascade, fitted.parameters, fitted.errors, fitted.newton)
+
+    def _family(self, cascade: Cascade) -> CascadeFamily:
+        """Return the likelihood of this cascade model."""
+        prior = self._beta_prior()
+        if self.model == "DCM":
+            return DCMFamily(cascade, prior)
+        if self.model == "CCM":
+            return CCMFamily(cascade, prior)
+        return DBNFamily(cascade, prior, 1.0 if self.model == "SDBN" else self.continuation)
+
+    def _fit_shortcut(self, cascade: Cascade) -> ClickModel:
+        """Fit DCM or SDBN by the closed form that ignores the results below the last click."""
+        examined, last = np.maximum(cascade.first_examined, cascade.examined), cascade.clicks - cascade.followed
+        prior = self._beta_prior() or beta_by_likelihood(examined[:-1], cascade.clicks[:-1])
+        a, s = prior.mode(cascade.clicks, examined), SHARED_PRIOR.mode(last, cascade.clicks)
+        followed, last = cascade.followed_at_rank, cascade.open_last_at_rank
+        shared = SHARED_PRIOR.mode(followed, followed + last) if self.model == "DCM" else np.empty(0)
+        return self._make_model(cascade, CascadeParameters(a, s, shared), None, None)
+
+    def _fit_cm(self, cascade: Cascade) -> ClickModel:
+        """Fit CM by its closed form: first clicks among examinations up to the first click."""
+        prior = self._beta_prior() or beta_by_likelihood(cascade.first_examined[:-1], cascade.first_clicks[:-1])
+        a = prior.mode(cascade.first_clicks, cascade.first_examined)
+        error = 1 / np.sqrt((cascade.first_examined + prior.total) * a * (1 - a))
+        parameters = CascadeParameters(a, np.zeros_like(a), np.empty(0))
+        return self._make_model(cascade, parameters, CascadeParameters(error, np.zeros_like(a), np.empty(0)), None)
+
+    def _make_model(
+        self,
+        cascade: Cascade,
+        parameters: CascadeParameters,
+        errors: CascadeParameters | None,
+        newton: NewtonResult | None,
+    ) -> ClickModel:
+        """Make the model with these parameters and standard errors."""
+        a, s, shared = parameters
+        logit_error = {} if errors is None else _named_errors(self.model, parameters, errors)
+        evidence = self._evidence(cascade.impressions, cascade.clicks, logit_error, newton)
+        vocabulary = cascade.vocabulary
+        if self.model == "CM":
+            return CM(vocabulary, a, evidence=evidence)
+        if self.model == "DCM":
+            return DCM(vocabulary, a, shared, evidence=evidence)
+        if self.model == "CCM":
+            return CCM(vocabulary, a, shared, evidence=evidence)
+        if self.model == "SDBN":
+            return SDBN(vocabulary, a, s, evidence=evidence)
+        continuation = float(shared[0]) if self.continuation is None else self.continuation
+        return DBN(vocabulary, a, s, continuation, evidence=evidence)
+
+    def _evidence(
+        self, impressions: np.ndarray, clicks: np.ndarray, errors: dict[str, np.ndarray], newton: NewtonResult | None
+    ) -> Evidence:
+        """Return the evidence of a fitted model; `newton` is None for closed forms."""
+        if newton is None:
+            return Evidence(label(self), impressions, clicks, errors)
+        return Evidence(label(self), impressions, clicks, errors, newton.objective, newton.steps, newton.converged)
+
+
+def _named_errors(model: str, parameters: CascadeParameters, errors: CascadeParameters) -> dict[str, np.ndarray]:
+    """Return the standard errors of the logits by the names of the model's parameters, and of relevance."""
+    named = {"attractiveness": errors.attractiveness, "relevance": errors.attractiveness}
+    if len(errors.shared):
+        named["continuation"] = errors.shared
+    if model in {"DBN", "SDBN"}:
+        a, s = parameters.attractiveness, parameters.satisfaction
+        named["satisfaction"] = errors.satisfaction
+        # delta method: log(a s) has variance ((1 - a) error_a)^2 + ((1 - s) error_s)^2
+        log_error = np.hypot((1 - a) * errors.attractiveness, (1 - s) * errors.satisfaction)
+        named["relevance"] = log_error / (1 - a * s)
+    return named
+
+
+def _cascade_parameters(model: ClickModel) -> CascadeParameters | None:
+    """Return the parameters of a fitted cascade model, as a start; None for other models."""
+    if isinstance(model, DBN | SDBN):
+        shared = np.array([model.continuation]) if isinstance(model, DBN) else np.empty(0)
+        return CascadeParameters(model.attractiveness, model.satisfaction, shared)
+    if isinstance(model, DCM | CCM):
+        return CascadeParameters(model.attractiveness, np.zeros_like(model.attractiveness), model.continuation)
+    return None

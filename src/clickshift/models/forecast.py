@@ -1,0 +1,283 @@
+"""Forecasts: expected clicks on each result of lists, shown before or not, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from clickshift.core.parallel import for_ranges
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.errors import DataError
+from clickshift.models.base import ClickModel, PairTable, beta_interval
+from clickshift.models.perturb import STEP, is_pair_table, logit_errors, perturbed_shared_values, shift_logit
+
+__all__ = ["Forecast", "forecast", "forecast_facts", "forecast_table"]
+
+_LISTS_PER_BLOCK = 4096  # lists whose expanded model is in memory at a time
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Click probabilities and expected clicks of lists, with standard errors.
+
+    Parameters
+    ----------
+    rankings
+        The lists, in their own vocabulary.
+    click_prob
+        Marginal click probability; 0 where nothing is shown.
+    error
+        Standard error of each probability; NaN if the model has none.
+    total_error
+        Standard error of the expected number of clicks on each list; NaN if the model has none.
+    unseen
+        True where the model has not seen the pair and uses its prior.
+    """
+
+    rankings: Rankings
+    click_prob: Float[np.ndarray, "list rank"]
+    error: Float[np.ndarray, "list rank"]
+    total_error: Float[np.ndarray, " list"]
+    unseen: Bool[np.ndarray, "list rank"]
+
+    @property
+    def expected_clicks(self) -> Float[np.ndarray, " list"]:
+        """Expected number of clicks on each list."""
+        total: np.ndarray = self.click_prob.sum(axis=1)
+        return total
+
+    @property
+    def unseen_share(self) -> float:
+        """Share of unseen pairs among all results of all lists."""
+        return float(self.unseen.sum() / self.rankings.shown.sum())
+
+    def intervals(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper bounds of each click probability."""
+        p = np.clip(self.click_prob, 1e-12, 1 - 1e-12).ravel()
+        low, high = beta_interval(p, self.error.ravel() / (p * (1 - p)), level)
+        return low.reshape(self.error.shape), high.reshape(self.error.shape)
+
+    def total_intervals(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper bounds of the expected clicks on each list.
+
+        They are Beta intervals of the expected clicks as a share of the list's length.
+        """
+        length = self.rankings.length
+        p = np.clip(self.expected_clicks / length, 1e-12, 1 - 1e-12)
+        low, high = beta_interval(p, self.total_error / length / (p * (1 - p)), level)
+        return low * length, high * length
+
+    def table(self, *, level: float = 0.95) -> Any:
+        """Return a pyarrow table with one row per list.
+
+        Parameters
+        ----------
+        level
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns query, docs, click_prob, low and high (lists by rank), expected_clicks, expected_clicks_low,
+            expected_clicks_high, and unseen_share: the share of its results that the model has not seen.
+        """
+        import pyarrow as pa
+
+        shown, vocabulary = self.rankings.shown, self.rankings.vocabulary
+        ends = pa.array(np.r_[0, np.cumsum(self.rankings.length)], pa.int32())
+
+        def lists(values: np.ndarray) -> Any:
+            return pa.ListArray.from_arrays(ends, _arrow_array(values))
+
+        low, high = self.intervals(level)
+        total_low, total_high = self.total_intervals(level)
+        columns = {
+            "query": _arrow_array(vocabulary.query_ids[self.rankings.query]),
+            "docs": lists(vocabulary.doc_ids[vocabulary.pair_doc[self.rankings.pair[shown]]]),
+            "click_prob": lists(self.click_prob[shown]),
+            "low": lists(low[shown]),
+            "high": lists(high[shown]),
+            "expected_clicks": self.expected_clicks,
+            "expected_clicks_low": _arrow_array(total_low),
+            "expected_clicks_high": _arrow_array(total_high),
+            "unseen_share": self.unseen.sum(axis=1) / self.rankings.length,
+        }
+        return pa.table(columns)
+
+
+def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int], None] = lambda done: None) -> Forecast:
+    """Predict the clicks on lists, whether they were shown before or not.
+
+    Standard errors come from the delta method, with the errors of the parameters of the list's own documents
+    (attractiveness, satisfaction) and of the parameters that all lists share (examination, continuation), taken as
+    independent. They are NaN for models without standard errors.
+
+    Parameters
+    ----------
+    model
+        A fitted click model.
+    rankings
+        Lists of documents, in their own vocabulary.
+    progress
+        Called with the number of lists of every finished block.
+
+    Returns
+    -------
+    Forecast
+        Click probabilities and expected clicks, with standard errors.
+
+    Raises
+    ------
+    DataError
+        If the vocabulary of the lists does not hold one of their ids ("unseen-id").
+    CapabilityError
+        If the model does not predict clicks ("cannot-predict-clicks").
+
+    Examples
+    --------
+    >>> from clickshift.models.ctr import RCTR
+    >>> vocabulary, _, _ = Vocabulary.of(["shoes", "shoes"], ["a", "b"])
+    >>> rankings = Rankings(vocabulary, np.array([0]), np.array([[0, 1]]), np.array([[True, True]]))
+    >>> forecast(RCTR(vocabulary, np.array([0.5, 0.25])), rankings).expected_clicks
+    array([0.75])
+    """
+    if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
+        raise DataError(
+            "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",
+            code="unseen-id",
+        )
+    prob = model.click_prob(rankings)
+    translated = rankings.in_vocabulary(model.vocabulary)
+    unseen = translated.pair == UNSEEN if model.evidence is None else model.evidence.impressions[translated.pair] == 0
+    error, total_error = np.full(prob.shape, np.nan), np.full(len(prob), np.nan)
+    errors = logit_errors(model)
+
+    def work(rows: slice) -> None:
+        if errors:
+            error[rows], total_error[rows] = _delta_method(model, errors, translated[rows])
+        progress(rows.stop - rows.start)
+
+    for_ranges(work, len(prob), chunk=_LISTS_PER_BLOCK)
+    return Forecast(rankings, prob, error, total_error, unseen & rankings.shown)
+
+
+def _delta_method(
+    model: ClickModel, errors: dict[str, np.ndarray], rankings: Rankings
+) -> tuple[Float[np.ndarray, "list rank"], Float[np.ndarray, " list"]]:
+    """Compute standard errors of click probabilities and of their sums by the delta method.
+
+    error = sqrt(sum over parameters of (dp/dlogit x error of the logit)^2)
+    """
+    variance, total_variance = np.zeros(rankings.pair.shape), np.zeros(len(rankings))
+    for change in _sensitivities(model, errors, rankings):
+        variance += change**2
+        total_variance += change.sum(axis=1) ** 2
+    return np.sqrt(variance), np.sqrt(total_variance)
+
+
+def _sensitivities(
+    model: ClickModel, errors: dict[str, np.ndarray], rankings: Rankings
+) -> Iterator[Float[np.ndarray, "list rank"]]:
+    """Yield the change of each click probability by one standard error of one parameter.
+
+    First come the parameters of the pair at each rank, then the shared parameters. In an expanded model every result of
+    every list has a pair of its own, so that one call moves the parameters of one rank in all lists at once.
+    """
+    shape, number = rankings.pair.shape, np.arange(rankings.pair.size)
+    results = Vocabulary(np.arange(shape[0]), np.arange(shape[1]), *np.divmod(number, shape[1]))
+    lists = Rankings(results, np.arange(shape[0]), number.reshape(shape), rankings.shown)
+    tables = {f.name: getattr(model, f.name)[rankings.pair] for f in fields(model) if is_pair_table(f)}
+    expanded = replace(
+        model, vocabulary=results, evidence=None, **{name: _flat_pair_table(t) for name, t in tables.items()}
+    )
+
+    prob = expanded.click_prob(lists)
+
+    def change(name: str, value: Any) -> np.ndarray:
+        difference: np.ndarray = (replace(expanded, **{name: value}).click_prob(lists) - prob) / STEP
+        return difference
+
+    for name in [name for name in errors if name in tables]:
+        error = np.where(rankings.shown, errors[name][rankings.pair], 0.0)
+        for rank in range(shape[1]):
+            step = np.where(np.arange(shape[1]) == rank, STEP * error, 0.0)
+            yield change(name, _flat_pair_table(shift_logit(tables[name], step)))
+    for name, value in perturbed_shared_values(model):
+        yield change(name, value)
+
+
+def _flat_pair_table(values: Float[np.ndarray, "list rank"]) -> PairTable:
+    """Return the pair table of the expanded model, in which no pair is unseen: the last row may have any value."""
+    return np.append(values.ravel(), 0.5)
+
+
+def _arrow_array(values: np.ndarray) -> Any:
+    """Return ids as integers or text, and numbers with null in place of NaN."""
+    import pyarrow as pa
+
+    if values.dtype.kind == "T":
+        return pa.array(values.astype(object), pa.string())
+    return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)
+
+
+def forecast_facts(result: Forecast) -> dict[str, Any]:
+    """Summarise a forecast by averages over its lists.
+
+    Parameters
+    ----------
+    result
+        A forecast.
+
+    Returns
+    -------
+    dict
+        Facts that JSON can hold.
+    """
+    shown = result.rankings.shown
+    return {
+        "lists": len(result.click_prob),
+        "unseen_share": result.unseen_share,
+        "mean_expected_clicks": float(result.expected_clicks.mean()),
+        "mean_click_prob_by_rank": (result.click_prob.sum(axis=0) / shown.sum(axis=0)).tolist(),
+        "intervals": "none" if np.isnan(result.error).any() else "delta method, 95 %",
+    }
+
+
+def forecast_table(result: Forecast, *, longest: int = 20) -> tuple[list[dict[str, Any]], str]:
+    """Show the first lists of a forecast.
+
+    Parameters
+    ----------
+    result
+        A forecast.
+    longest
+        Number of lists to show, at most.
+
+    Returns
+    -------
+    tuple
+        Table rows, and a note on the lists that are not shown ("" if all are).
+    """
+    vocabulary, rankings = result.rankings.vocabulary, result.rankings
+    low, high = result.total_intervals()
+    rows = []
+    for i in range(min(longest, len(rankings))):
+        shown = rankings.shown[i]
+        row = {
+            "list": i + 1,
+            "query": str(vocabulary.query_ids[rankings.query[i]]),
+            "expected clicks": float(result.expected_clicks[i]),
+            "low": float(low[i]),
+            "high": float(high[i]),
+            "by rank": " ".join(f"{prob:.3f}" for prob in result.click_prob[i][shown]),
+            "unseen": int(result.unseen[i].sum()),
+        }
+        rows.append(row)
+    more = len(rankings) - len(rows)
+    return rows, f"and {more:,} more lists; `Forecast.table()` has them all" if more else ""

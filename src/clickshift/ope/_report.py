@@ -1,0 +1,356 @@
+"""The report of an off-policy evaluation: estimated rewards of target policies, and whether the log has overlap."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from clickshift.display.document import Section, write_report
+from clickshift.display.export import Written, write_exports
+from clickshift.display.figures import COLOURS
+from clickshift.io.table_writer import write_rows
+from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
+from clickshift.ope.evaluate import Difference, Evaluation
+from clickshift.ope.result import Estimate
+from clickshift.ope.slope import Choice, best_clip
+
+_TITLE = "Off-policy evaluation: what would the new ranker earn?"
+_HOW = """Every estimator multiplies logged rewards by importance weights: how many times as likely the target shows
+something as the logging policy. What must match is a whole list (List), a document at its rank (IP), a document by its
+exposure (PBM, Item) or nothing (RCTR). The less must match, the more of the log is used, and the more is assumed of
+clicks. The value is the reward per session, with a confidence interval for the expectation of the estimator. The
+estimator counts whatever was never logged, or is removed by clipping, as earning nothing: the range covers everything
+that this lost mass could earn."""
+_HOW_TABLE = """M: the clipping constant, i.e. the largest importance weight. Logged: the share of what the target shows
+that is in the log; the rest was never logged. Clipped: the share that clipping removes. Effective: the effective sample
+size of the weights, in sessions. Range: from lost mass that earns nothing to lost mass that is all clicked, widened by
+sampling error."""
+_HOW_CHARTS = """Points are values with their confidence intervals. The shaded band is the range without sampling error,
+which shrinks as clipping removes less. The dotted line is the reward of the log itself."""
+_HOW_DAYS = """Each day in turn is the target, and all other days are the log: a point is the estimated reward of the
+day minus the reward that the day earned. The grey band is the sampling error of a day (two standard errors of its
+mean). Residuals that leave the band, or that drift, show that more than the lists has changed: estimates of a target
+may be off by as much."""
+_HOW_DIFFERENCES = """Both targets are evaluated on the same sessions, those of queries that both rank, and in the same
+resampled logs, so that sampling error that affects both cancels."""
+
+
+def facts_of(estimate: Estimate) -> dict[str, Any]:
+    """Flatten an estimate, with its verdict and explanation, into a row."""
+    facts = asdict(estimate)
+    facts["notes"] = " ".join(estimate.notes)
+    return facts | {"verdict": estimate.verdict, "explanation": estimate.explanation}
+
+
+def estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
+    """Make a table of estimates; of clipping constants that change nothing, only the largest one is kept."""
+    return [
+        {
+            "estimator": e.estimator,
+            "M": _clip_text(e.clip),
+            "value": with_interval(e.value, e.low, e.high),
+            "logged": f"{e.coverage:.1%}",
+            "never logged": f"{e.never_logged:.1%}",
+            "clipped": f"{e.clipped:.1%}",
+            "effective": f"{e.effective:,.0f}",
+            "largest weight": f"{e.largest_weight:.4g}",
+            "range": "–" if math.isnan(e.floor_low) else f"{e.floor_low:.4f} to {e.ceiling_high:.4f}",
+            "verdict": e.verdict,
+        }
+        for evaluation in evaluations
+        for e in evaluation.estimates
+        if e is evaluation.estimates[-1] or (e.clip < e.largest_weight and e.value != evaluation.estimates[-1].value)
+    ]
+
+
+def verdicts_of(evaluations: Sequence[Evaluation]) -> list[dict[str, str]]:
+    """Explain the verdict of each estimator, at the clipping constant that SLOPE chooses."""
+    best = [best_clip(evaluation) for evaluation in evaluations]
+    return [
+        {
+            "estimator": e.estimator + (f" (M = {_clip_text(e.clip)})" if e.clip < e.largest_weight else ""),
+            "verdict": e.verdict,
+            "text": e.explanation,
+        }
+        for e in best
+    ]
+
+
+def notes_of(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Collect remarks on skipped sessions and missing overlap, each once."""
+    notes = []
+    for evaluation in evaluations:
+        e = evaluation.estimates[-1]
+        if e.sessions_skipped:
+            notes.append(
+                f"{e.sessions_skipped:,} sessions of {e.queries_skipped:,} queries are skipped: the target does not "
+                "rank those queries."
+            )
+        if e.queries_without_overlap:
+            notes.append(
+                f"{e.estimator}: for {e.queries_without_overlap:,} of {e.queries:,} queries, nothing that the target "
+                "shows was logged; they count as earning nothing."
+            )
+        notes += e.notes
+    return list(dict.fromkeys(notes))
+
+
+def choice_facts(choice: Choice) -> dict[str, Any]:
+    """Flatten the choice of an estimator into a row."""
+    e = choice.estimate
+    return {
+        "estimator": e and e.estimator,
+        "clip": e and e.clip,
+        "value": e and e.value,
+        "low": e and e.low,
+        "high": e and e.high,
+        "reason": choice.reason,
+    }
+
+
+def choice_note(choice: Choice) -> str:
+    """Explain the choice of an estimator, with its value."""
+    e = choice.estimate
+    return choice.reason if e is None else f"{choice.reason} {with_interval(e.value, e.low, e.high)} per session."
+
+
+def difference_facts(
+    first: Estimate, second: Estimate, difference: Difference, names: tuple[str, str]
+) -> dict[str, Any]:
+    """Describe how much more the second target earns than the first, in numbers and in a sentence."""
+    both = first, second
+    unidentified = [name for name, e in zip(names, both, strict=True) if e.verdict == "not identified"]
+    interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
+    if unidentified:
+        sentence = f"the reward of {' and '.join(unidentified)} is not identified from this log."
+    elif difference.low <= 0 <= difference.high:
+        sentence = f"no significant difference: {names[1]} earns {difference.value:+.4f} per session {interval}."
+    else:
+        size = f"{abs(difference.value):.4f} {'more' if difference.value > 0 else 'less'}"
+        sentence = f"{names[1]} earns {size} per session than {names[0]} {interval}."
+        if not _decided(*(both if difference.value > 0 else both[::-1])):
+            sentence += " Lost mass could reverse this: treat it as indicative only."
+    return {
+        "estimator": second.estimator,
+        "clip": second.clip,
+        "first": first.value,
+        "second": second.value,
+        "difference": difference.value,
+        "error": difference.error,
+        "low": difference.low,
+        "high": difference.high,
+        "words": sentence,
+    }
+
+
+def _decided(worse: Estimate, better: Estimate) -> bool:
+    """Whether one target is better whatever lost mass earns. The direct method has no lost mass."""
+    return math.isnan(worse.ceiling) or math.isnan(better.floor) or worse.ceiling <= better.floor
+
+
+def _difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Make a table of paired differences."""
+    return [
+        {
+            "estimator": d["estimator"],
+            "M": _clip_text(d["clip"]),
+            "first": d["first"],
+            "second": d["second"],
+            "difference": with_interval(d["difference"], d["low"], d["high"], signed=True),
+        }
+        for d in differences
+    ]
+
+
+def write_ope_report(
+    folder: Path,
+    evaluations: Mapping[str, Sequence[Evaluation]],
+    notes: Mapping[str, Sequence[str]],
+    choice: Choice | None,
+    differences: Sequence[Mapping[str, Any]],
+    residuals: Sequence[DayResidual],
+    settings: Mapping[str, Any],
+) -> Written:
+    """Write report.html, rows.parquet, and tables and charts as files in the folder exports.
+
+    Parameters
+    ----------
+    folder
+        Folder of the report.
+    evaluations, notes
+        Evaluations and remarks of one or two targets, by name; the second one is compared with the first.
+    choice
+        The chosen estimate.
+    differences
+        Rows of `difference_facts`.
+    residuals
+        Daily residuals, for a log with days.
+    settings
+        Settings that the report lists.
+    """
+    rows = [
+        {"target": name, **facts_of(estimate)}
+        for name, results in evaluations.items()
+        for evaluation in results
+        for estimate in evaluation.estimates
+    ]
+    write_rows(rows, folder / "rows.parquet")
+    target, *others = evaluations
+    figures = {e.estimates[0].estimator: _clipping_figure(e, evaluations[target]) for e in evaluations[target]}
+    verdicts = verdicts_of(evaluations[target])
+    cards = [Section(f"{v['estimator']}: {v['verdict']}", v["text"]) for v in verdicts]
+    answer = "\n\n".join(["" if choice is None else choice_note(choice), *notes[target], _HOW])
+    tables = {name: estimate_table(results) for name, results in evaluations.items()}
+    compared = _difference_table(differences)
+    sections = [
+        Section(f"What {target} would earn", answer, parts=cards),
+        Section("Estimates", _HOW_TABLE, tables[target]),
+        Section(
+            "Estimates by clipping constant", _HOW_CHARTS, parts=[Section(n, figure=f) for n, f in figures.items()]
+        ),
+    ]
+    if residuals:
+        figures["by day"] = _residual_figure(residuals)
+        days = "\n\n".join([*residual_drift_note(residuals), _HOW_DAYS])
+        sections.append(Section("Daily residuals", days, parts=[Section("", figure=figures["by day"])]))
+    for name in others:
+        sentences = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in differences)
+        sections += [
+            Section(f"{name} against {target}", f"{sentences}\n\n{_HOW_DIFFERENCES}", compared),
+            Section(f"Estimates of {name}", "\n\n".join(notes[name]), tables[name]),
+        ]
+    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
+    named = dict(zip(("estimates", "estimates compared"), tables.values(), strict=False))
+    exports = write_exports(folder / "exports", named | ({"differences": compared} if compared else {}), figures)
+    missing = [exports.note] if exports.note else []
+    return Written(folder / "report.html", folder / "rows.parquet", exports.files, verdicts, tables, missing)
+
+
+def _clipping_figure(evaluation: Evaluation, all_evaluations: Sequence[Evaluation]) -> Any:
+    """Plot value, interval and range of one estimator by clipping constant, on an axis shared by all estimators."""
+    import plotly.graph_objects as go
+
+    estimates, figure = evaluation.estimates, go.Figure()
+    name, colour = estimates[0].estimator, COLOURS[0]
+    x = [_clip_text(e.clip) for e in estimates]
+    if not math.isnan(estimates[0].floor):
+        for edge, fill in (([e.floor for e in estimates], None), ([e.ceiling for e in estimates], "tonexty")):
+            figure.add_scatter(
+                x=x,
+                y=edge,
+                mode="lines",
+                fill=fill,
+                line={"width": 0.5, "color": "#c9d3dd"},
+                fillcolor="rgba(92, 103, 125, 0.15)",
+                hoverinfo="skip",
+                showlegend=False,
+            )
+    figure.add_scatter(
+        x=x,
+        y=[e.value for e in estimates],
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [e.high - e.value for e in estimates],
+            "arrayminus": [e.value - e.low for e in estimates],
+            "thickness": 1.4,
+            "width": 4,
+        },
+        mode="lines+markers",
+        line={"color": colour, "width": 1.5},
+        marker={"size": 8},
+        text=[with_interval(e.value, e.low, e.high) for e in estimates],
+        hovertemplate="M = %{x}: %{text}<extra></extra>",
+        showlegend=False,
+    )
+    logged = [e for other in all_evaluations for e in other.estimates if e.estimator == "RCTR"]
+    if logged:
+        figure.add_hline(y=logged[-1].value, line={"color": "#5c677d", "width": 1, "dash": "dot"})
+    figure.update_layout(
+        title={"text": html.escape(name), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
+        template="plotly_white",
+        width=400,
+        height=340,
+        xaxis={"title": "clipping constant M", "type": "category"},
+        yaxis={"title": f"{html.escape(estimates[0].reward)} per session", "range": _axis_range(all_evaluations)},
+        margin={"l": 60, "r": 32, "t": 48, "b": 55},
+    )
+    return figure
+
+
+def residual_drift_note(residuals: Sequence[DayResidual]) -> list[str]:
+    """Summarise the daily residuals of each estimator in a sentence."""
+    return [
+        f"Daily residuals of {d.estimator}: mean {d.mean:+.4f} per session, root mean square {d.rms:.4f}; sampling "
+        f"error alone explains a root mean square of {d.sampling_rms:.4f}."
+        for d in ResidualDrift.of(residuals)
+    ]
+
+
+def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
+    """Plot the daily residuals of each estimator."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    names = list(dict.fromkeys(r.estimator for r in residuals))
+    first = [r for r in residuals if r.estimator == names[0]]
+    for sign, fill in ((-2, None), (2, "tonexty")):
+        figure.add_scatter(
+            x=[html.escape(r.day) for r in first],
+            y=[sign * r.error for r in first],
+            mode="lines",
+            fill=fill,
+            line={"width": 0.5, "color": "#c9d3dd"},
+            fillcolor="rgba(92, 103, 125, 0.15)",
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    for name, colour in zip(names, COLOURS, strict=False):
+        own = [r for r in residuals if r.estimator == name]
+        figure.add_scatter(
+            x=[html.escape(r.day) for r in own],
+            y=[r.residual for r in own],
+            mode="lines+markers",
+            name=html.escape(name),
+            line={"color": colour, "width": 1.2},
+            text=[f"estimated {r.estimated:.4f}, earned {r.earned:.4f}, {r.sessions:,} sessions" for r in own],
+            hovertemplate="%{x}: %{text}<extra></extra>",
+        )
+    figure.update_layout(
+        template="plotly_white",
+        height=380,
+        xaxis={"title": "day", "type": "category"},
+        yaxis={"title": "estimated minus earned reward"},
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        margin={"l": 60, "r": 32, "t": 24, "b": 90},
+    )
+    return figure
+
+
+def _axis_range(evaluations: Sequence[Evaluation]) -> list[float]:
+    """Axis range that shows all intervals, and only as much of the ranges as keeps the intervals readable."""
+    ends = [x for evaluation in evaluations for e in evaluation.estimates for x in (e.low, e.high) if math.isfinite(x)]
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    margin = 0.15 * (high - low) or 0.05
+    return [low - margin, high + margin]
+
+
+def _clip_text(clip: float) -> str:
+    """Format a clipping constant."""
+    return "∞" if math.isinf(clip) else f"{clip:g}"
+
+
+def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+    """Format a value with its interval.
+
+    >>> with_interval(0.5, 0.4, 0.6), with_interval(0.5, 0.4, 0.6, signed=True), with_interval(0.5, math.nan, math.nan)
+    ('0.5000 [0.4000, 0.6000]', '+0.5000 [+0.4000, +0.6000]', '0.5000')
+    """
+    sign = "+" if signed else ""
+    if math.isnan(value):
+        return "–"
+    return f"{value:{sign}.4f}" + ("" if math.isnan(low) else f" [{low:{sign}.4f}, {high:{sign}.4f}]")

@@ -1,0 +1,470 @@
+"""A log grouped by distinct list: how often each list was shown, and what was clicked.
+
+One pass groups the sessions; after it, the cost of every estimator grows with the number of distinct lists, not of
+sessions. A tally of a part of the log (a day, a resampled log) has the same entries, so tallies can be added and
+subtracted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, final, no_type_check
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Num, Shaped
+from numba import njit
+
+from clickshift.core.parallel import for_ranges
+from clickshift.core.unique_rows import distinct_rows, stable_order
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.errors import DataError
+from clickshift.ope.rewards import Reward
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Counts by entry of a grouped log. The last dimension holds several logs at once, e.g. resampled ones.
+
+    Parameters
+    ----------
+    shown
+        Number of sessions.
+    clicks
+        Number of clicks at each rank. Mostly 0: stored in a small type, where the counts fit, for resampled logs.
+    earned
+        Total reward of all sessions of an entry.
+    """
+
+    shown: Float[np.ndarray, "entry part"]
+    clicks: Num[np.ndarray, "entry rank part"]
+    earned: Float[np.ndarray, "entry part"]
+
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(self.shown - other.shown, self.clicks - other.clicks, self.earned - other.earned)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Units of the bootstrap: sessions, or users with all of their sessions.
+
+    Equal rows are merged, and are in the order of their entries.
+
+    Parameters
+    ----------
+    size
+        Number of equal clusters that one cluster stands for.
+    of_row
+        Cluster of each row.
+    entry
+        Entry of each row.
+    click
+        Clicks of each row.
+    count
+        Number of sessions of a row in one cluster.
+    """
+
+    size: Float[np.ndarray, " cluster"]
+    of_row: Int[np.ndarray, " row"]
+    entry: Int[np.ndarray, " row"]
+    click: Bool[np.ndarray, "row rank"]
+    count: Float[np.ndarray, " row"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupedLog:
+    """Distinct lists of a log, truncated to the ranks that the reward counts. The context of a list is its query.
+
+    An entry is a distinct list together with its logged propensity: entries are lists where the log has no
+    propensities. A cell is a document at a rank, among those that were shown. Lists of a query are adjacent, and so are
+    entries of a list, so that counts by document are close in memory.
+
+    Parameters
+    ----------
+    reward
+        Reward of a list.
+    theta
+        Weight of each rank in the reward.
+    lists
+        Distinct lists.
+    list_of
+        List of each entry.
+    log_prob
+        Logged log-propensities; None where the log has none, or where they belong to longer lists.
+    was_cut
+        Whether lists are shorter here than in the log.
+    cell
+        Cell number of each list at each rank, `UNSEEN` below the end of the list.
+    cell_pair
+        (Query, document) pair of each cell.
+    cell_rank
+        Rank of each cell, from 0.
+    entry_of
+        Entry of each row of the log.
+    click
+        Clicks of each row of the log.
+    count
+        Number of sessions that each row of the log stands for.
+    cluster
+        User, or other cluster, of each row of the log; None where sessions are independent.
+
+    Examples
+    --------
+    >>> from clickshift.data.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
+    >>> lists = Rankings(vocabulary, np.array([0, 0, 0], np.int32), np.array([[0, 1], [0, 1], [1, 0]], np.int32))
+    >>> GroupedLog.of(Sessions(lists, np.array([[True, False], [False, False], [True, True]])))
+    GroupedLog(3 sessions, 2 distinct lists of 2 ranks)
+    """
+
+    reward: Reward
+    theta: Float[np.ndarray, " rank"]
+    lists: Rankings
+    list_of: Int[np.ndarray, " entry"]
+    log_prob: Float[np.ndarray, " entry"] | None
+    was_cut: bool
+    cell: Int[np.ndarray, "list rank"]
+    cell_pair: Int[np.ndarray, " cell"]
+    cell_rank: Int[np.ndarray, " cell"]
+    entry_of: Int[np.ndarray, " row"]
+    click: Bool[np.ndarray, "row rank"]
+    count: Float[np.ndarray, " row"]
+    cluster: Int[np.ndarray, " row"] | None
+
+    @classmethod
+    def of(
+        cls,
+        sessions: Sessions,
+        reward: Reward | str = "clicks",
+        *,
+        cluster: Literal["session", "user"] | np.ndarray = "session",
+    ) -> GroupedLog:
+        """Group the sessions of a log by list.
+
+        Parameters
+        ----------
+        sessions
+            The log.
+        reward
+            Reward of a list, or its name, e.g. "dcg@3".
+        cluster
+            Which sessions the bootstrap resamples together: "session" for independent sessions, "user" for all sessions
+            of a user, or one label per row of the log.
+
+        Returns
+        -------
+        GroupedLog
+            The grouped log.
+
+        Raises
+        ------
+        DataError
+            If queries or documents have no id ("missing-id"), or if clusters are invalid ("bad-option",
+            "missing-users", "unequal-lengths", "too-few-clusters").
+        """
+        reward = Reward.named(reward) if isinstance(reward, str) else reward
+        rankings = sessions.rankings
+        if rankings.query.min() == UNSEEN or (
+            rankings.pair.min() == UNSEEN and ((rankings.pair == UNSEEN) & rankings.shown).any()
+        ):
+            raise DataError(
+                "every query and document of the log must have an id, so that lists can be distinguished: some ids "
+                "were lost when the log was translated to another vocabulary. Pass the log in its own vocabulary.",
+                code="missing-id",
+            )
+        theta = reward.theta(sessions.n_ranks)
+        ranks = len(theta)
+        was_cut = ranks < sessions.n_ranks and bool(rankings.shown[:, ranks].any())
+        of_row, first = distinct_rows(pack_rows(rankings.pair[:, :ranks]))
+        of_row, first = _sort_groups(of_row, first, rankings.query, rankings.vocabulary.n_queries)
+        lists = Rankings(rankings.vocabulary, rankings.query[first], _take_prefixes(rankings.pair, first, ranks))
+        list_of, log_prob, entry_of = np.arange(len(first)), None, of_row
+        if rankings.log_prob is not None and not was_cut:
+            if not np.array_equal(rankings.log_prob, rankings.log_prob[first][of_row]):
+                keys = np.stack([of_row, rankings.log_prob.view(np.int64)], axis=1)
+                entry_of, first = _sort_groups(*distinct_rows(keys), of_row, len(lists))
+            list_of, log_prob = of_row[first], rankings.log_prob[first]
+        return cls(
+            reward,
+            theta,
+            lists,
+            list_of,
+            log_prob,
+            was_cut,
+            *_number_cells(lists),
+            entry_of,
+            np.ascontiguousarray(sessions.click[:, :ranks]),
+            sessions.count.astype(np.float64),
+            _cluster_numbers(sessions, cluster),
+        )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Vocabulary of the log."""
+        return self.lists.vocabulary
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks that the reward counts."""
+        return len(self.theta)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries of the vocabulary; some may have no session."""
+        return self.vocabulary.n_queries
+
+    @property
+    def largest(self) -> float:
+        """Largest reward of one list."""
+        return self.reward.largest(self.n_ranks)
+
+    @cached_property
+    def query(self) -> Int[np.ndarray, " entry"]:
+        """Query of each entry."""
+        query: np.ndarray = self.lists.query[self.list_of]
+        return query
+
+    @cached_property
+    def total(self) -> Tally:
+        """Tally of the whole log."""
+        return self.tally()
+
+    def tally(self, rows: Bool[np.ndarray, " row"] | None = None) -> Tally:
+        """Count the whole log, or some of its rows, e.g. those of one day."""
+        entry, click, count = (a if rows is None else a[rows] for a in (self.entry_of, self.click, self.count))
+        tally = _empty_tally(self, 1, np.dtype(np.float64))
+        _count_once(entry, click, self.theta, _reward_cap(self), count, tally.shown, tally.clicks, tally.earned)
+        return tally
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Units of the bootstrap, built when the log is first resampled."""
+        keys = [self.entry_of[:, None], pack_rows(np.packbits(self.click, axis=1))]
+        if self.cluster is not None:
+            keys.append(self.cluster[:, None])
+        group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
+        count = np.bincount(group, self.count, len(first))
+        order = stable_order(self.entry_of[first], len(self.list_of))
+        rows = first[order]
+        entry, click = self.entry_of[rows], self.click[rows]
+        if self.cluster is None:  # in order of appearance, so that random draws do not depend on the order of lists
+            return Clusters(count, order, entry, click, np.ones(len(rows)))
+        return Clusters(np.ones(int(self.cluster.max()) + 1), self.cluster[rows], entry, click, count[order])
+
+    @cached_property
+    def resampled_type(self) -> np.dtype:
+        """Smallest number type for the clicks of a resampled log: it must count the draws of the most frequent list.
+
+        A sum of Poisson numbers stays below twice its mean plus 100, and one over clusters below sixteen times its mean
+        plus 100, except with a probability of about 10^-14.
+        """
+        most = (2 if self.cluster is None else 16) * float(self.total.shown.max()) + 100
+        return np.dtype(np.uint16 if most < 1 << 16 else np.float32 if most < 1 << 24 else np.float64)
+
+    def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
+        """Spread values by list over entries; not copied where entries are lists."""
+        return of_list if len(self.list_of) == len(self.lists) else of_list[self.list_of]
+
+    def per_query(self, values: Float[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
+        """Sum values by entry over the entries of each query."""
+        return sum_by_index(self.query, values, self.n_queries)
+
+    def __repr__(self) -> str:
+        return (
+            f"GroupedLog({self.count.sum():,.0f} sessions, {len(self.lists):,} distinct lists of {self.n_ranks} ranks)"
+        )
+
+
+def tally_resampled(
+    log: GroupedLog,
+    entry: Int[np.ndarray, " row"],
+    click: Bool[np.ndarray, "row rank"],
+    drawn: Float[np.ndarray, "cluster part"],
+    cluster: Int[np.ndarray, " row"],
+    count: Float[np.ndarray, " row"],
+) -> Tally:
+    """Count the rows of resampled logs: each counts `count` times as often as its cluster was drawn."""
+    tally = _empty_tally(log, drawn.shape[1], log.resampled_type)
+    _count(entry, click, log.theta, _reward_cap(log), drawn, cluster, count, tally.shown, tally.clicks, tally.earned)
+    return tally
+
+
+def _empty_tally(log: GroupedLog, parts: int, click_type: np.dtype) -> Tally:
+    """Make a tally of zeros."""
+    entries = len(log.list_of)
+    clicks = np.zeros((entries, log.n_ranks, parts), click_type)
+    return Tally(np.zeros((entries, parts)), clicks, np.zeros((entries, parts)))
+
+
+def _reward_cap(log: GroupedLog) -> float:
+    """Cap of a session's reward: 1 where any number of clicks counts as one."""
+    return np.inf if log.reward.is_linear else log.largest
+
+
+def sum_by_index(
+    index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int
+) -> Float[np.ndarray, "m part"]:
+    """Sum the rows with the same index; rows with the index `UNSEEN` are ignored."""
+    out = np.zeros((size, values.shape[1]))
+    _add(index, values, out)
+    return out
+
+
+def pack_rows(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
+    """Pack rows of small integers into 8-byte words, which are faster to hash; not copied where they fit."""
+    per_word = 8 // rows.dtype.itemsize
+    padding = -rows.shape[1] % per_word
+    if padding:
+        rows = np.pad(rows, ((0, 0), (0, padding)))
+    return np.ascontiguousarray(rows).view(np.int64)
+
+
+def _sort_groups(
+    group: Int[np.ndarray, " row"], first: Int[np.ndarray, " group"], number: Int[np.ndarray, " row"], size: int
+) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " group"]]:
+    """Renumber groups in the order of a number that all rows of a group share."""
+    order = stable_order(number[first], size)
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return position[group], first[order]
+
+
+def _take_prefixes(
+    pair: Int[np.ndarray, "row _"], rows: Int[np.ndarray, " list"], ranks: int
+) -> Int[np.ndarray, "list rank"]:
+    """Copy the first `ranks` ranks of some rows."""
+    taken = np.empty((len(rows), ranks), np.int32)
+    for_ranges(lambda block: _take(pair, rows[block], taken[block]), len(rows))
+    return taken
+
+
+def _number_cells(lists: Rankings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the cells by rank, then by pair.
+
+    Returns the cell of each list at each rank, and the pair and the rank of each cell.
+    """
+    occurs = np.zeros((lists.vocabulary.n_pairs, lists.n_ranks), bool)
+    for_ranges(lambda rows: _mark(lists.pair[rows], occurs), len(lists))
+    rank, pair = np.nonzero(occurs.T)
+    number = np.empty(occurs.shape, np.int32)
+    number[pair, rank] = np.arange(len(pair))
+    cell = np.empty(lists.pair.shape, np.int32)
+    for_ranges(lambda rows: _look_up(lists.pair[rows], number, cell[rows]), len(lists))
+    return cell, pair, rank
+
+
+def _cluster_numbers(sessions: Sessions, cluster: str | np.ndarray) -> np.ndarray | None:
+    """Number the cluster of each row from 0; None where every session is a cluster of its own."""
+    if isinstance(cluster, str) and cluster == "session":
+        return None
+    if isinstance(cluster, str):
+        if cluster != "user":
+            raise DataError(
+                f"cluster must be 'session', 'user' or one label per row: got {cluster!r}.",
+                code="bad-option",
+                value=cluster,
+            )
+        if sessions.user is None:
+            raise DataError(
+                'clusters by user need users: this log has none. Add a user column, or pass cluster="session".',
+                code="missing-users",
+            )
+        cluster = sessions.user
+    if len(cluster) != len(sessions):
+        raise DataError(
+            f"there must be one cluster per row of the log, {len(sessions)}: got {len(cluster)}.",
+            code="unequal-lengths",
+            count=len(cluster),
+            expected=len(sessions),
+        )
+    number: np.ndarray = np.unique(cluster, return_inverse=True)[1]
+    if not number.any():
+        raise DataError("a bootstrap over clusters needs at least two clusters: got one.", code="too-few-clusters")
+    return number
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _count(entry, click, theta, reward_cap, drawn, cluster, count, shown, clicks, earned):
+    """Count the rows of resampled logs; the reward of a session is the sum of theta over its clicks, capped."""
+    parts, ranks = drawn.shape[1], click.shape[1]
+    for i in range(len(entry)):
+        e, c, reward = entry[i], cluster[i], 0.0
+        for p in range(parts):
+            shown[e, p] += drawn[c, p] * count[i]
+        for r in range(ranks):
+            if click[i, r]:
+                reward += theta[r]
+                for p in range(parts):
+                    clicks[e, r, p] += drawn[c, p] * count[i]
+        reward = min(reward, reward_cap)
+        if reward > 0.0:
+            for p in range(parts):
+                earned[e, p] += drawn[c, p] * count[i] * reward
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _count_once(entry, click, theta, reward_cap, count, shown, clicks, earned):
+    """Count the rows of one log, as `_count` does for several."""
+    for i in range(len(entry)):
+        e, reward = entry[i], 0.0
+        shown[e, 0] += count[i]
+        for r in range(click.shape[1]):
+            if click[i, r]:
+                reward += theta[r]
+                clicks[e, r, 0] += count[i]
+        if reward > 0.0:
+            earned[e, 0] += count[i] * min(reward, reward_cap)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add(index, values, out):
+    """Add each row of `values` to the row of `out` that `index` names, unless that is negative."""
+    for i in range(len(index)):
+        if index[i] >= 0:
+            for p in range(values.shape[1]):
+                out[index[i], p] += values[i, p]
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _take(pair, rows, taken):
+    """Copy rows at random positions, 32 at a time.
+
+    A first loop touches all 32 rows, so that their cache misses overlap (see `core.unique_rows`); the sum of what it
+    touched is returned so that the compiler keeps that loop.
+    """
+    touched = 0
+    for start in range(0, len(rows), 32):
+        end = min(start + 32, len(rows))
+        for i in range(start, end):
+            touched += pair[rows[i], 0]
+        for i in range(start, end):
+            for r in range(taken.shape[1]):
+                taken[i, r] = pair[rows[i], r]
+    return touched
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _mark(pair, occurs):
+    """Mark each (pair, rank) that occurs."""
+    for i in range(pair.shape[0]):
+        for r in range(pair.shape[1]):
+            if pair[i, r] >= 0:
+                occurs[pair[i, r], r] = True
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _look_up(pair, number, out):
+    """Look up the cell number of each list at each rank."""
+    for i in range(pair.shape[0]):
+        for r in range(pair.shape[1]):
+            out[i, r] = number[pair[i, r], r] if pair[i, r] >= 0 else UNSEEN

@@ -1,0 +1,275 @@
+"""Fair policies: exposure in proportion to relevance, both according to a click model.
+
+A stochastic policy sets the probability of each document at each rank. Among the doubly stochastic matrices that keep
+the exposure of documents, or of groups of documents, near their fair share, a linear program per query finds one with
+the highest utility. By the Birkhoff-von Neumann theorem it is a probability distribution over lists.
+
+References
+----------
+Singh, A., Joachims, T. (2018). Fairness of exposure in rankings. KDD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.core.rng import as_generator
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings
+from clickshift.errors import DataError, SpecError
+from clickshift.models.base import ClickModel
+from clickshift.policies.derived._search import PRECISE
+from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
+
+Square = Float[np.ndarray, "doc rank"]
+"""Placement probabilities of one query with as many ranks as documents."""
+
+_UNFAIRNESS_COST = 1e3
+"""Cost of exposure beyond the tolerance. The penalty is exact: exposure gains at most one unit of utility per
+document."""
+_NEGLIGIBLE = 1e-9
+"""Probability that counts as 0, and smallest divisor of the relevance."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FairLists:
+    """Probability distribution over lists for every query.
+
+    Parameters
+    ----------
+    lists
+        Lists of all queries, grouped by query, in the corpus' vocabulary and order of queries.
+    weight
+        Probability of each list among those of its query.
+    relevance
+        Relevance of each pair according to the model.
+    examination
+        Examination of each rank according to the model: see `model_scores.examination`.
+    predicted
+        Expected clicks of each query according to the model, averaged over its lists.
+    """
+
+    lists: Rankings
+    weight: Float[np.ndarray, " session"]
+    relevance: Float[np.ndarray, " pair"]
+    examination: Float[np.ndarray, " rank"]
+    predicted: Float[np.ndarray, " query"]
+
+    @property
+    def placement(self) -> Float[np.ndarray, "pair rank"]:
+        """Probability of each document at each rank."""
+        out = np.zeros((self.lists.vocabulary.n_pairs, self.lists.n_ranks))
+        session, rank = np.nonzero(self.lists.shown)
+        np.add.at(out, (self.lists.pair[session, rank], rank), self.weight[session])
+        return out
+
+    def sample(self, query: Int[np.ndarray, " session"], *, rng: int | np.random.Generator) -> Rankings:
+        """Sample a list for each of the given query numbers.
+
+        Parameters
+        ----------
+        query
+            Query number of each session.
+        rng
+            Seed or random generator.
+        """
+        upper = np.cumsum(self.weight)  # the weights of a query sum to 1
+        drawn = np.searchsorted(upper, query + as_generator(rng).random(len(query)), side="right")
+        first, last = (np.searchsorted(self.lists.query, query, side=side) for side in ("left", "right"))
+        return self.lists[np.clip(drawn, first, last - 1)]
+
+
+def fair(
+    model: ClickModel,
+    corpus: Corpus,
+    *,
+    ranks: int = 10,
+    tolerance: float = 0.0,
+    group: Int[np.ndarray, " pair"] | None = None,
+    rng: int | np.random.Generator,
+) -> FairLists:
+    """Find, for each query's most relevant documents, the fair distribution over orders with the highest utility.
+
+    utility = sum over documents of relevance x exposure, exposure = sum over ranks of P(document at rank) x examination
+
+    A distribution is fair if |exposure - relevance x (total exposure / total relevance)| <= tolerance, for every
+    document of the query or, with `group`, for the mean over a group's documents. Where no distribution is that fair
+    (a document may deserve more than the exposure of the first rank), the tolerance of that query is the smallest
+    possible one.
+
+    Relevance and examination are the model's; examination is averaged over the model's Top-Down lists.
+
+    Parameters
+    ----------
+    model
+        Click model that provides relevance and examination.
+    corpus
+        Queries and candidates to rank.
+    ranks
+        Number of ranks of a list.
+    tolerance
+        Largest difference between the exposure of a document or group and its fair share.
+    group
+        Group number of each pair; None for fairness to single documents.
+    rng
+        Seed or random generator for tie-breaking.
+
+    Returns
+    -------
+    FairLists
+        Lists with probabilities for every query.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if `tolerance` is negative.
+    DataError
+        "wrong-shape" if there is not one group number per pair; "bad-ranks" if `ranks` is below 1.
+
+    References
+    ----------
+    Singh, A., Joachims, T. (2018). Fairness of exposure in rankings. KDD.
+    """
+    if not tolerance >= 0:
+        raise SpecError(
+            f"tolerance is a difference of exposure, 0 or above: got {tolerance}.",
+            code="bad-option",
+            option="tolerance",
+            value=tolerance,
+        )
+    if group is not None and group.shape != (corpus.n_pairs,):
+        raise DataError(
+            f"there must be one group number per pair, {corpus.n_pairs}: got shape {group.shape}.",
+            code="wrong-shape",
+            expected=corpus.n_pairs,
+            shape=group.shape,
+        )
+    relevance = relevance_in([model], corpus)
+    best = most_relevant(corpus, relevance, ranks=ranks, rng=as_generator(rng))
+    rank_examination = examination(model, best)
+    row, order, weight = [], [], []
+    for query, n in enumerate(best.length.tolist()):
+        pair = best.pair[query, :n]
+        placement = _fair_placement(
+            relevance[pair], rank_examination[:n], tolerance, None if group is None else group[pair]
+        )
+        for share, documents in _decompose_square_placement(placement):
+            row.append(query)
+            weight.append(share)
+            order.append(np.append(documents, np.arange(n, best.n_ranks)))
+    lists = Rankings(best.vocabulary, best.query[row], np.take_along_axis(best.pair[row], np.array(order), axis=1))
+    clicks = model.expected_clicks(lists, tolerance=PRECISE)
+    predicted = np.bincount(row, np.array(weight) * clicks, len(best))
+    return FairLists(lists, np.array(weight), relevance, rank_examination, predicted)
+
+
+def _fair_placement(
+    relevance: Float[np.ndarray, " doc"],
+    examination: Float[np.ndarray, " rank"],
+    tolerance: float,
+    group: Int[np.ndarray, " doc"] | None = None,
+) -> Square:
+    """Solve the linear program of one query; rows and columns of P(document at rank) sum to 1."""
+    from scipy.optimize import linprog
+
+    n = len(relevance)
+    mean = _group_means(np.arange(n) if group is None else group)
+    target = mean @ _fair_share(relevance, examination.sum())
+    exposure = np.kron(mean, examination)  # of each group, as a function of the placement, row by row
+    excess = -np.ones((len(mean), 1))
+    ones = np.ones((1, n))
+    solution = linprog(
+        np.append(-np.outer(relevance, examination) / max(relevance.max(), _NEGLIGIBLE), _UNFAIRNESS_COST),
+        A_ub=np.block([[exposure, excess], [-exposure, excess]]),
+        b_ub=np.concatenate([target, -target]) + tolerance,
+        A_eq=np.block([[np.kron(np.eye(n), ones), np.zeros((n, 1))], [np.kron(ones, np.eye(n)), np.zeros((n, 1))]]),
+        b_eq=np.ones(2 * n),
+        method="highs",
+    )
+    assert solution.status == 0, solution.message
+    placement: np.ndarray = solution.x[:-1].reshape(n, n)
+    return placement
+
+
+def _decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
+    """Yield probabilities, which sum to 1, and lists (the document at each rank) whose mean is the placement."""
+    from scipy.optimize import linear_sum_assignment
+
+    residual = np.where(placement > _NEGLIGIBLE, placement, 0.0)
+    total = 0.0
+    lists = []
+    while residual.max() > _NEGLIGIBLE:
+        # a matrix with equal row and column sums has a perfect matching on its positive entries
+        doc, rank = linear_sum_assignment(np.where(residual > 0, residual, -1e3), maximize=True)
+        share = residual[doc, rank].min()
+        if share <= 0:  # only rounding errors remain
+            break
+        residual[doc, rank] -= share
+        residual[residual < _NEGLIGIBLE] = 0.0
+        total += share
+        lists.append((share, doc[np.argsort(rank)]))
+    for share, documents in lists:
+        yield share / total, documents
+
+
+def disparity(
+    lists: Rankings,
+    weight: Float[np.ndarray, " session"],
+    relevance: Float[np.ndarray, " pair"],
+    examination: Float[np.ndarray, " rank"],
+    *,
+    group: Int[np.ndarray, " pair"] | None = None,
+) -> Float[np.ndarray, " query"]:
+    """Compute the largest difference between exposure and fair share over each query's shown documents or groups.
+
+    Parameters
+    ----------
+    lists
+        Lists of the policy.
+    weight
+        Probability of each list among those of its query.
+    relevance
+        Relevance of each pair; it may differ from that by which the lists were made, e.g. be the true user's.
+    examination
+        Examination of each rank; it may differ likewise.
+    group
+        Group number of each pair; None for single documents.
+
+    Returns
+    -------
+    Float[query]
+        The largest difference of each query, 0 for a query without a list.
+    """
+    vocabulary = lists.vocabulary
+    exposure, shown = np.zeros(vocabulary.n_pairs), np.zeros(vocabulary.n_pairs, bool)
+    session, rank = np.nonzero(lists.shown)
+    pair = lists.pair[session, rank]
+    np.add.at(exposure, pair, weight[session] * examination[rank])
+    shown[pair] = True
+    worst = np.zeros(vocabulary.n_queries)
+    for query in np.unique(lists.query).tolist():
+        pairs = np.flatnonzero(shown[vocabulary.query_offsets[query] : vocabulary.query_offsets[query + 1]])
+        pairs += vocabulary.query_offsets[query]
+        mean = _group_means(pairs if group is None else group[pairs])
+        share = _fair_share(relevance[pairs], exposure[pairs].sum())
+        worst[query] = np.abs(mean @ (exposure[pairs] - share)).max()
+    return worst
+
+
+def _fair_share(relevance: np.ndarray, exposure: float) -> Float[np.ndarray, " doc"]:
+    """Divide total exposure in proportion to relevance, or equally where nothing is relevant."""
+    total = relevance.sum()
+    return exposure * (relevance / total if total > 0 else np.full(len(relevance), 1 / len(relevance)))
+
+
+def _group_means(group: Int[np.ndarray, " doc"]) -> Float[np.ndarray, "group doc"]:
+    """Return the matrix that takes the mean over each group."""
+    member = np.unique(group)[:, None] == group
+    mean: np.ndarray = member / member.sum(axis=1, keepdims=True)
+    return mean

@@ -1,0 +1,326 @@
+"""Position-bias estimation: examination propensities by rank from clicks, by five methods, with intervals and warnings.
+
+| method        | needs                                                    | assumes of clicks                        |
+|---------------|----------------------------------------------------------|------------------------------------------|
+| swaps         | documents randomly swapped with the first result         | examination depends on the rank alone    |
+| harvesting    | documents that several rankers showed at several ranks   | the same                                 |
+| regression-em | a corpus with features that predict attractiveness       | the same, and attractiveness by features |
+| dual-learning | the same                                                 | the same, and relevance by features      |
+| a click model | what that model needs                                    | what that model assumes                  |
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Int
+
+from clickshift.core.rng import generator
+from clickshift.counts.cells import Cells
+from clickshift.counts.connectivity import swap_graph
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import UNSEEN
+from clickshift.errors import ClickshiftWarning, DataError, SpecError
+from clickshift.models.base import ClickModel
+from clickshift.propensity._bootstrap import CurveWarning, ExaminationCurve, check_level
+from clickshift.propensity._dual_learning import dual_learning
+from clickshift.propensity._from_click_model import (
+    ModelIntervals,
+    fit_named_model,
+    is_pbm,
+    model_curve,
+    model_intervals,
+    pbm_curve,
+)
+from clickshift.propensity._harvesting import harvest
+from clickshift.propensity._regression_em import regression_em
+from clickshift.propensity._swaps import swap_ratios
+from clickshift.propensity.files import Propensities as Propensities
+from clickshift.propensity.files import read_propensities as read_propensities
+from clickshift.propensity.files import write_propensities as write_propensities
+
+METHODS = ("swaps", "harvesting", "regression-em", "dual-learning")
+"""Methods besides click models."""
+_FEATURE_METHODS = ("regression-em", "dual-learning")
+_FEW_QUERIES = 10
+_REPLICATES, _REFITS = 200, 20
+"""Default number of resampled logs: counts are fast, refitting a click model is slow."""
+
+
+def propensities(
+    log: Sessions | Cells,
+    method: str | ClickModel = "harvesting",
+    *,
+    corpus: Corpus | None = None,
+    swapped: Int[np.ndarray, " session"] | None = None,
+    reference_rank: int = 0,
+    level: float = 0.95,
+    replicates: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda message: None,
+) -> Propensities:
+    """Estimate the position bias of a log: the examination probability of each rank, relative to a reference rank.
+
+    Warns, and keeps the warnings in the result, where the log cannot separate position bias from relevance.
+
+    Parameters
+    ----------
+    log
+        The log. Counts (`Cells`) are enough for unmarked swaps, harvesting and regression-em.
+    method
+        One of `METHODS`, a fitted click model, or the name of one to fit, e.g. "PBM" or "EM('UBM')".
+    corpus
+        Corpus with the features that regression-em and dual-learning need.
+    swapped
+        For the method swaps, which sessions are interventions: the rank, from 0, that was swapped with the reference
+        rank; -1, or the reference rank, where none was.
+    reference_rank
+        The rank, from 0, whose examination is 1.
+    level
+        Confidence level of the intervals.
+    replicates
+        Number of resampled logs, for a bootstrap over queries; None for a default that suits the method, 0 for no
+        intervals. A fitted PBM has intervals of its own.
+    seed
+        Random seed of the bootstrap and of cross-fitting.
+    progress
+        Called with a message before each long step.
+
+    Returns
+    -------
+    Propensities
+        Examination by rank, with intervals and warnings.
+
+    Raises
+    ------
+    DataError
+        If the log or the corpus does not have what the method needs ("needs-sessions", "no-features",
+        "no-common-documents", "no-clicks", "cannot-predict-clicks"), or if an argument is out of range ("bad-level",
+        "rank-out-of-range", "wrong-shape").
+    SpecError
+        If an argument does not belong to the method ("bad-option"), or if there are too few replicates
+        ("too-few-replicates").
+
+    References
+    ----------
+    Joachims, T., Swaminathan, A. & Schnabel, T. (2017). Unbiased learning-to-rank with biased feedback. WSDM. (swaps)
+
+    Agarwal, A. et al. (2019). Estimating position bias without intrusive interventions. WSDM. (harvesting)
+
+    Wang, X. et al. (2018). Position bias estimation for unbiased learning to rank in personal search. WSDM.
+    (regression-em)
+
+    Ai, Q. et al. (2018). Unbiased learning to rank with unbiased propensity estimation. SIGIR. (dual-learning)
+
+    Examples
+    --------
+    >>> from clickshift.data.sessions import Rankings
+    >>> from clickshift.data.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
+    >>> lists = Rankings(vocabulary, np.zeros(2, np.int32), np.array([[0, 1], [1, 0]], np.int32))
+    >>> log = Sessions(lists, np.array([[True, True], [True, False]]), np.array([1000, 1000]))
+    >>> curve = propensities(log, "swaps", replicates=0)
+    >>> curve.estimate.tolist()
+    [1.0, 0.5]
+    """
+    check_level(level)
+    cells = log if isinstance(log, Cells) else Cells.of(log)
+    cells = cells if cells.by == "rank" else cells.rolled_up("rank")
+    _check_arguments(log, method, corpus, swapped, reference_rank, replicates, cells.n_ranks)
+    findings: list[CurveWarning] = []
+    if corpus is not None:
+        cells, log = _in_corpus(log, cells, corpus, findings)
+    graph = swap_graph(cells)
+    if isinstance(method, str) and method in METHODS:
+        name, n = method, _REPLICATES if replicates is None else replicates
+        rng = generator(seed, "propensities", method)
+        progress(f"{n} resampled logs")
+        result: ExaminationCurve | ModelIntervals = _estimate_curve(
+            log, cells, method, corpus, swapped, reference_rank, n, rng
+        )
+    elif isinstance(method, str) and is_pbm(method):
+        assert isinstance(log, Sessions)
+        name, n = method, _REPLICATES if replicates is None else replicates
+        rng = generator(seed, "propensities", method)
+        connected = graph.n_components == 1
+        result = pbm_curve(log, cells, method, reference=reference_rank, connected=connected, replicates=n, rng=rng)
+    else:
+        assert isinstance(log, Sessions)
+        n = _REFITS if replicates is None else replicates
+        progress("fitting the click model" if isinstance(method, str) else "computing examination")
+        model = fit_named_model(log, method) if isinstance(method, str) else method
+        name = method if isinstance(method, str) else type(model).__name__
+        own = model_intervals(model, ranks=log.n_ranks, reference=reference_rank, level=level)
+        text = method if isinstance(method, str) else None
+        rng = generator(seed, "propensities", name)
+        result = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
+    if message := graph.warning():
+        apart = np.flatnonzero(graph.component != graph.component[reference_rank]) + 1
+        message = f"{name}: {message}{_basis(name)}"
+        findings.insert(0, CurveWarning("weakly-connected-ranks", message, tuple(apart.tolist())))
+    if isinstance(result, ModelIntervals):
+        values, interval = (
+            (result.estimate, result.low, result.high, result.error),
+            "observed information of the fitted model",
+        )
+    else:
+        n = len(result.replicates)
+        interval = f"bootstrap over queries, {n} replicates" if n > 1 else "none"
+        curve = result.relative_to(reference_rank)
+        values = curve.estimate, *curve.interval(level)
+        findings += [finding._replace(message=f"{name}: {finding.message}") for finding in curve.warnings]
+        if n > 1 and result.n_queries < _FEW_QUERIES and np.isfinite(curve.replicates).all(axis=0).sum() > 1:
+            message = (
+                f"{name}: the effective number of queries is only {result.n_queries:.1f}: treat the intervals as rough."
+            )
+            findings.append(CurveWarning("few-queries", message))
+    estimate, low, high, error = values
+    estimate[reference_rank] = low[reference_rank] = high[reference_rank] = 1.0  # by definition, not by measurement
+    error[reference_rank] = 0.0
+    findings += _gaps(name, estimate, reference_rank, disconnected=graph.n_components > 1)
+    for code, message, ranks in findings:
+        warnings.warn(ClickshiftWarning(message, code=code, method=name, ranks=ranks), stacklevel=2)
+    return Propensities(
+        name,
+        estimate,
+        low,
+        high,
+        error,
+        reference_rank=reference_rank,
+        level=level,
+        interval=interval,
+        impressions=cells.by_rank()[0],
+        swaps=graph.swaps.sum(axis=1),
+        warnings=tuple(finding.message for finding in findings),
+    )
+
+
+def _estimate_curve(
+    log: Sessions | Cells,
+    cells: Cells,
+    method: str,
+    corpus: Corpus | None,
+    swapped: np.ndarray | None,
+    reference: int,
+    replicates: int,
+    rng: np.random.Generator,
+) -> ExaminationCurve:
+    """Estimate examination by one of `METHODS`."""
+    if method == "swaps":
+        return swap_ratios(
+            cells if swapped is None else log, swapped, reference=reference, replicates=replicates, rng=rng
+        )
+    if method == "harvesting":
+        return harvest(cells, replicates=replicates, rng=rng)
+    assert corpus is not None
+    if method == "regression-em":
+        return regression_em(cells, corpus, replicates=replicates, rng=rng)
+    assert isinstance(log, Sessions)
+    return dual_learning(log, corpus, replicates=replicates, rng=rng)
+
+
+def _check_arguments(
+    log: Sessions | Cells,
+    method: str | ClickModel,
+    corpus: Corpus | None,
+    swapped: np.ndarray | None,
+    reference: int,
+    replicates: int | None,
+    n_ranks: int,
+) -> None:
+    """Check that the arguments of `propensities` belong to the method."""
+    by_features = isinstance(method, str) and method in _FEATURE_METHODS
+    name = method if isinstance(method, str) else type(method).__name__
+    if not isinstance(log, Sessions) and method not in {"swaps", "harvesting", "regression-em"}:
+        raise DataError(
+            f"{name} needs whole lists, which counts do not contain: pass the log itself.",
+            code="needs-sessions",
+            method=name,
+        )
+    if by_features and (corpus is None or corpus.features is None):
+        raise DataError(f"{name} learns from features: pass a corpus that has them.", code="no-features", method=name)
+    if corpus is not None and not by_features:
+        raise SpecError(
+            f"corpus is only for {' and '.join(_FEATURE_METHODS)}: {name} does not use it.",
+            code="bad-option",
+            option="corpus",
+            method=name,
+        )
+    if swapped is not None and method != "swaps":
+        raise SpecError(
+            f"swapped is only for the method swaps: {name} does not use it.",
+            code="bad-option",
+            option="swapped",
+            method=name,
+        )
+    if not 0 <= reference < n_ranks:
+        raise DataError(
+            f"the reference rank must be one of the log's {n_ranks}: got rank {reference + 1}.",
+            code="rank-out-of-range",
+            value=reference + 1,
+            n_ranks=n_ranks,
+        )
+    if replicates is not None and replicates and replicates < 5:
+        raise SpecError(
+            f"an interval needs at least 5 replicates, or 0 for no interval: got {replicates}.",
+            code="too-few-replicates",
+            value=replicates,
+        )
+
+
+def _in_corpus(
+    log: Sessions | Cells, cells: Cells, corpus: Corpus, findings: list[CurveWarning]
+) -> tuple[Cells, Sessions | Cells]:
+    """Translate counts and log to the corpus' vocabulary, without documents that it does not contain."""
+    pair = corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
+    in_corpus = pair != UNSEEN
+    if not in_corpus.any():
+        raise DataError(
+            "no document of the log is in the corpus. Check that both have the same ids.", code="no-common-documents"
+        )
+    if not in_corpus.all():
+        share = float(cells.impressions[~in_corpus].sum() / cells.impressions.sum())
+        message = f"{share:.1%} of all impressions are of documents that are not in the corpus; they are left out."
+        findings.append(CurveWarning("outside-corpus", message))
+    order = np.argsort(pair[in_corpus], kind="stable")
+    kept = np.flatnonzero(in_corpus)[order]
+    translated = Cells(
+        corpus.vocabulary,
+        cells.n_ranks,
+        "rank",
+        pair[kept].astype(cells.pair.dtype),
+        cells.situation[kept],
+        cells.impressions[kept],
+        cells.clicks[kept],
+    )
+    return translated, log.in_vocabulary(corpus.vocabulary) if isinstance(log, Sessions) else translated
+
+
+def _basis(name: str) -> str:
+    """Sentence on what the estimate of unconnected ranks is based on."""
+    if name in _FEATURE_METHODS:
+        return f" The estimate of {name} for them rests on the features alone."
+    if name in METHODS:
+        return ""
+    return f" The estimate of {name} for them rests on its assumptions alone."
+
+
+def _gaps(name: str, estimate: np.ndarray, reference: int, *, disconnected: bool) -> list[CurveWarning]:
+    """Report ranks whose examination is not identified, or 0."""
+    unidentified, never_clicked = np.flatnonzero(np.isnan(estimate)) + 1, np.flatnonzero(estimate == 0) + 1
+    findings = []
+    if len(unidentified) and not disconnected:
+        message = f"{name}: no document compares rank {_join(unidentified)} with rank {reference + 1}."
+        findings.append(CurveWarning("rank-not-identified", message, tuple(unidentified.tolist())))
+    if len(never_clicked):
+        message = f"{name}: nothing was clicked at rank {_join(never_clicked)}: its examination is 0, without interval."
+        findings.append(CurveWarning("rank-without-clicks", message, tuple(never_clicked.tolist())))
+    return findings
+
+
+def _join(ranks: np.ndarray) -> str:
+    """Join ranks with commas."""
+    return ", ".join(map(str, ranks))

@@ -1,1 +1,0 @@
-"""Protocols: experiments as frozen values that yield tidy rows, one file per experiment."""

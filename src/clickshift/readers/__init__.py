@@ -1,1 +1,0 @@
-"""Readers: from the files that logs and judgments come in to Sessions, Corpus and Judgments."""

@@ -1,1 +1,0 @@
-"""Reports: rows become tables, plots and one self-contained HTML page."""

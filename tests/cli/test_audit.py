@@ -1,0 +1,126 @@
+"""clickshift audit, log split and simulate --truth, as a user calls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.shell import Shell, call
+
+NOISY = "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"
+FEW: tuple[Any, ...] = ("--permutations", 19, "--subsamples", 20)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of PBM users on a good ranker's lists, what it hides, and two models that learned from most of it."""
+    folder = tmp_path_factory.mktemp("audit")
+    log = ("--queries", 150, "--documents", 10, "--user", "PBM", "--query-law", "uniform", "--sessions", 120_000)
+    assert call("simulate", "-o", folder / "all.parquet", *log, "--policy", NOISY, "--truth", folder / "truth.csv") == 0
+    parts = ("--train", folder / "log.parquet", "--test", folder / "new.parquet")
+    assert call("log", "split", folder / "all.parquet", *parts) == 0
+    for model in ("dCTR", "PBM"):
+        assert call("fit", model, folder / "log.parquet", "-o", folder / model) == 0
+    return folder
+
+
+def audited(shell: Shell, work: Path, *options: object) -> dict[str, Any]:
+    found = shell.json("audit", work / "dCTR", work / "PBM", work / "new.parquet", *options, *FEW)
+    return {row["model"]: row for row in found["rows"]} | {"chosen": found["chosen"], "verdicts": found["verdicts"]}
+
+
+def test_click_rates_know_the_ranker_and_a_click_model_hardly_does(shell: Shell, work: Path) -> None:
+    truth = work / "truth.csv"
+    found = audited(shell, work, "--labels", truth, "--logging-scores", truth, "--strategy", "mean dependence")
+    ctr, pbm = found["dCTR"], found["PBM"]
+    assert ctr["mean_dependence"] > 0.15
+    assert ctr["mean_dependence_p_value"] <= 0.05
+    assert ctr["mean_dependence_slope"] > 0
+    assert ctr["mean_dependence_low"] > max(pbm["mean_dependence_high"], 0)
+    assert ctr["cmip"] > pbm["cmip"] + 0.1
+    assert found["chosen"]["model"] == "PBM"
+    assert found["verdicts"][0]["verdict"] == "favours what the logging policy favoured"
+
+
+def test_where_the_ranker_put_documents_tells_as_much_as_its_scores(shell: Shell, work: Path) -> None:
+    for logging in ("rank", "exposure"):
+        found = audited(shell, work, "--labels", work / "truth.csv", "--logging", logging)
+        assert found["dCTR"]["mean_dependence_low"] > found["PBM"]["mean_dependence_high"]
+
+
+def test_relevance_from_random_traffic_and_from_orderings(shell: Shell, work: Path) -> None:
+    log = ("--queries", 150, "--documents", 10, "--user", "PBM", "--query-law", "uniform", "--sessions", 60_000)
+    assert call("simulate", "-o", work / "random.parquet", *log, "--policy", "Uniform") == 0
+    by_clicks = audited(shell, work, "--random-log", work / "random.parquet")
+    truth = pyarrow.csv.read_csv(work / "truth.csv").to_pydict()
+    query, doc, label = (np.array(truth[name]) for name in ("query", "doc", "label"))
+    lists = [
+        {"query": int(q), "docs": doc[query == q][np.argsort(-label[query == q], kind="stable")].tolist()}
+        for q in np.unique(query)
+    ]
+    pq.write_table(pa.Table.from_pylist(lists), work / "best-first.parquet")
+    by_order = audited(shell, work, "--orderings", work / "best-first.parquet")
+    for found in (by_clicks, by_order):
+        assert found["dCTR"]["mean_dependence"] > found["PBM"]["mean_dependence"]
+
+
+def test_a_report_with_charts_and_words(shell: Shell, work: Path) -> None:
+    labels = ("--labels", work / "truth.csv")
+    said = shell.text("audit", work / "PBM", work / "dCTR", work / "new.parquet", *labels, *FEW, "-o", work / "out")
+    assert "Random scores would be debiased too" in said
+    assert "Recommended by the strategy" in said
+    page = (work / "out" / "report.html").read_text()
+    assert "label 0" in page
+    assert "dCTR: favours what the logging policy favoured" in page
+    assert pq.read_table(work / "out" / "rows.parquet").num_rows == 2
+
+
+def test_qrels_are_labels_too(shell: Shell, work: Path) -> None:
+    truth = pyarrow.csv.read_csv(work / "truth.csv").to_pydict()
+    lines = [f"{q} 0 {d} {int(y)}\n" for q, d, y in zip(truth["query"], truth["doc"], truth["label"], strict=True)]
+    (work / "labels.txt").write_text("".join(lines))
+    both = [audited(shell, work, "--labels", work / name)["PBM"] for name in ("labels.txt", "truth.csv")]
+    assert both[0] == both[1]
+
+
+def test_strategies_are_listed(shell: Shell, work: Path) -> None:
+    assert "nDCG among top PPL & CMIP" in shell.text("audit", work / "PBM", work / "new.parquet", "--strategy", "?")
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ((), ("one source", "got 0")),
+        (("--labels", "{}/truth.csv", "--random-log", "{}/log.parquet"), ("one source", "got 2")),
+        (("--labels", "{}/missing.csv"), ("missing.csv",)),
+        (("--labels", "{}/truth.csv", "--logging", "mood"), ("rank, exposure", "'mood'")),
+        (("--labels", "{}/truth.csv", "--strategy", "luck"), ("'luck'", "nDCG among top PPL & CMIP")),
+        (("--labels", "{}/truth.csv", "--estimator", "luck"), ("'ksg' or 'classifier'", "'luck'")),
+        (("--labels", "{}/log.parquet"), ("log.parquet", "columns query, doc, label")),
+    ],
+)
+def test_slips(shell: Shell, work: Path, options: tuple[str, ...], facts: tuple[str, ...]) -> None:
+    given = [option.format(work) for option in options]
+    said = shell.error("audit", work / "PBM", work / "new.parquet", *given)
+    for fact in facts:
+        assert fact in said
+
+
+def test_a_model_without_opinions_cannot_be_audited(shell: Shell, work: Path) -> None:
+    assert call("fit", "rCTR", work / "log.parquet", "-o", work / "rCTR") == 0
+    said = shell.error("audit", work / "rCTR", work / "new.parquet", "--labels", work / "truth.csv")
+    assert "RCTR" in said
+
+
+def test_a_split_adds_up(shell: Shell, work: Path, tmp_path: Path) -> None:
+    parts = ("--train", tmp_path / "a.parquet", "--test", tmp_path / "b.parquet")
+    found = shell.json("log", "split", work / "new.parquet", *parts, "--fraction", 0.75)
+    assert found == {"train": 18_000, "test": 6000}
+    said = shell.error("log", "split", work / "new.parquet", *parts, "--split", "mood")
+    assert "random, time, order, within-query" in said

@@ -1,0 +1,143 @@
+"""clickshift log count, merge and drift, as a user calls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import clickshift as cs
+from clickshift.counts.daily import DayCounts, is_counts
+from clickshift.io.read_log import read_log
+from tests.cli.shell import Shell, call
+
+WEEK = ("mon", "tue", "wed")
+
+
+def write_day(path: Path, day: int, *, ranker: int = 0, rows: int = 1500) -> Path:
+    """A ranker with an order of its own for each of 30 queries, and some noise; users look at rank k with 1 / k."""
+    rng = np.random.default_rng(day)
+    query = rng.integers(0, 30, rows)
+    score = np.random.default_rng(ranker).permuted(np.tile(np.arange(8), (30, 1)), axis=1)[query]
+    docs = np.argsort(score + 1.5 * rng.standard_normal(score.shape), axis=1)[:, :4]
+    clicks = rng.random(docs.shape) < (0.2 + 0.08 * docs) / np.arange(1, 5)
+    times = np.datetime64("2024-03-01") + np.timedelta64(day, "D") + rng.integers(0, 86400, rows).astype("m8[s]")
+    table = {"query": query, "docs": list(docs), "clicks": list(clicks.astype(int)), "time": pa.array(times)}
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two days of one ranker, and one of another: as logs and as counts."""
+    folder = tmp_path_factory.mktemp("days")
+    for number, name in enumerate(WEEK):
+        log = write_day(folder / f"{name}.parquet", number, ranker=number // 2)
+        assert call("log", "count", log, "-o", folder / f"{name}.counts") == 0
+    return folder
+
+
+def test_count(shell: Shell, work: Path, tmp_path: Path) -> None:
+    said = shell.json("log", "count", work / "mon.parquet", "-o", tmp_path / "mon.counts")
+    log = read_log(work / "mon.parquet")
+    assert (said["sessions"], said["pairs"], said["ranks"]) == (1500, log.vocabulary.n_pairs, 4)
+    assert said["clicks_per_session"] == pytest.approx(log.click.sum() / 1500)
+    assert said["from"].startswith("2024-03-01T")
+    assert is_counts(said["output"])
+    assert "clicks per session" in shell.text("log", "count", work / "mon.parquet", "-o", tmp_path / "mon.counts")
+
+
+def test_merge(shell: Shell, work: Path, tmp_path: Path) -> None:
+    days = [work / f"{name}.counts" for name in WEEK]
+    plain = shell.json("log", "merge", *days, "-o", tmp_path / "all")
+    assert (plain["sessions"], [day["weight"] for day in plain["days"]]) == (4500, [1, 1, 1])
+    assert DayCounts.load(tmp_path / "all").sessions == 4500
+    said = shell.json("log", "merge", *days, "-o", tmp_path / "week", "--half-life", 1)
+    assert [day["weight"] for day in said["days"]] == [0.25, 0.5, 1]
+    assert said["sessions"] == 1500 * 1.75
+    # yesterday's sum and today, into the same folder
+    assert call("log", "merge", *days[:2], "-o", tmp_path / "rolling", "--half-life", 1) == 0
+    text = shell.text("log", "merge", tmp_path / "rolling", days[2], "-o", tmp_path / "rolling", "--half-life", 1)
+    assert "0.5000" in text
+    rolling, week = DayCounts.load(tmp_path / "rolling"), DayCounts.load(tmp_path / "week")
+    np.testing.assert_allclose(rolling.cells.impressions, week.cells.impressions)
+    np.testing.assert_allclose(rolling.cascade.first_clicks, week.cascade.first_clicks)
+
+
+@pytest.mark.parametrize("model", ["UBM", "DBN", "dCTR"])
+def test_a_model_of_counts_is_that_of_the_log(work: Path, tmp_path: Path, model: str) -> None:
+    assert call("log", "merge", *(work / f"{name}.counts" for name in WEEK[:2]), "-o", tmp_path / "counts") == 0
+    one = cs.fit(model, str(tmp_path / "counts"))
+    other = cs.fit(model, [str(work / f"{name}.parquet") for name in WEEK[:2]])
+    np.testing.assert_allclose(one.relevance(), other.relevance(), rtol=1e-9)
+
+
+def test_drift_of_counts_and_logs(shell: Shell, work: Path, tmp_path: Path) -> None:
+    days = [work / "mon.counts", work / "tue.parquet", work / "wed.counts"]
+    said = shell.json("log", "drift", *days)
+    assert [day["day"] for day in said["days"]] == list(WEEK)
+    assert [step["verdict"] for step in said["since_the_day_before"]] == ["same", "changed"]
+    assert [step["earlier"] for step in said["until_the_last_day"]] == ["mon", "tue"]
+    assert not said["trusted"]
+    assert said["words"][0].startswith("A model fitted on mon or tue should not be trusted on wed: since tue, ")
+    log = read_log(work / "tue.parquet")
+    assert [row["ctr"] for row in said["days"][1]["ctr_by_rank"]] == pytest.approx(log.ctr_by_rank().tolist())
+    assert all(row["low"] < row["ctr"] < row["high"] for row in said["days"][1]["ctr_by_rank"])
+    page = tmp_path / "drift.html"
+    text = shell.text("log", "drift", *days, "-o", page)
+    assert "should not be trusted on wed" in text
+    assert "Click-through rate by rank" in text
+    assert f"Report: {page}" in text
+    html = page.read_text(encoding="utf-8")
+    assert "should not be trusted on wed" in html
+    assert "Clicks on the same documents at the same ranks" in html
+
+
+def test_days_of_one_ranker_can_be_trusted(shell: Shell, work: Path) -> None:
+    said = shell.json("log", "drift", work / "mon.counts", work / "tue.counts", "--ranks", 2)
+    assert said["trusted"]
+    assert said["words"] == ["mon does not differ from tue beyond chance: a model fitted on it can be used."]
+
+
+def test_days_out_of_order_are_sorted_and_told(shell: Shell, work: Path) -> None:
+    code, out, err = shell.run("log", "drift", work / "wed.counts", work / "mon.counts", work / "tue.counts")
+    assert code == 0
+    assert err.startswith("clickshift: warning: ")
+    assert err.endswith("mon, tue, wed.\n")
+    assert err.count("\n") == 1
+    assert out.index("mon") < out.index("tue") < out.index("wed")
+
+
+def test_one_log_with_several_days(shell: Shell, work: Path, tmp_path: Path) -> None:
+    tables = [pq.read_table(work / f"{name}.parquet") for name in WEEK]
+    pq.write_table(pa.concat_tables(tables), tmp_path / "march.parquet")
+    said = shell.json("log", "drift", tmp_path / "march.parquet")
+    assert [day["day"] for day in said["days"]] == ["2024-03-01", "2024-03-02", "2024-03-03"]
+    assert [step["verdict"] for step in said["since_the_day_before"]] == ["same", "changed"]
+
+
+def test_one_line_for_what_cannot_be_done(shell: Shell, work: Path, tmp_path: Path) -> None:
+    mon, tue = work / "mon.counts", work / "tue.counts"
+    empty = tmp_path / "empty.parquet"
+    pq.write_table(pq.read_table(work / "mon.parquet").slice(0, 0), empty)
+    pq.write_table(pq.read_table(work / "mon.parquet").drop(["time"]), tmp_path / "timeless.parquet")
+    before = set(tmp_path.iterdir())
+    for arguments, facts in (
+        (("merge", mon, tue, "--half-life", 0, "-o", tmp_path / "x"), ("half-life", "got 0.")),
+        (("merge", mon, tue, "--half-life", -7, "-o", tmp_path / "x"), ("half-life", "got -7.")),
+        (("merge", mon, tue, mon, "-o", tmp_path / "x"), ("mon.counts", "twice")),
+        (("merge", mon, work / "tue.parquet", "-o", tmp_path / "x"), ("tue.parquet", "log count")),
+        (("merge", mon, tmp_path, "-o", tmp_path / "x"), (tmp_path.name, "no count.json", "log count")),
+        (("count", empty, "-o", tmp_path / "x"), ("empty.parquet", "one session")),
+        (("drift", mon), ("two or more days",)),
+        (("drift", mon, empty), ("empty.parquet", "one session")),
+        (("drift", tmp_path / "timeless.parquet"), ("'time' or 'day'",)),
+        (("drift", mon, tue, "-o", tmp_path / "x.pdf"), ("x.pdf", ".html")),
+        (("drift", mon, tmp_path / "nothing"), (str(tmp_path / "nothing"),)),
+    ):
+        line = shell.error("log", *arguments)
+        assert [fact for fact in facts if fact not in line] == [], line
+    assert set(tmp_path.iterdir()) == before, "nothing half-written"

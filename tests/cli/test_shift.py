@@ -1,0 +1,132 @@
+"""The policy-shift protocol from the command line: run, interrupted, gone on, looked at, with a model of one's own."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from clickshift.cli.reproduce import SHIFT_COMMANDS
+from clickshift.experiments import papers
+from clickshift.experiments.models import PEEKING, Contender
+from clickshift.experiments.papers import TABLES_AND_FIGURES
+from tests.cli.shell import Shell, call
+
+SMALL = ("--queries", 12, "--sessions", 400, "--test-sessions", 50, "--testing", "oracle", "--testing", "random")
+SMALL += ("--user", "CoCM-mismatch", "--training", "PL-oracle", "--workers", 1, "--model", "EM('PBM')")
+TINY = "Gradient('ARM', embedding=4, rounds=1)"
+FEW: tuple[Any, ...] = (*SMALL, "--model", TINY, "--seeds", 2)
+
+OWN = """
+from dataclasses import dataclass
+from clickshift.models.arm import ARM
+
+@dataclass(frozen=True, eq=False)
+class Mine(ARM):
+    "One's own."
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shift") / "out"
+    assert call("shift", "run", "-o", folder, *FEW) == 0
+    return folder
+
+
+def test_a_run_has_rows_tables_charts_and_a_page(finished: Path) -> None:
+    rows = pq.read_table(finished / "rows.parquet").to_pylist()
+    models = {row["model"] for row in rows if row["kind"] == "clicks"}
+    assert {"user (oracle)", "EM('PBM')", TINY, "dCTR"} <= models
+    assert {row["policy"] for row in rows if row["kind"] == "policy"} >= {"Top-Down", "Max-Reward"}
+    page = (finished / "report.html").read_text()
+    assert "Verdicts" in page
+    assert "https://" not in page.split("</style>")[0]
+    assert {file.suffix for file in (finished / "exports").iterdir()} == {".csv", ".tex", ".svg", ".png"}
+
+
+def test_a_second_run_takes_what_is_there(shell: Shell, finished: Path) -> None:
+    before = {file: file.stat().st_mtime_ns for file in (finished / "cells").glob("*.parquet")}
+    code, out, err = shell.run("shift", "run", "-o", finished, *FEW)
+    assert code == 0
+    assert "Report:" in out
+    assert "left)" not in err, "no cell ran"
+    assert before == {file: file.stat().st_mtime_ns for file in (finished / "cells").glob("*.parquet")}
+
+
+def test_only_the_candidate_is_learned(
+    shell: Shell, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_cli_model.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, err = shell.run("shift", "run", "-o", finished, *FEW, "--candidate", "own_cli_model:Mine")
+    assert code == 0, err
+    lines = [line for line in err.splitlines() if "left)" in line]
+    assert len(lines) == 1
+    assert "Mine, CoCM-mismatch users" in lines[0]
+    assert "Mine" in out
+
+
+def test_status_and_report(shell: Shell, finished: Path, tmp_path: Path) -> None:
+    done = shutil.copytree(finished, tmp_path / "out")
+    facts = shell.json("shift", "status", "-o", done)
+    assert facts["done"] == facts["of"] == len(facts["cells"])
+    next(iter((done / "cells").glob("*.parquet"))).unlink()
+    assert shell.json("shift", "status", "-o", done)["done"] == facts["of"] - 1
+    assert f"{facts['of'] - 1} of {facts['of']}" in shell.text("shift", "status", "-o", done)
+    (done / "report.html").unlink()
+    assert shell.json("shift", "report", "-o", done)["verdicts"]
+    assert (done / "report.html").exists()
+
+
+def test_a_cell_that_fails_costs_no_other(shell: Shell, tmp_path: Path) -> None:
+    """A candidate that cannot be trained: results are shown, the exit says that something is missing."""
+    bad = "Gradient('ARM', embedding=4, rounds=1, tower='features')"
+    code, out, err = shell.run("shift", "run", "-o", tmp_path, *FEW[:-4], "--no-derived", "--candidate", bad)
+    assert code == 2
+    assert "Report:" in out
+    last = err.splitlines()[-1]
+    assert last.startswith("clickshift: 1 tasks failed")
+    assert "Traceback" not in err
+
+
+def test_a_table_by_its_name(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table 3 at the smallest scale: ten documents per query, the oracle's row, ARM NC (a stand-in) in brackets."""
+    monkeypatch.setattr(papers, "CLICK_MODELS", (Contender("PBM", "PBM"), Contender("UBM", "UBM")))
+    monkeypatch.setattr(papers, "PEEKING", replace(PEEKING, learner="rCTR"))
+    small = ("--queries", 12, "--sessions", 400, "--seeds", 1, "--workers", 1)
+    out = shell.text("shift", "table3", "-o", tmp_path, *small)
+    assert "increasing" in out
+    assert "user (oracle)" in out
+    assert [line for line in out.splitlines() if "ARM NC" in line and "(1." in line]
+
+
+def test_reproduce(shell: Shell, tmp_path: Path) -> None:
+    ready = {name for name, one in TABLES_AND_FIGURES.items() if one.state == "ready" and "-" not in name}
+    assert ready == set(SHIFT_COMMANDS)
+    listed = shell.json("reproduce", "--list")
+    assert [one["name"] for one in listed] == list(TABLES_AND_FIGURES)
+    assert "spider" in shell.text("reproduce")
+    assert "clickshift shift logs" in shell.error("reproduce", "table2")
+    assert "'table0'" in shell.error("reproduce", "table0")
+    assert str(tmp_path) in shell.error("shift", "status", "-o", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--scale", "huge"), "'huge'"),
+        (("--training", "Sideways"), "'Sideways'"),
+        (("--candidate", "TopPop"), "TopPop"),
+        (("--candidate", "nowhere:Model"), "'nowhere:Model'"),
+        (("--corpus", "missing/folder"), "missing/folder"),
+        (("--search", "lucky"), "'lucky'"),
+    ],
+)
+def test_slips_are_told_before_any_work(shell: Shell, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    assert said in shell.error("shift", "run", "-o", tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,87 @@
+"""Counts of Ibis tables, compiled for DuckDB, against counts by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from clickshift.counts.cells import By
+from clickshift.counts.warehouse import _ibis as ibis_counts
+from clickshift.counts.warehouse import is_warehouse_table
+from clickshift.errors import DataError, SpecError
+from clickshift.learners.base import learner_for
+from clickshift.learners.fit import counts_for, fit
+from tests.codes import raises_code
+from tests.counts.warehouse.logs import (
+    BROKEN_RESULTS,
+    Rows,
+    broken_results,
+    by_hand,
+    each_kind_of_ids,
+    in_long,
+    make_rows,
+    spelled_out,
+)
+
+pytest.importorskip(
+    "ibis.backends.duckdb", reason="Ibis is tested where it is installed: pip install 'clickshift[ibis]'"
+)
+
+# Ibis's own, of a newer DuckDB
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+
+
+def table(rows: Rows) -> Any:
+    import ibis
+
+    connection = duckdb.connect()
+    connection.register("given", pa.Table.from_pylist(rows))
+    connection.execute("CREATE TABLE log AS FROM given")
+    return ibis.duckdb.from_connection(connection).table("log")
+
+
+@each_kind_of_ids
+@pytest.mark.parametrize("by", ["rank", "last_click", "prefix"])
+def test_counts(ids: str, by: By) -> None:
+    rows = make_rows(ids)
+    assert spelled_out(ibis_counts.count_cells(table(in_long(rows)), by=by)) == by_hand(rows, by)
+
+
+def test_counts_without_counts() -> None:
+    rows = [{name: row[name] for name in ("query", "docs", "clicks")} for row in make_rows("text")]
+    assert spelled_out(ibis_counts.count_cells(table(in_long(rows)))) == by_hand(rows, "rank")
+
+
+def test_fitted() -> None:
+    log, learner = table(in_long(make_rows("text"))), learner_for("UBM")
+    assert is_warehouse_table(log)
+    model = fit(learner, log)
+    assert np.isfinite(model.relevance()).all()
+    with raises_code("needs-lists", SpecError):
+        counts_for(learner_for("DBN"), log)
+
+
+@pytest.mark.parametrize("what", BROKEN_RESULTS)
+def test_results_that_break_a_rule(what: str) -> None:
+    change, _ = BROKEN_RESULTS[what]
+    rows = broken_results(change)
+    named = "one without an id" if change.get("session", "") is None else "s1"
+    with raises_code("bad-sessions", DataError) as error:
+        ibis_counts.count_cells(table(rows))
+    assert named in error.value.facts["first"]
+
+
+def test_a_document_twice() -> None:
+    rows = in_long([{"query": "q", "docs": ["x", "x"], "clicks": [0, 0]}])
+    with raises_code("bad-sessions", DataError, count=1, total=1) as error:
+        ibis_counts.count_cells(table(rows))
+    assert "s0" in error.value.facts["first"]
+
+
+def test_the_wide_layout_is_refused() -> None:
+    with raises_code("missing-column", DataError):
+        ibis_counts.count_cells(table(make_rows("text")))

@@ -1,0 +1,167 @@
+"""Tables, words, plots and pages made from rows; text from logs is never markup."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clickshift.cli.models import _models_table
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.display.document import Section, check_page, write_report
+from clickshift.display.figures import curve_figure
+from clickshift.display.tables import curve_table
+from clickshift.errors import FileError
+from clickshift.experiments._comparison_report import comparison_figure, comparison_table
+from clickshift.experiments.policy_shift._report_verdicts import comparison_verdict
+from clickshift.learners import DEFAULT
+from clickshift.metrics.log_summary import log_table
+from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
+from clickshift.models.base import Evidence
+from tests.codes import raises_code
+
+WORDS = Vocabulary.of([1, 1], [10, 20])[0]
+EVIL = "<script>alert('[bold]')</script>"
+
+
+def row(
+    model: str, conditional: float | None, *, log_likelihood: float | None = -1.0, error: str | None = None
+) -> dict:
+    return {
+        "model": model,
+        "conditional_perplexity": conditional,
+        "marginal_perplexity": None if conditional is None else conditional + 0.01,
+        "log_likelihood": log_likelihood,
+        "unseen_pair_share": 0.1,
+        "seconds": 0.5,
+        "error": error,
+    }
+
+
+ROWS = [
+    row("rCTR", 1.42),
+    row("Bad", None, log_likelihood=None, error="it broke"),
+    row("UBM", 1.3601),
+    row("DBN", 1.36),
+]
+
+
+def test_the_comparison_is_sorted_and_shows_errors() -> None:
+    table = comparison_table(ROWS)
+    assert [line["model"] for line in table] == ["DBN", "UBM", "rCTR", "Bad"]
+    assert table[3]["error"] == "it broke"
+    assert "error" not in comparison_table(ROWS[2:])[0]
+
+
+def test_the_verdict_names_the_best_and_its_gain() -> None:
+    words = comparison_verdict([*ROWS, row("CM", 4.85, log_likelihood=-math.inf)])
+    best, gain = words.split(". That is ")
+    assert best.startswith("DBN ")
+    assert best.endswith("1.3600, tied with UBM")
+    assert gain.startswith("14.3% "), "0.06 of 0.42"
+    assert " than rCTR" in gain
+    assert "Not compared: Bad." in words
+    assert "CM gave probability 0 to clicks that happened" in words
+    assert comparison_verdict([ROWS[1]]) == "Not compared: Bad."
+
+
+def test_what_is_far_off_does_not_squeeze_the_plot() -> None:
+    figure = comparison_figure([*ROWS, row("CM", 4.85)])
+    assert list(figure.data[0].y) == ["DBN", "UBM", "rCTR", "CM"]
+    assert figure.layout.xaxis.range[1] < 1.6
+    assert max(figure.data[0].x) < 1.6
+    assert figure.data[0].text[-1] == "4.850 →"
+    assert comparison_figure([ROWS[1]]).data[0].x == ()
+
+
+def errors(**tables: list[float]) -> Evidence:
+    return Evidence("by hand", np.ones(3), np.ones(3), {name: np.array(error) for name, error in tables.items()})
+
+
+A = np.array([0.5, 0.2, 0.1])
+CURVES = {
+    "PBM": PBM(WORDS, A, np.array([1.0, 0.5]), evidence=errors(examination=[0.0, 0.2])),
+    "UBM": UBM(WORDS, A, np.array([1.0, 0.5, 0.7]), evidence=errors(examination=[0.0, 0.2, 0.3])),
+    "DBN": DBN(WORDS, A, A, 0.8, evidence=errors(continuation=[0.1])),
+    "CCM": CCM(WORDS, A, np.array([0.8, 0.7, 0.2]), evidence=errors(continuation=[0.1, 0.1, 0.1])),
+    "rCTR": RCTR(WORDS, np.array([0.3, 0.2])),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_have_a_table_and_a_plot(name: str) -> None:
+    rows = CURVES[name].examination_table()
+    figure = curve_figure(rows)
+    assert sum(len(line.x) for line in figure.data) == len(rows)
+    estimates = [y for line in figure.data for y in line.y]
+    assert sorted(estimates) == sorted(r["estimate"] for r in rows)
+    assert len(curve_table(rows)) == len(rows)
+
+
+def test_intervals_are_drawn_where_they_are() -> None:
+    rows = CURVES["PBM"].examination_table()
+    line = curve_figure(rows).data[0]
+    assert line.y[1] + line.error_y.array[1] == pytest.approx(rows[1]["high"])
+    assert line.y[1] - line.error_y.arrayminus[1] == pytest.approx(rows[1]["low"])
+
+
+def test_the_user_browsing_model_has_a_line_per_last_click() -> None:
+    figure = curve_figure(CURVES["UBM"].examination_table())
+    assert {line.name: list(line.y) for line in figure.data} == {
+        "no click above": [1.0, 0.5],
+        "last click at rank 1": [0.7],
+    }
+    assert [line["last click"] for line in curve_table(CURVES["UBM"].examination_table())] == ["none", "none", 1]
+
+
+def test_the_registry_as_a_table() -> None:
+    table = {line["model"]: line for line in _models_table()}
+    assert list(table) == list(MODELS)
+    assert {name: line["learner"] for name, line in table.items() if line["learner"]} == DEFAULT
+    assert table["TopPop"]["predicts_clicks"] is False
+    assert table["UBM"]["uses_history"] is True
+    assert table["rCTR"]["ranks_documents"] is False
+
+
+def test_a_model_is_called_by_its_registered_name() -> None:
+    assert model_name(CURVES["rCTR"]) == "rCTR"
+    assert model_name(CURVES["PBM"]) == "PBM"
+
+
+def test_the_swaps_of_a_log_in_short() -> None:
+    facts = {
+        "effective_swaps": [[0, 2.4, 1], [2.4, 0, 7.6], [1, 7.6, 0]],
+        "rank_groups": [[1, 2, 3], [5], [7, 9]],
+        "ranks": 3,
+    }
+    short = log_table(facts)
+    assert short["effective_swaps"] == {"1–2": 2, "2–3": 8}
+    assert short["rank_groups"] == "1–3; 5; 7, 9"
+    assert short["ranks"] == 3
+
+
+def test_a_page_shows_text_as_text(tmp_path: Path) -> None:
+    figure = comparison_figure([row(EVIL, 1.2)])
+    table = [{EVIL: EVIL, "value": math.nan}]
+    write_report(
+        tmp_path / "page.html", title=EVIL, sections=[Section(EVIL, EVIL, table, figure)], settings={EVIL: EVIL}
+    )
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    body = page[page.index("<body>") :]
+    assert "<script>alert" not in body
+    escaped = "&lt;script&gt;alert(&#x27;[bold]&#x27;)&lt;/script&gt;"
+    assert body.count(escaped) == 10, (
+        "headings, link, words, table with its header, labels of table and figure, settings"
+    )
+    assert "–" in body
+    assert 'src="http' not in page, "the page must open without a network"
+
+
+def test_a_page_has_a_name_of_its_kind(tmp_path: Path) -> None:
+    with raises_code("unknown-format", FileError, known=[".html", ".htm"]):
+        check_page(tmp_path / "page.pdf")
+    (tmp_path / "page.html").mkdir()
+    with raises_code("is-a-folder", FileError):
+        check_page(tmp_path / "page.html")

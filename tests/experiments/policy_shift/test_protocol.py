@@ -1,0 +1,362 @@
+"""The policy-shift protocol: what the paper found holds at small scale, and cells are what their settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clickshift as cs
+from clickshift.cli._presets import on_corpus, policy_shift_protocol
+from clickshift.errors import SpecError
+from clickshift.experiments.click_vs_ips.checks import ChecksCell
+from clickshift.experiments.click_vs_ips.protocol import PointwiseCell
+from clickshift.experiments.click_vs_ips.tuning import TuningCell
+from clickshift.experiments.model_selection.protocol import SelectionCell
+from clickshift.experiments.models import LOGGING, ORACLE, PEEKING, TRUTH, Contender, candidate_model
+from clickshift.experiments.papers import TABLES_AND_FIGURES, AnalyticProtocol, section_6_1, table_or_figure
+from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
+from clickshift.experiments.policy_shift.protocol import Cell, PolicyShift, rows_of
+from clickshift.experiments.run_metadata import open_run, start_run
+from clickshift.experiments.runner import RunFolder, copy_reference_rows, digest, process_pool, run_tasks
+from clickshift.simulation.search_engine import IND, World
+from tests.codes import raises_code
+from tests.suite import Study
+
+Rows = list[dict[str, Any]]
+BY_EM = tuple(Contender(name, name) for name in ("PBM", "UBM", "DBN"))
+COUNTED = Contender("dCTR", "dCTR", "baseline")
+NAIVE, MODELS = ("dCTR", "ARM NC"), ("PBM", "UBM", "DBN")
+PEEKS = replace(PEEKING, learner="Gradient('ARM_NC', tower='free', embedding=4, state=4, rounds=10)")
+RANDOM = (("random", "Uniform"),)
+"""Test lists that cost no training of a LambdaMART, which the default ones do."""
+
+
+def run(protocol: PolicyShift) -> Rows:
+    return [row for cell in protocol.cells() for row in cell.rows()]
+
+
+def value(rows: Rows, model: str, metric: str, **where: Any) -> float:
+    """The mean over seeds of a metric."""
+    found = [
+        r[metric] for r in rows if r["model"] == model and metric in r and all(r.get(k) == v for k, v in where.items())
+    ]
+    assert found, (model, metric, where)
+    return float(np.mean(found))
+
+
+def reversed_lists(
+    contenders: Sequence[Contender], *, corpus: str = "builtin", queries: int, sessions: int, seeds: int = 1
+) -> PolicyShift:
+    """Section 6.1: near-optimal training lists, test lists in increasing relevance."""
+    protocol = replace(section_6_1(), contenders=tuple(contenders), seeds=seeds)
+    world = replace(protocol.world, queries=queries, sessions=sessions, test_sessions=sessions // 4)
+    return replace(protocol, world=on_corpus(world, corpus))
+
+
+@pytest.fixture(scope="module", params=["builtin", "mslr_sample"])
+def corpus_name(request: pytest.FixtureRequest) -> str:
+    return request.param if request.param == "builtin" else str(request.getfixturevalue("shared_data") / request.param)
+
+
+@pytest.fixture(scope="module")
+def strong_shift(corpus_name: str) -> Rows:
+    """Both users, and the models that need no gradient."""
+    return run(reversed_lists((TRUTH, COUNTED, *BY_EM), corpus=corpus_name, queries=60, sessions=20_000))
+
+
+@pytest.fixture(scope="module")
+def shifted() -> Rows:
+    """One training policy, three users, test lists of three policies; derived policies on the third user."""
+    policies = (("oracle", "Oracle"), ("random", "Uniform"), ("BM25", "BM25"))
+    protocol = PolicyShift(
+        training=PolicyShift().training[:1],
+        contenders=(TRUTH, COUNTED, *BY_EM, Contender("TopPop", "TopPop", "baseline")),
+        world=World(testing=policies, queries=30, sessions=20_000),
+        derived=DerivedPolicies(sessions=1000),
+    )
+    return run(protocol)
+
+
+def ranks_best_and_predicts_worst(
+    rows: Rows, user: str, naive: Sequence[str], *, models: Sequence[str] = MODELS
+) -> dict[str, dict[str, float]]:
+    """Check tables 3 and 4: naive models rank best, and predict worse than all where the ranker changes.
+
+    The perplexity of ARM NC is not comparable: it is held against its own on the training policy's lists.
+    """
+    ind, ood = (
+        {name: value(rows, name, "perplexity", user=user, shift=shift) for name in (*models, *naive)}
+        for shift in ("ind", "ood")
+    )
+    ndcg = {name: value(rows, name, "nDCG@3", user=user) for name in ood}
+    rise = {name: ood[name] - ind[name] for name in ood}
+    for name in naive:
+        assert ndcg[name] > max(ndcg[other] for other in models)
+        if name == "ARM NC":
+            assert rise[name] > max(rise[other] for other in models) + 0.05
+        else:
+            assert ood[name] > max(ood[other] for other in models)
+    return {"ind": ind, "ood": ood, "nDCG@3": ndcg}
+
+
+@pytest.mark.parametrize("user", ["DBN", "CoCM"])
+def test_high_ndcg_and_collapse_go_together(strong_shift: Rows, user: str) -> None:
+    found = ranks_best_and_predicts_worst(strong_shift, user, NAIVE[:1])
+    if user == "DBN":  # of CoCM users, reversed lists are not harder to predict
+        rise = {name: found["ood"][name] - found["ind"][name] for name in found["ood"]}
+        assert max(rise, key=rise.__getitem__) == "dCTR"
+
+
+def test_a_peeking_model_ranks_best_and_collapses() -> None:
+    """CoCM users alone, a tiny network: the perplexity of ARM NC rises by .09, that of the others by at most .022."""
+    small = reversed_lists((COUNTED, *BY_EM, PEEKS), queries=50, sessions=10_000)
+    ranks_best_and_predicts_worst(run(replace(small, users=small.users[1:])), "CoCM", NAIVE)
+
+
+@pytest.mark.study
+def test_high_ndcg_and_collapse_go_together_with_networks(corpus_name: str, study: Study) -> None:
+    peeks = study.choose(smallest=PEEKS, full=replace(PEEKING, learner="Gradient('ARM_NC', embedding=16)"))
+    queries, sessions, seeds = study.choose(smallest=(50, 2000, 1), full=(100, 40_000, 2))
+    protocol = reversed_lists(
+        (TRUTH, COUNTED, *BY_EM, peeks), corpus=corpus_name, queries=queries, sessions=sessions, seeds=seeds
+    )
+    users = study.choose(smallest=protocol.users[1:], full=protocol.users)
+    rows = run(replace(protocol, users=users))
+    peeking = [row for row in rows if row["model"] == "ARM NC" and row["kind"] == "clicks"]
+    assert len(peeking) == len(users) * seeds * 2
+    assert all(row["perplexity"] > 1 for row in peeking)
+    if study.full:
+        found = {user: ranks_best_and_predicts_worst(rows, user, NAIVE) for user, _ in users}
+        study.record(f"section 6.1, {Path(corpus_name).name}", **found)
+
+
+def test_nothing_predicts_better_than_the_user(strong_shift: Rows, shifted: Rows) -> None:
+    for rows in (strong_shift, shifted):
+        for row in rows:
+            if row["kind"] == "clicks" and row["role"] != "peeking":
+                least = value(rows, ORACLE, "log_likelihood", user=row["user"], testing=row["testing"])
+                assert row["log_likelihood"] <= least + 1e-3, row
+
+
+def test_dbn_is_best_for_dbn_users_and_brittle_for_others(shifted: Rows) -> None:
+    def gap(user: str, testing: str, model: str) -> float:
+        return value(shifted, model, "perplexity", user=user, testing=testing) - value(
+            shifted, ORACLE, "perplexity", user=user, testing=testing
+        )
+
+    for testing in (IND, "oracle", "random", "BM25"):
+        assert gap("DBN", testing, "DBN") < min(gap("DBN", testing, other) for other in ("PBM", "UBM"))
+    assert gap("CoCM-mismatch", "random", "DBN") > gap("CoCM-mismatch", "random", "PBM")
+
+
+def test_pbm_gains_from_max_reward_where_users_do_not_go_top_down(shifted: Rows) -> None:
+    clicks = {
+        policy: value(shifted, "PBM", "expected_clicks", user="CoCM-mismatch", policy=policy)
+        for policy in ("Top-Down", "Max-Reward")
+    }
+    assert clicks["Max-Reward"] > clicks["Top-Down"] + 0.02
+
+
+def test_rows_say_what_was_judged(shifted: Rows) -> None:
+    assert {row["testing"] for row in shifted if row["kind"] == "clicks"} == {IND, "oracle", "random", "BM25"}
+    assert not [row for row in shifted if row["kind"] == "clicks" and row["model"] == "TopPop"], "it predicts no clicks"
+    logging = [row for row in shifted if row["model"] == LOGGING]
+    assert len(logging) == 3
+    assert all(0 < row["nDCG@10"] <= 1 and row["never_shown"] > 0 for row in logging)
+    assert all(0 <= row["head nDCG@10"] <= 1 for row in shifted if row["kind"] == "ranking")
+    assert {row["user"] for row in shifted if row["kind"] == "policy"} == {"CoCM", "CoCM-mismatch"}
+    assert value(shifted, ORACLE, "nDCG@10") == pytest.approx(1)
+
+
+def test_test_lists_show_only_what_training_showed() -> None:
+    logs = World((*RANDOM, ("BM25", "BM25")), queries=50, sessions=2000, test_sessions=1000).logs(
+        "DBN", PolicyShift().training[0][1]
+    )
+    shown = set(np.unique(logs.train.rankings.pair[logs.train.rankings.shown]).tolist())
+    for name, log in logs.test.items():
+        if name != IND:
+            pairs = log.in_vocabulary(logs.train.vocabulary).rankings.pair[log.rankings.shown]
+            assert set(pairs.tolist()) <= shown
+    assert (logs.train.total, logs.held_out.total, logs.test[IND].total) == (1600, 200, 200)
+
+
+def test_a_log_of_several_policies() -> None:
+    """A mitigation of the paper: equal shares of the sessions."""
+    world = World(RANDOM, queries=50, sessions=3000, test_sessions=500)
+    oracle, random = "PlackettLuce(Oracle, temperature=0.1, scores='log')", "Uniform"
+    mixed = world.logs("DBN", f"{oracle} + {random}")
+    alone = world.logs("DBN", oracle)
+    assert mixed.train.total == alone.train.total == 2400
+    assert len(mixed.seen.label) > len(alone.seen.label)
+
+
+def test_cells_are_the_grid() -> None:
+    protocol = PolicyShift()
+    cells = protocol.cells()
+    assert len(cells) == 9 * len(protocol.contenders)
+    assert len({digest(cell) for cell in cells}) == len(cells)
+    derived = {(cell.user[0], cell.contender.role) for cell in cells if cell.derived is not None}
+    assert derived == {("CoCM", "click model"), ("CoCM-mismatch", "click model")}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[PolicyShift, Path, dict[str, Any]]:
+    """A run of two cells in another process, its folder and its settings."""
+    protocol = PolicyShift(
+        users=(("DBN", "DBN"),),
+        training=PolicyShift().training[:1],
+        contenders=(TRUTH, Contender("PBM", "Gradient('PBM', tower='free', rounds=2)")),
+        world=World(RANDOM, queries=30, sessions=1000, test_sessions=200),
+        seeds=2,
+    )
+    path = tmp_path_factory.mktemp("run")
+    folder, settings = start_run(protocol, path, corpus="builtin")
+    with process_pool(1) as pool:
+        run_tasks(protocol.cells(), rows_of, folder, pool)
+    return protocol, path, settings
+
+
+def test_a_cell_gives_the_same_rows_in_any_process(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
+    protocol, path, _ = finished
+    assert _without_time(RunFolder(path).rows(protocol.cells())) == _without_time(run(protocol))
+
+
+def test_a_run_is_read_again(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
+    protocol, path, settings = finished
+    again, same, noted = open_run(path)
+    assert (again, noted) == (protocol, settings)
+    assert all(same.has(cell) for cell in again.cells())
+    assert len(same.rows(again.cells())) == 2 + 2 + 2 * (2 + 1)
+
+
+def _without_time(rows: Rows) -> Rows:
+    return [{name: value for name, value in row.items() if "seconds" not in name and value is not None} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The shipped rows of the protocol and of section 6.1."""
+    folder = RunFolder(tmp_path_factory.mktemp("reference"))
+    for protocol in (PolicyShift(), section_6_1()):
+        cells = protocol.cells()
+        assert copy_reference_rows(cells, folder) == len(cells), "a setting or VERSION has changed"
+    return folder
+
+
+def _made_again(cell: Cell, kept: Rows, testing: Sequence[str]) -> None:
+    """Compare shipped rows with new ones; leaving out test policies does not change the logs of the others."""
+    world = replace(cell.world, testing=tuple(test for test in cell.world.testing if test[0] in testing))
+    fresh = _without_time(replace(cell, world=world).rows())
+    assert [row["testing"] for row in fresh if row["kind"] == "clicks"] == [IND, *testing]
+    known = [row for row in _without_time(kept) if row["kind"] != "clicks" or row["testing"] in (IND, *testing)]
+    assert len(known) == len(fresh)
+    for new, old in zip(fresh, known, strict=True):
+        numbers = {name for name, value in new.items() if isinstance(value, float)}
+        assert {name: new[name] for name in new.keys() - numbers} == {name: old[name] for name in old.keys() - numbers}
+        assert {name: new[name] for name in numbers} == pytest.approx({name: old[name] for name in numbers}, abs=1e-6)
+
+
+def _is_cheapest(cell: Cell) -> bool:
+    return cell.user[0] == "DBN" and cell.training[0] == "PL-oracle" and cell.contender.learner in {"", "dCTR"}
+
+
+def test_reference_rows_are_those_of_this_very_protocol(reference: RunFolder) -> None:
+    """If this fails, a setting or VERSION has changed: make the rows again (benchmarks/policy_shift.py)."""
+    cells = PolicyShift().cells()
+    seeds = {row["seed"] for row in reference.rows(cells) if row["model"] == "NCM"}
+    assert seeds == set(range(10))
+    cheap = [cell for cell in cells if _is_cheapest(cell)]
+    assert len(cheap) == 2
+    for cell in cheap:
+        _made_again(cell, reference.rows([cell]), ("oracle", "random", "BM25"))
+
+
+@pytest.mark.study
+def test_reference_rows_of_a_trained_ranker_are_those_of_this_very_protocol(reference: RunFolder, study: Study) -> None:
+    """The same with the lists of LambdaMART, which is trained anew."""
+    cells = [cell for cell in PolicyShift().cells() if _is_cheapest(cell)]
+    testing = study.choose(smallest=("oracle",), full=("oracle", "random", "BM25", "LambdaMART"))
+    for cell in study.choose(smallest=cells[:1], full=cells):
+        _made_again(cell, reference.rows([cell]), testing)
+
+
+def test_the_paper_findings_hold_in_the_reference_rows(reference: RunFolder) -> None:
+    rows = reference.rows(PolicyShift().cells())
+    clicks = [row for row in rows if row["kind"] == "clicks"]
+    models = ("PBM", "UBM", "DBN", "NCM", "CACM-minus", "ARM")
+    for training in ("PL-oracle", "PL-BM25", "PL-LambdaMART"):
+        ind = {name: value(clicks, name, "perplexity", user="DBN", training=training, testing=IND) for name in models}
+        assert min(ind, key=ind.__getitem__) == "DBN"
+    for user in ("DBN", "CoCM", "CoCM-mismatch"):
+        for name in models:
+            assert value(clicks, name, "perplexity", user=user) > value(clicks, ORACLE, "perplexity", user=user)
+
+
+def test_tables_3_and_4_hold_in_the_reference_rows(reference: RunFolder) -> None:
+    """What ranks best predicts worst where the ranker changes; ARM NC is held against itself."""
+    rows = reference.rows(section_6_1().cells())
+    for user in ("DBN", "CoCM"):
+        ranks_best_and_predicts_worst(rows, user, NAIVE, models=(*MODELS, "NCM", "CACM-minus"))
+
+
+def test_choosing() -> None:
+    protocol = policy_shift_protocol(
+        "quick", users=["CoCM"], training=["PL-BM25"], models=["PBM", "EM('UBM')"], seeds=2, sessions=500
+    )
+    assert protocol.users == (("CoCM", "CoCM"),)
+    assert protocol.training[0][1].startswith("PlackettLuce(BM25")
+    assert [c.learner for c in protocol.contenders if c.role == "click model"] == ["Gradient('PBM')", "EM('UBM')"]
+    assert (protocol.seeds, protocol.world.sessions) == (2, 500)
+    assert policy_shift_protocol("quick", derived=False).derived is None
+    for wrong in (dict(scale="huge"), dict(scale="quick", users=["Nobody"]), dict(scale="quick", models=["XYZ"])):
+        with pytest.raises(SpecError):
+            policy_shift_protocol(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_candidate_is_known_by_the_file_it_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_shift_model.py").write_text(
+        "from clickshift.models.arm import ARM\nclass MyModel(ARM):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = candidate_model("own_shift_model:MyModel")
+    assert (mine.name, mine.role, mine.learner) == ("MyModel", "candidate", "Gradient('MyModel')")
+    assert len(mine.content) > 8
+    for wrong, code in (
+        ("own_shift_model:Other", "not-importable"),
+        ("math:pi", "not-a-model"),
+        ("no.where:X", "not-importable"),
+    ):
+        with raises_code(code, SpecError, path=wrong):
+            candidate_model(wrong)
+
+
+CELLS = (Cell, SelectionCell, PointwiseCell, ChecksCell, TuningCell)
+
+
+def test_every_exhibit_that_is_ready_can_be_made() -> None:
+    ready = [name for name, one in TABLES_AND_FIGURES.items() if one.state == "ready"]
+    assert set(ready) >= {"table3", "table4", "figure1", "figure2", "ips-figure1"}
+    for name in ready:
+        make = table_or_figure(name).make
+        assert make is not None
+        protocol = make()
+        if isinstance(protocol, AnalyticProtocol):
+            assert protocol.rows()
+            continue
+        cells = list(protocol.cells())
+        assert cells
+        assert all(isinstance(cell, CELLS) for cell in cells)
+    with raises_code("unknown-name", SpecError, name="table99"):
+        table_or_figure("table99")
+
+
+def test_the_user_of_a_world_is_the_one_that_clicks() -> None:
+    logs = World(RANDOM, queries=50, sessions=20_000, test_sessions=100).logs("DBN", PolicyShift().training[0][1])
+    assert isinstance(logs.user, cs.models.DBN)
+    expected = logs.user.click_prob(logs.train.rankings).mean(axis=0)
+    np.testing.assert_allclose(logs.train.ctr_by_rank(), expected, atol=0.02)

@@ -1,0 +1,143 @@
+"""The charts of the policy-shift report: what they show is what the rows say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from clickshift.experiments.policy_shift._report import _shift_figures
+from clickshift.experiments.policy_shift._report_derived import policy_figures
+from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure
+from clickshift.experiments.policy_shift._report_spider import spider_figures
+from tests.experiments.policy_shift.rows import GAIN, IND, TRAINING, USERS, Rows, shift_rows
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return shift_rows()
+
+
+@pytest.fixture(scope="module")
+def spiders(rows: Rows) -> dict[str, Any]:
+    return spider_figures(rows)
+
+
+def line(figure: Any, name: str) -> Any:
+    return next(trace for trace in figure.data if trace.name == name and trace.showlegend is not False)
+
+
+def perplexities(rows: list[dict[str, Any]], **where: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row["kind"] == "clicks" and row["model"] in IND and all(row[key] == value for key, value in where.items()):
+            found.setdefault(row["model"], []).append(row["perplexity"])
+    return found
+
+
+def test_a_spider_has_a_spoke_for_every_change_of_policy(rows: Rows, spiders: dict[str, Any]) -> None:
+    assert list(spiders) == list(IND)
+    ood, ind = line(spiders["DBN"], "ood nPPL"), line(spiders["DBN"], "ind nPPL")
+    assert len(ood.r) == len(ind.r) == 27 + 1, "and back to the first"
+    assert ood.r[0] == ood.r[-1]
+    assert (ood.line.dash, ind.line.dash) == ("solid", "dash")
+    assert np.allclose(np.diff(ood.theta[:-1]), 360 / 27)
+    there = perplexities(rows, user="DBN", training="PL-oracle", testing="random")
+    means = {name: np.mean(values) for name, values in there.items()}
+    lowest, highest = min(means.values()), max(means.values())
+
+    def radius(value: float) -> float:
+        return 0.2 + math.log(1 + (value - lowest) / (highest - lowest))
+
+    assert ood.r[0] == pytest.approx(radius(means["DBN"]))
+    assert list(ind.r[:3]) == [ind.r[0]] * 3, "the same log to learn from, three to be tested on"
+    band = next(trace for trace in spiders["DBN"].data if trace.name == "ood nPPL" and trace.fill == "toself")
+    low, high = stats.t.interval(0.95, 9, loc=means["DBN"], scale=stats.sem(there["DBN"]))
+    assert band.r[0] == pytest.approx(radius(high))
+    assert band.r[-1] == pytest.approx(radius(low))
+    assert "DBN users<br>trained on PL-oracle<br>tested on random" in ood.text[0]
+    assert f"perplexity {means['DBN']:.4f}" in ood.text[0]
+
+
+def test_the_labels_of_a_spider_stand_at_their_spokes(spiders: dict[str, Any]) -> None:
+    labels = spiders["PBM"].layout.annotations
+    texts = [label.text for label in labels]
+    assert texts[:4] == ["random", "BM25", "Lambda.", "oracle"], "PL-oracle is not tested on oracle"
+    assert texts[27:36] == ["PL-oracle", "PL-BM25", "PL-LambdaMART"] * 3
+    assert all(-90 <= label.textangle <= 90 for label in labels), "nothing is upside down"
+    first, training = labels[0], labels[27]
+    assert first.x > 0.5, "clockwise from the top"
+    assert first.y > 0.5
+    centre = np.array([0.5, np.mean([label.y for label in labels[:27]])])
+    out = [math.dist((label.x, label.y), centre) for label in (first, training)]
+    assert out[0] < out[1], "test policies inside, training policies outside"
+
+
+def test_users_have_their_sectors(spiders: dict[str, Any]) -> None:
+    sectors = [trace for trace in spiders["PBM"].data if trace.type == "barpolar"]
+    assert [sector.name for sector in sectors] == ["DBN", "CoCM", "CoCM-mismatch"]
+    assert len({sector.marker.color for sector in sectors}) == 3
+    assert sum(sum(sector.width) for sector in sectors) == pytest.approx(360)
+
+
+def test_without_seeds_there_is_no_band_and_without_spokes_no_web() -> None:
+    traces = spider_figures(shift_rows(["DBN"], seeds=1, models=["PBM", "UBM"]))["PBM"].data
+    assert [trace.type for trace in traces] == ["barpolar"] + ["scatterpolar"] * 2
+    rows = [row for row in shift_rows(["DBN"], ["PL-oracle"]) if row.get("testing") in {"ind", "random", "BM25"}]
+    bars = spider_figures(rows)["PBM"]
+    assert [trace.type for trace in bars.data] == ["bar", "bar"]
+    assert len(bars.data[0].x) == 2
+    assert spider_figures([]) == {}
+
+
+def test_a_model_that_missed_a_log_has_a_gap() -> None:
+    rows = shift_rows(USERS[:1], models=["PBM", "UBM", "DBN"], seeds=2)
+    figures = spider_figures([row for row in rows if (row["model"], row.get("testing")) != ("PBM", "random")])
+    assert line(figures["PBM"], "ood nPPL").r[0] is None
+    assert len(line(figures["UBM"], "ood nPPL").r) == 9 + 1
+
+
+def test_bars_are_what_is_earned_and_diamonds_what_was_promised(rows: Rows) -> None:
+    figures = policy_figures(rows)
+    assert list(figures) == [
+        LogName(u, t) for u in ("CoCM", "CoCM-mismatch") for t in ("PL-oracle", "PL-BM25", "PL-LambdaMART")
+    ]
+    figure = figures[LogName("CoCM", "PL-oracle")]
+    bars = {trace.name: trace for trace in figure.data if trace.type == "bar"}
+    assert list(bars) == ["Top-Down", "Max-Reward"]
+    assert list(bars["Top-Down"].x) == list(IND), "the oracle is a line, not a bar"
+    for i, name in enumerate(IND):
+        assert bars["Max-Reward"].y[i] - bars["Top-Down"].y[i] == pytest.approx(GAIN[name], abs=0.006)
+    promised = [trace for trace in figure.data if trace.type == "scatter"][1]
+    ncm = list(IND).index("NCM")
+    assert promised.y[ncm] - bars["Max-Reward"].y[ncm] == pytest.approx(0.3)
+    earned = [
+        row["expected_clicks"] for row in rows
+        if row["kind"] == "policy" and (row["user"], row["training"], row["model"]) == ("CoCM", "PL-oracle", "NCM")
+        and row["policy"] == "Max-Reward"
+    ]  # fmt: skip
+    half = stats.t.ppf(0.975, 9) * stats.sem(earned)
+    assert bars["Max-Reward"].error_y.array[ncm] == pytest.approx(half)
+    assert figure.layout.shapes[0].y0 == 1.3, "what the oracle earns"
+    ranges = {other.layout.yaxis.range for other in figures.values()}
+    assert len(ranges) == 1, "panels can be compared"
+    assert next(iter(ranges))[0] == 0
+    assert policy_figures([]) == {}
+
+
+def test_the_distance_from_the_oracle() -> None:
+    rows = shift_rows(["DBN"], ["PL-oracle"], noise=0.0)
+    figure = oracle_gap_figure(rows)
+    assert [trace.name for trace in figure.data] == list(IND)
+    assert list(figure.data[0].y) == pytest.approx([IND["PBM"]] + [IND["PBM"] + 0.005] * 4)
+    assert len({trace.marker.symbol for trace in figure.data}) == len(IND)
+    assert oracle_gap_figure([row for row in rows if row["role"] != "oracle"]) is None
+
+
+def test_all_charts_have_names_for_files() -> None:
+    names = list(_shift_figures(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)))
+    assert len(names) == 2 + 4 + 2
+    assert {"robustness PBM", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)

@@ -1,0 +1,191 @@
+"""Runs survive anything: killed, interrupted, doubled, with tasks that fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clickshift.errors import FileError
+from clickshift.experiments.models import Contender
+from clickshift.experiments.runner import FinishedTask, RunFolder, digest, process_pool, run_tasks
+from clickshift.io.table_writer import read_rows, write_rows
+from tests.codes import raises_code
+
+
+@dataclass(frozen=True)
+class Square:
+    """A task that notes each time it is done, waits, and may fail."""
+
+    number: int
+    notes: str
+    seconds: float = 0.0
+
+
+def work(task: Square) -> list[dict[str, Any]]:
+    with Path(task.notes).open("a") as file:
+        file.write(f"{task.number}\n")
+    time.sleep(task.seconds)
+    if task.number < 0:
+        raise ArithmeticError("no root")
+    return [{"number": task.number, "square": task.number**2}, {"number": task.number, "note": "é<b>"}]
+
+
+def tasks(folder: Path, n: int, seconds: float = 0.0) -> list[Square]:
+    return [Square(k, str(folder / "notes"), seconds) for k in range(n)]
+
+
+def done_by_whom(folder: Path) -> list[int]:
+    return [int(line) for line in (folder / "notes").read_text().split()]
+
+
+def test_rows_come_back_without_the_keys_they_did_not_have(tmp_path: Path) -> None:
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "c": 0.5}]
+    write_rows(rows, tmp_path / "rows.parquet")
+    assert read_rows(tmp_path / "rows.parquet") == rows
+    (tmp_path / "bad.parquet").write_text("no rows")
+    with raises_code("damaged-file", FileError, path=tmp_path / "bad.parquet"):
+        read_rows(tmp_path / "bad.parquet")
+
+
+def test_any_setting_changes_the_name_of_a_task() -> None:
+    assert digest(Square(1, "a")) == digest(Square(1, "a", 0.0))
+    assert (
+        len({digest(Square(1, "a")), digest(Square(2, "a")), digest(Square(1, "b")), digest(Square(1, "a", 1.0))}) == 4
+    )
+
+
+def test_only_missing_tasks_run_and_a_failure_costs_nothing_else(tmp_path: Path) -> None:
+    folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 4)
+    news: list[FinishedTask[Square]] = []
+    with ThreadPoolExecutor(2) as pool:
+        run_tasks(wanted[:2], work, folder, pool)
+        run_tasks([*wanted, Square(-1, str(tmp_path / "notes"))], work, folder, pool, progress=news.append)
+    assert sorted(done_by_whom(tmp_path)) == [-1, 0, 1, 2, 3]
+    assert {one.task.number: one.error for one in news} == {2: None, 3: None, -1: "ArithmeticError: no root"}
+    assert [row["square"] for row in folder.rows(wanted) if "square" in row] == [0, 1, 4, 9]
+    assert not folder.has(Square(-1, str(tmp_path / "notes")))
+
+
+def test_two_runs_in_one_folder_share_the_work(tmp_path: Path) -> None:
+    folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 12, 0.05)
+    with ThreadPoolExecutor(2) as both, ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        for future in [both.submit(run_tasks, wanted, work, folder, pool) for pool in (one, other)]:
+            future.result()
+    assert sorted(done_by_whom(tmp_path)) == list(range(12)), "no task was done twice"
+    assert len(folder.rows(wanted)) == 24
+
+
+def test_a_process_per_core(tmp_path: Path) -> None:
+    folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 3)
+    with process_pool() as pool:
+        cores = pool.submit(os.sched_getaffinity, 0).result()
+        run_tasks(wanted, work, folder, pool)
+    assert len(cores) == 1
+    assert len(folder.rows(wanted)) == 6
+
+
+OWN = """
+from dataclasses import dataclass
+from clickshift.models.arm import ARM
+
+@dataclass(frozen=True, eq=False)
+class Mine(ARM):
+    "One's own."
+"""
+
+
+def test_a_candidates_module_is_imported_in_worker_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker looks for it where the parent does, which has not imported it here: the worker alone can have."""
+    (tmp_path / "model_for_workers.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Contender("Mine", "Gradient('Mine')", "candidate", module="model_for_workers:Mine")
+    with process_pool(1) as pool:
+        learner = pool.submit(own.make).result()
+    assert repr(learner).startswith("Gradient(model='Mine'")
+    assert "model_for_workers" not in sys.modules
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {root!r})
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tests.experiments.test_runner import RunFolder, run_tasks, tasks, work
+run_tasks(tasks(Path({folder!r}), 6, 0.3), work, RunFolder(Path({folder!r}) / "run"), ThreadPoolExecutor(1))
+"""
+
+
+def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_path: Path) -> None:
+    wanted = tasks(tmp_path, 6, 0.3)
+    folder = RunFolder(tmp_path / "run")
+    code = KILLED.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path))
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while not folder.has(wanted[1]):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = {task.number for task in wanted if folder.has(task)}
+    assert {0, 1} <= before < set(range(6))
+    (tmp_path / "notes").write_text("")
+    with ThreadPoolExecutor(2) as pool:
+        run_tasks(wanted, work, folder, pool)
+    assert set(done_by_whom(tmp_path)) == set(range(6)) - before
+    assert [row["square"] for row in folder.rows(wanted) if "square" in row] == [k * k for k in range(6)]
+    assert not [
+        file for file in (tmp_path / "run" / "cells").iterdir() if file.suffix != ".parquet" and "lock" not in file.name
+    ]
+
+
+ORPHANED = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.experiments.test_runner import RunFolder, process_pool, run_tasks, tasks, work_slowly
+if __name__ == "__main__":
+    run_tasks(tasks(Path({folder!r}), 2), work_slowly, RunFolder(Path({folder!r}) / "run"), process_pool(1))
+"""
+
+
+def work_slowly(task: Square) -> list[dict[str, Any]]:
+    Path(task.notes).write_text(str(os.getpid()))
+    time.sleep(600)
+    return []
+
+
+def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script, notes = tmp_path / "orphaned.py", tmp_path / "notes"
+    script.write_text(ORPHANED.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path)))
+    process = subprocess.Popen([sys.executable, str(script)])
+    while not (notes.exists() and notes.read_text()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    worker = int(notes.read_text())
+    process.kill()
+    process.wait()
+    for _ in range(500):
+        if not Path(f"/proc/{worker}").exists() or "State:\tZ" in Path(f"/proc/{worker}/status").read_text():
+            return
+        time.sleep(0.02)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the process lives on")
+
+
+def test_settings_of_a_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with raises_code("not-a-run", FileError, path=folder.path):
+        folder.read_settings()
+    folder.write_settings({"protocol": "é"})
+    assert folder.read_settings() == {"protocol": "é"}
+    (folder.path / "run.json").write_text("{")
+    with raises_code("damaged-file", FileError, path=folder.path / "run.json"):
+        folder.read_settings()

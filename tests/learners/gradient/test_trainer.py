@@ -1,0 +1,171 @@
+"""Training by gradient: it finds what EM finds, seeds do not touch each other, nothing that was learned is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
+from clickshift.errors import DataError
+from clickshift.learners.gradient import Gradient, trainer
+from clickshift.learners.gradient import _batches as batches
+from clickshift.learners.gradient._encoding import SessionEncoder
+from clickshift.learners.gradient.trainer import TrainingProgress
+from clickshift.learners.likelihood import MaximumLikelihood
+from clickshift.metrics.click_prediction import perplexity
+from clickshift.testing import check_click_model
+from tests.codes import raises_code, warns_code
+from tests.learners.gradient.cases import arrays, contents, first_ranks, ready, small
+
+
+def interrupting(after: int):  # type: ignore[no-untyped-def]
+    def hear(said: str) -> None:
+        if said.startswith(f"round {after},"):
+            raise KeyboardInterrupt
+
+    return hear
+
+
+@pytest.fixture
+def saving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every round."""
+    monkeypatch.setattr(trainer, "SAVE_EVERY", -1.0)
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_an_interrupt_keeps_the_best_and_a_checkpoint_goes_on(
+    saving: None, short_lists: Sessions, tmp_path: Path
+) -> None:
+    """A checkpoint of another log is not used, even if it only differs by how often sessions were seen."""
+    learner, said = small("PBM", rounds=5), list[str]()
+    whole = learner.fit(short_lists)
+    file = tmp_path / "checkpoint.npz"
+    with warns_code("interrupted"):
+        part = learner.fit(short_lists, progress=interrupting(3), checkpoint=file)
+    check_click_model(part, ranks=3, draws=1000)
+    saved = file.read_bytes()
+    resumed = learner.fit(short_lists, progress=said.append, checkpoint=file)
+    assert said[0] == "resumed after round 3"
+    assert all((a == b).all() for a, b in zip(arrays(whole), arrays(resumed), strict=True))
+    assert not file.exists()
+    other = Sessions(short_lists.rankings, short_lists.click, 2 * short_lists.count)
+    file.write_bytes(saved)
+    said.clear()
+    learner.fit(other, progress=said.append, checkpoint=file)
+    assert said[0].startswith("round 1,")
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
+    short_lists: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "_check_losses", stop)
+    with pytest.raises(KeyboardInterrupt):
+        small("PBM").fit(short_lists)
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_a_loss_that_is_not_a_number_stops_with_advice(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "keep_better", lambda *a: pytest.fail("must stop before"))
+    with raises_code("training-diverged", DataError, seed=0) as error:
+        small("PBM", learning_rate=1e38).fit(short_lists)
+    assert error.value.facts["steps"] > 0
+    assert "learning_rate" in str(error.value)
+
+
+def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() -> None:
+    course = TrainingProgress(
+        np.array([1.0, 1.0]), np.full(2, np.inf), np.zeros(2, int), np.zeros(2, bool), steps=np.zeros(2)
+    )
+    for losses, rate, done in [
+        ([5.0, 5.0], [1.0, 1.0], [False, False]),
+        ([6.0, 4.0], [1.0, 1.0], [False, False]),
+        ([6.0, 3.0], [0.5, 1.0], [False, False]),
+        ([4.0, 2.0], [0.5, 1.0], [False, False]),
+        ([4.5, 2.5], [0.5, 1.0], [False, False]),
+        ([4.5, 2.5], [0.25, 0.5], [False, False]),
+        ([4.5, 1.0], [0.25, 0.5], [True, False]),
+        ([0.1, 0.5], [0.25, 0.5], [True, False]),
+    ]:
+        course.record(np.array(losses), 10)
+        assert course.rate.tolist() == rate
+        assert course.done.tolist() == done
+    assert course.best.tolist() == [4.0, 0.5]
+    assert course.steps.tolist() == [70, 80]
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize(("name", "rounds"), [("UBM", 12), ("NCM", 1)])
+def test_seeds_together_follow_seeds_alone(name: str, rounds: int, short_lists: Sessions) -> None:
+    """Numbers agree after one round, those of different seeds do not; after twelve rounds, losses agree."""
+    log = first_ranks(short_lists, 2)
+    for learner in {small(name, rounds=1), small(name, rounds=rounds)}:
+        together = learner.fit_seeds(log, 2, held_out=log)
+        (alone,) = learner.fit_seeds(log, [1], held_out=log)
+        assert together[1].evidence is not None
+        assert alone.evidence is not None
+        assert together[1].evidence.held_out_loss == pytest.approx(alone.evidence.held_out_loss, abs=1e-4)
+        assert np.abs(arrays(together[0])[0] - arrays(together[1])[0]).max() > 1e-3
+        if learner.rounds == 1:
+            for one, other in zip(arrays(together[1]), arrays(alone), strict=True):
+                assert np.abs(one - other).max() < 1e-5
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
+    """Equal seeds take equal steps; with rate 0, nothing moves."""
+    work = ready(small("PBM"), short_lists)
+    start = work.program.start([0, 0, 0])
+    before = work.program.parameters(start, {})
+    order = np.zeros((3, 2), int)
+    states, _ = work.program.steps(start, {}, work.batches, order, np.array([0.01, 0.0, 0.01], np.float32))
+    for old, new in zip(
+        *(map(np.asarray, jax.tree.leaves(t)) for t in (before, work.program.parameters(states, {}))), strict=True
+    ):
+        assert (new[1] == old[1]).all()
+        assert (new[0] == new[2]).all()
+        assert (new[0] != old[0]).any()
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is learned in one round depends on the pieces; the loss of the model does not."""
+    learner = small("NCM")
+    usual = ready(learner, short_lists).batches
+    for module in (batches, trainer):
+        monkeypatch.setattr(module, "RESIDENT_BYTES", 4000)
+    streamed = ready(learner, short_lists).batches
+    assert all(isinstance(array, np.memmap) for array in streamed.values())
+    assert all((streamed[name] == array).all() for name, array in usual.items())
+    assert trainer._BatchSource.of(streamed).chunk < len(next(iter(streamed.values())))
+    learner = small("PBM", rounds=1, batch=75)
+    assert len(list(trainer._BatchSource.of(ready(learner, short_lists).held_out).parts())) > 1
+    model = learner.fit(short_lists, held_out=short_lists)
+    assert model.evidence is not None
+    nats = -np.average(model.log_likelihood(short_lists), weights=short_lists.count)
+    assert model.evidence.held_out_loss == pytest.approx(nats, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["PBM", "UBM", "DBN"])
+def test_free_towers_reach_the_solution_of_em(name: str, world: tuple[Corpus, Sessions]) -> None:
+    log = world[1]
+    by_em = MaximumLikelihood(name, prior=(0.001, 0.01)).fit(log)
+    by_gradient = Gradient(name, tower="free", learning_rate=0.01).fit(log, held_out=log)
+    assert perplexity(by_gradient, log).average == pytest.approx(perplexity(by_em, log).average, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["CACM_minus", "DBN", "NCM"])
+def test_merging_equal_sessions_does_not_change_what_is_counted(name: str, short_lists: Sessions) -> None:
+    """One model for each kind of batch; the loss is a function of what batches count."""
+    model, twice = small(name)._class(), Sessions.concat([short_lists, short_lists])
+    view, merged = SessionEncoder.of(model, [twice]), twice.merged()
+    assert len(merged) <= len(short_lists)
+    one, other = (batches.held_out_batches(view.encode(log), len(log)) for log in (twice, merged))
+    assert contents(one, view.histories) == contents(other, view.histories)

@@ -1,0 +1,142 @@
+"""Corrected labels: right on average in worlds that are small enough to enumerate, and by hand."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from clickshift.counts.cells import Cells
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.errors import DataError
+from clickshift.ranking.labels import Trust, corrected_labels, sessions_by_query
+from tests.codes import raises_code
+
+EXAMINATION = np.array([0.9, 0.6, 0.25])
+RELEVANCE = np.array([0.8, 0.3, 0.1, 0.55])
+
+
+def words(docs: int) -> Vocabulary:
+    return Vocabulary.of(np.zeros(docs, np.int64), np.arange(docs))[0]
+
+
+def expected_cells(ranks: int, alpha: np.ndarray, beta: np.ndarray) -> Cells:
+    """One query, four documents, lists of the first `ranks` of every order, some orders more often than others: the
+    clicks that 1,000 sessions give on average."""
+    lists = list(permutations(range(4)))
+    often = np.random.default_rng(3).dirichlet(np.ones(len(lists))) * 1000
+    impressions, clicks = np.zeros((4, ranks)), np.zeros((4, ranks))
+    for order, times in zip(lists, often, strict=True):
+        for rank, doc in enumerate(order[:ranks]):
+            impressions[doc, rank] += times
+            clicks[doc, rank] += times * (alpha[rank] * RELEVANCE[doc] + beta[rank])
+    pair, rank = np.nonzero(impressions)
+    return Cells(words(4), ranks, "rank", pair, rank, impressions[pair, rank], clicks[pair, rank])
+
+
+@pytest.mark.parametrize("correction", ["by-rank", "policy-aware", "doubly-robust"])
+@pytest.mark.parametrize("false_clicks", [np.zeros(3), np.array([0.05, 0.1, 0.02])])
+def test_a_correction_gives_relevance_in_expectation(correction, false_clicks) -> None:
+    cells = expected_cells(3, EXAMINATION, false_clicks)
+    regression = np.array([0.5, 0.1, 0.9, 0.2])  # wrong on purpose
+    labels = corrected_labels(cells, correction, EXAMINATION, false_clicks=false_clicks, regression=regression)
+    np.testing.assert_allclose(labels.positive / labels.total, RELEVANCE, rtol=1e-12)
+
+
+def test_naive_labels_are_not_right() -> None:
+    labels = corrected_labels(expected_cells(3, EXAMINATION, np.zeros(3)), "by-rank", np.ones(3))
+    assert (labels.positive / labels.total < 0.75 * RELEVANCE).all()
+
+
+def test_policy_aware_labels_weigh_documents_alike_however_often_they_are_shown() -> None:
+    cells = expected_cells(1, EXAMINATION, np.zeros(3))
+    shown = cells.by_pair()[0]
+    assert shown.max() > 1.3 * shown.min()
+    by_rank, aware = (corrected_labels(cells, kind, EXAMINATION) for kind in ("by-rank", "policy-aware"))
+    np.testing.assert_allclose(by_rank.total, shown)
+    np.testing.assert_allclose(aware.total, 1000)
+    np.testing.assert_allclose(aware.positive, 1000 * RELEVANCE)
+
+
+def test_ips_labels_are_sums_over_sessions(rng) -> None:
+    vocabulary = words(6)
+    pair = np.stack([rng.permutation(6)[:3] for _ in range(400)])
+    click = rng.random((400, 3)) < 0.4
+    sessions = Sessions(Rankings(vocabulary, np.zeros(400, np.int64), pair), click, rng.integers(1, 4, 400))
+    labels = corrected_labels(Cells.of(sessions), "by-rank", EXAMINATION)
+    positive, total = np.zeros(6), np.zeros(6)
+    for row in range(400):
+        for rank in range(3):
+            positive[pair[row, rank]] += sessions.count[row] * click[row, rank] / EXAMINATION[rank]
+            total[pair[row, rank]] += sessions.count[row]
+    np.testing.assert_allclose(labels.positive, positive)
+    np.testing.assert_allclose(labels.total, total)
+    assert sessions_by_query(Cells.of(sessions)).tolist() == [sessions.total]
+
+
+def test_trust_bias_from_what_users_do() -> None:
+    trust = Trust.of(np.array([1.0, 0.5]), np.array([0.9, 0.8]), np.array([0.3, 0.2]))
+    for relevance in (0.0, 0.4, 1.0):
+        click = np.array([1.0, 0.5]) * (np.array([0.9, 0.8]) * relevance + np.array([0.3, 0.2]) * (1 - relevance))
+        np.testing.assert_allclose(trust.alpha * relevance + trust.beta, click)
+    with raises_code("not-a-probability", DataError, rank=2, alpha=0.9, beta=0.2):
+        Trust(np.array([0.5, 0.9]), np.array([0.1, 0.2]))
+
+
+def cells_of(impressions: list[float], clicks: list[float], ranks: list[int], *, docs: int | None = None) -> Cells:
+    """One document per cell."""
+    n = len(ranks)
+    numbers = np.array(impressions, float), np.array(clicks, float)
+    return Cells(words(docs or n), max(ranks) + 1, "rank", np.arange(n), np.array(ranks), *numbers)
+
+
+def test_documents_never_shown() -> None:
+    cells = cells_of([10, 10], [5, 1], [0, 1], docs=3)
+    examination = np.array([1.0, 0.5])
+    for kind in ("by-rank", "policy-aware"):
+        labels = corrected_labels(cells, kind, examination)
+        assert (labels.positive[2], labels.total[2]) == (0, 0)
+    labels = corrected_labels(cells, "doubly-robust", examination, regression=np.array([0.9, 0.9, 0.4]))
+    np.testing.assert_allclose(labels.positive, [5, 2, 4])  # where it was shown, the regression cancels out
+    np.testing.assert_allclose(labels.total, 10)
+
+
+def test_clipping() -> None:
+    cells = cells_of([10, 10], [5, 1], [0, 1])
+    examination, regression = np.array([1.0, 0.1]), np.array([0.9, 0.6])
+    np.testing.assert_allclose(corrected_labels(cells, "by-rank", examination).positive, [5, 10])
+    np.testing.assert_allclose(corrected_labels(cells, "by-rank", examination, clip=0.2).positive, [5, 5])
+    np.testing.assert_allclose(corrected_labels(cells, "policy-aware", examination, clip=0.2).positive, [5, 5])
+    # half of what is divided by .2 instead of .1 comes from the regression: 10 x .6 x (1 - .1 / .2) + 1 / .2
+    robust = corrected_labels(cells, "doubly-robust", examination, clip=0.2, regression=regression)
+    np.testing.assert_allclose(robust.positive, [5, 3 + 5])
+    np.testing.assert_allclose(corrected_labels(cells, "by-rank", np.array([1.0, 0.0]), clip=0.2).positive, [5, 5])
+
+
+@pytest.mark.parametrize(
+    ("examination", "code", "facts"),
+    [
+        ([1.0, 0.0], "zero-propensity", {"rank": 2}),
+        ([1.0, np.nan], "bad-examination", {"rank": 2, "ranks": 2}),
+        ([1.0, -0.5], "bad-examination", {"rank": 2, "ranks": 2, "value": -0.5}),
+        ([1.0], "bad-examination", {"rank": 2, "ranks": 1}),
+    ],
+)
+def test_bad_propensities_name_the_rank(examination, code, facts) -> None:
+    with raises_code(code, DataError, **facts):
+        corrected_labels(cells_of([1, 1], [0, 1], [0, 1]), "by-rank", np.array(examination))
+
+
+def test_ranks_that_the_log_never_shows_need_no_propensity() -> None:
+    labels = corrected_labels(cells_of([4, 4], [2, 1], [0, 2]), "by-rank", np.array([1.0, 0.0, 0.5]))
+    np.testing.assert_allclose(labels.positive, [2, 2])
+
+
+def test_the_doubly_robust_correction_needs_a_regression() -> None:
+    cells = cells_of([1, 1], [0, 1], [0, 1])
+    with raises_code("missing-regression", DataError):
+        corrected_labels(cells, "doubly-robust", np.ones(2))
+    with raises_code("bad-regression", DataError, pairs=2):
+        corrected_labels(cells, "doubly-robust", np.ones(2), regression=np.array([0.5, 1.5]))
