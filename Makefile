@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 test: check
 	$(BIN)/pytest -n auto --dist loadfile
 
-# Everything, studies whole: about an hour on two idle cores. Their numbers land in benchmarks/results/studies.json.
+# Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.
 test-all: check
 	$(BIN)/pytest -n auto --dist loadfile --study full
 
