@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from clickshift.display.tables import read_rows
 from clickshift.display.values import Measured
 from clickshift.experiments._real_logs_report import _one_log_tables
 from clickshift.io.read_log import read_log
-from clickshift.io.table_writer import read_rows
 from tests.cli.shell import Shell, call
 
 PBM = "Gradient('PBM', embedding=8, hidden=(8,), rounds=2)"

@@ -329,7 +329,7 @@ def test_the_report_says_what_was_found(
 ) -> None:
     import clickshift.experiments._backtest_report as report
     from clickshift.display.export import Exports
-    from clickshift.io.table_writer import read_rows
+    from clickshift.display.tables import read_rows
 
     monkeypatch.setattr(report, "write_exports", lambda *_: Exports(()))  # pictures take their time
     written = write_backtest_report(tmp_path, drifted, {"log": "<drifting>"})

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from clickshift.display.tables import read_rows, write_rows
 from clickshift.errors import FileError
 from clickshift.experiments.models import Contender
 from clickshift.experiments.runner import FinishedTask, RunFolder, digest, process_pool, run_tasks
-from clickshift.io.table_writer import read_rows, write_rows
 from tests.codes import raises_code
 
 

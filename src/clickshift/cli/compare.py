@@ -28,10 +28,10 @@ def compare(
     from clickshift._version import __version__
     from clickshift.counts.open_log import open_log
     from clickshift.display.document import Section, write_report
+    from clickshift.display.tables import write_rows
     from clickshift.experiments._comparison_report import comparison_figure, comparison_table
     from clickshift.experiments.comparison import Comparison
     from clickshift.experiments.policy_shift._report_verdicts import comparison_verdict
-    from clickshift.io.table_writer import write_rows
     from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
     protocol = Comparison(tuple(model), split, fraction, seed)

@@ -150,8 +150,8 @@ def _make(
 
 def _read_tuning(folder: Path) -> list[dict[str, Any]]:
     """Read the rows of an ips-tuning run."""
+    from clickshift.display.tables import read_rows
     from clickshift.errors import FileError
-    from clickshift.io.table_writer import read_rows
 
     rows = folder / "rows.parquet"
     if not rows.exists():

@@ -11,9 +11,9 @@ import typer
 from clickshift.cli._console import progress, show_json, show_warnings
 from clickshift.cli._experiment_runner import Pool, show_written
 from clickshift.cli._options import CLUSTER, JSON, WORKERS
-from clickshift.display.tables import Rows
 
 if TYPE_CHECKING:
+    from clickshift.display.tables import Rows
     from clickshift.experiments.real_logs import LogFacts
     from clickshift.experiments.runner import RunFolder
 
@@ -97,8 +97,8 @@ def logs(
 
 def _summarise_logs(facts: Sequence[LogFacts], folder: RunFolder) -> list[str]:
     """Read every log before the long work, so that unreadable ones stop it here; print and return warnings."""
+    from clickshift.display.tables import write_rows
     from clickshift.experiments.real_logs import clear_log_cache, log_warnings
-    from clickshift.io.table_writer import write_rows
 
     with progress("reading", len(facts)) as advance:
         for log in facts:

@@ -1,6 +1,7 @@
-"""Reports as one self-contained HTML page.
+"""Documents: the conclusion, figures, tables and settings of a result, as a self-contained HTML page or in a notebook.
 
 The page opens without a network, and text from logs is escaped, so that it is always shown as text.
+`display/terminal.py` prints the same document.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import html
 import math
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,12 @@ class Section:
         Plotly figure; one with a width and a height keeps their ratio at any width of the page.
     parts
         Subsections, shown side by side if all of them hold nothing but a figure, or nothing but text.
+    caption
+        Explanation below the table.
+    name
+        Name of the files of the table and the figure; by default, the title. Names are unique in a document.
+    page_only
+        Whether the terminal leaves the section out.
     """
 
     title: str
@@ -58,6 +66,69 @@ class Section:
     table: Sequence[Row] = ()
     figure: Any = None
     parts: Sequence[Section] = ()
+    caption: str = ""
+    name: str = ""
+    page_only: bool = False
+
+    def flat(self) -> Iterator[Section]:
+        """Yield the section and all its subsections."""
+        yield self
+        for part in self.parts:
+            yield from part.flat()
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a result looks like, wherever it is shown: a conclusion, then sections, then settings.
+
+    Parameters
+    ----------
+    title
+        Heading.
+    conclusion
+        The answer in one to three sentences, which comes first; paragraphs are separated by empty lines.
+    sections
+        Sections, in order.
+    settings
+        Settings of the computation, by name. The page ends with them and with the versions of the libraries.
+    verdict
+        One word for the answer, such as "usable", which decides the colour of the conclusion; may be empty.
+    """
+
+    title: str
+    conclusion: str = ""
+    sections: Sequence[Section] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    verdict: str = ""
+
+    @property
+    def tables(self) -> dict[str, Sequence[Row]]:
+        """Tables of all sections, by name."""
+        found: dict[str, Sequence[Row]] = {}
+        for section in self._flat():
+            if section.table:
+                found[_unique(section.name or section.title, found)] = section.table
+        return found
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Plotly figures of all sections, by name."""
+        found: dict[str, Any] = {}
+        for section in self._flat():
+            if section.figure is not None:
+                found[_unique(section.name or section.title, found)] = section.figure
+        return found
+
+    def _flat(self) -> Iterator[Section]:
+        """Yield all sections and subsections."""
+        for section in self.sections:
+            yield from section.flat()
+
+
+def _unique(name: str, taken: Mapping[str, Any]) -> str:
+    """Return the name, numbered if it is taken."""
+    names = (name if n == 1 else f"{name} {n}" for n in count(1))
+    return next(each for each in names if each not in taken)
 
 
 def check_page(path: str | Path) -> None:
@@ -86,25 +157,27 @@ def check_page(path: str | Path) -> None:
 
 
 def write_report(path: str | Path, *, title: str, sections: Sequence[Section], settings: Mapping[str, Any]) -> None:
-    """Write a report as one HTML page, which appears complete or not at all.
+    """Write sections as one HTML page: `write_page` of a document without a conclusion."""
+    write_page(path, Document(title, sections=sections, settings=settings))
+
+
+def write_page(path: str | Path, document: Document) -> None:
+    """Write a document as one HTML page, which appears complete or not at all.
 
     Parameters
     ----------
     path
         The file.
-    title
-        Heading of the page.
-    sections
-        Sections of the page, in order.
-    settings
-        Settings of the computation, by name; the page ends with them and with the versions of the libraries.
+    document
+        The document.
     """
     from plotly.offline import get_plotlyjs
 
     setting_rows = [
-        {"setting": str(name), "value": _setting_text(value)} for name, value in {**settings, **_versions()}.items()
+        {"setting": str(name), "value": _setting_text(value)}
+        for name, value in {**document.settings, **_versions()}.items()
     ]
-    sections = [*sections, Section("Settings", table=setting_rows)]
+    sections = [*document.sections, Section("Settings", table=setting_rows)]
     links = "".join(
         f"<li><a href='#section-{number}'>{html.escape(section.title)}</a></li>"
         for number, section in enumerate(sections, 1)
@@ -114,14 +187,48 @@ def write_report(path: str | Path, *, title: str, sections: Sequence[Section], s
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)}</title><style>{_asset('page.css')}</style>"
-        f"<script>{get_plotlyjs()}</script></head><body><header><h1>{html.escape(title)}</h1>"
-        f"<nav aria-label='Sections'><ul>{links}</ul></nav></header>"
+        f"<title>{html.escape(document.title)}</title><style>{_asset('page.css')}</style>"
+        f"<script>{get_plotlyjs()}</script></head><body><header><h1>{html.escape(document.title)}</h1>"
+        f"{_conclusion(document)}<nav aria-label='Sections'><ul>{links}</ul></nav></header>"
         "<noscript><p>Charts and sorting need JavaScript; text and tables do not.</p></noscript>"
         f"<main>{body}</main><script>{_asset('page.js')}</script></body></html>"
     )
     with write_atomically(path) as temporary:
         Path(temporary).write_text(page, encoding="utf-8")
+
+
+def page_fragment(document: Document) -> str:
+    """Return a document as HTML for a notebook: conclusion, then sections, of which all but the first are folded.
+
+    The first document of a process brings the chart library along, so that charts are drawn without a network.
+    """
+    global _chart_library_sent
+    number = next(_fragments)
+    parts = []
+    for k, section in enumerate(document.sections):
+        inner = _section(section, f"notebook-{number}-{k}", level=4)
+        title = html.escape(section.title)
+        parts.append(inner if k == 0 else f"<details><summary>{title}</summary>{inner}</details>")
+    library = ""
+    if document.figures and not _chart_library_sent:
+        from plotly.offline import get_plotlyjs
+
+        library, _chart_library_sent = f"<script>{get_plotlyjs()}</script>", True
+    return (
+        f"{library}<div class='clickshift'><h3>{html.escape(document.title)}</h3>{_conclusion(document)}"
+        f"{''.join(parts)}</div>"
+    )
+
+
+_fragments = count(1)
+_chart_library_sent = False
+
+
+def _conclusion(document: Document) -> str:
+    """Return the HTML of the conclusion."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in document.conclusion.split("\n\n")]
+    text = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
+    return f"<div class='conclusion' data-verdict='{html.escape(document.verdict)}'>{text}</div>" if text else ""
 
 
 def _asset(name: str) -> str:
@@ -134,6 +241,7 @@ def _section(section: Section, name: str, level: int = 2) -> str:
     paragraphs = (" ".join(paragraph.split()) for paragraph in section.text.split("\n\n"))
     inner = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
     inner += _table(section.table, section.title) if section.table else ""
+    inner += f"<p class='caption'>{html.escape(section.caption)}</p>" if section.caption else ""
     inner += _figure(section.figure, section.title, f"figure-{name}") if section.figure is not None else ""
     if _is_figure(section) and level > 2:  # the figure shows its title itself
         return inner

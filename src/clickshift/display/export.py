@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,7 @@ def _write(path: Path, content: bytes) -> Path:
 
 @dataclass(frozen=True)
 class Written:
-    """A written report, and the parts of it that the terminal shows.
+    """Paths of what a result wrote.
 
     Parameters
     ----------
@@ -231,18 +231,16 @@ class Written:
     rows
         The file of tidy rows.
     files
-        Exported tables and figures.
-    verdicts
-        Verdicts, as rows of a table.
-    tables
-        Tables by title.
+        Other files: exported tables and figures, or the file that was asked for.
+    verdicts, tables
+        Parts of a report that the terminal shows, where it is no document yet.
     notes
         Sentences about what was not written.
     """
 
-    page: Path
-    rows: Path
-    files: tuple[Path, ...]
-    verdicts: list[dict[str, str]]
-    tables: dict[str, Rows]
-    notes: list[str]
+    page: Path | None = None
+    rows: Path | None = None
+    files: tuple[Path, ...] = ()
+    verdicts: list[dict[str, str]] = field(default_factory=list)
+    tables: dict[str, Rows] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)

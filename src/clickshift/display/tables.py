@@ -1,9 +1,13 @@
-"""Rows of tables: the types that functions return, and tables that people read."""
+"""Rows of tables: the types that functions return, tables that people read, and rows as Arrow tables and files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from clickshift.core.files import write_atomically
+from clickshift.errors import FileError
 
 Row = Mapping[str, Any]
 """One row of a table: values by column name."""
@@ -34,3 +38,73 @@ def curve_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {headings.get(name, name): value or "none" if name in headings else value for name, value in row.items()}
         for row in rows
     ]
+
+
+def arrow_table(rows: Sequence[Row]) -> Any:
+    """Return tidy rows as a pyarrow table.
+
+    Parameters
+    ----------
+    rows
+        The rows; a key that a row lacks is null there.
+
+    Returns
+    -------
+    pyarrow.Table
+        The table, with a column for every key.
+
+    Examples
+    --------
+    >>> arrow_table([{"rank": 1}, {"rank": 2, "click": True}]).to_pydict()
+    {'rank': [1, 2], 'click': [None, True]}
+    """
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def write_rows(rows: Sequence[Row], path: str | Path) -> None:
+    """Write tidy rows as a Parquet file.
+
+    Parameters
+    ----------
+    rows
+        The rows; a key that a row lacks is null there.
+    path
+        The file.
+    """
+    import pyarrow.parquet as pq
+
+    with write_atomically(path) as temporary:
+        pq.write_table(arrow_table(rows), temporary)
+
+
+def read_rows(path: str | Path) -> Rows:
+    """Read tidy rows that `write_rows` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    list of dict
+        The rows, without the keys that are null.
+
+    Raises
+    ------
+    FileError
+        "damaged-file" if the file is not a Parquet file of rows.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise FileError(
+            path, f"is not a file of rows ({error}). Delete it and run again.", code="damaged-file"
+        ) from None
+    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]

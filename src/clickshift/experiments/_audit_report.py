@@ -14,8 +14,8 @@ from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
+from clickshift.display.tables import write_rows
 from clickshift.experiments.audit import AuditResult
-from clickshift.io.table_writer import write_rows
 
 _TITLE = "Debiasedness: does the relevance of click models depend on the logging policy?"
 _SIGNIFICANCE_LEVEL = 0.05

@@ -13,9 +13,8 @@ import numpy as np
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import Row
+from clickshift.display.tables import Row, write_rows
 from clickshift.experiments.backtest import DAYS, IN_ORDER, RANDOM, BacktestResult
-from clickshift.io.table_writer import write_rows
 
 _TITLE = "Backtest: error of off-policy evaluation on past days"
 _STRUCTURED = ("IP", "PBM", "Item")

@@ -54,7 +54,9 @@ def write_real_logs_report(output: Path, rows: Rows, settings: Mapping[str, Any]
         Section("Held-out clicks and judged documents", _HOW_MARKS, parts=parts),
         *(shift_sections(rows) if shifted else ()),  # for a single log they would repeat the tables above
     ]
-    write_report(written.page, title=_TITLE, sections=[s for s in sections if s.table or s.parts], settings=settings)
+    write_report(
+        output / "report.html", title=_TITLE, sections=[s for s in sections if s.table or s.parts], settings=settings
+    )
     shown = {"Logs": log_table} | {f"{title}: {log}": table for (log, title), table in tables.items()}
     exports = write_exports(output / "exports", shown, {})
     return replace(

@@ -40,9 +40,8 @@ from typing import Any, Generic, TypeVar
 
 from clickshift.core.files import write_atomically
 from clickshift.core.spec import key
-from clickshift.display.tables import Rows
+from clickshift.display.tables import Rows, read_rows, write_rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
-from clickshift.io.table_writer import read_rows, write_rows
 
 Task = TypeVar("Task")
 _POLL = 0.5

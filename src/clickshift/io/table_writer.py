@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
-from clickshift.display.tables import Row, Rows
 from clickshift.errors import FileError
 
 ArrowTable = Any  # pyarrow.Table: pyarrow is imported where it is used
@@ -110,51 +109,3 @@ def _lists_to_json(table: ArrowTable) -> ArrowTable:
             texts = [json.dumps(items, ensure_ascii=False) for items in column.to_pylist()]
             table = table.set_column(i, table.column_names[i], pa.array(texts, pa.string()))
     return table
-
-
-def write_rows(rows: Sequence[Row], path: str | Path) -> None:
-    """Write tidy rows as a Parquet file.
-
-    Parameters
-    ----------
-    rows
-        The rows; a key that a row lacks is null there.
-    path
-        The file.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with write_atomically(path) as temporary:
-        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), temporary)
-
-
-def read_rows(path: str | Path) -> Rows:
-    """Read tidy rows that `write_rows` wrote.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    list of dict
-        The rows, without the keys that are null.
-
-    Raises
-    ------
-    FileError
-        "damaged-file" if the file is not a Parquet file of rows.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise FileError(
-            path, f"is not a file of rows ({error}). Delete it and run again.", code="damaged-file"
-        ) from None
-    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]

@@ -12,7 +12,7 @@ from typing import Any
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
-from clickshift.io.table_writer import write_rows
+from clickshift.display.tables import write_rows
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.evaluate import Difference, Evaluation
 from clickshift.ope.result import Estimate

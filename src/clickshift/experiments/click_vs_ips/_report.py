@@ -11,7 +11,7 @@ import numpy as np
 
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
-from clickshift.display.tables import Row, Rows
+from clickshift.display.tables import Row, Rows, write_rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.click_vs_ips._report_figures import gradient_figure, loss_figures, metric_curves
 from clickshift.experiments.click_vs_ips.data import published_name, published_row
@@ -23,7 +23,6 @@ from clickshift.experiments.click_vs_ips.protocol import (
     RANKING_METRICS,
     values_by_seed,
 )
-from clickshift.io.table_writer import write_rows
 from clickshift.metrics.significance import corrected_p_values, paired_t_test, welch
 
 _ALPHA = 1e-4

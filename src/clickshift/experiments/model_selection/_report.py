@@ -12,12 +12,11 @@ import numpy as np
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import Row
+from clickshift.display.tables import Row, write_rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
-from clickshift.io.table_writer import write_rows
 
 _TITLE = "Which click model to choose before a new ranker goes live?"
 _HOW_REGRET = """Models learned from the log of one policy. A strategy chooses one of them by metrics that are known

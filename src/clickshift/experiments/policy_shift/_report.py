@@ -8,7 +8,7 @@ from typing import Any
 
 from clickshift.display.document import Section, write_report
 from clickshift.display.export import Written, write_exports
-from clickshift.display.tables import Row, Rows
+from clickshift.display.tables import Row, Rows, write_rows
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure, rows_by_log, rows_of_kind
 from clickshift.experiments.policy_shift._report_spider import spider_figures
@@ -21,7 +21,6 @@ from clickshift.experiments.policy_shift._report_tables import (
     robustness_table,
 )
 from clickshift.experiments.policy_shift._report_verdicts import shift_summary, shift_verdicts
-from clickshift.io.table_writer import write_rows
 
 TITLE = "Policy shift: are click models robust when the ranker changes?"
 _TERMINAL_LOGS = 3
