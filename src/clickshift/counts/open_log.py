@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import cache_folder
-from clickshift.data.encoded_log import LOG_FORMAT, Log
+from clickshift.core.progress import Progress, silent
+from clickshift.data.encoded_log import LOG_FORMAT, EncodedLog, Log
+from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, DataError, FileError
 from clickshift.io.encode.batches import batches_of
 from clickshift.io.encode.duckdb import (
@@ -36,27 +38,29 @@ _ENCODING_VERSION = 1
 """Version of the encoding, raised when the same log would be encoded differently."""
 _DIGEST_BYTES = 1 << 16
 """Number of bytes at the end of each file that enter the cache key."""
-LogSource = str | Path | Sequence[str | Path]
-"""Files of a log: a file, directory or glob pattern, several of them, or "FILE.duckdb::TABLE"."""
+LogLike = str | Path | Sequence[str | Path] | Sessions | EncodedLog
+"""Anything that `open_log` opens: a file, directory, glob pattern or a list of them, a table "FILE.duckdb::TABLE", a
+directory with an encoded log, or a log that is open already."""
 
 
 def open_log(
-    path: LogSource,
+    log: LogLike,
     *,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     in_memory: bool | None = None,
     output: str | Path | None = None,
     spill: DuckdbLimits | None = None,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Progress = silent,
 ) -> Log:
     """Open a log of any size.
 
     Parameters
     ----------
-    path
+    log
         A file, a directory (also one partitioned by day), a glob pattern, a list of those, a directory with an encoded
-        log, or a table of a DuckDB database ("clicks.duckdb::table").
+        log, or a table of a DuckDB database ("clicks.duckdb::table"). `Sessions` and an `EncodedLog` are returned as
+        they are.
     columns
         Names of the log's columns, by the names that `read_log` expects.
     on_bad_line
@@ -68,7 +72,7 @@ def open_log(
     spill
         Memory limit and temporary directory of DuckDB, which joins the rows of a session or reads a database.
     progress
-        Called with the number of newly encoded sessions.
+        Called with a text such as "65,536 sessions encoded" while a large log is encoded.
 
     Returns
     -------
@@ -82,6 +86,9 @@ def open_log(
     FileError
         If a file cannot be read ("unreadable-file"), or `output` exists and is not an encoded log ("folder-exists").
     """
+    if isinstance(log, Sessions | EncodedLog):
+        return log
+    path = log
     if isinstance(path, str | Path) and (Path(path) / LOG_FORMAT.header).exists():
         return open_encoded(Path(path))
     if is_duckdb_table(path):

@@ -23,6 +23,7 @@ from jaxtyping import Int
 from numba import njit
 
 from clickshift.core.parallel import for_each, map_in_order
+from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
@@ -66,7 +67,7 @@ def write_encoded_log(
     skip_bad: bool,
     source: str,
     facts: dict[str, Any],
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Progress = silent,
 ) -> EncodedLog:
     """Encode a log into a folder, which appears complete or not at all.
 
@@ -84,7 +85,7 @@ def write_encoded_log(
     facts
         Description of the log to be stored with it.
     progress
-        Called with the number of newly encoded sessions.
+        Called with a text such as "65,536 sessions encoded".
 
     Returns
     -------
@@ -153,7 +154,7 @@ def _encode(
     skip_bad: bool,
     source: str,
     facts: dict[str, Any],
-    progress: Callable[[int], None],
+    progress: Progress,
     text: frozenset[str],
 ) -> EncodedLog:
     """Encode a log whose ids are text in the columns of `text` and integers in the others."""
@@ -170,7 +171,7 @@ def _encode(
                     skipped.first = skipped.first or batch.first_skipped
                     if len(batch.start) > 1:
                         writer.add(batch)
-                        progress(len(batch.start) - 1)
+                        progress(f"{writer.n_rows:,} sessions encoded")
         if not writer.blocks:
             reason = skipped.first or "it has no rows"
             raise FileError(
@@ -220,7 +221,7 @@ class _Writer:
         self._doc_ids: list[Any] = []
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
-        self._row = self._pair_offset = self._click_offset = 0
+        self.n_rows = self._pair_offset = self._click_offset = 0
 
     def add(self, batch: HashedBatch) -> None:
         """Append the sessions of a batch."""
@@ -244,8 +245,8 @@ class _Writer:
         self._file(PAIRS).write(pair.data)
         self._file(CLICKS).write(bits.data)
         self._add_attributes(batch.attributes)
-        self.blocks.append(Block(self._row, rows, ranks, self._pair_offset, self._click_offset))
-        self._row += rows
+        self.blocks.append(Block(self.n_rows, rows, ranks, self._pair_offset, self._click_offset))
+        self.n_rows += rows
         self._pair_offset += rows * ranks
         self._click_offset += bits.size
 
