@@ -17,7 +17,6 @@ from clickshift.errors import FileError
 from clickshift.experiments._comparison_report import comparison_figure, comparison_table
 from clickshift.experiments.policy_shift._report_verdicts import comparison_verdict
 from clickshift.learners import DEFAULT
-from clickshift.metrics.log_summary import log_table
 from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
 from tests.codes import raises_code
@@ -128,18 +127,6 @@ def test_the_registry_as_a_table() -> None:
 def test_a_model_is_called_by_its_registered_name() -> None:
     assert model_name(CURVES["rCTR"]) == "rCTR"
     assert model_name(CURVES["PBM"]) == "PBM"
-
-
-def test_the_swaps_of_a_log_in_short() -> None:
-    facts = {
-        "effective_swaps": [[0, 2.4, 1], [2.4, 0, 7.6], [1, 7.6, 0]],
-        "rank_groups": [[1, 2, 3], [5], [7, 9]],
-        "ranks": 3,
-    }
-    short = log_table(facts)
-    assert short["effective_swaps"] == {"1–2": 2, "2–3": 8}
-    assert short["rank_groups"] == "1–3; 5; 7, 9"
-    assert short["ranks"] == 3
 
 
 def test_a_page_shows_text_as_text(tmp_path: Path) -> None:

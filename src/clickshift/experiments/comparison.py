@@ -10,21 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clickshift.core.rng import generator
 from clickshift.core.spec import resolve
 from clickshift.data.encoded_log import Log
-from clickshift.errors import ClickshiftError, DataError
+from clickshift.data.splits import SPLITS as SPLITS
+from clickshift.data.splits import check_split, split_sessions
+from clickshift.errors import ClickshiftError
 from clickshift.learners import DEFAULT, Learner, fit, learner_for
 from clickshift.metrics.click_prediction import evaluation
 from clickshift.models import MODELS
-
-SPLITS: dict[str, Callable[[Any, float, int], tuple[Any, Any]]] = {
-    "random": lambda log, fraction, seed: log.split(fraction, rng=generator(seed, "comparison", "split")),
-    "time": lambda log, fraction, seed: log.split_by_time(fraction),
-    "order": lambda log, fraction, seed: log.split_in_order(fraction),
-    "within-query": lambda log, fraction, seed: log.split_within_queries(fraction),
-}
-"""Train/test splits of a log: at random, by time, in the order of its rows, or in the order of each query's rows."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +55,7 @@ class Comparison:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.split not in SPLITS:
-            raise DataError(
-                f"a split must be one of {', '.join(SPLITS)}: got {self.split!r}.",
-                code="bad-option",
-                option="split",
-                value=self.split,
-                known=list(SPLITS),
-            )
+        check_split(self.split)
         chosen = self.models or click_predicting_models()
         object.__setattr__(self, "models", tuple(dict.fromkeys(chosen)))
         self.learners()
@@ -80,7 +66,7 @@ class Comparison:
 
     def parts(self, log: Log, test: Log | None = None) -> tuple[Log, Log]:
         """Return the logs to train and to test on: two parts of the log, or the whole log and another one."""
-        return SPLITS[self.split](log, self.fraction, self.seed) if test is None else (log, test)
+        return split_sessions(log, self.split, self.fraction, self.seed) if test is None else (log, test)
 
     def rows(
         self, log: Log, test: Log | None = None, *, progress: Callable[[str], None] = lambda name: None
