@@ -208,7 +208,8 @@ def merge(
 
     Yesterday's merged counts and today's counts give today's merged counts, with the same half-life.
     """
-    from clickshift.counts.daily import DayCounts, decay
+    from clickshift.counts.daily import DayCounts
+    from clickshift.data.days import decay
     from clickshift.errors import DataError
 
     if repeated := [day for k, day in enumerate(days) if day.resolve() in {other.resolve() for other in days[:k]}]:
@@ -279,9 +280,9 @@ def _read_days(days: Sequence[str]) -> tuple[list[DayCounts], list[str]]:
 
     from clickshift.counts.daily import DayCounts, is_counts
     from clickshift.counts.open_log import open_log
+    from clickshift.data.days import days_of
     from clickshift.errors import DataError
     from clickshift.io.read_log import read_log
-    from clickshift.ope.daily_residuals import days_of
 
     if len(days) == 1 and not is_counts(days[0]):
         sessions = read_log(days[0])

@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.counts.daily import DayCounts, sort_by_time
+from clickshift.counts.daily import DayCounts
+from clickshift.data.days import sort_by_time
 from clickshift.data.sessions import union
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.drift._results import (

@@ -16,10 +16,11 @@ import clickshift as cs
 from clickshift.counts import open_log as opening
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import open_log
+from clickshift.data.days import day_of_folder
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.io.encode import batches, writer
+from clickshift.io.encode import writer
 from clickshift.io.encode._id_table import IdTable, hashes_of
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.metrics.click_prediction import evaluation
@@ -414,7 +415,7 @@ def test_many_ids_are_numbered_as_they_appear() -> None:
 
 
 def test_days_of_folders() -> None:
-    day: Callable[[str], object] = lambda text: batches._partition_day(Path(text) / "part.parquet")  # noqa: E731
+    day: Callable[[str], object] = lambda text: day_of_folder(Path(text) / "part.parquet")  # noqa: E731
     assert str(day("log/day=2026-01-31")) == "2026-01-31"
     assert str(day("log/date=20260131/hour=3")) == "2026-01-31"
     assert day("log/day=17") == 17
