@@ -30,6 +30,7 @@ from clickshift.models import MODELS
 
 __all__ = ["Comparison", "click_predicting_models", "compare"]
 
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Result):
     """Comparison of click models on one log.

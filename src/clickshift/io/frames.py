@@ -7,6 +7,7 @@ Arrow columns. The layouts, rules and errors are those of files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
         chosen = choose(lazy_or_eager.collect_schema().names())
         return TableFile(PLACE, name_columns(_arrow(lazy_or_eager.select(list(chosen.values()))), chosen))
     if hasattr(frame, "__arrow_c_stream__"):
-        return read_frame(pa.RecordBatchReader.from_stream(frame), choose)
+        with suppress(pa.ArrowInvalid):  # of a single column, e.g. a Polars series
+            return read_frame(pa.RecordBatchReader.from_stream(frame), choose)
     raise DataError(
         "a log must be a path, a data frame (pandas, Polars, Arrow, DuckDB, Spark, Ibis), Sessions or an EncodedLog: "
         f"got {type(frame).__name__}. Pass a table with the columns query, docs and clicks (one row per list) or "

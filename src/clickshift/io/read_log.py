@@ -332,11 +332,11 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
             missing = [name for name in WIDE if not found[name]]
         example = ", ".join(f'"{name}": "..."' for name in missing)
         recognised = [f"{theirs[0]} as {name}" for name, theirs in found.items() if theirs and theirs[0] != name]
+        also = f" (recognised: {', '.join(recognised)})" if recognised else ""
         raise FileError(
             path,
             f"a log must have the columns {', '.join(WIDE)} (one row per list) or {', '.join(LONG)} "
-            f"(one row per result): {', '.join(missing)} not found; the table has {listed}"
-            f"{f' (recognised: {chr(44).join(recognised)})' if recognised else ''}. "
+            f"(one row per result): {', '.join(missing)} not found; the table has {listed}{also}. "
             f"If it has other names for them, pass columns={{{example}}}.",
             code="missing-column",
             columns=missing,
