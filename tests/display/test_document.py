@@ -15,7 +15,6 @@ from clickshift.display.figures import curve_figure
 from clickshift.display.tables import curve_table
 from clickshift.errors import FileError
 from clickshift.learners import DEFAULT
-from clickshift.metrics.log_summary import log_table
 from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
 from tests.codes import raises_code
@@ -78,20 +77,8 @@ def test_a_model_is_called_by_its_registered_name() -> None:
     assert model_name(CURVES["PBM"]) == "PBM"
 
 
-def test_the_swaps_of_a_log_in_short() -> None:
-    facts = {
-        "effective_swaps": [[0, 2.4, 1], [2.4, 0, 7.6], [1, 7.6, 0]],
-        "rank_groups": [[1, 2, 3], [5], [7, 9]],
-        "ranks": 3,
-    }
-    short = log_table(facts)
-    assert short["effective_swaps"] == {"1–2": 2, "2–3": 8}
-    assert short["rank_groups"] == "1–3; 5; 7, 9"
-    assert short["ranks"] == 3
-
-
 def test_a_page_shows_text_as_text(tmp_path: Path) -> None:
-    figure = comparison_figure([row(EVIL, 1.2)])
+    figure = curve_figure([{"parameter": EVIL, "rank": 1, "estimate": 0.5, "low": 0.4, "high": 0.6}])
     table = [{EVIL: EVIL, "value": math.nan}]
     write_report(
         tmp_path / "page.html", title=EVIL, sections=[Section(EVIL, EVIL, table, figure)], settings={EVIL: EVIL}

@@ -6,7 +6,7 @@ Models are fitted on one part of the log and evaluated on the other, or on a sec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,29 +14,21 @@ from typing import Any
 from typing_extensions import override
 
 from clickshift.core.progress import Progress, silent
-from clickshift.core.rng import generator
 from clickshift.core.spec import resolve
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import Log
+from clickshift.data.splits import check_split, split_sessions
 from clickshift.display.document import Document
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, write_rows
-from clickshift.errors import ClickshiftError, DataError
+from clickshift.errors import ClickshiftError
 from clickshift.experiments._comparison_report import best_first, comparison_conclusion, comparison_document
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners.base import DEFAULT, Learner, learner_for
 from clickshift.metrics.click_prediction import PROBABILITY_FLOOR, evaluation
 from clickshift.models import MODELS
 
-__all__ = ["SPLITS", "Comparison", "click_predicting_models", "compare"]
-
-SPLITS: dict[str, Callable[[Any, float, int], tuple[Any, Any]]] = {
-    "random": lambda log, fraction, seed: log.split(fraction, rng=generator(seed, "comparison", "split")),
-    "time": lambda log, fraction, seed: log.split_by_time(fraction),
-    "order": lambda log, fraction, seed: log.split_in_order(fraction),
-    "within-query": lambda log, fraction, seed: log.split_within_queries(fraction),
-}
-"""Train/test splits of a log: at random, by time, in the order of its rows, or in the order of each query's rows."""
+__all__ = ["Comparison", "click_predicting_models", "compare"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,19 +148,12 @@ def compare(
     >>> [row["model"] for row in comparison.rows()]
     ['PBM', 'rCTR']
     """
-    if split not in SPLITS:
-        raise DataError(
-            f"a split must be one of {', '.join(SPLITS)}: got {split!r}.",
-            code="bad-option",
-            option="split",
-            value=split,
-            known=list(SPLITS),
-        )
+    check_split(split)
     chosen = [*(models or click_predicting_models("classical")), *(click_predicting_models("neural") if neural else ())]
     learners = {name: learner_for(name) for name in chosen}
     train = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     if test is None:
-        train, held_out = SPLITS[split](train, fraction, seed)
+        train, held_out = split_sessions(train, split, fraction, seed)
     else:
         held_out = open_log(test, columns=columns, on_bad_line=on_bad_line, progress=progress)
     rows = []

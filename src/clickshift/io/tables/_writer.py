@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import numpy as np
 
 from clickshift.core.files import write_atomically
 from clickshift.core.unique_rows import distinct_sorted
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Ids
 from clickshift.errors import DataError, FileError
@@ -31,14 +32,14 @@ _DICTIONARY_BYTES = 1 << 28  # with Parquet's default of 1 MB, long ids would be
 _SMALLEST_LOG = -700.0  # below it, exp underflows to 0 or loses its digits
 
 
-def write_log(sessions: Sessions, path: str | Path, *, layout: Layout = "wide") -> None:
+def write_log(sessions: Log, path: str | Path, *, layout: Layout = "wide") -> None:
     """Write a click log as a table file, which appears complete or not at all.
 
     Parameters
     ----------
     sessions
-        The log. `count` is written if a row stands for several sessions, and `log_propensity` instead of `propensity`
-        if a probability is too small for a floating-point number.
+        The log; an encoded one is written chunk by chunk. `count` is written if a row stands for several sessions, and
+        `log_propensity` instead of `propensity` if a probability is too small for a floating-point number.
     path
         The file; its ending chooses the format: .parquet, or .csv, .tsv, .jsonl, .ndjson, each also with .gz.
     layout
@@ -67,7 +68,6 @@ def write_log(sessions: Sessions, path: str | Path, *, layout: Layout = "wide") 
     """
     path = Path(path)
     file_ending = check_output(path, layout)
-    _check_ids(sessions)
     tables = _tables(sessions, layout, _ROW_GROUP if file_ending == ".parquet" else _TEXT_BLOCK)
     with write_atomically(path) as temporary:
         if file_ending == ".parquet":
@@ -131,40 +131,51 @@ def _check_ids(sessions: Sessions) -> None:
         )
 
 
-def _tables(sessions: Sessions, layout: Layout, results: int) -> Iterator[ArrowTable]:
+def _tables(log: Log, layout: Layout, results: int) -> Iterator[ArrowTable]:
     """Yield the log in tables of about this many results, all with the same columns."""
+    # the columns must be known before the first table is written
+    underflows = any(
+        part.rankings.log_prob is not None and part.rankings.log_prob.min() < _SMALLEST_LOG for part in log.chunks()
+    )
+    first_row = 0
+    for part in log.chunks():
+        _check_ids(part)
+        attributes: dict[str, np.ndarray] = {}
+        if part.time is not None:
+            attributes["time"] = _writable_time(part.time)
+        if part.user is not None:
+            attributes["user"] = _writable_user(part.user)
+        if (log_prob := part.rankings.log_prob) is not None:
+            attributes |= {"log_propensity": log_prob} if underflows else {"propensity": np.exp(log_prob)}
+        if log.has_counts:
+            attributes["count"] = part.count
+        size = max(results // part.n_ranks, 1)
+        for start in range(0, len(part), size):
+            rows = slice(start, start + size)
+            of_rows = {name: values[rows] for name, values in attributes.items()}
+            yield _table(part[rows], of_rows, layout, first_row + start)
+        first_row += len(part)
+
+
+def _table(sessions: Sessions, attributes: Mapping[str, np.ndarray], layout: Layout, first_row: int) -> ArrowTable:
+    """Return sessions as a table."""
     import pyarrow as pa
 
-    attributes: dict[str, np.ndarray] = {}
-    if sessions.time is not None:
-        attributes["time"] = _writable_time(sessions.time)
-    if sessions.user is not None:
-        attributes["user"] = _writable_user(sessions.user)
-    if (log_prob := sessions.rankings.log_prob) is not None:
-        underflows = log_prob.min() < _SMALLEST_LOG
-        attributes |= {"log_propensity": log_prob} if underflows else {"propensity": np.exp(log_prob)}
-    if (sessions.count != 1).any():
-        attributes["count"] = sessions.count
-    size = max(results // sessions.n_ranks, 1)
-    for start in range(0, len(sessions), size):
-        rows = slice(start, start + size)
-        rankings, clicks = sessions[rows].rankings, sessions.click[rows]
-        vocabulary = rankings.vocabulary
-        columns = {"query": _ids(vocabulary.query_ids, rankings.query)}
-        columns |= {name: pa.array(values[rows]) for name, values in attributes.items()}
-        doc = _ids(vocabulary.doc_ids, vocabulary.pair_doc[rankings.pair[rankings.shown]])
-        click = pa.array(clicks[rankings.shown].astype(np.int8))
-        if layout == "wide":
-            offsets = pa.array(np.r_[0, np.cumsum(rankings.length)], pa.int32())
-            columns["docs"] = pa.ListArray.from_arrays(offsets, doc)
-            columns["clicks"] = pa.ListArray.from_arrays(offsets, click)
-            yield pa.table(columns)
-        else:
-            row, rank = np.nonzero(rankings.shown)
-            numbers = pa.array(start + 1 + np.arange(len(rankings)))
-            table = pa.table({"session": numbers} | columns).take(pa.array(row))
-            result_columns = {"rank": pa.array(rank + 1), "doc": doc, "click": click}
-            yield pa.table(dict(zip(table.column_names, table.columns, strict=True)) | result_columns)
+    rankings, vocabulary = sessions.rankings, sessions.vocabulary
+    columns = {"query": _ids(vocabulary.query_ids, rankings.query)}
+    columns |= {name: pa.array(values) for name, values in attributes.items()}
+    doc = _ids(vocabulary.doc_ids, vocabulary.pair_doc[rankings.pair[rankings.shown]])
+    click = pa.array(sessions.click[rankings.shown].astype(np.int8))
+    if layout == "wide":
+        offsets = pa.array(np.r_[0, np.cumsum(rankings.length)], pa.int32())
+        columns["docs"] = pa.ListArray.from_arrays(offsets, doc)
+        columns["clicks"] = pa.ListArray.from_arrays(offsets, click)
+        return pa.table(columns)
+    row, rank = np.nonzero(rankings.shown)
+    numbers = pa.array(first_row + 1 + np.arange(len(rankings)))
+    table = pa.table({"session": numbers} | columns).take(pa.array(row))
+    result_columns = {"rank": pa.array(rank + 1), "doc": doc, "click": click}
+    return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | result_columns)
 
 
 def _ids(ids: Ids, numbers: np.ndarray) -> Any:
