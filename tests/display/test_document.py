@@ -78,7 +78,7 @@ def test_a_model_is_called_by_its_registered_name() -> None:
 
 
 def test_a_page_shows_text_as_text(tmp_path: Path) -> None:
-    figure = comparison_figure([row(EVIL, 1.2)])
+    figure = curve_figure([{"parameter": EVIL, "rank": 1, "estimate": 0.5, "low": 0.4, "high": 0.6}])
     table = [{EVIL: EVIL, "value": math.nan}]
     write_report(
         tmp_path / "page.html", title=EVIL, sections=[Section(EVIL, EVIL, table, figure)], settings={EVIL: EVIL}

@@ -115,7 +115,8 @@ def test_a_failing_model_keeps_the_others(log: Sessions, monkeypatch: pytest.Mon
     assert rows["rCTR"]["conditional_perplexity"] > 1
     assert told[0] == 3
     assert [step for step in told if step == 1] == [1, 1, 1]
-    assert f"rCTR: perplexity {rows['rCTR']['conditional_perplexity']:.4f} (0.0 s)\n" in told
+    line = f"rCTR: perplexity {rows['rCTR']['conditional_perplexity']:.4f} ("
+    assert [str(step).endswith(" s)\n") for step in told if str(step).startswith(line)] == [True]
     assert len({tuple(row) for row in rows.values()}) == 1, "rows of one table have the same columns"
     assert "Not compared: TopPop, PBM." in compared.conclusion
 
@@ -194,13 +195,12 @@ ROWS = [
 ]
 
 
-def test_the_comparison_is_sorted_and_shows_errors() -> None:
+def test_the_comparison_is_sorted() -> None:
     table = comparison_table(ROWS)
     assert [line["model"] for line in table] == ["DBN", "UBM", "rCTR", "Bad"]
     assert [str(line["conditional perplexity"]) for line in table[:2]] == ["1.3600 ± .0039", "1.3601 ± .0039"]
     assert (table[0]["fit (s)"], table[0]["whole time (s)"]) == (0.4, 0.5)
-    assert table[3]["error"] == "it broke"
-    assert "error" not in comparison_table(ROWS[2:])[0]
+    assert table[3]["conditional perplexity"] is None
 
 
 def test_the_verdict_names_the_best_and_its_gain() -> None:

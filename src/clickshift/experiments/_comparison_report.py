@@ -41,8 +41,9 @@ def comparison_document(rows: Sequence[Row], conclusion: str, settings: Mapping[
     )
     if error := max((row["marginal_error"] or 0.0 for row in rows), default=0.0):
         caption += f" Marginal probabilities of NCM have an error of at most {error:g}; exact=True computes exact ones."
+    errors = "\n\n".join(f"{row['model']} failed: {row['error']}" for row in rows if row["error"])
     section = Section(
-        f"Models: {sizes}", "", comparison_table(rows), comparison_figure(rows), caption=caption, name="models"
+        f"Models: {sizes}", errors, comparison_table(rows), comparison_figure(rows), caption=caption, name="models"
     )
     settings = {**settings, "probability clip": PROBABILITY_FLOOR}
     return Document("Click models on one log", conclusion, [section], settings)
@@ -158,14 +159,13 @@ def best_first(rows: Sequence[Row]) -> Rows:
 
 
 def comparison_table(rows: Sequence[Row]) -> Rows:
-    """Return one line per model, sorted by conditional perplexity; failed models are last, with their errors.
+    """Return one line per model, sorted by conditional perplexity; failed models are last.
 
     Parameters
     ----------
     rows
         Rows of the comparison, one per model.
     """
-    failed = any(row["error"] for row in rows)
     return [
         {
             "model": row["model"],
@@ -175,7 +175,6 @@ def comparison_table(rows: Sequence[Row]) -> Rows:
             "unseen pairs": row["unseen_pair_share"],
             "fit (s)": row["fit_seconds"],
             "whole time (s)": row["seconds"],
-            **({"error": row["error"]} if failed else {}),
         }
         for row in best_first(rows)
     ]
