@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from clickshift._version import __version__
 from clickshift.cli import app
-from clickshift.experiments.comparison import click_predicting_models
+from clickshift.experiments.comparison import click_predicting_models, compare
 from clickshift.io.qrels import read_qrels
 from clickshift.io.read_log import read_log
 from clickshift.learners import DEFAULT
@@ -257,17 +257,25 @@ def test_compare(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     )
     text = shell.text("compare", clicks, *models, "-o", tmp_path / "out")
     assert "1,600 training sessions, 400 test sessions" in text
-    places = [text.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
+    table = text[text.index("Models: ") :]
+    places = [table.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
     assert places == sorted(places), "the best first, what failed last"
     rows = pq.read_table(tmp_path / "out" / "rows.parquet").to_pylist()
-    assert [row["model"] for row in rows] == ["rCTR", "TopPop", "PBM", "EM('DBN', iterations=3)"]
+    assert [row["model"] for row in rows] == ["EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop"]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "TopPop cannot predict clicks" in page
     assert "Plotly.newPlot" in page
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "rows.parquet"]
     facts = shell.json("compare", clicks, *models, "--split", "order", "--fraction", 0.5, "--test", clicks)
     assert facts["clip"] == 1e-10
     assert {row["test_sessions"] for row in facts["rows"]} == {2000}, "another log is predicted whole"
+
+
+def test_compare_prints_what_the_function_returns(shell: Shell, clicks: Path) -> None:
+    printed = shell.json("compare", clicks, "--model", "rCTR", "--model", "PBM", "--split", "order")
+    returned = compare(str(clicks), models=["rCTR", "PBM"], split="order").to_dict()
+    for row in (*printed["rows"], *returned["rows"]):
+        assert 0 < row.pop("fit_seconds") <= row.pop("seconds")
+    assert printed == returned
 
 
 def test_models(shell: Shell) -> None:

@@ -229,8 +229,8 @@ def judgments(
 
     They are written as a table, as TREC qrels, or as labels and weights for LightGBM.
     """
-    from clickshift.judgments.export import judgments_format, write_judgments
-    from clickshift.judgments.grading import grade_documents, grading_facts, parse_grades
+    from clickshift.grading.export import judgments_format, write_judgments
+    from clickshift.grading.grades import grade_documents, grading_facts, parse_grades
     from clickshift.models import model_name
     from clickshift.models.storage import load_model
 

@@ -345,8 +345,9 @@ def _day_residuals(
     logged: GroupedLog, sessions: Sessions, estimators: list[Estimator], clip: float
 ) -> list[DayResidual]:
     """Return the daily residuals; none where the log has no days: no times, times that are no days, or one day."""
+    from clickshift.data.days import days_of
     from clickshift.errors import DataError
-    from clickshift.ope.daily_residuals import day_residuals, days_of
+    from clickshift.ope.daily_residuals import day_residuals
 
     if sessions.time is None:
         return []

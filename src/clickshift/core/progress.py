@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 __all__ = ["Progress", "silent"]
 
 
+@runtime_checkable
 class Progress(Protocol):
     """A function that long work calls with the number of newly completed steps, or with a text on its state."""
 
@@ -16,7 +17,8 @@ class Progress(Protocol):
         Parameters
         ----------
         step
-            Number of newly completed steps, or a text such as "round 3, loss 0.21".
+            Number of newly completed steps, or a text such as "round 3, loss 0.21". A text that ends with a line break
+            is a result, which stays.
         total
             Number of steps in all, where it has become known.
         """

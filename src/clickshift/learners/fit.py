@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import label
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells
@@ -59,14 +60,14 @@ def fit(model: str | Learner, log: Any) -> ClickModel:
     return learner.fit(data_for(learner, _open_any(log)))
 
 
-def _open_any(log: Any, *, progress: Callable[[int], None] = lambda rows: None) -> Any:
+def _open_any(log: Any, *, progress: Progress = silent) -> Any:
     """Open a path, as daily counts or as a log; return anything else unchanged."""
     if isinstance(log, str | Path) and is_counts(log):
         return DayCounts.load(log)
     return open_log(log, progress=progress) if isinstance(log, str | Path | list | tuple) else log
 
 
-def open_all(paths: Sequence[str], *, progress: Callable[[int], None] = lambda rows: None) -> Any:
+def open_all(paths: Sequence[str], *, progress: Progress = silent) -> Any:
     """Open one log, or the sum of several daily counts.
 
     Parameters
@@ -74,7 +75,7 @@ def open_all(paths: Sequence[str], *, progress: Callable[[int], None] = lambda r
     paths
         One path of anything that `open_log` opens, or several paths of daily counts.
     progress
-        Called with the number of newly encoded sessions of a large log.
+        Called with a text on the state of the work.
 
     Returns
     -------

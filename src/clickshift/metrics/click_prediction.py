@@ -18,7 +18,7 @@ from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.metrics.calibration import calibration_of
-from clickshift.metrics.predictions import PredictionKind, Predictions
+from clickshift.metrics.predictions import MARGINAL_ERROR, PredictionKind, Predictions
 from clickshift.models.base import ClickModel
 
 PROBABILITY_FLOOR = 1e-10
@@ -301,7 +301,7 @@ def evaluation_of_seeds(models: Sequence[ClickModel], log: Log) -> dict[str, Any
     return facts
 
 
-def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict[str, Any]:
+def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False, exact: bool = False) -> dict[str, Any]:
     """Compute all metrics of a model's click predictions on a log.
 
     The model predicts once with the clicks above each result and once without them, whatever is asked for.
@@ -314,6 +314,9 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict
         Log to predict, in memory or encoded.
     calibrated
         Whether to add the rows of `calibration`, for a log in memory and a model that does not peek.
+    exact
+        Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
+        have an error of `MARGINAL_ERROR`, which is much faster.
 
     Returns
     -------
@@ -330,7 +333,7 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict
     """
     if isinstance(log, Sessions):
         predictions = Predictions.of(model, log)
-        facts = _metrics([(log, predictions)], model, auroc_of(predictions))
+        facts = _metrics([(log, predictions)], model, auroc_of(predictions), exact=exact)
         return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
     streamed = _StreamedAUROC(log.n_ranks)
 
@@ -340,14 +343,16 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict
             streamed.add(predictions)
             yield part, predictions
 
-    facts = _metrics(parts(), model, None)
+    facts = _metrics(parts(), model, None, exact=exact)
     area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
     return facts | {"auroc": area.full, "auroc_at_rank": area.at_rank.tolist()}
 
 
-def _metrics(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None) -> dict[str, Any]:
+def _metrics(
+    parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None, *, exact: bool
+) -> dict[str, Any]:
     """Return the metrics of a log from sums over its parts."""
-    sums = _Sums()
+    sums = _Sums(exact)
     for sessions, predictions in parts:
         sums.add(model, sessions, predictions)
     conditional, marginal = sums.perplexity(sums.bits), sums.perplexity(sums.marginal_bits)
@@ -355,9 +360,11 @@ def _metrics(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, a
         "sessions": sums.sessions,
         "log_likelihood": sums.log_likelihood / sums.sessions,
         "conditional_perplexity": conditional.average,
+        "conditional_perplexity_error": sums.standard_error(conditional),
         "conditional_perplexity_at_rank": conditional.at_rank.tolist(),
         "marginal_perplexity": marginal.average,
         "marginal_perplexity_at_rank": marginal.at_rank.tolist(),
+        "marginal_error": MARGINAL_ERROR if model.approximate_marginals and not exact else 0.0,
         "auroc": None if area is None else area.full,
         "auroc_at_rank": None if area is None else area.at_rank.tolist(),
         "unseen_pair_share": float(sums.unseen / sums.impressions.sum()),
@@ -367,13 +374,16 @@ def _metrics(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, a
 class _Sums:
     """Sums over the parts of a log from which its metrics are computed."""
 
-    def __init__(self) -> None:
+    def __init__(self, exact: bool) -> None:
+        self._exact, self._moments = exact, np.zeros((1, 1))
         self.sessions, self.log_likelihood, self.unseen = 0, 0.0, 0.0
         self.impressions = self.bits = self.marginal_bits = np.zeros(1)
 
     def add(self, model: ClickModel, sessions: Sessions, predictions: Predictions) -> None:
         """Add one part of the log."""
-        bits = sessions.count @ bits_of(predictions)
+        by_result = bits_of(predictions)
+        terms, bits = np.hstack([by_result, sessions.rankings.shown]), sessions.count @ by_result
+        self._moments = self._moments + (terms * sessions.count[:, None]).T @ terms
         self.sessions += sessions.total
         self.impressions = self.impressions + sessions.impressions_by_rank()
         self.bits = self.bits + bits
@@ -382,13 +392,25 @@ class _Sums:
         if model.peeks:
             bits = np.full_like(bits, np.nan)
         elif model.uses_history:
-            bits = sessions.count @ bits_of(Predictions.of(model, sessions, kind="marginal"))
+            bits = sessions.count @ bits_of(Predictions.of(model, sessions, kind="marginal", exact=self._exact))
         self.marginal_bits = self.marginal_bits + bits
 
     def perplexity(self, bits: Float[np.ndarray, " rank"]) -> Perplexity:
         """Return the perplexity from the sum of bits at each rank."""
         with np.errstate(invalid="ignore"):
             return Perplexity(np.exp2(bits / np.where(self.impressions > 0, self.impressions, np.nan)))
+
+    def standard_error(self, conditional: Perplexity) -> float:
+        """Return the standard error of the average perplexity over sessions, by the delta method.
+
+        The bits and impressions of a session change the perplexity of rank r by
+        ln 2 * PPL_r * (bits_r - mean bits_r * shown_r) / impressions_r; `_moments` holds their second moments.
+        """
+        seen = self.impressions > 0
+        weight = np.where(seen, np.log(2) * conditional.at_rank / np.where(seen, self.impressions, 1) / seen.sum(), 0.0)
+        mean = np.where(seen, self.bits / np.where(seen, self.impressions, 1), 0.0)
+        gradient = np.concatenate([np.where(seen, weight, 0.0), np.where(seen, -weight * mean, 0.0)])
+        return float(np.sqrt(max(gradient @ self._moments @ gradient, 0.0)))
 
 
 class _StreamedAUROC:

@@ -95,6 +95,8 @@ class ClickModel(ABC):
     """True if the clicks above a result change its click probability."""
     ranks_documents: ClassVar[bool] = True
     """False if all documents have the same relevance."""
+    approximate_marginals: ClassVar[bool] = False
+    """True if `click_prob` is much faster where an error is accepted."""
     peeks: ClassVar[bool] = False
     """True for a model whose input includes the click that it predicts: its likelihood and perplexity are
     meaningless."""
@@ -106,6 +108,10 @@ class ClickModel(ABC):
     def _click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
         """Return P(C_r = 1 | C_1..C_{r-1}), with clicks below summed out: the marginal if clicks are independent."""
         return self._click_prob(sessions.rankings)
+
+    def _approximate_click_prob(self, rankings: Rankings, max_error: float) -> Float[np.ndarray, "session rank"]:
+        """Return P(C_r = 1) with an error of at most `max_error`; models whose exact sum is slow override this."""
+        return self.click_prob(rankings)
 
     def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
         """Return the expected number of clicks on each list; models with a faster way override this."""
@@ -127,7 +133,7 @@ class ClickModel(ABC):
         return click
 
     @final
-    def click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
+    def click_prob(self, rankings: Rankings, *, max_error: float = 0.0) -> Float[np.ndarray, "session rank"]:
         """Return the marginal click probability of each result.
 
         The argument is rankings, not sessions, so that the model cannot use the clicks.
@@ -136,6 +142,10 @@ class ClickModel(ABC):
         ----------
         rankings
             Lists of documents, in any vocabulary.
+        max_error
+            Largest error that is accepted; 0 computes exact probabilities. A model that sums over click histories
+            (NCM) then sums over likely ones, as few as give a tenth of this error at most on a sample of 64 lists. The
+            other models are exact for any value.
 
         Returns
         -------
@@ -149,6 +159,8 @@ class ClickModel(ABC):
         """
         self._require(self.predicts_clicks, "predict clicks", code="cannot-predict-clicks")
         rankings = rankings.in_vocabulary(self.vocabulary)
+        if max_error > 0:
+            return self._approximate_click_prob(rankings, max_error)
         return _map_blocks(lambda rows: np.where(rankings.shown[rows], self._click_prob(rankings[rows]), 0.0), rankings)
 
     @final

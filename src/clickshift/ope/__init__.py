@@ -1,5 +1,6 @@
 """Off-policy evaluation: estimate, and optimise, the reward of a target policy from the log of another policy."""
 
+from clickshift.data.weighted_lists import WeightedLists as WeightedLists
 from clickshift.ope._pseudo_inverse import PIWeights as PIWeights
 from clickshift.ope.cross_fitting import OptimisedPolicy as OptimisedPolicy
 from clickshift.ope.cross_fitting import best_policy as best_policy
@@ -7,7 +8,6 @@ from clickshift.ope.cross_fitting import optimise_policy as optimise_policy
 from clickshift.ope.daily_residuals import DayResidual as DayResidual
 from clickshift.ope.daily_residuals import ResidualDrift as ResidualDrift
 from clickshift.ope.daily_residuals import day_residuals as day_residuals
-from clickshift.ope.daily_residuals import days_of as days_of
 from clickshift.ope.estimators import WEIGHTS as WEIGHTS
 from clickshift.ope.estimators import Estimator as Estimator
 from clickshift.ope.evaluate import PAPER_ESTIMATORS as PAPER_ESTIMATORS
@@ -25,7 +25,6 @@ from clickshift.ope.rewards import Reward as Reward
 from clickshift.ope.slope import Choice as Choice
 from clickshift.ope.slope import best_clip as best_clip
 from clickshift.ope.slope import choose_by_slope as choose_by_slope
-from clickshift.ope.target_policy import WeightedLists as WeightedLists
 from clickshift.ope.target_policy import policy_from_scores as policy_from_scores
 from clickshift.ope.weights import CIPSWeights as CIPSWeights
 from clickshift.ope.weights import IPWeights as IPWeights
@@ -67,7 +66,6 @@ __all__ = [
     "best_policy",
     "choose_by_slope",
     "day_residuals",
-    "days_of",
     "evaluate_target",
     "optimise_policy",
     "paired_difference",

@@ -14,110 +14,18 @@ from jaxtyping import Bool, Float
 from clickshift.core.parallel import for_ranges
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import RowIndex, distinct_rows
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.errors import DataError
+from clickshift.data.weighted_lists import WeightedLists
 from clickshift.models.base import ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, pack_rows, sum_by_index
 from clickshift.policies.base import RankingDistribution
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
-_TOLERANCE = 1e-6
-"""Tolerance of the sum of a query's weights: files contain rounded numbers."""
 _N_NAMES = 3
 """Number of unlogged documents that messages name."""
 _N_SAMPLES = 200
 """Number of lists that are sampled per query from a policy that cannot be enumerated."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class WeightedLists:
-    """A stochastic ranking policy as lists with probabilities, which sum to 1 over the lists of each query.
-
-    Parameters
-    ----------
-    lists
-        The lists, in a vocabulary of their own.
-    weight
-        Probability of each list, Float[session]; by default every query has one list, with probability 1.
-
-    Raises
-    ------
-    DataError
-        If a query or document has no id ("missing-id"), if weights are not one probability per list
-        ("unequal-lengths", "not-a-probability") or do not sum to 1 ("weights-do-not-sum-to-one"), or if a query has
-        several lists without weights ("duplicate-query").
-
-    Examples
-    --------
-    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
-    >>> lists = Rankings(vocabulary, np.array([0, 0], np.int32), np.array([[0, 1], [1, 0]], np.int32))
-    >>> WeightedLists(lists, np.array([0.25, 0.75])).weight.tolist()
-    [0.25, 0.75]
-    """
-
-    lists: Rankings
-    weight: np.ndarray = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        lists = self.lists
-        if (lists.query == UNSEEN).any() or ((lists.pair == UNSEEN) & lists.shown).any():
-            raise DataError(
-                "every query and document of a target must have an id. Pass its lists in their own vocabulary, "
-                "not in the log's.",
-                code="missing-id",
-            )
-        weight = _one_list_per_query(lists) if self.weight is None else np.asarray(self.weight, np.float64)
-        if weight.shape != lists.query.shape:
-            raise DataError(
-                f"there must be one weight per list, {len(lists)}: got shape {weight.shape}.",
-                code="unequal-lengths",
-                expected=len(lists),
-                shape=weight.shape,
-            )
-        bad = ~((weight >= 0) & (weight <= 1 + _TOLERANCE))
-        if bad.any():
-            row = int(bad.argmax())
-            raise DataError(
-                f"the weight of a list must be a probability: list {row + 1} has {weight[row]} "
-                f"({int(bad.sum()):,} such lists). Fix it.",
-                code="not-a-probability",
-                row=row + 1,
-                value=float(weight[row]),
-                count=int(bad.sum()),
-            )
-        total = np.bincount(lists.query, weight)
-        off = (np.abs(total - 1) > _TOLERANCE) & (np.bincount(lists.query) > 0)
-        if off.any():
-            query = int(off.argmax())
-            name = _query_id(lists.vocabulary, query)
-            raise DataError(
-                f"the weights of a query's lists must sum to 1: those of query {name} sum to {total[query]:.6g} "
-                f"({int(off.sum()):,} such queries). Divide them by their sum.",
-                code="weights-do-not-sum-to-one",
-                query=name,
-                value=float(total[query]),
-                count=int(off.sum()),
-            )
-        object.__setattr__(self, "weight", weight / total[lists.query])
-
-    @classmethod
-    def frequencies(cls, sessions: Sessions) -> WeightedLists:
-        """Estimate the policy of a log by its list frequencies, e.g. the policy of another log or of another day.
-
-        Parameters
-        ----------
-        sessions
-            The log.
-        """
-        rankings = sessions.rankings
-        keys = np.concatenate([rankings.query[:, None], rankings.pair], axis=1)
-        group, first = distinct_rows(keys)
-        count = np.bincount(group, sessions.count, len(first))
-        query = rankings.query[first]
-        lists = Rankings(rankings.vocabulary, query, rankings.pair[first], rankings.shown[first])
-        return cls(lists, count / np.bincount(query, count)[query])
 
 
 Target = RankingDistribution | WeightedLists
@@ -395,21 +303,6 @@ def expected_reward(
     reward = log.reward.expected(model, pad_or_truncate(lists, log.n_ranks)) * weight
     log_query = log.vocabulary.queries_of(lists.vocabulary)[lists.query]
     return sum_by_index(log_query, reward[:, None], log.n_queries)[:, 0]
-
-
-def _one_list_per_query(lists: Rankings) -> Float[np.ndarray, " session"]:
-    """Check that no query has two lists, and give each list the weight 1."""
-    times = np.bincount(lists.query)
-    if (times > 1).any():
-        name = _query_id(lists.vocabulary, int(times.argmax()))
-        raise DataError(
-            f"a ranking must have one list per query: query {name} has {times.max()}. Keep one, or give the lists "
-            "weights that sum to 1.",
-            code="duplicate-query",
-            query=name,
-            count=int(times.max()),
-        )
-    return np.ones(len(lists))
 
 
 def _query_id(vocabulary: Vocabulary, query: int) -> str:

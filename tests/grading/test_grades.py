@@ -16,15 +16,15 @@ from scipy.stats import beta
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, DataError, FileError, SpecError
-from clickshift.io.qrels import read_qrels
-from clickshift.judgments.export import judgments_format, write_judgments
-from clickshift.judgments.grading import (
+from clickshift.grading.export import judgments_format, write_judgments
+from clickshift.grading.grades import (
     _assign_grades,
     _quantile_cuts,
     _reliability_weight,
     grade_documents,
     parse_grades,
 )
+from clickshift.io.qrels import read_qrels
 from clickshift.learners import fit
 from clickshift.models import DCTR, GCTR
 from clickshift.models.base import Evidence

@@ -10,8 +10,8 @@ import numpy as np
 
 from clickshift.core.files import write_atomically
 from clickshift.errors import ClickshiftWarning, DataError, FileError, SpecError
+from clickshift.grading.grades import Grading
 from clickshift.io.table_writer import table_ending, write_table
-from clickshift.judgments.grading import Grading
 
 JUDGMENT_FORMATS = ("parquet", "csv", "qrels", "lightgbm")
 """Formats that `write_judgments` writes."""
