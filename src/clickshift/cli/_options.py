@@ -25,3 +25,21 @@ CLUSTER = typer.Option(
     None, metavar="ADDRESS", help="Address of a Dask cluster to run on instead of this machine, e.g. tcp://host:8786."
 )
 JSON = typer.Option(False, "--json", help="Print the result as one JSON object instead of tables.")
+
+
+def parse_columns(pairs: list[str]) -> dict[str, str] | None:
+    """Parse OURS=THEIRS options into a mapping."""
+    from clickshift.errors import SpecError
+
+    mapping = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise SpecError(
+                f"--column takes OURS=THEIRS, e.g. --column docs=results: got {pair!r}.",
+                code="bad-option",
+                option="column",
+                value=pair,
+            )
+        mapping[ours] = theirs
+    return mapping or None

@@ -30,6 +30,7 @@ _EXPECTED_TYPES = {
     **dict.fromkeys(("time", "day"), "a number, a date or a time"),
     **dict.fromkeys(("propensity", "log_propensity", "count"), "a number"),
 }
+_LIST_RULE = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items separated by spaces)'
 _ROUNDING = 1e-9  # by how much rounding may lift a probability above 1
 
 
@@ -149,8 +150,7 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     query, attributes, docs, clicks = rows.ids("query"), rows.attributes(), rows.lists("docs"), rows.lists("clicks")
     check_session_columns(rows, bad_sessions, {"query": query} | attributes)
     for column, lists in (("docs", docs), ("clicks", clicks)):
-        rule = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items separated by spaces)'
-        bad_sessions.mark(lists.bad | (lists.length == 0), _rule(rows, column, "empty-list", rule))
+        bad_sessions.mark(lists.bad | (lists.length == 0), _rule(rows, column, "empty-list", _LIST_RULE))
 
     def describe_lengths(row: int) -> Violation:
         lengths = int(docs.length[row]), int(clicks.length[row])
@@ -166,6 +166,45 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
         _rule(rows, "clicks", "not-zero-or-one", "must be 0 or 1 each"),
     )
     return _valid_sessions(bad_sessions, query, docs, clicks, attributes), bad_sessions
+
+
+def read_lists(rows: TableRows, *, skip: bool) -> tuple[Column, ListColumn, BadSessions]:
+    """Read lists without clicks: one row per list, with the columns query and docs.
+
+    Parameters
+    ----------
+    rows
+        Rows of the table.
+    skip
+        Whether lists that break a rule are dropped and counted instead of raising an error.
+
+    Returns
+    -------
+    query
+        Query of each list that keeps all rules.
+    docs
+        Documents of these lists.
+    bad_sessions
+        The lists that were dropped.
+
+    Raises
+    ------
+    FileError
+        "missing-value", "empty-list" or "duplicate-document".
+    """
+    bad_sessions = BadSessions(len(rows), locate=rows.locate, skip=skip)
+    query, docs = rows.ids("query"), rows.lists("docs")
+    check_session_columns(rows, bad_sessions, {"query": query})
+    bad_sessions.mark(docs.bad | (docs.length == 0), _rule(rows, "docs", "empty-list", _LIST_RULE))
+    bad_sessions.mark(
+        _any_item(docs.items.bad, docs.length), _rule(rows, "docs", "missing-value", "must not have missing items")
+    )
+    _mark_duplicates(bad_sessions, docs)
+    valid = ~bad_sessions.bad
+    if not valid.all():
+        query, items = query[valid], docs.items[np.repeat(valid, docs.length)]
+        docs = ListColumn(docs.length[valid], docs.bad[valid], items)
+    return query, docs, bad_sessions
 
 
 def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
@@ -235,16 +274,7 @@ def _valid_sessions(
     bad_sessions: BadSessions, query: Column, docs: ListColumn, clicks: ListColumn, attributes: Mapping[str, Column]
 ) -> RawSessions:
     """Mark sessions that show a document twice, and return those that keep all rules."""
-    start = np.cumsum(docs.length) - docs.length
-    duplicates = _find_duplicates(docs.items.values, start, np.where(bad_sessions.bad, 0, docs.length))
-
-    def describe(session: int) -> Violation:
-        earlier, later = (int(rank) for rank in duplicates[session] - start[session] + 1)
-        doc = docs.items.show(int(duplicates[session, 1]))
-        problem = f"a document must appear once in a list: got {doc} at rank {earlier} and at rank {later}"
-        return Violation("duplicate-document", problem, {"document": doc, "ranks": (earlier, later)})
-
-    bad_sessions.mark(duplicates[:, 1] >= 0, describe)
+    _mark_duplicates(bad_sessions, docs)
     valid = ~bad_sessions.bad
     if valid.all():
         return RawSessions(query, docs.length, docs.items, clicks.items.values.astype(bool), dict(attributes))
@@ -255,6 +285,20 @@ def _valid_sessions(
         clicks.items.values[np.repeat(valid, clicks.length)].astype(bool),
         {name: column[valid] for name, column in attributes.items()},
     )
+
+
+def _mark_duplicates(bad_sessions: BadSessions, docs: ListColumn) -> None:
+    """Mark sessions that show a document twice."""
+    start = np.cumsum(docs.length) - docs.length
+    duplicates = _find_duplicates(docs.items.values, start, np.where(bad_sessions.bad, 0, docs.length))
+
+    def describe(session: int) -> Violation:
+        earlier, later = (int(rank) for rank in duplicates[session] - start[session] + 1)
+        doc = docs.items.show(int(duplicates[session, 1]))
+        problem = f"a document must appear once in a list: got {doc} at rank {earlier} and at rank {later}"
+        return Violation("duplicate-document", problem, {"document": doc, "ranks": (earlier, later)})
+
+    bad_sessions.mark(duplicates[:, 1] >= 0, describe)
 
 
 def check_session_columns(rows: TableRows, bad_sessions: BadSessions, columns: Mapping[str, Column]) -> None:

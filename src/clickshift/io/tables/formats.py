@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import open_bytes
-from clickshift.errors import FileError
+from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
 from clickshift.io.tables.json_lines import Choose, ColumnError, UnreadableLine, read_json_lines
 
@@ -101,6 +101,42 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         return _read_csv(path, data, "\t" if file_ending.startswith(".tsv") else ",", choose)
     except ColumnError as error:
         raise FileError(path, f"column {error.name} {error.problem}.", code="bad-column", column=error.name) from None
+
+
+def read_source(source: str | Path | Any, choose: Callable[[Path, Sequence[str]], Mapping[str, str]]) -> TableFile:
+    """Read the chosen columns of a table file, or of a data frame.
+
+    Parameters
+    ----------
+    source
+        A file, or an object with the Arrow PyCapsule interface: a pandas, Polars or Arrow table.
+    choose
+        Function from the name and the columns of the table that selects and names the columns.
+
+    Returns
+    -------
+    TableFile
+        The columns under our names.
+
+    Raises
+    ------
+    DataError
+        "not-a-table" for another object.
+    """
+    if isinstance(source, str | Path):
+        return read_table(Path(source), partial(choose, Path(source)))
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise DataError(
+            "a table must be a file, or a pandas, Polars or Arrow table: got "
+            f"{type(source).__module__}.{type(source).__qualname__}.",
+            code="not-a-table",
+            type=type(source).__qualname__,
+        )
+    import pyarrow as pa
+
+    table, name = pa.table(source), Path(f"{type(source).__module__.split('.')[0]} table")
+    chosen = choose(name, table.column_names)
+    return TableFile(name, table.select(list(chosen.values())).rename_columns(list(chosen)))
 
 
 def _empty_file(path: Path) -> FileError:
