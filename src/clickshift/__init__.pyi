@@ -53,6 +53,7 @@ from .models.neural import NeuralModel as NeuralModel
 from .models.storage import load_model as load_model
 from .models.storage import save_model as save_model
 from .models.summary import examination as examination
+from .ope.evaluate import evaluate_policy as evaluate_policy
 from .policies.basic import BM25 as BM25
 from .policies.basic import Feature as Feature
 from .policies.basic import NoisyOracle as NoisyOracle

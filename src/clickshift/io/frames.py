@@ -6,14 +6,15 @@ Arrow columns. The layouts, rules and errors are those of files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.formats import Choose, TableFile, name_columns
+from clickshift.io.tables.formats import Choose, TableFile, name_columns, read_table
 
 PLACE = Path("the data frame")
 """What stands for the file in errors about a data frame."""
@@ -75,6 +76,40 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
         "session, query, rank, doc and click (one row per result).",
         code="not-a-log",
         type=type(frame).__name__,
+    )
+
+
+def read_source(source: str | Path | Any, choose: Callable[[Path, Sequence[str]], Mapping[str, str]]) -> TableFile:
+    """Read the chosen columns of a table file, or of a data frame.
+
+    Parameters
+    ----------
+    source
+        A file, or anything that `read_frame` takes.
+    choose
+        Function from the name and the columns of the table that selects and names the columns.
+
+    Returns
+    -------
+    TableFile
+        The columns under our names.
+
+    Raises
+    ------
+    DataError
+        "not-a-table" for another object.
+    """
+    if isinstance(source, str | Path):
+        return read_table(Path(source), partial(choose, Path(source)))
+    try:
+        return read_frame(source, partial(choose, PLACE))
+    except DataError as error:
+        if error.code != "not-a-log":
+            raise
+    raise DataError(
+        f"a table must be a file or a data frame (pandas, Polars, Arrow, DuckDB): got {type(source).__name__}.",
+        code="not-a-table",
+        type=type(source).__name__,
     )
 
 
