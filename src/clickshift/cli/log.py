@@ -18,7 +18,7 @@ from clickshift.cli._console import (
     show_warnings,
     warnings_shown,
 )
-from clickshift.cli._options import COLUMN, JSON, LOG, LOG_FILES, SKIP_BAD
+from clickshift.cli._options import COLUMN, JSON, LOG, LOG_FILES, SKIP_BAD, parse_columns
 
 if TYPE_CHECKING:
     from clickshift.counts.daily import DayCounts
@@ -38,7 +38,7 @@ def info(log: str = LOG, column: list[str] = COLUMN, skip_bad: bool = SKIP_BAD, 
     with warnings_shown(), progress("reading") as report:
         sessions = open_log(
             log,
-            columns=_parse_columns(column),
+            columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=encoding_progress(report),
         )
@@ -74,7 +74,7 @@ def encode(
     with warnings_shown(), progress("encoding") as report:
         encoded = open_log(
             log,
-            columns=_parse_columns(column),
+            columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             in_memory=False,
             output=output,
@@ -154,24 +154,6 @@ def split(
     show({"train": parts[0].total, "test": parts[1].total}, json=json, title=f"Sessions of {log}")
 
 
-def _parse_columns(pairs: list[str]) -> dict[str, str] | None:
-    """Parse OURS=THEIRS options into a mapping."""
-    from clickshift.errors import SpecError
-
-    mapping = {}
-    for pair in pairs:
-        ours, equals, theirs = pair.partition("=")
-        if not (ours and equals and theirs):
-            raise SpecError(
-                f"--column takes OURS=THEIRS, e.g. --column docs=results: got {pair!r}.",
-                code="bad-option",
-                option="column",
-                value=pair,
-            )
-        mapping[ours] = theirs
-    return mapping or None
-
-
 @app.command()
 def count(
     log: str = LOG,
@@ -188,9 +170,7 @@ def count(
     from clickshift.counts.open_log import open_log
 
     with warnings_shown(), progress("counting"):
-        counts = DayCounts.of(
-            open_log(log, columns=_parse_columns(column), on_bad_line="skip" if skip_bad else "error")
-        )
+        counts = DayCounts.of(open_log(log, columns=parse_columns(column), on_bad_line="skip" if skip_bad else "error"))
         counts.save(output, notes={"logs": [log]})
     show(_describe_counts(counts, output), json=json, title=f"Counts of {log}")
 

@@ -23,7 +23,8 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.policies.basic import Scored
-from clickshift.ranking.labels import Trust, check_position_bias, count_by_rank, labels_for, sessions_by_query
+from clickshift.propensity.files import Trust
+from clickshift.ranking.labels import check_position_bias, count_by_rank, labels_for, sessions_by_query
 from clickshift.ranking.ranker import check_feature_count, checked_features
 
 _LOSSES = ("ips", "policy-aware", "affine")
@@ -254,8 +255,8 @@ class BoostingData:
 
         vocabulary = self.corpus.vocabulary
         columns: dict[str, Any] = {
-            "query": _arrow_ids(vocabulary.query_ids[vocabulary.pair_query[self.pair]]),
-            "doc": _arrow_ids(vocabulary.doc_ids[vocabulary.pair_doc[self.pair]]),
+            "query": arrow_ids(vocabulary.query_ids[vocabulary.pair_query[self.pair]]),
+            "doc": arrow_ids(vocabulary.doc_ids[vocabulary.pair_doc[self.pair]]),
             "relevance": self.relevance,
             "grade": self.grade,
             "weight": self.weight,
@@ -342,6 +343,6 @@ def _grade_relevance(
     return grade_of[number], gain
 
 
-def _arrow_ids(ids: np.ndarray) -> np.ndarray:
+def arrow_ids(ids: np.ndarray) -> np.ndarray:
     """Return ids as pyarrow accepts them: numpy's variable-width strings as objects."""
     return ids.astype(object) if ids.dtype.kind == "T" else ids
