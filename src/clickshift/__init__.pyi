@@ -69,6 +69,13 @@ from .policies.lambdamart import LambdaMART as LambdaMART
 from .policies.plackett_luce import PlackettLuce as PlackettLuce
 from .propensity.estimate import propensities as propensities
 from .ranking.click_ranker import ClickRanker as ClickRanker
+from .ranking.evaluate import evaluate_ranker as evaluate_ranker
+from .ranking.evaluate import score as score
+from .ranking.lightgbm_files import ranking_labels as ranking_labels
+from .ranking.storage import export_ranker as export_ranker
+from .ranking.storage import load_ranker as load_ranker
+from .ranking.storage import save_ranker as save_ranker
+from .ranking.train import train_ranker as train_ranker
 from .simulation import users as users
 from .simulation.simulate import PowerLaw as PowerLaw
 from .simulation.simulate import simulate as simulate
