@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from clickshift import learners
+import clickshift.learners  # noqa: F401 (its modules are patched)
 from clickshift.cli._console import printable
 from tests.cli.shell import Shell
 
@@ -203,7 +204,7 @@ def test_an_interrupt_is_one_line(shell: Shell, place: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr(learners, "fit_seeds", stop)
+    monkeypatch.setattr(sys.modules["clickshift.learners.fit"], "fit_seeds", stop)
     before = contents(place)
     code, _, err = shell.run("fit", "rCTR", "clicks.parquet", "-o", "models/PBM")
     assert code == 130
@@ -216,12 +217,12 @@ def test_too_little_memory_is_one_line(shell: Shell, place: Path, monkeypatch: p
     def fill(*arguments: object, **options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(learners, "fit_seeds", fill)
+    monkeypatch.setattr(sys.modules["clickshift.learners.fit"], "fit_seeds", fill)
     assert "memory" in shell.error("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
 
 
 def test_our_own_faults_keep_their_traceback(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learners, "fit_seeds", lambda *arguments, **options: 1 / 0)
+    monkeypatch.setattr(sys.modules["clickshift.learners.fit"], "fit_seeds", lambda *arguments, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         shell.run("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
 

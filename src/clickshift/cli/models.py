@@ -73,25 +73,25 @@ def fit(
     the same command resumes from there.
     """
     from clickshift.counts.daily import DayCounts
-    from clickshift.counts.open_log import open_log
-    from clickshift.io.datasets.letor import read_corpus
-    from clickshift.learners import fit_seeds, learner_for
-    from clickshift.learners.fit import data_for, open_all
+    from clickshift.counts.open_log import open_log_or_counts
+    from clickshift.learners.base import learner_for
+    from clickshift.learners.fit import fit as fit_model
     from clickshift.models import model_name
     from clickshift.models.storage import save_seeds
 
     learner = learner_for(model)
     with warnings_shown(), progress(f"fitting {model}") as report:
-        opened = open_all(log, progress=encoding_progress(report))
-        fitted = fit_seeds(
+        opened = open_log_or_counts(log if len(log) > 1 else log[0], progress=report)
+        models = fit_model(
             learner,
-            data_for(learner, opened),
-            seeds,
-            held_out=None if held_out is None else open_log(held_out, progress=encoding_progress(report)),
-            corpus=None if corpus is None else read_corpus(corpus),
+            opened,
+            seeds=seeds,
+            held_out=held_out,
+            features=corpus,
             progress=report,
             checkpoint=output / "checkpoint.npz",
         )
+        fitted = models if isinstance(models, list) else [models]
         sessions = round(opened.sessions) if isinstance(opened, DayCounts) else opened.total
         save_seeds(fitted, output, notes={"log": " ".join(log), "sessions": sessions})
     evidence = [one.evidence for one in fitted if one.evidence is not None]
