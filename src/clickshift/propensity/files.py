@@ -22,7 +22,6 @@ from clickshift.io.table_writer import ENDINGS, table_ending
 from clickshift.io.tables.formats import ColumnError, read_table
 from clickshift.io.tables.layouts import number_column
 from clickshift.propensity.result import KIND, Propensities
-from clickshift.ranking.labels import Trust
 
 _REQUIRED_COLUMNS = ("rank", "examination")
 _OPTIONAL_COLUMNS = ("low", "high", "error", "impressions", "swaps")
