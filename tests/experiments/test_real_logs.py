@@ -26,7 +26,6 @@ from clickshift.experiments.real_logs import (
     RealLogs,
     clear_log_cache,
     log_warnings,
-    rows_of,
 )
 from clickshift.experiments.runner import RunFolder, digest, run_tasks
 from clickshift.io.read_log import read_log, write_log
@@ -77,7 +76,7 @@ def protocol(
 
 
 def rows_in(found: RealLogs) -> Rows:
-    return [row for cell in (*found.facts(), *found.cells()) for row in cell.rows()]
+    return [row for cell in (*found.facts(), *found.tasks()) for row in cell.rows()]
 
 
 def of(rows: Rows, kind: str, **about: object) -> Rows:
@@ -317,16 +316,16 @@ def test_what_readers_and_learners_say_is_kept(engine: Path, tmp_path: Path) -> 
 
 
 def test_a_cell_is_known_by_content_not_by_place(engine: Path, tmp_path: Path) -> None:
-    (cell,) = protocol(engine, "good", test=("bad",)).cells()
+    (cell,) = protocol(engine, "good", test=("bad",)).tasks()
     for name in ("good", "bad"):
         (tmp_path / f"{name}.parquet").write_bytes((engine / f"{name}.parquet").read_bytes())
-    (moved,) = protocol(tmp_path, "good", test=("bad",)).cells()
+    (moved,) = protocol(tmp_path, "good", test=("bad",)).tasks()
     assert digest(moved) == digest(cell)
     assert moved == cell
     write_log(read_log(engine / "bad.parquet")[:5999], tmp_path / "bad.parquet")
-    (changed,) = protocol(tmp_path, "good", test=("bad",)).cells()
+    (changed,) = protocol(tmp_path, "good", test=("bad",)).tasks()
     assert digest(changed) != digest(cell)
-    (clicked,) = protocol(engine, "good", test=("bad",), with_clicks=True).cells()
+    (clicked,) = protocol(engine, "good", test=("bad",), with_clicks=True).tasks()
     assert digest(clicked) != digest(cell)
     assert str(tmp_path) not in repr(moved)
     assert untimed(pickle.loads(pickle.dumps(cell)).rows()) == untimed(cell.rows()), "another process does the same"
@@ -334,11 +333,11 @@ def test_a_cell_is_known_by_content_not_by_place(engine: Path, tmp_path: Path) -
 
 def test_a_run_goes_on_with_what_is_missing(engine: Path, tmp_path: Path) -> None:
     found, folder = protocol(engine, "good", models=("rCTR", "dCTR")), RunFolder(tmp_path / "run")
-    cells, done = [*found.facts(), *found.cells()], []
+    cells, done = [*found.facts(), *found.tasks()], []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells, rows_of, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
+        run_tasks(cells, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
         folder.file(cells[1]).unlink()
-        run_tasks(cells, rows_of, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
+        run_tasks(cells, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
     names = ["good log", "rCTR, good log", "dCTR, good log"]
     assert done == [(name, None) for name in [*names, names[1]]]
     assert untimed(folder.rows(cells)) == untimed([row for cell in cells for row in cell.rows()])

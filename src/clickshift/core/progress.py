@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 __all__ = ["Progress", "silent"]
 
 
+@runtime_checkable
 class Progress(Protocol):
     """A function that long work calls with the number of newly completed steps, or with a text on its state."""
 
