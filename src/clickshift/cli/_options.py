@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-LOG = typer.Argument(
-    ..., help="Click log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log."
-)
+LOG_HELP = "Click log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log."
+LOG = typer.Argument(..., help=LOG_HELP)
 LOG_FILES = typer.Argument(..., help="Click log: a .parquet, .csv or .jsonl file, a folder or a glob.")
 MODEL_FOLDER = typer.Argument(..., help="Folder of a fitted model, as `clickshift fit` writes it.")
 COLUMN = typer.Option(
@@ -20,8 +19,29 @@ REWARD = typer.Option(
 )
 REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
 REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")
+REPORT = typer.Option(
+    None, "--output", "-o", help="Report: one .html page, or a folder for the page, its rows, tables and figures."
+)
 WORKERS = typer.Option(None, min=1, help="Number of worker processes; by default, one per core.")
 CLUSTER = typer.Option(
     None, metavar="ADDRESS", help="Address of a Dask cluster to run on instead of this machine, e.g. tcp://host:8786."
 )
 JSON = typer.Option(False, "--json", help="Print the result as one JSON object instead of tables.")
+
+
+def parse_columns(pairs: list[str]) -> dict[str, str] | None:
+    """Parse OURS=THEIRS options into a mapping."""
+    from clickshift.errors import SpecError
+
+    mapping = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise SpecError(
+                f"--column takes OURS=THEIRS, e.g. --column docs=results: got {pair!r}.",
+                code="bad-option",
+                option="column",
+                value=pair,
+            )
+        mapping[ours] = theirs
+    return mapping or None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from clickshift.cli._console import printable, render, reporting
-from clickshift.cli._options import CLUSTER, JSON, WORKERS
+from clickshift.cli._options import CLUSTER, COLUMN, JSON, SKIP_BAD, WORKERS, parse_columns
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
@@ -133,6 +133,8 @@ def logs(
     ),
     seed: int = typer.Option(0, help="Random seed for the train/test split."),
     output: Path = typer.Option(Path("out/logs"), "--output", "-o", help="Folder for the result rows and the report."),
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
     workers: int | None = WORKERS,
     cluster: str | None = CLUSTER,
     json: bool = JSON,
@@ -159,6 +161,8 @@ def logs(
             judgments_format=judgments_format,
             seed=seed,
             output=output,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
             workers=workers,
             cluster=cluster,
             progress=progress,

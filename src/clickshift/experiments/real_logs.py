@@ -30,13 +30,13 @@ from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
+from clickshift.data.splits import SPLITS
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.experiments._real_logs_report import RealLogsResult
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.comparison import SPLITS
 from clickshift.experiments.experiment import Experiment
 from clickshift.experiments.log_files import TABLE, JudgmentFile, LogFile, named_logs
 from clickshift.experiments.models import (
@@ -52,6 +52,7 @@ from clickshift.experiments.runner import RunFolder, clickshift_warnings
 from clickshift.io.datasets.filters import compact, drop_without_clicks
 from clickshift.io.datasets.registry import JUDGMENTS
 from clickshift.io.qrels import Judgments
+from clickshift.io.read_report import OnBadLine
 from clickshift.metrics.log_comparison import MeanRanks, log_difference
 from clickshift.metrics.ranking import JudgedPairs, head_queries
 from clickshift.simulation.search_engine import IND
@@ -81,7 +82,7 @@ class Preparation:
         too high, and so are perplexities, which then cannot be compared with those of other logs.
     split
         How a training log is split: "auto" (by time if the log has times, else at random), or one of
-        `clickshift.experiments.comparison.SPLITS`.
+        `clickshift.data.splits.SPLITS`.
     fractions
         Fractions of a training log that are held out: for early stopping, and for the ind perplexity. The default is
         the paper's for Yandex.
@@ -124,7 +125,7 @@ class Preparation:
                 code="missing-judgments",
             )
 
-    def parts(self, log: Sessions) -> tuple[Sessions, Sessions, Sessions]:
+    def parts(self, log: Log) -> tuple[Log, Log, Log]:
         """Split a log into sessions for training, for early stopping and for the ind perplexity.
 
         By time, the last sessions are those for the ind perplexity.
@@ -133,7 +134,7 @@ class Preparation:
         train, rest = self._split(log, 1 - stopping - testing, "first")
         return train, *self._split(rest, stopping / (stopping + testing), "rest")
 
-    def _split(self, log: Sessions, fraction: float, name: str) -> tuple[Sessions, Sessions]:
+    def _split(self, log: Log, fraction: float, name: str) -> tuple[Log, Log]:
         """Split off the first fraction; `name` keeps the random streams of the two splits apart."""
         split = self.split if self.split != AUTO else "random" if log.time is None else "time"
         if split == "random":
@@ -142,11 +143,11 @@ class Preparation:
 
 
 class _PreparedLogs(NamedTuple):
-    """The data of a task: sessions for training and testing, and judgments."""
+    """The data of a task: logs for training and testing, and judgments."""
 
-    train: Sessions
-    held_out: Sessions
-    test: dict[str, Sessions]
+    train: Log
+    held_out: Log
+    test: dict[str, Log]
     """Test logs by name: `IND` is the held-out part of the training log."""
     judged: JudgedPairs | None
     """None without judgments, or if rankings cannot differ on any judged query."""
@@ -375,6 +376,8 @@ def compare_logs(
     judgments_format: str | None = None,
     seed: int = 0,
     output: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
     workers: int | None = None,
     cluster: str | None = None,
     progress: Progress = silent,
@@ -414,6 +417,10 @@ def compare_logs(
     output
         Folder that keeps the rows of finished tasks: after an interruption, call again, and only the missing ones run.
         By default, a temporary folder.
+    columns
+        Names of the logs' columns, by the names that `open_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions.
     workers
         Number of worker processes; by default, one per core.
     cluster
@@ -450,7 +457,7 @@ def compare_logs(
     default_format = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)
     training, testing = _paths(train), _paths(test)
-    files = named_logs([*training, *testing], format=format)
+    files = named_logs([*training, *testing], format=format, columns=columns, on_bad_line=on_bad_line)
     protocol = RealLogs(
         tuple(files[: len(training)]),
         tuple(files[len(training) :]),
@@ -499,7 +506,7 @@ def _read_logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Pre
 
 
 @lru_cache(maxsize=16)  # all logs of a protocol, as each is a test log of the others
-def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Sessions, tuple[str, ...]]:
+def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Log, tuple[str, ...]]:
     """Read and filter a log; with the messages of warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
@@ -521,13 +528,15 @@ def _read_judgments(file: JudgmentFile) -> tuple[Judgments, tuple[str, ...]]:
     return judgments, clickshift_warnings(caught)
 
 
-def _judged_pairs(judgments: Judgments, train: Sessions) -> tuple[JudgedPairs, Float[np.ndarray, " query"]]:
+def _judged_pairs(judgments: Judgments, train: Log) -> tuple[JudgedPairs, Float[np.ndarray, " query"]]:
     """Select the judged documents that the training log shows, and count the sessions of each judged query."""
     vocabulary = Vocabulary.of(judgments.query, judgments.doc)[0]
-    lists = train.in_vocabulary(vocabulary).rankings
-    shown = np.bincount(lists.pair[lists.pair != UNSEEN], minlength=vocabulary.n_pairs) > 0
+    shown, impressions = np.zeros(vocabulary.n_pairs + 1, bool), np.zeros(vocabulary.n_queries)
+    for part in train.in_vocabulary(vocabulary).chunks():
+        lists = part.rankings
+        shown[lists.pair] = True  # UNSEEN is the last
+        is_judged = lists.query != UNSEEN
+        impressions += np.bincount(lists.query[is_judged], part.count[is_judged], vocabulary.n_queries)
     # TREC's -2 is spam, which is as useful as 0: a negative gain would take nDCG out of [0, 1]
-    judged = JudgedPairs.of(vocabulary, np.maximum(judgments.labels_for(vocabulary), 0.0), shown=shown)
-    is_judged = lists.query != UNSEEN
-    impressions = np.bincount(lists.query[is_judged], train.count[is_judged], vocabulary.n_queries)
-    return judged, impressions.astype(np.float64)
+    labels = np.maximum(judgments.labels_for(vocabulary), 0.0)
+    return JudgedPairs.of(vocabulary, labels, shown=shown[:-1]), impressions

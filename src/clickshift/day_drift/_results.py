@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.counts.daily import Time
+from clickshift.data.days import Time
 
 FALSE_ALARM_RATE = 0.001
 """Significance level of each of the three kinds of change: with daily comparisons, about one false alarm a year."""
@@ -192,29 +192,6 @@ class Day:
     ctr: Float[np.ndarray, " rank"]
     low: Float[np.ndarray, " rank"]
     high: Float[np.ndarray, " rank"]
-
-
-@final
-@dataclass(frozen=True)
-class DriftResult:
-    """Comparison of several days in order of time.
-
-    Parameters
-    ----------
-    days
-        The days.
-    steps
-        Change of each day since the day before.
-    until_last
-        Change from each day to the last one: whether a model of that day may be used now.
-    reordered
-        Whether the days were given in another order.
-    """
-
-    days: tuple[Day, ...]
-    steps: tuple[Change, ...]
-    until_last: tuple[Change, ...]
-    reordered: bool
 
 
 def _critical_value() -> float:
