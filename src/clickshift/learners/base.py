@@ -162,6 +162,13 @@ def fit_seeds(
     SpecError
         If `Gradient` is given counts ("needs-sessions"), or if another learner is given options that only `Gradient`
         has ("bad-option").
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> [type(model).__name__ for model in fit_seeds("rCTR", log, seeds=1)]
+    ['RCTR']
     """
     learner = learner_for(model) if isinstance(model, str) else model
     if hasattr(learner, "fit_seeds"):

@@ -53,6 +53,14 @@ class Counting:
     Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy
     distributional shift. ACM TOIS.
     Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> model = cs.fit(Counting("rCTR"), log)
+    >>> bool(model.ctr[0] > model.ctr[9])
+    True
     """
 
     requires: ClassVar[Requirement] = "cells"

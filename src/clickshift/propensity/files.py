@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.files import open_text
-from clickshift.errors import FileError, SpecError
+from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.table_writer import ENDINGS, table_ending
 from clickshift.io.tables.formats import ColumnError, read_table
 from clickshift.io.tables.layouts import number_column
