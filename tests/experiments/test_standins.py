@@ -13,13 +13,14 @@ import pytest
 
 import clickshift as cs
 from clickshift.data.sessions import Rankings
+from clickshift.experiments._real_logs_report import log_warnings
 from clickshift.experiments.backtest import TASKS, Backtest
 from clickshift.experiments.click_vs_ips.data import NAIVE, PRODUCTION, pointwise_data, read_corpus_split
 from clickshift.experiments.click_vs_ips.protocol import PointwiseCell
 from clickshift.experiments.log_files import JudgmentFile, LogFile
 from clickshift.experiments.models import ORACLE, TRUTH, Contender, compared_model
 from clickshift.experiments.papers import section_6_1
-from clickshift.experiments.real_logs import Preparation, RealLogs, clear_log_cache, log_warnings
+from clickshift.experiments.real_logs import Preparation, RealLogs, clear_log_cache
 from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.io.datasets.yandex import read_sample
 from clickshift.ope import PAPER_ESTIMATORS, GroupedLog, WeightedLists, evaluate_target

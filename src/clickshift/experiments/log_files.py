@@ -103,7 +103,7 @@ class LogFile:
             parts = [read_raw(file, format=self.format, judged=judged) for file in self.files]
             return parts[0] if len(parts) == 1 else Sessions.concat(parts)
         log = open_log(list(self.files), columns=dict(self.columns), on_bad_line=self.on_bad_line)
-        return log if judged is None else annotated_only(log, judged)
+        return log if judged is None else annotated_only(log, judged)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -513,7 +513,7 @@ def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Log, tuple[s
         judged = None
         if preparation.annotated and preparation.judgments is not None:
             judged, _ = _read_judgments(preparation.judgments)
-        sessions = log.read(judged)
+        sessions: Any = log.read(judged)
         if preparation.with_clicks:
             sessions = drop_without_clicks(sessions)
     return compact(sessions), clickshift_warnings(caught)

@@ -18,13 +18,13 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Bool
 
-from clickshift.data.encoded_log import Log
+from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Raw
 from clickshift.errors import DataError
 from clickshift.io.qrels import Judgments
 
-AnyLog = TypeVar("AnyLog", bound=Log)
+AnyLog = TypeVar("AnyLog", Sessions, EncodedLog)
 """A log in memory or on disk; filters return one of the same kind."""
 
 
