@@ -25,8 +25,8 @@ from clickshift.display.tables import Rows
 from clickshift.errors import DataError, SpecError
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.daily_residuals import leave_one_out
+from clickshift.ope.estimate import PAPER_ESTIMATORS
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.evaluate import PAPER_ESTIMATORS
 from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.rewards import Reward
 

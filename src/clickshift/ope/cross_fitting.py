@@ -19,11 +19,10 @@ from clickshift.data.weighted_lists import WeightedLists
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ope._optimise import best_exposure, best_lists, best_placement
 from clickshift.ope.bound_estimator import BoundEstimator
+from clickshift.ope.estimate import Difference, Estimate, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.evaluate import Difference, evaluate_target, paired_difference
 from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
-from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
 from clickshift.ope.target_policy import TargetProbabilities
 from clickshift.policies.birkhoff import Lottery

@@ -6,7 +6,8 @@ The target policy is the one whose value is estimated. A logging policy that is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -17,6 +18,7 @@ from clickshift.core.unique_rows import RowIndex, distinct_rows
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.data.weighted_lists import WeightedLists
+from clickshift.io.target_files import read_target
 from clickshift.models.base import ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, pack_rows, sum_by_index
 from clickshift.policies.base import RankingDistribution
@@ -30,6 +32,8 @@ _N_SAMPLES = 200
 
 Target = RankingDistribution | WeightedLists
 """A target policy: a distribution over rankings, or lists with probabilities."""
+TargetLike = Target | Rankings | str | Path | Any
+"""Anything that `as_target` makes a policy of: a policy, rankings, or a table as a file or a data frame."""
 
 
 def policy_from_scores(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]) -> RankingDistribution:
@@ -58,9 +62,46 @@ def policy_from_scores(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]
     return PlackettLuceRankings(vocabulary, np.asarray(score, np.float64), temperature=0.0)
 
 
-def as_target(given: Target | Rankings) -> Target:
-    """Make a target policy of rankings with one list per query; return a policy as it is."""
-    return WeightedLists(given) if isinstance(given, Rankings) else given
+def as_target(given: TargetLike) -> Target:
+    """Make a target policy of rankings with one list per query, or of a table; return a policy as it is.
+
+    Parameters
+    ----------
+    given
+        A policy, rankings, or a table of lists or scores as a file or a data frame.
+
+    Raises
+    ------
+    FileError
+        If the table is no target, or breaks a rule.
+    """
+    if isinstance(given, Rankings):
+        return WeightedLists(given)
+    if isinstance(given, WeightedLists | RankingDistribution):
+        return given
+    found = read_target(given)
+    return found if isinstance(found, WeightedLists) else policy_from_scores(found.vocabulary, found.value)
+
+
+def ranked_queries(target: Target, vocabulary: Vocabulary) -> Bool[np.ndarray, " query"]:
+    """Return which queries of a vocabulary a target policy ranks: those with lists, or with candidates.
+
+    Parameters
+    ----------
+    target
+        The policy.
+    vocabulary
+        The vocabulary of a log.
+    """
+    own = target.vocabulary
+    ranks = (
+        np.bincount(target.lists.query, minlength=own.n_queries)
+        if isinstance(target, WeightedLists)
+        else (np.diff(own.query_offsets))
+    )
+    number = own.queries_of(vocabulary)
+    ranked: np.ndarray = np.append(ranks > 0, False)[number]  # the last is for UNSEEN
+    return ranked
 
 
 @final
@@ -264,7 +305,7 @@ def weighted_lists(
     tuple of Rankings and array
         The lists in the target's own vocabulary, and their weights.
     """
-    vocabulary = target.lists.vocabulary if isinstance(target, WeightedLists) else target.vocabulary
+    vocabulary = target.vocabulary
     wanted = np.zeros(log.n_queries + 1, bool)  # the last element is for UNSEEN
     wanted[log.lists.query] = True
     wanted = wanted[log.vocabulary.queries_of(vocabulary)]

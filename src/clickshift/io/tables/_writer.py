@@ -12,6 +12,7 @@ from typing import Any
 
 from clickshift.core.files import write_atomically
 from clickshift.data._arrow import Layout, arrow_tables, check_layout
+from clickshift.data.encoded_log import Log
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
 from clickshift.io.tables.formats import LOG_ENDINGS, ending
