@@ -19,9 +19,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from clickshift.experiments.run_metadata import start_run
-
-from clickshift.experiments.papers import SCALES, section_6_1
+from clickshift.experiments.experiment import start_run
+from clickshift.experiments.papers import section_6_1
+from clickshift.experiments.policy_shift.protocol import SCALES
 from clickshift.experiments.runner import REFERENCE_FILE, RunFolder, process_pool, run_tasks, write_reference_rows
 
 HERE = Path(__file__).resolve().parent

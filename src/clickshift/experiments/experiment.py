@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
@@ -20,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from clickshift._version import __version__
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import key, parse
+from clickshift.core.versions import library_versions
 from clickshift.display.document import Document, Section
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, write_rows
@@ -293,12 +293,7 @@ def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
     """
     modules = [contender.module for contender in getattr(protocol, "contenders", ()) if contender.module]
     settings: dict[str, Any] = {**protocol.sources(), "protocol": key(protocol), "modules": modules}
-    settings |= {"clickshift": __version__, "python": platform.python_version()}
-    for name in _NUMERIC_LIBRARIES:
-        try:
-            settings[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    settings |= {"clickshift": __version__, "python": platform.python_version(), **library_versions(_NUMERIC_LIBRARIES)}
     folder.write_settings(settings)
     return settings
 
@@ -362,6 +357,18 @@ def read_run(output: str | Path, *, repeats: int | None = None) -> Any:
         "empty-run" if no task is finished.
     FileError
         "not-a-run", "damaged-file" or "other-version" if the folder holds no run of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import clickshift as cs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = start_run(cs.PolicyShift(), RunFolder(Path(folder)))
+    ...     try:
+    ...         read_run(folder)
+    ...     except RunError as error:
+    ...         error.code
+    'empty-run'
     """
     protocol, folder, settings = open_run(output)
     if repeats is not None and hasattr(protocol, "repeats"):
@@ -441,6 +448,16 @@ def run_status(output: str | Path) -> RunStatus:
     ------
     FileError
         "not-a-run", "damaged-file" or "other-version" if the folder holds no run of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import clickshift as cs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = start_run(cs.PolicyShift(), RunFolder(Path(folder)))
+    ...     status = run_status(folder)
+    ...     (status.n_done, len(status.rows()))
+    (0, 117)
     """
     protocol, folder, _ = open_run(output)
     rows = [{"log": _log(task), "model": _model(task), "done": folder.has(task)} for task in protocol.tasks()]
