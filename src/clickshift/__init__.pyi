@@ -23,6 +23,7 @@ from .debiasedness.metrics import CMIP as CMIP
 from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from .experiments.audit import Audit as Audit
+from .experiments.audit import audit as audit
 from .experiments.model_selection.protocol import ModelSelection as ModelSelection
 from .experiments.policy_shift.protocol import PolicyShift as PolicyShift
 from .io.datasets.letor import read_corpus as read_corpus

@@ -145,12 +145,13 @@ def propensities(
     [1.0, 0.5]
     """
     check_level(level)
-    source = {"columns": columns, "on_bad_line": on_bad_line}
+    source: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line}
+    opened: Log | Cells
     if isinstance(swapped, str):
         opened, swapped = _read_swaps(log, swapped, **source)
     else:
-        opened = log if isinstance(log, Cells) else open_log_or_counts(log, **source, progress=progress)
-        opened = opened.cells if isinstance(opened, DayCounts) else opened
+        given = log if isinstance(log, Cells) else open_log_or_counts(log, **source, progress=progress)
+        opened = given.cells if isinstance(given, DayCounts) else given
     method = load_model(method) if isinstance(method, str | Path) and Path(method).is_dir() else method
     corpus = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
     cells = opened if isinstance(opened, Cells) else Cells.of(opened)
