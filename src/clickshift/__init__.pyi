@@ -23,6 +23,7 @@ from .debiasedness.metrics import CMIP as CMIP
 from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from .experiments.audit import Audit as Audit
+from .experiments.audit import audit as audit
 from .experiments.comparison import Comparison as Comparison
 from .experiments.comparison import compare as compare
 from .experiments.experiment import read_run as read_run
