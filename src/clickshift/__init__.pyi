@@ -17,6 +17,7 @@ from .debiasedness.metrics import CMIP as CMIP
 from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from .experiments.audit import Audit as Audit
+from .experiments.backtest import backtest as backtest
 from .experiments.model_selection.protocol import ModelSelection as ModelSelection
 from .experiments.policy_shift.protocol import PolicyShift as PolicyShift
 from .io.datasets.letor import read_corpus as read_corpus
@@ -40,6 +41,7 @@ from .models.base import ClickModel as ClickModel
 from .models.neural import NeuralModel as NeuralModel
 from .models.storage import load_model as load_model
 from .models.storage import save_model as save_model
+from .ope.cross_fitting import optimise_policy as optimise_policy
 from .ope.evaluate import evaluate_policy as evaluate_policy
 from .policies.basic import BM25 as BM25
 from .policies.basic import Feature as Feature
