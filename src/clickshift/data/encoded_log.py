@@ -119,6 +119,20 @@ class EncodedLog:
         return int(count.sum() if self.kept is None else count[self.kept].sum())
 
     @property
+    def time(self) -> np.ndarray | None:
+        """Time of each row; None if the log has no times."""
+        if "time" not in self.kinds:
+            return None
+        time = self._column("time")
+        return np.asarray(time if self.kept is None else time[self.kept])
+
+    def __getitem__(self, rows: Bool[np.ndarray, " row"]) -> EncodedLog:
+        """Return the part of the log with some of its rows, given as a mask."""
+        kept = np.zeros(self._stored_rows, bool)
+        kept[slice(None) if self.kept is None else self.kept] = rows
+        return replace(self, kept=kept)
+
+    @property
     def has_counts(self) -> bool:
         """Whether a row may represent more than one session."""
         return "count" in self.kinds

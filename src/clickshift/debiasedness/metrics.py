@@ -25,7 +25,7 @@ import numpy as np
 
 from clickshift.core.rng import as_generator
 from clickshift.debiasedness._mean_dependence import mean_dependence_regression
-from clickshift.debiasedness.ksg import KSG
+from clickshift.debiasedness.nearest_neighbour_cmi import KSG
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 

@@ -29,10 +29,10 @@ from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.sessions import Sessions
+from clickshift.data.splits import SPLITS
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.comparison import SPLITS
 from clickshift.experiments.log_files import JudgmentFile, LogFile
 from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, PEEKING, Contender
 from clickshift.experiments.runner import clickshift_warnings
@@ -74,7 +74,7 @@ class Preparation:
         too high, and so are perplexities, which then cannot be compared with those of other logs.
     split
         How a training log is split: "auto" (by time if the log has times, else at random), or one of
-        `clickshift.experiments.comparison.SPLITS`.
+        `clickshift.data.splits.SPLITS`.
     fractions
         Fractions of a training log that are held out: for early stopping, and for the ind perplexity. The default is
         the paper's for Yandex.

@@ -11,9 +11,10 @@ import numpy as np
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
-from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables._layouts import TableRows, read_lists
-from clickshift.io.tables.formats import TableFile, read_source
+from clickshift.io.frames import read_source
+from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
+from clickshift.io.tables.formats import TableFile
+from clickshift.io.tables.layouts import TableRows, read_wide
 
 _COLUMNS = ("query", "docs")
 
@@ -56,27 +57,24 @@ def read_rankings(source: str | Path | Any, *, on_bad_line: OnBadLine = "error")
 
 def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Rankings:
     """Return the lists of a table with the columns query and docs; see `read_rankings`."""
-    skip, unreadable = on_bad_line == "skip", [f"line {line}: {problem}" for line, problem in part.unreadable]
-    if unreadable and not skip:
-        line, problem = part.unreadable[0]
-        advice = 'Fix or remove it, or pass on_bad_line="skip".'
-        raise FileError(
-            part.path,
-            f"{problem} ({len(unreadable):,} such lines). {advice}",
-            line=line,
-            code="unreadable-line",
-            count=len(unreadable),
-        )
+    path, skip = part.path, on_bad_line == "skip"
+    if part.unreadable and not skip:
+        raise unreadable_lines_error(path, part.unreadable)
+    report = ReadReport(path)
+    report.unreadable_lines(path, part.unreadable)
     if not part.table.num_rows:
-        raise FileError(part.path, "has no rows. There must be at least one list.", code="empty-file")
-    list_query, docs, bad_sessions = read_lists(TableRows([part]), skip=skip)
-    bad_sessions.report(str(part.path), unreadable=unreadable)
-    owner = np.repeat(np.arange(len(docs.length)), docs.length)
-    vocabulary, query, pair = Vocabulary.of(list_query[owner].ids(), docs.items.ids())
-    shown = np.arange(docs.length.max()) < docs.length[:, None]
+        report.fail_empty("list")
+    lists, bad_lists = read_wide(TableRows([part]), skip=skip)
+    bad_lists.report_to(report)
+    if bad_lists.bad.all():
+        report.fail_empty("list", "empty-log")
+    report.report()
+    owner = np.repeat(np.arange(len(lists.length)), lists.length)
+    vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
+    shown = np.arange(lists.length.max()) < lists.length[:, None]
     pairs = np.full(shown.shape, UNSEEN, np.int32)
     pairs[shown] = pair
-    return Rankings(vocabulary, query[np.cumsum(docs.length) - docs.length], pairs, shown)
+    return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
 
 
 def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,27 @@ from clickshift.counts.daily import DayCounts, is_counts
 from clickshift.counts.open_log import open_log
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.errors import SpecError
-from clickshift.learners.base import Learner, learner_for
+from clickshift.io.read_report import OnBadLine
+from clickshift.learners._provenance import with_provenance
+from clickshift.learners.base import Learner, fit_seeds, learner_for
 from clickshift.learners.counting import Counting
 from clickshift.learners.likelihood import MaximumLikelihood
-from clickshift.models.base import ClickModel
 
 __all__ = ["counts_for", "data_for", "fit", "open_all"]
 
 
-def fit(model: str | Learner, log: Any) -> ClickModel:
+def fit(
+    model: str | Learner,
+    log: Any,
+    *,
+    seeds: int = 1,
+    held_out: Any = None,
+    features: Any = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+    checkpoint: str | Path | None = None,
+) -> Any:
     """Fit a click model on a log.
 
     Parameters
@@ -33,11 +45,25 @@ def fit(model: str | Learner, log: Any) -> ClickModel:
     log
         `Sessions`, anything that `open_log` opens (a path, a folder, a pattern, a table "FILE.duckdb::TABLE"), daily
         counts, a DuckDB relation, a Spark data frame or an Ibis table.
+    seeds
+        Number of models to fit from different random seeds (models fitted by gradient only).
+    held_out
+        Held-out log for early stopping (models fitted by gradient only).
+    features
+        Corpus with the features for ``tower="features"``, or its file.
+    columns
+        Names of the log's columns, by the names that `read_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions.
+    progress
+        Called with the state of the work.
+    checkpoint
+        File in which training is saved from time to time, and from which it is resumed.
 
     Returns
     -------
-    ClickModel
-        The fitted model.
+    ClickModel or list of ClickModel
+        The fitted model; for several seeds, a list of one model each.
 
     Raises
     ------
@@ -56,26 +82,43 @@ def fit(model: str | Learner, log: Any) -> ClickModel:
     >>> fit("dCTR", log).relevance().tolist()
     [0.75, 0.25]
     """
+    from clickshift.io.datasets.letor import read_corpus
+
     learner = learner_for(model) if isinstance(model, str) else model
-    return learner.fit(data_for(learner, _open_any(log)))
+    several = isinstance(log, list | tuple) and len(log) > 1
+    opened = open_all(log) if several else _open_any(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    data = data_for(learner, opened)
+    if seeds == 1 and held_out is None and features is None and not hasattr(learner, "fit_seeds"):
+        return with_provenance(learner.fit(data), opened, log)
+    models = fit_seeds(
+        learner,
+        data,
+        seeds,
+        held_out=None if held_out is None else _open_any(held_out, columns=columns, on_bad_line=on_bad_line),
+        corpus=read_corpus(features) if isinstance(features, str | Path) else features,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+    kept = [with_provenance(one, opened, log) for one in models]
+    return kept[0] if seeds == 1 else kept
 
 
-def _open_any(log: Any, *, progress: Progress = silent) -> Any:
+def _open_any(log: Any, **options: Any) -> Any:
     """Open a path, as daily counts or as a log; return anything else unchanged."""
+    if isinstance(log, list | tuple) and len(log) == 1:
+        log = log[0]
     if isinstance(log, str | Path) and is_counts(log):
         return DayCounts.load(log)
-    return open_log(log, progress=progress) if isinstance(log, str | Path | list | tuple) else log
+    return open_log(log, **options) if isinstance(log, str | Path | list | tuple) else log
 
 
-def open_all(paths: Sequence[str], *, progress: Progress = silent) -> Any:
+def open_all(paths: Sequence[Any]) -> Any:
     """Open one log, or the sum of several daily counts.
 
     Parameters
     ----------
     paths
         One path of anything that `open_log` opens, or several paths of daily counts.
-    progress
-        Called with a text on the state of the work.
 
     Returns
     -------
@@ -88,7 +131,7 @@ def open_all(paths: Sequence[str], *, progress: Progress = silent) -> Any:
         If there are several paths and one of them is not daily counts ("not-daily-counts").
     """
     if len(paths) == 1:
-        return _open_any(paths[0], progress=progress)
+        return _open_any(paths[0])
     if not_counts := [path for path in paths if not is_counts(path)]:
         raise SpecError(
             "several logs must be daily counts, which `clickshift log count` writes: "

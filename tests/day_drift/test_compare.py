@@ -12,8 +12,8 @@ from scipy.stats import hypergeom
 from clickshift.counts.daily import DayCounts
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.drift._results import CLICK_THRESHOLD, NEW_DOCUMENT_THRESHOLD, POSITION_THRESHOLD, Change
-from clickshift.drift.compare import _mean_deviation, _prob_none, compare_days
+from clickshift.day_drift._results import CLICK_THRESHOLD, NEW_DOCUMENT_THRESHOLD, POSITION_THRESHOLD, Change
+from clickshift.day_drift.compare import _mean_deviation, _prob_none, compare_days
 from clickshift.errors import DataError
 from clickshift.io.datasets.open_bandit import read_open_bandit
 from tests.codes import raises_code

@@ -9,30 +9,96 @@ stochastic ranker raises a false alarm.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.core.intervals import wilson_interval
+from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.counts.daily import DayCounts
-from clickshift.data.days import sort_by_time
+from clickshift.counts.daily import DayCounts, is_counts
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.days import days_of, sort_by_time
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.drift._results import (
+from clickshift.day_drift._report import DriftResult
+from clickshift.day_drift._results import (
     FALSE_ALARM_RATE,
     ChanceCorrectedChange,
     Change,
     ClickChange,
     Day,
-    DriftResult,
     normal_quantile,
 )
-from clickshift.errors import DataError
+from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.io.read_report import OnBadLine
 
 _MIN_EFFECTIVE_QUERIES = 30
 """Effective number of queries from which on the variance is estimated from the variation between queries."""
+
+
+DaysLike = LogLike | DayCounts | Sequence[LogLike | DayCounts]
+"""Days to compare: logs or counts of several days, or one log with several days."""
+
+
+def drift(
+    days: DaysLike,
+    *,
+    ranks: int = 10,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> DriftResult:
+    """Compare days: click rates by rank, new documents, changes of the ranker, and whether an old model still holds.
+
+    Every change is compared with what chance alone would give for two days of the same ranker, also of one that varies
+    its lists. Days are compared in order of time, or as given if times are not known.
+
+    Parameters
+    ----------
+    days
+        Logs or counts of two or more days, each as :func:`open_log` opens it, a folder of counts or `DayCounts`; or one
+        log with several days in its 'time' or 'day' column.
+    ranks
+        Number of ranks whose documents are compared.
+    columns
+        The logs' names of our columns, e.g. ``{"docs": "results"}``.
+    on_bad_line
+        "error" stops at the first bad session; "skip" leaves bad sessions out and warns.
+    progress
+        Called after each day.
+
+    Returns
+    -------
+    DriftResult
+        Summaries of the days and changes between them.
+
+    Raises
+    ------
+    DataError
+        "too-few-days" for fewer than two days, "missing-time" for a single log without times, "bad-days" for one whose
+        times are not days, "mixed-times" for days of which some have dates and others numbers, "bad-ranks" if `ranks`
+        is below 1.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=5)
+    >>> monday, tuesday = (cs.simulate(corpus, cs.Uniform(), cs.users.PBM(), 1000, rng=day) for day in range(2))
+    >>> cs.drift([monday, tuesday]).trusted
+    True
+    """
+    result = compare_days(*_read_days(days, columns, on_bad_line, progress), ranks=ranks)
+    if result.reordered:
+        names = ", ".join(day.name for day in result.days)
+        message = f"days are compared in chronological order: {names}."
+        warnings.warn(ClickshiftWarning(message, code="reordered-days"), stacklevel=2)
+    return result
 
 
 def compare_days(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int = 10) -> DriftResult:
@@ -76,17 +142,49 @@ def compare_days(days: Sequence[DayCounts], names: Sequence[str], *, ranks: int 
     steps = [_change(named[d], named[d + 1], ranks) for d in range(last)]
     until_last = [_change(named[d], named[last], ranks) for d in range(last - 1)] + steps[-1:]
     summaries = tuple(_day(day, name) for name, day in named)
-    return DriftResult(summaries, tuple(steps), tuple(until_last), order != list(range(len(days))))
+    return DriftResult(summaries, tuple(steps), tuple(until_last), order != list(range(len(days))), ranks)
+
+
+def _read_days(
+    days: DaysLike, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
+) -> tuple[list[DayCounts], list[str]]:
+    """Return the counts of each day with its name; a single log is split by its days."""
+    given: Sequence[Any] = list(days) if isinstance(days, list | tuple) else [days]
+    counts: list[DayCounts] = []
+    for day in given:
+        if isinstance(day, DayCounts) or (isinstance(day, str | Path) and is_counts(day)):
+            counts.append(day if isinstance(day, DayCounts) else DayCounts.load(day))
+            continue
+        log = open_log(day, columns=columns, on_bad_line=on_bad_line, progress=progress)
+        if len(given) == 1:
+            return _split_by_day(log, progress)
+        counts.append(DayCounts.of(log))
+        progress(1, total=len(given))
+    stems = [Path(day).stem if isinstance(day, str | Path) else f"day {k}" for k, day in enumerate(given, 1)]
+    return counts, stems if len(set(stems)) == len(stems) else [str(day) for day in given]
+
+
+def _split_by_day(log: Log, progress: Progress) -> tuple[list[DayCounts], list[str]]:
+    """Count each day of one log, without more than the numbers of its days in memory."""
+    if log.time is None:
+        raise DataError(
+            "there must be two or more days to compare: this log has no 'time' or 'day' column. Pass a log for each "
+            "day.",
+            code="missing-time",
+        )
+    day, names = days_of(log.time)
+    counts = []
+    for number in range(len(names)):
+        counts.append(DayCounts.of(log[day == number]))
+        progress(1, total=len(names))
+    return counts, list(names)
 
 
 def _day(day: DayCounts, name: str) -> Day:
-    """Summarise one day; intervals are Wilson's."""
+    """Summarise one day."""
     impressions, clicks = day.cells.by_rank()
-    n, z = np.maximum(impressions, 1e-12), -normal_quantile(0.025)
-    ctr = clicks / n
-    middle, spread = ctr + z**2 / (2 * n), z * np.sqrt(ctr * (1 - ctr) / n + z**2 / (4 * n**2))
-    low, high = ((middle + side * spread) / (1 + z**2 / n) for side in (-1, 1))
-    rates = np.where(impressions > 0, np.clip([ctr, low, high], 0, 1), np.nan)
+    n = np.where(impressions > 0, impressions, np.nan)
+    rates = clicks / n, *wilson_interval(clicks, n)
     return Day(name, day.first, day.last, day.sessions, float(clicks.sum() / day.sessions), *rates)
 
 

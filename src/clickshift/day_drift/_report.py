@@ -1,24 +1,25 @@
-"""Report of a comparison of days: a verdict, tables and charts."""
+"""Comparison of days as a result: a verdict, tables and charts."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.figures import COLOURS
-from clickshift.drift._results import (
+from clickshift.day_drift._results import (
     CLICK_THRESHOLD,
     NEW_DOCUMENT_THRESHOLD,
     POSITION_THRESHOLD,
     ChanceCorrectedChange,
     Change,
     Day,
-    DriftResult,
 )
+from clickshift.display.document import Document, Section
+from clickshift.display.figures import COLOURS
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 
 _METHOD = f"""Positions: total variation distance (0 to 1) between the documents shown at each rank of a query on a day
 and on the day before, corrected for the distance expected by chance from one ranker. New documents: results that the
@@ -36,52 +37,144 @@ _LAYOUT: dict[str, Any] = {
 }
 
 
-def drift_verdict(result: DriftResult) -> list[str]:
-    """State which models should not be trusted on the last day, why, and when the change happened.
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class DriftResult(Result):
+    """Comparison of several days in order of time.
 
     Parameters
     ----------
-    result
-        Comparison of days.
+    days
+        The days.
+    steps
+        Change of each day since the day before.
+    until_last
+        Change from each day to the last one: whether a model of that day may be used now.
+    reordered
+        Whether the days were given in another order.
+    ranks
+        Number of ranks that were compared.
 
-    Returns
-    -------
-    list of str
-        One paragraph per statement.
+    Notes
+    -----
+    Facts, as `to_dict` returns them:
+
+    - conclusion: which models should not be trusted on the last day, why, and when the change happened.
+    - trusted: whether a model of every earlier day can be used on the last one.
+    - days: for each day, its name (day), first and last time, sessions, clicks_per_session and ctr_by_rank, a list of
+      rank, ctr, low and high (95 % Wilson interval).
+    - since_the_day_before, until_the_last_day: changes between two days, each with earlier and later (names), verdict
+      ("changed", "some", "same" or "unclear"), reasons, places and new_documents (observed share, share expected by
+      chance, change beyond chance, and its lower confidence bound surely_above), new_queries, and
+      clicks_like_for_like: by rank, the ratio of click-through rates of the same documents with low, high and the
+      number of results.
     """
-    last = result.days[-1].name
-    untrusted = [change for change in result.until_last if change.verdict == "changed"]
-    paragraphs = []
-    if untrusted:
-        names, nearest = _join_names([change.earlier for change in untrusted]), untrusted[-1]
-        paragraphs.append(
-            f"A model fitted on {names} should not be trusted on {last}: since {nearest.earlier}, "
-            f"{'; '.join(nearest.reasons)}."
+
+    days: tuple[Day, ...]
+    steps: tuple[Change, ...]
+    until_last: tuple[Change, ...]
+    reordered: bool
+    ranks: int = 10
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a model of every earlier day can be used on the last one."""
+        return all(change.verdict != "changed" for change in self.until_last)
+
+    @property
+    def conclusion(self) -> str:
+        """State which models should not be trusted on the last day, why, and when the change happened."""
+        last = self.days[-1].name
+        untrusted = [change for change in self.until_last if change.verdict == "changed"]
+        paragraphs = []
+        if untrusted:
+            names, nearest = _join_names([change.earlier for change in untrusted]), untrusted[-1]
+            paragraphs.append(
+                f"A model fitted on {names} should not be trusted on {last}: since {nearest.earlier}, "
+                f"{'; '.join(nearest.reasons)}."
+            )
+            changed_steps = [step for step in self.steps if step.verdict == "changed"]
+            for step in changed_steps:
+                if (step.earlier, step.later) != (nearest.earlier, nearest.later):
+                    paragraphs.append(f"From {step.earlier} to {step.later}, {'; '.join(step.reasons)}.")
+            if not changed_steps:
+                paragraphs.append("No day differs this much from the day before: the change was gradual.")
+        for verdict, text in (
+            ("some", "differs significantly from {last}, but too little to matter: a model fitted on it can be used."),
+            ("same", "does not differ from {last} beyond chance: a model fitted on it can be used."),
+            ("unclear", "has too few sessions of the same queries as {last} to decide whether the ranker changed."),
+        ):
+            days = [change.earlier for change in self.until_last if change.verdict == verdict]
+            paragraphs += [f"{_join_names(days)} {text.format(last=last)}"] if days else []
+        return "\n\n".join(paragraphs)
+
+    def rows(self) -> Rows:
+        """Return one row per change: since the day before, and until the last day."""
+        compared = (("day before", self.steps), ("last day", self.until_last))
+        return [
+            {
+                "compared_with": name,
+                "earlier": change.earlier,
+                "later": change.later,
+                "verdict": change.verdict,
+                "changed_positions": change.places.change,
+                "new_documents": change.new_documents.change,
+                "new_queries": change.new_queries,
+            }
+            for name, changes in compared
+            for change in changes
+        ]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the facts that the notes of the class list."""
+        return {
+            "conclusion": self.conclusion,
+            "trusted": self.trusted,
+            "days": [
+                {
+                    "day": day.name,
+                    "first": _plain_time(day.first),
+                    "last": _plain_time(day.last),
+                    "sessions": day.sessions,
+                    "clicks_per_session": day.clicks_per_session,
+                    "ctr_by_rank": [
+                        {"rank": r + 1, "ctr": day.ctr[r], "low": day.low[r], "high": day.high[r]}
+                        for r in range(len(day.ctr))
+                    ],
+                }
+                for day in self.days
+            ],
+            "since_the_day_before": [_change_facts(change) for change in self.steps],
+            "until_the_last_day": [_change_facts(change) for change in self.until_last],
+        }
+
+    def _document(self) -> Document:
+        """Show the changes by day, and click-through rates."""
+        sections = [
+            Section(
+                "Days, and changes since the day before (beyond chance)",
+                table=_drift_table(self),
+                figure=lambda: _change_figure(self.steps),
+            ),
+            Section(
+                "Click-through rate by rank, with 95 % intervals",
+                table=_ctr_table(self),
+                figure=lambda: _ctr_figure(self.days),
+            ),
+            Section("Clicks on the same documents at the same ranks", table=_click_table(self.steps), page_only=True),
+            Section("Method", _METHOD, page_only=True),
+        ]
+        return Document(
+            "Drift between days: can an old model still be used?",
+            self.conclusion,
+            [section for section in sections if section.text or section.table],
+            {"days": [day.name for day in self.days], "ranks": self.ranks},
+            "usable" if self.trusted else "not usable",
         )
-        changed_steps = [step for step in result.steps if step.verdict == "changed"]
-        for step in changed_steps:
-            if (step.earlier, step.later) != (nearest.earlier, nearest.later):
-                paragraphs.append(f"From {step.earlier} to {step.later}, {'; '.join(step.reasons)}.")
-        if not changed_steps:
-            paragraphs.append("No day differs this much from the day before: the change was gradual.")
-    for verdict, text in (
-        ("some", "differs significantly from {last}, but too little to matter: a model fitted on it can be used."),
-        ("same", "does not differ from {last} beyond chance: a model fitted on it can be used."),
-        ("unclear", "has too few sessions of the same queries as {last} to decide whether the ranker changed."),
-    ):
-        days = [change.earlier for change in result.until_last if change.verdict == verdict]
-        paragraphs += [f"{_join_names(days)} {text.format(last=last)}"] if days else []
-    return paragraphs
 
 
-def drift_table(result: DriftResult) -> list[dict[str, Any]]:
-    """Tabulate the days and what changed since the day before, for display.
-
-    Parameters
-    ----------
-    result
-        Comparison of days.
-    """
+def _drift_table(result: DriftResult) -> Rows:
+    """Tabulate the days and what changed since the day before."""
     has_times, table = all(day.last is not None for day in result.days), []
     for day, step in zip(result.days, (None, *result.steps), strict=True):
         row: dict[str, Any] = {"day": day.name}
@@ -99,74 +192,10 @@ def drift_table(result: DriftResult) -> list[dict[str, Any]]:
     return table
 
 
-def ctr_table(result: DriftResult, ranks: int) -> list[dict[str, Any]]:
-    """Tabulate click-through rates by day and rank, with half the width of their 95 % intervals.
-
-    Parameters
-    ----------
-    result
-        Comparison of days.
-    ranks
-        Number of ranks.
-    """
-    width = min(max(len(day.ctr) for day in result.days), ranks)
+def _ctr_table(result: DriftResult) -> Rows:
+    """Tabulate click-through rates by day and rank, with half the width of their 95 % intervals."""
+    width = min(max(len(day.ctr) for day in result.days), result.ranks)
     return [{"day": day.name} | {f"rank {r + 1}": _rate_text(day, r) for r in range(width)} for day in result.days]
-
-
-def drift_facts(result: DriftResult) -> dict[str, Any]:
-    """Return the whole comparison as plain values, for JSON output.
-
-    Parameters
-    ----------
-    result
-        Comparison of days.
-    """
-    return {
-        "days": [
-            {
-                "day": day.name,
-                "first": None if day.first is None else _plain_time(day.first),
-                "last": None if day.last is None else _plain_time(day.last),
-                "sessions": day.sessions,
-                "clicks_per_session": day.clicks_per_session,
-                "ctr_by_rank": [
-                    {"rank": r + 1, "ctr": day.ctr[r], "low": day.low[r], "high": day.high[r]}
-                    for r in range(len(day.ctr))
-                ],
-            }
-            for day in result.days
-        ],
-        "since_the_day_before": [_change_facts(change) for change in result.steps],
-        "until_the_last_day": [_change_facts(change) for change in result.until_last],
-        "trusted": all(change.verdict != "changed" for change in result.until_last),
-        "words": drift_verdict(result),
-    }
-
-
-def write_drift_report(path: Path, result: DriftResult, settings: Mapping[str, Any], *, ranks: int) -> None:
-    """Write an HTML page with the verdict, the changes by day, and click-through rates.
-
-    Parameters
-    ----------
-    path
-        File to write.
-    result
-        Comparison of days.
-    settings
-        Settings to list on the page.
-    ranks
-        Number of ranks in the table of click-through rates.
-    """
-    sections = [
-        Section("Conclusion", "\n\n".join([*drift_verdict(result), _METHOD])),
-        Section("Since the day before", table=drift_table(result), figure=_change_figure(result.steps)),
-        Section("Clicks by rank", table=ctr_table(result, ranks), figure=_ctr_figure(result.days)),
-        Section("Clicks on the same documents at the same ranks", table=_click_table(result.steps)),
-    ]
-    sections = [section for section in sections if section.text or section.table]
-    write_report(
-        path, title="Drift between days: can an old model still be used?", sections=sections, settings=settings
-    )
 
 
 def _change_figure(steps: Sequence[Change]) -> Any:
@@ -291,9 +320,9 @@ def _finite_or_zero(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def _plain_time(time: Any) -> Any:
+def _plain_time(time: Any) -> float | str | None:
     """Return a time as a number or text."""
-    return time if isinstance(time, float) else str(time)
+    return time if time is None or isinstance(time, float) else str(time)
 
 
 def _join_names(names: Sequence[str]) -> str:

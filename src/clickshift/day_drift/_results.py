@@ -194,29 +194,6 @@ class Day:
     high: Float[np.ndarray, " rank"]
 
 
-@final
-@dataclass(frozen=True)
-class DriftResult:
-    """Comparison of several days in order of time.
-
-    Parameters
-    ----------
-    days
-        The days.
-    steps
-        Change of each day since the day before.
-    until_last
-        Change from each day to the last one: whether a model of that day may be used now.
-    reordered
-        Whether the days were given in another order.
-    """
-
-    days: tuple[Day, ...]
-    steps: tuple[Change, ...]
-    until_last: tuple[Change, ...]
-    reordered: bool
-
-
 def _critical_value() -> float:
     """Return the critical value of a one-sided test at the false alarm rate."""
     return -normal_quantile(FALSE_ALARM_RATE)
