@@ -53,8 +53,8 @@ from .models.forecast import predict as predict
 from .models.neural import NeuralModel as NeuralModel
 from .models.storage import load_model as load_model
 from .models.storage import save_model as save_model
-from .ope.cross_fitting import optimise_policy as optimise_policy
 from .models.summary import examination as examination
+from .ope.cross_fitting import optimise_policy as optimise_policy
 from .ope.evaluate import evaluate_policy as evaluate_policy
 from .policies.basic import BM25 as BM25
 from .policies.basic import Feature as Feature
