@@ -21,6 +21,7 @@ from clickshift.display.figures import COLOURS
 from clickshift.display.result import Result
 from clickshift.display.tables import Row, Rows, write_rows
 from clickshift.errors import DataError, SpecError
+from clickshift.ope.estimators import clip_text
 
 DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
 _MIN_QUERIES = 10
@@ -477,9 +478,9 @@ def _error_table(result: BacktestResult) -> list[dict[str, Any]]:
                     "queries": group,
                     "reward": r.task,
                     "estimator": r.estimator,
-                    "best M": _clip_text(r.clip[best]),
+                    "best M": clip_text(r.clip[best]),
                     "RMSE": float(error[best]),
-                    f"at M = {_clip_text(r.clip[-1])}": float(error[-1]),
+                    f"at M = {clip_text(r.clip[-1])}": float(error[-1]),
                     "pairs": int(r.used[queries].sum()),
                     "without overlap": int(r.no_overlap[queries].sum()),
                 }
@@ -493,7 +494,7 @@ def _error_figures(rows: Sequence[Row]) -> dict[str, Any]:
     for task, group in dict.fromkeys((row["task"], row["group"]) for row in rows):
         selected = [row for row in rows if (row["task"], row["group"]) == (task, group)]
         lines = {
-            name: ([_clip_text(row["M"]) for row in curve], [row["rmse"] for row in curve])
+            name: ([clip_text(row["M"]) for row in curve], [row["rmse"] for row in curve])
             for name in dict.fromkeys(row["estimator"] for row in selected)
             if (curve := [row for row in selected if row["estimator"] == name])
         }
@@ -620,12 +621,7 @@ def _figure_sections(figures: Mapping[str, Any]) -> list[Section]:
 
 def _with_clip(row: Row) -> str:
     """Return the name of an estimator with its clipping constant; RCTR has none."""
-    return str(row["estimator"]) if row["estimator"] == "RCTR" else f"{row['estimator']}, M = {_clip_text(row['M'])}"
-
-
-def _clip_text(clip: float) -> str:
-    """Format a clipping constant."""
-    return "∞" if math.isinf(clip) else f"{clip:g}"
+    return str(row["estimator"]) if row["estimator"] == "RCTR" else f"{row['estimator']}, M = {clip_text(row['M'])}"
 
 
 def _percents(low: float, high: float) -> str:
