@@ -32,7 +32,6 @@ from .grading.graded_judgments import judgments as judgments
 from .io.datasets.letor import read_corpus as read_corpus
 from .io.read_log import read_log as read_log
 from .io.read_log import write_log as write_log
-from .learners.base import fit_seeds as fit_seeds
 from .learners.counting import Counting as Counting
 from .learners.fit import fit as fit
 from .learners.gradient import Gradient as Gradient
@@ -71,6 +70,13 @@ from .policies.lambdamart import LambdaMART as LambdaMART
 from .policies.plackett_luce import PlackettLuce as PlackettLuce
 from .propensity.estimate import propensities as propensities
 from .ranking.click_ranker import ClickRanker as ClickRanker
+from .ranking.evaluate import evaluate_ranker as evaluate_ranker
+from .ranking.evaluate import score as score
+from .ranking.lightgbm_files import ranking_labels as ranking_labels
+from .ranking.storage import export_ranker as export_ranker
+from .ranking.storage import load_ranker as load_ranker
+from .ranking.storage import save_ranker as save_ranker
+from .ranking.train import train_ranker as train_ranker
 from .simulation import users as users
 from .simulation.simulate import PowerLaw as PowerLaw
 from .simulation.simulate import simulate as simulate

@@ -125,24 +125,15 @@ def _pandas_column(name: str, column: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return (
-            pa.chunked_array(column)
-            if hasattr(column.array, "__arrow_c_stream__")
-            else pa.array(column, from_pandas=True)
-        )
+        return pa.array(column, from_pandas=True)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
+        head = column.head(10_000).explode()  # the items, where the values are lists
+        types = " and ".join(sorted({type(value).__name__ for value in head}))
         raise FileError(
             PLACE,
-            f"column {name} must hold values of one type: got {_types(column)} ({reason}). Convert it first, e.g. "
-            f'frame["{name}"].astype(str).',
+            f"column {name} must hold values of one type: got {types} ({' '.join(str(error).split())}). Convert it "
+            f'first, e.g. frame["{name}"].astype(str).',
             code="mixed-ids",
             column=name,
-            types=_types(column),
+            types=types,
         ) from None
-
-
-def _types(column: Sequence[Any]) -> str:
-    """Return the names of the Python types of some values, e.g. "int and str"."""
-    kinds = {type(value).__name__ for value in list(column)[:10_000]}
-    return " and ".join(sorted(kinds))

@@ -172,6 +172,13 @@ def perplexity(
     -------
     Perplexity
         Perplexity per rank and on average.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> perplexity(cs.fit("PBM", log), log).average < perplexity(cs.fit("gCTR", log), log).average
+    True
     """
     return _perplexity_of_predictions(Predictions.of(model, sessions, kind=kind), clip)
 
@@ -210,6 +217,13 @@ def auroc(model: ClickModel, sessions: Sessions, kind: PredictionKind = "conditi
     -------
     AUROC
         Area over all ranks and per rank; NaN for a model that is shown the clicks it predicts.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> auroc(cs.fit("PBM", log), log).full > 0.5
+    True
     """
     if model.peeks:
         return _undefined_auroc(sessions.n_ranks)
@@ -281,6 +295,13 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False, exact: 
         Metrics by name. The baseline is the perplexity of the click-through rate of each rank in this log, the best
         prediction that ignores documents. AUROC is that of the conditional probabilities; for a log larger than
         memory, that of their first three significant digits.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> evaluation(cs.fit("rCTR", log), log)["sessions"]
+    2000
     """
     if isinstance(log, Sessions):
         predictions = Predictions.of(model, log)

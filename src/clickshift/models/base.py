@@ -96,6 +96,15 @@ class ClickModel(ABC):
         Queries, documents and pairs that the parameters belong to.
     evidence
         How the parameters were estimated; None for a model that was made by hand, such as a simulated user.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> from clickshift.models.ctr import RCTR
+    >>> vocabulary, query, pair = cs.Vocabulary.of(["shoes", "shoes"], ["a", "b"])
+    >>> model: ClickModel = RCTR(vocabulary, np.array([0.5, 0.25]))
+    >>> model.click_prob(cs.Rankings(vocabulary, query[:1], pair[None], np.ones((1, 2), bool))).tolist()
+    [[0.5, 0.25]]
     """
 
     vocabulary: Vocabulary

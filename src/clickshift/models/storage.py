@@ -147,6 +147,16 @@ def load_model(folder: str | Path) -> ClickModel:
     ------
     FileError
         If the folder is not a model, is damaged, or is from a newer version of clickshift.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from clickshift.models.ctr import GCTR
+    >>> vocabulary, _, _ = Vocabulary.of(["shoes"], ["a"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(GCTR(vocabulary, 0.25), folder)
+    ...     load_model(folder).ctr
+    0.25
     """
     header, arrays = _MODEL_FORMAT.read(folder)
     try:

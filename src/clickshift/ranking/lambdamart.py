@@ -24,7 +24,8 @@ from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.grading.quantiles import quantile_grades
 from clickshift.policies.basic import Scored
-from clickshift.ranking.labels import Trust, check_position_bias, count_by_rank, labels_for, sessions_by_query
+from clickshift.propensity.files import Trust
+from clickshift.ranking.labels import check_position_bias, count_by_rank, labels_for, sessions_by_query
 from clickshift.ranking.ranker import check_feature_count, checked_features
 
 _LOSSES = ("ips", "policy-aware", "affine")
@@ -255,8 +256,8 @@ class BoostingData:
 
         vocabulary = self.corpus.vocabulary
         columns: dict[str, Any] = {
-            "query": _arrow_ids(vocabulary.query_ids[vocabulary.pair_query[self.pair]]),
-            "doc": _arrow_ids(vocabulary.doc_ids[vocabulary.pair_doc[self.pair]]),
+            "query": arrow_ids(vocabulary.query_ids[vocabulary.pair_query[self.pair]]),
+            "doc": arrow_ids(vocabulary.doc_ids[vocabulary.pair_doc[self.pair]]),
             "relevance": self.relevance,
             "grade": self.grade,
             "weight": self.weight,
@@ -341,6 +342,6 @@ def _grade_relevance(
     return grade, np.bincount(grade[first], values * count) / np.bincount(grade[first], count)
 
 
-def _arrow_ids(ids: np.ndarray) -> np.ndarray:
+def arrow_ids(ids: np.ndarray) -> np.ndarray:
     """Return ids as pyarrow accepts them: numpy's variable-width strings as objects."""
     return ids.astype(object) if ids.dtype.kind == "T" else ids
