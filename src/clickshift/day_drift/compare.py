@@ -21,7 +21,7 @@ from clickshift.core.intervals import wilson_interval
 from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.daily import DayCounts
-from clickshift.counts.open_log import LogLike
+from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.days import days_of, sort_by_time
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
