@@ -23,7 +23,6 @@ from .grading.graded_judgments import judgments as judgments
 from .io.datasets.letor import read_corpus as read_corpus
 from .io.read_log import read_log as read_log
 from .io.read_log import write_log as write_log
-from .learners.base import fit_seeds as fit_seeds
 from .learners.counting import Counting as Counting
 from .learners.fit import fit as fit
 from .learners.gradient import Gradient as Gradient

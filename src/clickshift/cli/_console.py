@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,16 +69,9 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
         yield report
 
 
-def encoding_progress(report: Callable[[str], None]) -> Callable[[int], None]:
-    """Return a progress callback for `open_log` that reports the number of sessions encoded so far."""
-    total = 0
-
-    def add(rows: int) -> None:
-        nonlocal total
-        total += rows
-        report(f"{total:,} sessions encoded")
-
-    return add
+def encoding_progress(report: Progress) -> Progress:
+    """Return the progress callback of `open_log`, which reports the number of sessions encoded so far itself."""
+    return report
 
 
 @contextmanager

@@ -9,10 +9,9 @@ import numpy as np
 
 from clickshift.errors import FileError
 from clickshift.io.qrels import Judgments, consistent_judgments
-from clickshift.io.read_report import ReadReport
-from clickshift.io.tables.columns import id_column, number_column
-from clickshift.io.tables.formats import read_table
-from clickshift.io.tables.json_lines import ColumnError
+from clickshift.io.read_report import ReadReport, unreadable_lines_error
+from clickshift.io.tables.formats import ColumnError, read_table
+from clickshift.io.tables.layouts import id_column, number_column
 
 _ID_COLUMNS = ("query", "doc")
 
@@ -51,21 +50,14 @@ def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
     path = Path(path)
     part = read_table(path, lambda names: _choose_columns(path, names, value))
     if part.unreadable:
-        (line, problem), count = part.unreadable[0], len(part.unreadable)
-        raise FileError(
-            path,
-            f"{problem} ({count:,} such lines). Fix or remove it.",
-            line=line,
-            code="unreadable-line",
-            count=count,
-        )
+        raise unreadable_lines_error(path, part.unreadable, "Fix or remove it.")
     if not part.table.num_rows:
         raise FileError(path, "has no rows. There must be at least one.", code="empty-file")
     try:
         query, doc = (id_column(name, [part.table[name]]) for name in _ID_COLUMNS)
         number = number_column(value, [part.table[value]])
     except ColumnError as error:
-        raise FileError(path, f"column {error.name} {error.problem}.", code="bad-column", column=error.name) from None
+        raise FileError(path, f"column {error.name} {error.problem}.", code=error.code, column=error.name) from None
     for name, column in zip((*_ID_COLUMNS, value), (query, doc, number), strict=True):
         if column.bad.any():
             row, count = int(column.bad.argmax()) + 1, int(column.bad.sum())

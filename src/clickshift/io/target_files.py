@@ -23,9 +23,8 @@ from clickshift.io.pair_values import read_pair_values
 from clickshift.io.qrels import Judgments
 from clickshift.io.rankings import read_rankings
 from clickshift.io.table_writer import table_ending, write_table
-from clickshift.io.tables.columns import number_column
-from clickshift.io.tables.formats import read_table
-from clickshift.io.tables.json_lines import ColumnError
+from clickshift.io.tables.formats import ColumnError, read_table
+from clickshift.io.tables.layouts import number_column
 
 
 def read_target(path: str | Path) -> tuple[Rankings, np.ndarray | None] | tuple[Vocabulary, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.learners._position_kernels import usual_rank
 from clickshift.learners._priors import fit_beta_binomial
+from clickshift.learners.base import Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ctr import DCTR, DRCTR, GCTR, RCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
@@ -54,6 +55,10 @@ class Counting:
     Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
     """
 
+    requires: ClassVar[Requirement] = "cells"
+    """What this learner needs of a log."""
+    by: ClassVar[By] = "rank"
+    """Situations by which `Cells` are counted for this learner."""
     model: str
     smoothing: str = "fixed"
     strength: float = 1.0
@@ -80,11 +85,6 @@ class Counting:
                 option="strength",
                 value=self.strength,
             )
-
-    @property
-    def by(self) -> By:
-        """Situations by which `Cells` are counted for this learner."""
-        return "rank"
 
     def fit(self, data: Log | Cells) -> ClickModel:
         """Estimate the rates from a log, or from its counts.

@@ -146,9 +146,7 @@ class ClickModelEstimator:
 
     def _log(self, X: Any) -> Log:
         """Return the sessions of samples."""
-        if isinstance(X, Sessions | EncodedLog):
-            return X
-        if self.log is None:
+        if self.log is None or isinstance(X, Sessions | EncodedLog):
             return open_log(X, columns=self.columns, on_bad_line=self.on_bad_line)
         sessions = self.log if isinstance(self.log, Sessions) else self.log.sessions()
         return sessions[np.asarray(X).ravel()]

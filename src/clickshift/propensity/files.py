@@ -22,9 +22,8 @@ from clickshift._version import __version__
 from clickshift.core.files import open_text, write_atomically
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
-from clickshift.io.tables.columns import number_column
-from clickshift.io.tables.formats import read_table
-from clickshift.io.tables.json_lines import ColumnError
+from clickshift.io.tables.formats import ColumnError, read_table
+from clickshift.io.tables.layouts import number_column
 from clickshift.ranking.labels import Trust
 
 _KIND = "propensities"
