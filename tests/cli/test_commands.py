@@ -150,6 +150,7 @@ def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     assert facts["sessions"] == 2000
     judged = shell.json("evaluate", tmp_path / "ubm", clicks)
     assert set(judged) == {
+        *("model", "on_training_log", "conclusion", "baseline_perplexity", "baseline_perplexity_at_rank"),
         *("log_likelihood", "conditional_perplexity", "marginal_perplexity", "unseen_pair_share", "sessions"),
         *("conditional_perplexity_at_rank", "marginal_perplexity_at_rank", "auroc", "auroc_at_rank"),
     }
@@ -176,12 +177,11 @@ def test_judgments_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> Non
 def test_judgments_as_qrels_and_for_lightgbm(shell: Shell, fitted: Path, tmp_path: Path) -> None:
     options = ("--min-impressions", 20, "--grades", "quantile:4")
     facts = shell.json("judgments", fitted / "PBM", "-o", tmp_path / "j.qrels", *options)
-    assert facts["format"] == "qrels"
     assert facts["pairs_left_out"] > 0
     assert len(facts["cut_points"]) == 3
     assert len(read_qrels(tmp_path / "j.qrels")) == facts["pairs"]
     facts = shell.json("judgments", fitted / "PBM", "-o", tmp_path / "t.csv", "--format", "lightgbm", *options)
-    assert facts["files"] == [str(tmp_path / "t.csv"), str(tmp_path / "t.csv.query")]
+    assert facts["output"] == str(tmp_path / "t.csv")
     sizes = [int(line) for line in (tmp_path / "t.csv.query").read_text().split()]
     assert sum(sizes) == facts["pairs"] == len((tmp_path / "t.csv").read_text().splitlines()) - 1
 
@@ -214,7 +214,7 @@ def test_predict(shell: Shell, fitted: Path, tmp_path: Path) -> None:
     assert first["expected_clicks"] == pytest.approx(sum(first["click_prob"]))
     assert all(low < p < high for low, p, high in zip(first["low"], first["click_prob"], first["high"], strict=True))
     assert second["unseen_share"] == 1.0
-    assert "25.0% of their results unseen" in shell.text("predict", fitted / "UBM", lists)
+    assert "25.0% of their results were unseen" in shell.text("predict", fitted / "UBM", lists)
     for ending in ("parquet", "csv", "jsonl"):
         told = shell.json("predict", fitted / "UBM", lists, "-o", tmp_path / f"out.{ending}")
         assert told["output"] == str(tmp_path / f"out.{ending}")

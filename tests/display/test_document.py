@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clickshift.cli.models import _models_table
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.display.document import Section, check_page, write_report
 from clickshift.display.figures import curve_figure
 from clickshift.display.tables import curve_table
 from clickshift.errors import FileError
 from clickshift.learners import DEFAULT
+from clickshift.learners.model_list import list_models
 from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
 from tests.codes import raises_code
@@ -64,7 +64,7 @@ def test_the_user_browsing_model_has_a_line_per_last_click() -> None:
 
 
 def test_the_registry_as_a_table() -> None:
-    table = {line["model"]: line for line in _models_table()}
+    table = {line["model"]: line for line in list_models().rows()}
     assert list(table) == list(MODELS)
     assert {name: line["learner"] for name, line in table.items() if line["learner"]} == DEFAULT
     assert table["TopPop"]["predicts_clicks"] is False

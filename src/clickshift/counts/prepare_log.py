@@ -10,6 +10,7 @@ from typing import Any, ClassVar, final
 
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data._arrow import Layout
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.splits import check_split, split_sessions
 from clickshift.display.summary import Summary
@@ -19,7 +20,6 @@ from clickshift.io.datasets.registry import read_raw, read_raw_judgments
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.io.read_log import check_output, write_log
 from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables._writer import Layout
 
 
 @final

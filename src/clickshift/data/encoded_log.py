@@ -85,6 +85,18 @@ class EncodedLog:
         Number in `vocabulary` of each pair number in the files; None if they are the same. The last entry is `UNSEEN`.
     translated_query
         Query number in `vocabulary` of each pair number in the files, likewise.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import clickshift as cs
+    >>> sessions = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 100, rng=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cs.write_log(sessions, Path(folder) / "clicks.parquet")
+    ...     log = cs.open_log(Path(folder) / "clicks.parquet", in_memory=False)
+    ...     (len(log), sum(len(chunk) for chunk in log.chunks()))
+    (100, 100)
     """
 
     folder: Path

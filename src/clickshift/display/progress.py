@@ -71,7 +71,7 @@ def _bar(console: object, description: str, total: int | None) -> Iterator[Progr
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:  # type: ignore[arg-type]
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
 
         def report(step: int | str, /, *, total: int | None = None) -> None:

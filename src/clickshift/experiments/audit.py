@@ -287,7 +287,7 @@ def read_logging_scores(log: Sessions, scores: Path | None, *, otherwise: str = 
             known=list(_LOG_DERIVED_SCORES),
         )
     return (
-        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).values_for(log.vocabulary)
     )
 
 
@@ -332,8 +332,9 @@ def read_relevance(
             count=n_sources,
         )
     if labels is not None:
-        judgments = read_pair_values(labels, "label") if ending(labels) else read_qrels(labels)
-        return judgments.labels_for(log.vocabulary)
+        if ending(labels):
+            return read_pair_values(labels, "label").values_for(log.vocabulary)
+        return read_qrels(labels).labels_for(log.vocabulary)
     if orderings is not None:
         lists = read_rankings(orderings)
         vocabulary, relevance = lists.vocabulary, relevance_from_orderings(lists)

@@ -13,8 +13,8 @@ from clickshift.core.files import content_key
 from clickshift.core.spec import resolve
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
-from clickshift.learners import fit_seeds, learner_for
-from clickshift.learners.base import Learner
+from clickshift.learners import learner_for
+from clickshift.learners.base import Learner, fit_seeds
 from clickshift.models import MODELS, register
 from clickshift.models.base import ClickModel
 

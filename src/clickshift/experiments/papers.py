@@ -6,7 +6,8 @@ Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of
 shift. ACM Transactions on Information Systems.
 Deffayet, R., Hager, P., Renders, J.-M. & de Rijke, M. (2023). An offline metric for the debiasedness of click models.
 SIGIR.
-Hager, P., de Rijke, M. & Zoeter, O. (2022). Contrasting neural click models and pointwise IPS rankers. ECIR 2023.
+Hager, P., de Rijke, M. & Zoeter, O. (2022). Are neural click models pointwise IPS rankers? CONSEQUENCES+REVEAL workshop
+at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
 Li, S., Abbasi-Yadkori, Y., Kveton, B., Muthukrishnan, S., Vinay, V. & Wen, Z. (2018). Offline evaluation of ranking
 policies with click models. KDD.
 """

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
-from clickshift.core.intervals import mean_interval
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
@@ -173,6 +172,13 @@ def perplexity(
     -------
     Perplexity
         Perplexity per rank and on average.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> perplexity(cs.fit("PBM", log), log).average < perplexity(cs.fit("gCTR", log), log).average
+    True
     """
     return _perplexity_of_predictions(Predictions.of(model, sessions, kind=kind), clip)
 
@@ -211,6 +217,13 @@ def auroc(model: ClickModel, sessions: Sessions, kind: PredictionKind = "conditi
     -------
     AUROC
         Area over all ranks and per rank; NaN for a model that is shown the clicks it predicts.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> auroc(cs.fit("PBM", log), log).full > 0.5
+    True
     """
     if model.peeks:
         return _undefined_auroc(sessions.n_ranks)
@@ -259,34 +272,6 @@ def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
     return float((sessions.count @ (unseen & sessions.rankings.shown)).sum() / sessions.impressions_by_rank().sum())
 
 
-def evaluation_of_seeds(models: Sequence[ClickModel], log: Log) -> dict[str, Any]:
-    """Average `evaluation` over models of one kind that differ by seed.
-
-    Parameters
-    ----------
-    models
-        Click models.
-    log
-        Log to predict.
-
-    Returns
-    -------
-    dict
-        Means over models by metric, and the 95 % Student-t interval of each scalar metric as `<metric>_interval`.
-        With one model, its `evaluation`.
-    """
-    evaluations = [evaluation(model, log) for model in models]
-    if len(evaluations) == 1:
-        return evaluations[0]
-    facts: dict[str, Any] = {"sessions": log.total, "seeds": len(evaluations)}
-    for name in (name for name in evaluations[0] if name != "sessions"):
-        values = np.array([one[name] for one in evaluations])
-        facts[name] = values.mean(axis=0).tolist()
-        if values.ndim == 1:
-            facts[f"{name}_interval"] = mean_interval(values)[1:]
-    return facts
-
-
 def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False, exact: bool = False) -> dict[str, Any]:
     """Compute all metrics of a model's click predictions on a log.
 
@@ -307,8 +292,16 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False, exact: 
     Returns
     -------
     dict
-        Metrics by name. AUROC is that of the conditional probabilities; for a log larger than memory, that of their
-        first three significant digits.
+        Metrics by name. The baseline is the perplexity of the click-through rate of each rank in this log, the best
+        prediction that ignores documents. AUROC is that of the conditional probabilities; for a log larger than
+        memory, that of their first three significant digits.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> evaluation(cs.fit("rCTR", log), log)["sessions"]
+    2000
     """
     if isinstance(log, Sessions):
         predictions = Predictions.of(model, log)
@@ -335,6 +328,7 @@ def _metrics(
     for sessions, predictions in parts:
         sums.add(model, sessions, predictions)
     conditional, marginal = sums.perplexity(sums.bits), sums.perplexity(sums.marginal_bits)
+    baseline = sums.perplexity(sums.baseline_bits())
     return {
         "sessions": sums.sessions,
         "log_likelihood": sums.log_likelihood / sums.sessions,
@@ -344,6 +338,8 @@ def _metrics(
         "marginal_perplexity": marginal.average,
         "marginal_perplexity_at_rank": marginal.at_rank.tolist(),
         "marginal_error": MARGINAL_ERROR if model.approximate_marginals and not exact else 0.0,
+        "baseline_perplexity": baseline.average,
+        "baseline_perplexity_at_rank": baseline.at_rank.tolist(),
         "auroc": None if area is None else area.full,
         "auroc_at_rank": None if area is None else area.at_rank.tolist(),
         "unseen_pair_share": float(sums.unseen / sums.impressions.sum()),
@@ -356,7 +352,7 @@ class _Sums:
     def __init__(self, exact: bool) -> None:
         self._exact, self._moments = exact, np.zeros((1, 1))
         self.sessions, self.log_likelihood, self.unseen = 0, 0.0, 0.0
-        self.impressions = self.bits = self.marginal_bits = np.zeros(1)
+        self.impressions = self.clicks = self.bits = self.marginal_bits = np.zeros(1)
 
     def add(self, model: ClickModel, sessions: Sessions, predictions: Predictions) -> None:
         """Add one part of the log."""
@@ -365,6 +361,7 @@ class _Sums:
         self._moments = self._moments + (terms * sessions.count[:, None]).T @ terms
         self.sessions += sessions.total
         self.impressions = self.impressions + sessions.impressions_by_rank()
+        self.clicks = self.clicks + sessions.count @ sessions.click
         self.bits = self.bits + bits
         self.log_likelihood += _log_likelihood(predictions) * sessions.total
         self.unseen += unseen_pair_share(model, sessions) * sessions.impressions_by_rank().sum()
@@ -373,6 +370,14 @@ class _Sums:
         elif model.uses_history:
             bits = sessions.count @ bits_of(Predictions.of(model, sessions, kind="marginal", exact=self._exact))
         self.marginal_bits = self.marginal_bits + bits
+
+    def baseline_bits(self) -> Float[np.ndarray, " rank"]:
+        """Return the sum of bits at each rank if every click is predicted by the rank's click-through rate."""
+        from scipy.special import xlogy
+
+        skips, shown = self.impressions - self.clicks, np.maximum(self.impressions, 1)
+        bits: np.ndarray = -(xlogy(self.clicks, self.clicks / shown) + xlogy(skips, skips / shown)) / np.log(2)
+        return bits
 
     def perplexity(self, bits: Float[np.ndarray, " rank"]) -> Perplexity:
         """Return the perplexity from the sum of bits at each rank."""

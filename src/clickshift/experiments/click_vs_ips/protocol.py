@@ -209,7 +209,8 @@ class Pointwise:
 
     References
     ----------
-    Hager, P., de Rijke, M., Zoeter, O. (2023). Contrasting neural click models and pointwise IPS rankers. ECIR.
+    Hager, P., de Rijke, M., Zoeter, O. (2022). Are neural click models pointwise IPS rankers? CONSEQUENCES+REVEAL
+    workshop at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
 
     Examples
     --------

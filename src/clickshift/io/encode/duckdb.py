@@ -18,8 +18,7 @@ import numpy as np
 from clickshift.core.parallel import n_threads
 from clickshift.errors import FileError, SpecError
 from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
-from clickshift.io.tables.formats import TableFile
-from clickshift.io.tables.json_lines import Choose
+from clickshift.io.tables.formats import Choose, TableFile
 
 _SEPARATOR = "::"
 _LISTS = ("docs", "clicks")
@@ -40,17 +39,6 @@ class DuckdbLimits:
 
     memory: str = "4GB"
     folder: str | Path | None = None
-
-
-def is_duckdb_table(path: Any) -> bool:
-    """Return whether a text names a table of a DuckDB database.
-
-    Examples
-    --------
-    >>> is_duckdb_table("clicks.duckdb::sessions"), is_duckdb_table("clicks.parquet")
-    (True, False)
-    """
-    return isinstance(path, str) and _SEPARATOR in path
 
 
 def parse_duckdb_table(text: str) -> tuple[Path, str]:

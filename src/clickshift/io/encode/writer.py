@@ -13,7 +13,6 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, no_type_check
@@ -30,34 +29,10 @@ from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
 from clickshift.io.encode._id_table import IdTable
 from clickshift.io.encode.batches import DamagedFile, ReadBatch
+from clickshift.io.read_report import ReadReport
 
 _DATES = "<M8[us]"
 _DTYPES = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
-
-
-@dataclass
-class _SkippedInput:
-    """Sessions and files that were left out of an encoded log, with the first problem."""
-
-    n_sessions: int = 0
-    first: str = ""
-    files: list[DamagedFile] = field(default_factory=list)
-
-    def report(self) -> None:
-        """Issue one warning about everything that was skipped, if anything was."""
-        sentences = [f"skipped {self.n_sessions:,} sessions, the first: {self.first}"] if self.n_sessions else []
-        if self.files:
-            first = f"{self.files[0].path}: {self.files[0].problem}"
-            sentences.append(f"skipped the unreadable parts of {len(self.paths):,} file(s), the first: {first}")
-        if sentences:
-            message = f"{'; '.join(sentences)}."
-            facts = {"count": self.n_sessions, "files": len(self.paths), "paths": self.paths}
-            warnings.warn(ClickshiftWarning(message, code="skipped-sessions", **facts), stacklevel=3)
-
-    @property
-    def paths(self) -> list[str]:
-        """The files that could not be read in full, each once: a file may have several unreadable parts."""
-        return list(dict.fromkeys(str(damaged.path) for damaged in self.files))
 
 
 def write_encoded_log(
@@ -158,39 +133,32 @@ def _encode(
     text: frozenset[str],
 ) -> EncodedLog:
     """Encode a log whose ids are text in the columns of `text` and integers in the others."""
-    skipped = _SkippedInput()
+    report = ReadReport(source)
     with _new_folder(folder) as temporary:
         with ExitStack() as stack:
             writer = _Writer(temporary, stack)
             for hashed in map_in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
                 if isinstance(hashed, DamagedFile):
-                    skipped.files.append(hashed)
+                    report.damaged_file(hashed.path, hashed.problem)
                     continue
                 for batch in hashed:
-                    skipped.n_sessions += batch.n_skipped
-                    skipped.first = skipped.first or batch.first_skipped
+                    report.skipped_sessions(batch.n_skipped, batch.n_read, batch.first_skipped)
                     if len(batch.start) > 1:
                         writer.add(batch)
                         progress(f"{writer.n_rows:,} sessions encoded")
         if not writer.blocks:
-            reason = skipped.first or "it has no rows"
-            raise FileError(
-                source,
-                f"there must be at least one session to read: {reason}.",
-                code="empty-log",
-                count=skipped.n_sessions,
-            )
+            report.fail_empty("session to read", "empty-log")
         vocabulary, numbers = writer.vocabulary()
         _renumber(temporary / PAIRS, writer.blocks, numbers)
         all_facts = {
             **facts,
-            "sessions_left_out": skipped.n_sessions,
-            "files_left_out": skipped.paths,
+            "sessions_left_out": report.n_sessions,
+            "files_left_out": report.files,
         }
         arrays: dict[str, np.ndarray] = {}
         header = header_of(tuple(writer.blocks), writer.kinds, all_facts)
         LOG_FORMAT.write(temporary, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
-    skipped.report()
+    report.report()
     return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, all_facts)
 
 
