@@ -37,7 +37,7 @@ def compilation_announced() -> Iterator[None]:
         return
     from numba.core import event
 
-    class Announcement(event.Listener):
+    class Announcement(event.Listener):  # type: ignore[misc]
         said = False
 
         def on_start(self, compilation: object) -> None:
