@@ -170,9 +170,8 @@ def _with_our_names(table: Any, columns: Mapping[str, str]) -> Any:
     """Return a table of a warehouse with our names of its columns, renamed where it is."""
     import narwhals as nw
 
-    from clickshift.io.read_log import check_options, choose_columns
+    from clickshift.io.read_log import choose_columns
 
-    check_options(columns, "error")
     frame = nw.from_native(table)
     chosen = choose_columns("the table", columns, frame.collect_schema().names())
     if all(ours == theirs for ours, theirs in chosen.items()):

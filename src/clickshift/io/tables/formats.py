@@ -119,7 +119,8 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         )
     try:
         if file_ending == ".parquet":
-            return with_partition_day(_read_parquet(path, choose))
+            part = _read_parquet(path, choose)
+            return with_partition_day(part) if "=" in str(path.parent) else part
         with open_bytes(path) as file:
             data = b"".join(iter(partial(file.read, _BLOCK), b""))  # in large pieces: read() alone asks for small ones
         if not re.search(rb"\S", data):
