@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import label, parse, resolve
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells
@@ -109,7 +109,7 @@ def fit_seeds(
     *,
     held_out: Log | None = None,
     corpus: Corpus | None = None,
-    progress: Callable[[str], None] = lambda message: None,
+    progress: Progress = silent,
     checkpoint: str | Path | None = None,
 ) -> list[ClickModel]:
     """Fit one model per random seed.
