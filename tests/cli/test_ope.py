@@ -332,6 +332,31 @@ def test_a_policy_from_the_log(shell: Shell, work: Path, tmp_path: Path, estimat
         assert found["gain_low"] < truth - now < found["in_sample"] - found["logging"] + 0.05
 
 
+def test_optimise_returns_what_the_command_prints(shell: Shell, work: Path, tmp_path: Path) -> None:
+    options = ("--estimator", "PBM", "--reward", "clicks@2", "--seed", 2, *FEW)
+    said = shell.json("ope", "optimise", work / "log.parquet", "-o", tmp_path / "p.csv", *options)
+    assert said.pop("output") == str(tmp_path / "p.csv")
+    result = cs.optimise_policy(work / "log.parquet", estimator="PBM", reward="clicks@2", seed=2, replicates=60)
+    assert said == result.to_dict()
+    assert len(result.rows()) == said["lists"]
+    assert {len(row["docs"]) for row in result.rows()} == {2}
+    assert cs.evaluate_policy(
+        work / "log.parquet", result.policy, estimators=["PBM"], reward="clicks@2", clip=[10], replicates=20
+    ).rows()[0]["value"] == pytest.approx(said["in_sample"])
+
+
+def test_logs_on_disk_give_the_same_policy(work: Path, tmp_path: Path) -> None:
+    write_clicks(tmp_path / "days.parquet", queries=2, sessions=3000, seed=1, keep=0.5, days=5)
+    for log, halves in ((work / "log.parquet", "at random"), (tmp_path / "days.parquet", "by time")):
+        encoded = cs.open_log(log, in_memory=False, output=tmp_path / f"{log.stem}.encoded")
+        here, there = (cs.optimise_policy(one, reward="clicks@2", replicates=20) for one in (log, encoded))
+        assert there.halves == here.halves == halves
+        assert there.in_sample.value == pytest.approx(here.in_sample.value, abs=1e-9)
+        assert there.logging.value == pytest.approx(here.logging.value, abs=1e-9)
+        if halves == "by time":  # halves at random are those of another generator
+            assert there.to_dict() == pytest.approx(here.to_dict(), abs=1e-9)
+
+
 def test_days_stay_whole_when_a_policy_is_judged(shell: Shell, tmp_path: Path) -> None:
     log = tmp_path / "days.parquet"
     write_clicks(log, queries=2, sessions=3000, seed=1, keep=0.5, days=5)

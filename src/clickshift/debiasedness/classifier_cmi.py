@@ -31,6 +31,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.core.boosting import lightgbm_settings
 from clickshift.core.newton import halved_steps, maximise
 from clickshift.core.parallel import for_each
 from clickshift.core.rng import generator, stream_key
@@ -98,16 +99,8 @@ class BoostedTrees:
         """
         import lightgbm
 
-        settings = {
-            "objective": "binary",
-            "num_leaves": self.leaves,
-            "learning_rate": self.rate,
-            # several fits run in parallel instead: a fit this small spends its time waiting for its own threads
-            "num_threads": 1,
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-        }
+        # one thread, because several fits run in parallel: a fit this small spends its time waiting for its own threads
+        settings = lightgbm_settings("binary", leaves=self.leaves, rate=self.rate, threads=1)
         data = lightgbm.Dataset(train, is_real.astype(np.float32))
         fitted = lightgbm.train(settings, data, num_boost_round=self.trees)
         return np.asarray(fitted.predict(test))

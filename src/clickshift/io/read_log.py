@@ -19,7 +19,7 @@ Data frames have the same two layouts, the same rules and the same errors, see `
 from __future__ import annotations
 
 import glob
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,12 +113,61 @@ def read_log(
     >>> sessions.click.tolist()
     [[False, True]]
     """
+    raw = _read_raw(log, lambda path, names: choose_columns(path, columns or {}, names), on_bad_line)
+    sessions = _to_sessions(raw)
+    return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
+
+
+def read_log_with_number(
+    log: str | Path | Sequence[str | Path] | Any,
+    number: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+) -> tuple[Sessions, np.ndarray]:
+    """Read a click log into memory with one more column, which has a number for each session.
+
+    Parameters
+    ----------
+    log, columns, on_bad_line
+        As in `read_log`.
+    number
+        The log's name of the column.
+
+    Returns
+    -------
+    tuple[Sessions, array]
+        The log, and the number of each of its rows.
+
+    Raises
+    ------
+    FileError
+        "unknown-column" if there is no such column, "bad-column" or "missing-value" if it does not hold numbers, and
+        those of `read_log`.
+    """
+
+    def choose(path: str | Path, names: Sequence[str]) -> dict[str, str]:
+        chosen = choose_columns(path, columns or {}, names)
+        if number not in names:
+            known = ", ".join(names)
+            message = f"there is no column {number}: the table has {known}."
+            raise FileError(path, message, code="unknown-column", column=number, known=list(names))
+        return chosen | {"number": number}
+
+    raw = _read_raw(log, choose, on_bad_line)
+    return _to_sessions(raw), raw.attributes["number"].values
+
+
+def _read_raw(
+    log: Any, choose: Callable[[str | Path, Sequence[str]], Mapping[str, str]], on_bad_line: OnBadLine
+) -> RawSessions:
+    """Read the sessions of a log that keep all rules; warn about the others if they are skipped."""
     if isinstance(log, str | Path | list | tuple):
-        parts = [read_table(file, partial(choose_columns, file, columns or {})) for file in log_files(log)]
+        parts = [read_table(file, partial(choose, file)) for file in log_files(log)]
     else:
         from clickshift.io.frames import PLACE, read_frame
 
-        parts = [read_frame(log, partial(choose_columns, PLACE, columns or {}))]
+        parts = [read_frame(log, partial(choose, PLACE))]
     first, skip = parts[0], on_bad_line == "skip"
     report = ReadReport(f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more", on_bad_line)
     wide = "docs" in first.table.column_names
@@ -139,8 +188,7 @@ def read_log(
         if bad_sessions.bad.all():
             report.fail_empty("session to read", "empty-log")
         report.report()
-    sessions = _to_sessions(raw_sessions)
-    return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
+    return raw_sessions
 
 
 def _to_sessions(raw: RawSessions) -> Sessions:
