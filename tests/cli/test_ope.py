@@ -93,6 +93,8 @@ def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) 
     assert said == result.to_dict()
     assert said["conclusion"].startswith(said["chosen"]["reason"])
     assert len(result.rows()) == result.to_arrow().num_rows == 2 * 5 * 2
+    (chosen,) = [d for d in said["differences"] if d["estimator"] == said["chosen"]["estimator"]]
+    assert said["conclusion"].endswith(f"{chosen['estimator']}: {chosen['words']}")
     assert result.verdict == "usable"
     assert repr(result).startswith("<PolicyEvaluation: ")
     assert next(iter(result.figures)) == "estimates"
@@ -452,6 +454,7 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
         (("--target", "{}/top.parquet", "--cluster", "day"), ("--cluster", "'day'")),
         (("--target", "{}/top.parquet", "--compare", "{}/top.parquet"), ("top.parquet twice",)),
         (("--target", "{}/top.parquet", "--replicates", "3"), ("'--replicates'",)),
+        (("--target", "{}/top.parquet", "--output", "out.txt"), ("out.txt", ".html")),
     ],
 )
 def test_slips(shell: Shell, work: Path, options: tuple[str, ...], facts: tuple[str, ...]) -> None:
