@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clickshift.experiments.run_metadata import open_run
 from safetensors.numpy import save_file
 
 import clickshift as cs
 from clickshift.core.spec import parse
 from clickshift.errors import FileError
-from clickshift.experiments.run_metadata import open_run
 from clickshift.learners import LEARNERS
 from clickshift.models.ubm import UBM
 from clickshift.ranking.ranker import Ranker

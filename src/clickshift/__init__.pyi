@@ -23,11 +23,19 @@ from .debiasedness.metrics import CMIP as CMIP
 from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from .experiments.audit import Audit as Audit
+from .experiments.audit import audit as audit
 from .experiments.backtest import backtest as backtest
 from .experiments.comparison import Comparison as Comparison
 from .experiments.comparison import compare as compare
+from .experiments.experiment import read_run as read_run
+from .experiments.experiment import run_status as run_status
 from .experiments.model_selection.protocol import ModelSelection as ModelSelection
+from .experiments.model_selection.protocol import model_selection as model_selection
+from .experiments.papers import reproduce as reproduce
+from .experiments.papers import tables_and_figures as tables_and_figures
 from .experiments.policy_shift.protocol import PolicyShift as PolicyShift
+from .experiments.policy_shift.protocol import policy_shift as policy_shift
+from .experiments.real_logs import compare_logs as compare_logs
 from .grading.graded_judgments import judgments as judgments
 from .io.datasets.letor import read_corpus as read_corpus
 from .io.read_log import read_log as read_log
@@ -38,6 +46,7 @@ from .learners.gradient import Gradient as Gradient
 from .learners.likelihood import MaximumLikelihood as MaximumLikelihood
 from .learners.mixture import MixtureEM as MixtureEM
 from .learners.model_list import list_models as list_models
+from .learners.sklearn import ClickModelEstimator as ClickModelEstimator
 from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation

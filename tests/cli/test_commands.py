@@ -153,6 +153,7 @@ def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
         *("model", "on_training_log", "conclusion", "baseline_perplexity", "baseline_perplexity_at_rank"),
         *("log_likelihood", "conditional_perplexity", "marginal_perplexity", "unseen_pair_share", "sessions"),
         *("conditional_perplexity_at_rank", "marginal_perplexity_at_rank", "auroc", "auroc_at_rank"),
+        *("conditional_perplexity_error", "marginal_error"),
     }
     assert len(judged["conditional_perplexity_at_rank"]) == 5
     assert 1 < judged["conditional_perplexity"] < judged["marginal_perplexity"] < 2

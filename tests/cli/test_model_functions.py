@@ -73,7 +73,7 @@ def test_evaluating_on_the_training_log_warns(shell: Shell, halves: tuple[Path, 
     model = load_model(tmp_path / "pbm")
     log = cs.read_log(train)
     encoded = cs.open_log(train, in_memory=False, output=tmp_path / "encoded")
-    for same in (train, log, log.merged(), log[::-1], encoded):
+    for same in (train, log, log.merged(), log[::-1], log.to_pandas(), encoded):
         with warns_code("training-log", sessions=1000):
             cs.evaluate(model, same)
     for other in (cs.fit("PBM", log), cs.fit("PBM", encoded)):

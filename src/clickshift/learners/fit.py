@@ -113,13 +113,12 @@ def fit(
         features = read_corpus(features)
     if held_out is not None:
         held_out = open_log(held_out, columns=columns, on_bad_line=on_bad_line, progress=progress)
-    options: Any = {"columns": columns, "on_bad_line": on_bad_line, "progress": progress}
-    opened = log if is_warehouse_table(log) else open_log_or_counts(log, **options)
-    data = data_for(learner, opened, **options)
-    fitted = fit_seeds(
+    opened = _open_for(learner, log, columns, on_bad_line, progress)
+    data = _needed_part(learner, opened)
+    models = fit_seeds(
         learner, data, seeds, held_out=held_out, corpus=features, progress=progress, checkpoint=checkpoint
     )
-    models = [with_provenance(model, opened if isinstance(opened, DayCounts) else data, log) for model in fitted]
+    models = [with_provenance(one, opened, log) for one in models]
     return models[0] if seeds == 1 else models
 
 
@@ -150,11 +149,23 @@ def data_for(
     SpecError
         If the learner needs sessions, and `log` has only counts ("needs-sessions").
     """
+    return _needed_part(learner, _open_for(learner, log, columns, on_bad_line, progress))
+
+
+def _open_for(
+    learner: Learner, log: LogLike, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
+) -> Any:
+    """Open a log or daily counts; count a table of a warehouse where it is, if counts are enough for the learner."""
     requires = requirement(learner)
     if is_warehouse_table(log) and requires != "sessions" and on_bad_line == "error":
         table = _with_our_names(log, columns or {})
         return count_cascade(table) if requires == "cascade" else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
-    opened = open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    return open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+
+
+def _needed_part(learner: Learner, opened: Any) -> Any:
+    """Return what a learner needs of daily counts; anything else unchanged."""
+    requires = requirement(learner)
     if not isinstance(opened, DayCounts):
         return opened
     if requires == "sessions":
@@ -170,9 +181,8 @@ def _with_our_names(table: Any, columns: Mapping[str, str]) -> Any:
     """Return a table of a warehouse with our names of its columns, renamed where it is."""
     import narwhals as nw
 
-    from clickshift.io.read_log import check_options, choose_columns
+    from clickshift.io.read_log import choose_columns
 
-    check_options(columns, "error")
     frame = nw.from_native(table)
     chosen = choose_columns("the table", columns, frame.collect_schema().names())
     if all(ours == theirs for ours, theirs in chosen.items()):

@@ -429,32 +429,52 @@ def _histogram_area(counts: Float[np.ndarray, "2 bin"]) -> float:
     return float(clicked @ (np.cumsum(skipped) - skipped / 2) / pairs) if pairs > 0 else float("nan")
 
 
-def conditional_evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
+def conditional_evaluation(model: ClickModel, log: Log) -> dict[str, Any]:
     """Compute the metrics of a model's conditional predictions as one flat row.
 
     Parameters
     ----------
     model
         Click model.
-    sessions
-        Log to predict.
+    log
+        Log to predict, in memory or encoded.
 
     Returns
     -------
     dict
-        Metrics by name; per-rank metrics are named "perplexity@1", "auroc@1", ..., with ranks from 1.
+        Metrics by name; per-rank metrics are named "perplexity@1", "auroc@1", ..., with ranks from 1. For a log larger
+        than memory, AUROC is that of the first three significant digits of the probabilities.
     """
-    predictions = Predictions.of(model, sessions)
-    ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
+    if isinstance(log, Sessions):
+        predictions = Predictions.of(model, log)
+        ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
+        log_likelihood, unseen = _log_likelihood(predictions), unseen_pair_share(model, log)
+        clicks = float((log.count @ log.click).sum())
+    else:
+        streamed = _StreamedAUROC(log.n_ranks)
+        bits, impressions = np.zeros(log.n_ranks), np.zeros(log.n_ranks)
+        log_likelihood = unseen = clicks = 0.0
+        for part in log.in_vocabulary(model.vocabulary).chunks():
+            predictions = Predictions.of(model, part)
+            streamed.add(predictions)
+            shown = part.impressions_by_rank()
+            bits[: part.n_ranks] += part.count @ bits_of(predictions)
+            impressions[: part.n_ranks] += shown
+            log_likelihood += _log_likelihood(predictions) * part.total / log.total
+            unseen += unseen_pair_share(model, part) * float(shown.sum())
+            clicks += float((part.count @ part.click).sum())
+        ppl = Perplexity(np.exp2(bits / np.where(impressions > 0, impressions, np.nan)))
+        area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
+        unseen /= float(impressions.sum())
     return {
         "perplexity": ppl.average,
         **_at_ranks("perplexity", ppl.at_rank),
         "auroc": area.full,
         **_at_ranks("auroc", area.at_rank),
-        "log_likelihood": _log_likelihood(predictions),
-        "unseen_pair_share": unseen_pair_share(model, sessions),
-        "clicks": float((sessions.count @ sessions.click).sum() / sessions.total),
-        "sessions": sessions.total,
+        "log_likelihood": log_likelihood,
+        "unseen_pair_share": unseen,
+        "clicks": clicks / log.total,
+        "sessions": log.total,
     }
 
 

@@ -230,7 +230,7 @@ class ClickRanker:
         if self.tower == "network":
             warn_constant_features(corpus)
         run = Run(self, corpus, count_by_rank(corpus, clicks), held_out_counts, examination, trust, regression)
-        return train_runs([_prepare(run, {}, progress)], progress)[0]
+        return train_runs([_prepare(run, {}, progress)], progress, checkpoint)[0]
 
 
 @final
