@@ -21,8 +21,7 @@ from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError
-from clickshift.experiments._backtest_report import BacktestResult
-from clickshift.experiments.backtest import CLIPPING_CONSTANTS, TASKS, Backtest
+from clickshift.experiments.backtest import CLIPPING_CONSTANTS, TASKS, Backtest, BacktestResult
 from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.io.datasets.yandex import read_sample
 from clickshift.io.read_log import write_log

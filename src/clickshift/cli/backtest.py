@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, JSON, REPORT_FOLDER, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, JSON, REPORT, SKIP_BAD, parse_columns
 
 
 def backtest(
@@ -41,15 +41,18 @@ def backtest(
     seed: int = typer.Option(0, help="Random seed for random parts, intervals and the simulated log."),
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
-    output: Path | None = REPORT_FOLDER,
+    output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
     """Hold out one day after the other and measure which estimator predicts its reward best from the other days.
 
     Shows the errors of all estimators by clipping constant, and recommends one for each reward.
     """
+    from clickshift.experiments.backtest import BacktestResult
     from clickshift.experiments.backtest import backtest as run_backtest
 
+    if output is not None:
+        BacktestResult.check_output(output)
     with reporting("holding out days") as progress:
         result = run_backtest(
             log,

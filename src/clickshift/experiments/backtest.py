@@ -24,7 +24,8 @@ from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError, SpecError
-from clickshift.experiments._backtest_report import DAYS, IN_ORDER, RANDOM, BacktestResult, Residuals
+from clickshift.experiments._backtest_report import DAYS, IN_ORDER, RANDOM, Residuals
+from clickshift.experiments._backtest_report import BacktestResult as BacktestResult
 from clickshift.experiments.log_files import TABLE, LogFile
 from clickshift.io.read_report import OnBadLine
 from clickshift.ope.bound_estimator import BoundEstimator

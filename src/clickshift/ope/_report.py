@@ -91,8 +91,8 @@ class PolicyEvaluation(Result):
         else:
             sentences = [self.choice.reason]
             sentences += [] if chosen is None else [f"{_value_text(chosen)} per session."]
-        if self.differences and chosen is not None:
-            sentences += [str(d["words"]) for d in self.differences if d["estimator"] == chosen.estimator]
+        shown = {chosen.estimator} if chosen else set() if self.choice else {d["estimator"] for d in self.differences}
+        sentences += [f"{d['estimator']}: {d['words']}" for d in self.differences if d["estimator"] in shown]
         return " ".join(sentences)
 
     @property
