@@ -91,7 +91,8 @@ def test_logs_in_memory_are_compared_like_files(engine: Path, tmp_path: Path) ->
     options: dict[str, Any] = {"models": ["dCTR", "EM('PBM')"], "held_out": 0.1, "workers": 1}
     with pytest.warns(ClickshiftWarning):
         files = cs.compare_logs(engine / "old.parquet", engine / "new.parquet", **options)
-        new = read_log(engine / "new.parquet")
+    new = read_log(engine / "new.parquet")
+    with pytest.warns(ClickshiftWarning):
         logs = cs.compare_logs({"old": frame}, {"new": new}, columns={"docs": "results"}, **options)
     assert without_times(logs.to_dict()) == without_times(files.to_dict())
 
