@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -189,23 +189,20 @@ class Experiment(Generic[AnyResult]):
         return self.result(rows, settings, failures)
 
 
-AnyExperiment = TypeVar("AnyExperiment", bound=Experiment[Any])
-
-
-def protocol_at_scale(scale: str, scales: Mapping[str, Callable[[], AnyExperiment]]) -> AnyExperiment:
-    """Return the protocol of a scale.
+def settings_at_scale(scale: str, scales: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of a protocol at a scale.
 
     Parameters
     ----------
     scale
         Name of the scale.
     scales
-        Functions that create protocols, by scale.
+        Settings by scale.
 
     Returns
     -------
-    Experiment
-        The protocol.
+    dict
+        The settings, to be changed and passed to the protocol's class.
 
     Raises
     ------
@@ -219,7 +216,7 @@ def protocol_at_scale(scale: str, scales: Mapping[str, Callable[[], AnyExperimen
             value=scale,
             known=list(scales),
         )
-    return scales[scale]()
+    return dict(scales[scale])
 
 
 @contextmanager
