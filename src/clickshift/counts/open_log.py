@@ -195,9 +195,9 @@ def _open_encoded(
     facts = {"files": len(files), "first_file": str(files[0]), "key": key}
     choose = _ColumnChooser(columns, facts)
     if table is not None:
-        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits())
+        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits(), skip=report.skip)
     elif _is_long_layout(files, columns):
-        batches = partial(long_batches, files, choose, spill or DuckdbLimits())
+        batches = partial(long_batches, files, choose, spill or DuckdbLimits(), skip=report.skip)
     else:
         batches = partial(batches_of, files, choose)
     return write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)

@@ -12,9 +12,10 @@ from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.io.read_report import OnBadLine
-from clickshift.learners.base import Learner, fit_seeds, learner_for, requirement
+from clickshift.learners.base import Learner, Requirement, fit_seeds, learner_for
 from clickshift.models.base import ClickModel
 
 __all__ = ["data_for", "fit"]
@@ -146,8 +147,9 @@ def data_for(
     SpecError
         If the learner needs sessions, and `log` has only counts ("needs-sessions").
     """
-    requires = requirement(learner)
-    if is_warehouse_table(log) and requires != "sessions" and on_bad_line == "error":
+    requires: Requirement = getattr(learner, "requires", "sessions")
+    counts_are_enough = requires != "sessions" and on_bad_line == "error"
+    if counts_are_enough and not isinstance(log, str | Path | Sessions) and is_warehouse_table(log):
         table = _with_our_names(log, columns or {})
         return count_cascade(table) if requires == "cascade" else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
     opened = open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
