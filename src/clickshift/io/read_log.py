@@ -251,7 +251,7 @@ def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
                 code="not-a-log",
                 type=type(path).__name__,
             )
-        return sorted(Path(file) for file in path)
+        return sorted({file for one in path for file in log_files(one)})
     if "://" in str(path):
         scheme = str(path).split("://")[0]
         advice = "Download it, or read it with pandas, Polars or DuckDB and pass the data frame."

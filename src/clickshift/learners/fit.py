@@ -12,10 +12,11 @@ from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners._provenance import with_provenance
-from clickshift.learners.base import Learner, fit_seeds, learner_for, requirement
+from clickshift.learners.base import Learner, Requirement, fit_seeds, learner_for
 from clickshift.models.base import ClickModel
 
 __all__ = ["data_for", "fit"]
@@ -152,12 +153,19 @@ def data_for(
     return _needed_part(learner, _open_for(learner, log, columns, on_bad_line, progress))
 
 
+def _requirement(learner: Learner) -> Requirement:
+    """Return what a learner needs of a log; a learner that does not say so needs sessions."""
+    requires: Requirement = getattr(learner, "requires", "sessions")
+    return requires
+
+
 def _open_for(
     learner: Learner, log: LogLike, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
 ) -> Any:
     """Open a log or daily counts; count a table of a warehouse where it is, if counts are enough for the learner."""
-    requires = requirement(learner)
-    if is_warehouse_table(log) and requires != "sessions" and on_bad_line == "error":
+    requires = _requirement(learner)
+    counts_are_enough = requires != "sessions" and on_bad_line == "error"
+    if counts_are_enough and not isinstance(log, str | Path | Sessions) and is_warehouse_table(log):
         table = _with_our_names(log, columns or {})
         return count_cascade(table) if requires == "cascade" else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
     return open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
@@ -165,7 +173,7 @@ def _open_for(
 
 def _needed_part(learner: Learner, opened: Any) -> Any:
     """Return what a learner needs of daily counts; anything else unchanged."""
-    requires = requirement(learner)
+    requires = _requirement(learner)
     if not isinstance(opened, DayCounts):
         return opened
     if requires == "sessions":
