@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
+from clickshift.errors import DataError, FileError
+from clickshift.io.rankings import read_rankings
 from clickshift.io.read_log import read_log
+from clickshift.ope import WeightedLists
 from tests.cli.shell import Shell, call
+from tests.codes import raises_code
 
 FEW: tuple[Any, ...] = ("--replicates", 60)
 ATTRACTIVENESS = {"a": 0.1, "b": 0.3, "c": 0.5, "d": 0.7}
@@ -80,6 +86,37 @@ def test_values_are_those_of_the_world(shell: Shell, work: Path) -> None:
     assert found["chosen"]["value"] == found["rows"][str(target), "PBM", found["chosen"]["clip"]]["value"]
 
 
+def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) -> None:
+    log, one, other = work / "log.parquet", work / "worst.parquet", work / "top.parquet"
+    said = shell.json("ope", log, "--target", one, "--compare", other, "--clip", "10,inf", "--seed", 3, *FEW)
+    result = cs.evaluate_policy(log, one, compare=other, clip=(10, math.inf), seed=3, replicates=60)
+    assert said == result.to_dict()
+    assert said["conclusion"].startswith(said["chosen"]["reason"])
+    assert len(result.rows()) == result.to_arrow().num_rows == 2 * 5 * 2
+    assert result.verdict == "usable"
+    assert repr(result).startswith("<PolicyEvaluation: ")
+    assert next(iter(result.figures)) == "estimates"
+    assert "<h3>" in result._repr_html_()
+
+
+def test_a_target_may_be_a_frame_rankings_or_a_policy(work: Path) -> None:
+    docs = ["b", "a", "c", "d"]
+    queries = [f"q{q}" for q in range(4)]
+    lists = pd.DataFrame({"query": queries, "docs": [docs] * 4})
+    scores = pa.table({"query": np.repeat(queries, 4), "doc": docs * 4, "score": [4.0, 3.0, 2.0, 1.0] * 4})
+    rankings = read_rankings(work / "top.parquet")
+    values = [
+        [row["value"] for row in cs.evaluate_policy(work / "log.parquet", target, replicates=20).rows()]
+        for target in (work / "top.parquet", lists, scores, rankings, WeightedLists(rankings))
+    ]
+    for value in values[1:]:
+        assert value == pytest.approx(values[0])
+    with raises_code("not-a-table", DataError, type="int"):
+        cs.evaluate_policy(work / "log.parquet", 7)
+    with raises_code("missing-column", FileError, known=["query"]):
+        cs.evaluate_policy(work / "log.parquet", lists[["query"]])
+
+
 def test_evaluate_is_what_ope_does(shell: Shell, work: Path) -> None:
     options = (work / "log.parquet", "--target", work / "top.parquet", "--estimator", "IP", *FEW)
     said = shell.json("ope", "evaluate", *options)
@@ -97,9 +134,9 @@ def test_words_for_people(shell: Shell, work: Path) -> None:
     assert "List: not identified. " in said
     assert "Note: List: for 4 of 4 queries, nothing" in said
     assert "if a click depends only on the document." in said
-    (auto,) = [line for line in said.splitlines() if line.startswith("auto: ")]
-    assert "only PBM covers everything" in auto
-    assert "backtest" in auto
+    conclusion = said.splitlines()[0]
+    assert "only PBM covers everything" in conclusion
+    assert "backtest" in conclusion
 
 
 def test_clipping_shows_where_it_matters_only(shell: Shell, work: Path) -> None:
@@ -268,7 +305,7 @@ def test_a_report(shell: Shell, work: Path, tmp_path: Path) -> None:
     assert "<b> (query" not in page
     rows = pq.read_table(tmp_path / "out" / "rows.parquet")
     assert rows.num_rows == 2 * 5 * 2
-    assert (tmp_path / "out" / "exports" / "differences.csv").exists()
+    assert (tmp_path / "out" / "differences.csv").exists()
 
 
 @pytest.mark.parametrize("estimator", ["List", "IP", "PBM", "Item"])
@@ -357,7 +394,7 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ((), ("--target FILE", "--model FOLDER")),
+        ((), ("--target", "--model")),
         (("--target", "{}/missing.parquet"), ("missing.parquet",)),
         (("--target", "{}/top.parquet", "--clip", "ten"), ("--clip", "'ten'")),
         (("--target", "{}/top.parquet", "--clip", "0,10"), ("above 0", "[0.0, 10.0]")),

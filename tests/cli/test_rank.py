@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
+from clickshift.counts.open_log import open_log
 from clickshift.io.datasets.letor import read_corpus
+from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell, call
 
 pytest.importorskip("jax")
@@ -119,6 +122,7 @@ def test_a_loss_by_its_name(shell: Shell, work: Path, tmp_path: Path, monkeypatc
         lambda self, *a, **k: seen.append((self, k)) or click_ranker.Ranker("one-hot", {}, "x"),
     )
     assert one["hidden"].default == (512, 256, 128)
+    monkeypatch.setattr("clickshift.ranking.train._compared", lambda *a, **k: None)
     shell.json(*train(work, tmp_path / "r", "--loss", "pbm", "--bias", "naive", "--seed", 5))
     shell.json(*train(work, tmp_path / "r", "--clip", "0.1", "--examination", "1/rank^2"))
     assert [learner.loss for learner, _ in seen] == ["pbm", "ips"]
@@ -190,7 +194,10 @@ def test_bad_input_is_one_line_and_leaves_nothing(shell: Shell, work: Path, tmp_
     (tmp_path / "trust.csv").write_text("rank,alpha\n1,0.5\n")
     naive = ("--bias", "naive", "-o", out)
     cases = [
-        (train(work, out), ("--bias given", "examination", "trust")),
+        (
+            train(work, out),
+            ("`clickshift propensities`", "--propensities", "--examination, e.g. 1/rank", "--model", "--bias naive"),
+        ),
         (train(work, out, "--loss", "hinge"), ("loss", "ips", "'hinge'")),
         (train(work, out, "--loss", "ClickRanker('ips')", "--seed", "1"), ("ClickRanker(..., seed=1)",)),
         (train(work, out, "--examination", "rank"), ("1/rank", "'rank'")),
@@ -225,13 +232,84 @@ def test_labels(shell: Shell, work: Path, tmp_path: Path) -> None:
     assert told["documents"] == table.num_rows
     assert len(told["label_gain"]) == told["grades"]
     assert json.loads(table.schema.metadata[b"clickshift"])["label_gain"] == told["label_gain"]
+    assert told["output"] == str(tmp_path / "labels.parquet")
     naive = shell.json(*command, "--naive", "-o", tmp_path / "naive.txt")
     assert naive["mean_relevance"] < told["mean_relevance"]
-    assert len(naive["output"]) == 5
+    assert len(list(tmp_path.glob("naive.txt*"))) == 5
     line = shell.error(*command, "-o", tmp_path / "more.csv")
     assert "examination" in line
     assert "--naive" in line
     assert not (tmp_path / "more.csv").exists()
+
+
+def facts_of(shell: Shell, *command: object) -> dict[str, object]:
+    """What a command prints with --json, but for the name of the output."""
+    facts = shell.json(*command)
+    facts.pop("output", None)
+    return facts
+
+
+def test_the_functions_return_what_the_commands_print(shell: Shell, work: Path, tmp_path: Path) -> None:
+    log, docs, quick = work / "log.parquet", work / "docs.txt", SMALL.replace("rounds=40", "rounds=2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the constant feature
+        training = cs.train_ranker(docs, log, loss=quick, examination="1/rank")
+    assert (
+        facts_of(shell, *train(work, tmp_path / "r", "--loss", quick, "--examination", "1/rank")) == training.to_dict()
+    )
+    assert training.to_dict()["held_out"]["judged_by"] == "labels"
+    assert "nDCG@10" in training.conclusion
+    command = ("rank", "evaluate", work / "ips", docs, "--level", 0.9)
+    assert facts_of(shell, *command) == cs.evaluate_ranker(work / "ips", docs, level=0.9).to_dict()
+    scored = cs.score(work / "ips", docs)
+    assert facts_of(shell, "rank", "score", work / "ips", docs, "-o", tmp_path / "s.parquet") == scored.to_dict()
+    assert pq.read_table(tmp_path / "s.parquet").to_pylist() == scored.rows()
+    labels = cs.ranking_labels(docs, log, propensities=work / "curve.csv", clip=0.3)
+    command = ("rank", "labels", docs, "--clicks", log, "--propensities", work / "curve.csv", "--clip", "0.3")
+    assert facts_of(shell, *command, "-o", tmp_path / "labels.csv") == labels.to_dict()
+    trees = cs.train_ranker(docs, log, loss="BoostedRanker(trees=3)", examination="1/rank")
+    trees.write(tmp_path / "trees")
+    printed = shell.json("rank", "export", tmp_path / "trees", tmp_path / "trees.txt")
+    assert printed == cs.export_ranker(trees.ranker, tmp_path / "trees.txt").to_dict()
+
+
+def test_a_log_with_other_columns_and_bad_sessions(shell: Shell, work: Path, tmp_path: Path) -> None:
+    table = pq.read_table(work / "log.parquet")
+    rows = table.rename_columns(["query", "results", "clicks"]).to_pylist()
+    rows[7]["clicks"] = [1]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    given = ("--loss", "BoostedRanker(trees=2)", "--examination", "1/rank", "-o", tmp_path / "r")
+    command = ("rank", "train", work / "docs.txt", "--clicks", tmp_path / "log.parquet", *given)
+    message = shell.error(*command, "--column", "docs=results")
+    assert "--skip-bad" in message
+    assert shell.json(*command, "--column", "docs=results", "--skip-bad")["sessions"] == 5999
+
+
+def test_features_as_a_data_frame(work: Path, tmp_path: Path) -> None:
+    """The same ranker as from LETOR text, from a frame and from a table in a file."""
+    corpus = read_corpus(work / "docs.txt")
+    words = corpus.vocabulary
+    columns = {f"f{k}": corpus.features[:, k] for k in range(3)}
+    docs = words.doc_ids[words.pair_doc].astype(object)
+    frame = pa.table({"doc": docs, "query": words.query_ids[words.pair_query], **columns, "label": corpus.label})
+    frame = frame.take(np.random.default_rng(0).permutation(frame.num_rows))
+    pq.write_table(frame, tmp_path / "docs.parquet")
+    sources = [work / "docs.txt", frame, frame.to_pandas(), tmp_path / "docs.parquet"]
+    options = {"loss": "BoostedRanker(trees=5)", "examination": "1/rank"}
+    texts = {cs.train_ranker(source, work / "log.parquet", **options).ranker.text for source in sources}
+    assert len(texts) == 1
+
+
+def test_a_log_larger_than_memory(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"loss": SMALL.replace("rounds=40", "rounds=2"), "examination": "1/rank"}
+    encoded = open_log(work / "log.parquet", in_memory=False, output=work / "encoded")
+    monkeypatch.setattr(type(encoded), "sessions", lambda self: pytest.fail("the log was read whole"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, other = (
+            cs.train_ranker(work / "docs.txt", log, **options) for log in (encoded, read_log(work / "log.parquet"))
+        )
+    assert one.to_dict() == other.to_dict()
 
 
 def test_export(shell: Shell, work: Path, tmp_path: Path) -> None:

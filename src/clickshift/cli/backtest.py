@@ -59,7 +59,7 @@ def backtest(
     )
     from clickshift.experiments.backtest import TASKS, Backtest
     from clickshift.experiments.log_files import TABLE, LogFile
-    from clickshift.ope.evaluate import PAPER_ESTIMATORS
+    from clickshift.ope.estimate import PAPER_ESTIMATORS
     from clickshift.simulation.drifting_log import DriftingLog
 
     if simulated == (log is not None):

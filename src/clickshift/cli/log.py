@@ -201,8 +201,8 @@ def drift(
     Every change is shown next to what chance alone would give for two days of the same ranker, also of one that varies
     its lists.
     """
-    from clickshift.day_drift import DriftResult
-    from clickshift.day_drift import drift as compare_days
+    from clickshift.day_drift._report import DriftResult
+    from clickshift.day_drift.compare import drift as compare_days
 
     if output is not None:
         DriftResult.check_output(output)

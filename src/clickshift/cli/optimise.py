@@ -50,7 +50,7 @@ def optimise(
         sessions = opened if isinstance(opened, Sessions) else opened.sessions()
         bootstrap = Bootstrap(replicates, seed=seed)
         optimised = optimise_policy(sessions, reward_of_session, estimator, clip, bootstrap, seed=seed)
-        write_target(output, optimised.policy.lists, optimised.policy.weight)
+        write_target(output, optimised.policy)
     in_sample, cross_fitted, gain = optimised.in_sample, optimised.cross_fitted, optimised.gain
     facts = {
         "estimator": estimator,

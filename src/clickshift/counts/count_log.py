@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from clickshift.core.progress import Progress, silent
-from clickshift.counts.daily import DayCounts, decay
+from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.days import decay
 from clickshift.display.document import Document, Section
 from clickshift.display.summary import Summary
 from clickshift.display.tables import Rows

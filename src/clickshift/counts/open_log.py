@@ -18,8 +18,8 @@ from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_log import LOG_FORMAT, EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, FileError, SpecError
-from clickshift.io.read_log import check_options, check_same, choose_columns, is_paths, log_files, read_log
-from clickshift.io.read_report import OnBadLine
+from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
+from clickshift.io.read_report import OnBadLine, ReadReport
 
 if TYPE_CHECKING:
     from clickshift.counts.daily import DayCounts
@@ -95,7 +95,7 @@ def open_log(
     """
     if isinstance(log, Sessions | EncodedLog):
         return log
-    if not is_paths(log):
+    if not isinstance(log, str | Path | list | tuple):
         return read_log(log, columns=columns, on_bad_line=on_bad_line)
     if isinstance(log, str | Path):
         if (Path(log) / _ENCODED_HEADER).exists():
@@ -109,7 +109,7 @@ def open_log(
     table = isinstance(log, str) and "::" in log
     if not table and (in_memory or (in_memory is None and output is None)):
         files = log_files(log)
-        if in_memory or sum(map(_file_size, files)) < MEMORY_LIMIT:
+        if in_memory or sum(os.path.getsize(file) for file in files if os.access(file, os.R_OK)) < MEMORY_LIMIT:
             return read_log(files, columns=columns, on_bad_line=on_bad_line)
     return _open_encoded(log, columns or {}, on_bad_line, output, spill, progress)
 
@@ -173,9 +173,9 @@ def _open_encoded(
     from clickshift.io.encode.duckdb import DuckdbLimits, database_batches, long_batches, parse_duckdb_table
     from clickshift.io.encode.writer import open_encoded, write_encoded_log
 
-    check_options(columns, on_bad_line)
     database, table = parse_duckdb_table(log) if isinstance(log, str) and "::" in log else (None, None)
     files = log_files(log) if database is None else [database]
+    report = ReadReport(f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", on_bad_line)
     key = _cache_key(files, table, dict(columns), on_bad_line)
     folder = _default_folder(files) / key if output is None else Path(output)
     if output is not None and folder.exists() and not (folder / LOG_FORMAT.header).exists():
@@ -195,10 +195,7 @@ def _open_encoded(
         batches = partial(long_batches, files, choose, spill or DuckdbLimits())
     else:
         batches = partial(batches_of, files, choose)
-    source = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    return write_encoded_log(
-        batches, folder, skip_bad=on_bad_line == "skip", source=source, facts=facts, progress=progress
-    )
+    return write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)
 
 
 class _ColumnChooser:
@@ -230,14 +227,6 @@ def _is_long_layout(files: Sequence[Path], columns: Mapping[str, str]) -> bool:
             continue
         return "docs" not in choose_columns(file, columns, names)
     return False
-
-
-def _file_size(file: Path) -> int:
-    """Return the size of a file in bytes; 0 if it cannot be read."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0  # the reader reports what is wrong
 
 
 def _cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str], on_bad_line: str) -> str:

@@ -12,7 +12,7 @@ from clickshift.data.vocabulary import UNSEEN, Ids
 from clickshift.errors import DataError
 
 if TYPE_CHECKING:
-    from clickshift.data.encoded_log import EncodedLog
+    from clickshift.data.encoded_log import Log
     from clickshift.data.sessions import Sessions
 
 Layout = Literal["wide", "long"]
@@ -50,13 +50,13 @@ def _check_ids(sessions: Sessions) -> None:
         )
 
 
-def arrow_tables(log: Sessions | EncodedLog, layout: Layout, results: int) -> Iterator[Any]:
+def arrow_tables(log: Log, layout: Layout, results: int) -> Iterator[Any]:
     """Yield a log in pyarrow tables of about this many results, all with the same columns.
 
     Parameters
     ----------
     log
-        The log.
+        The log, in memory or encoded.
     layout
         "wide" for one row per list, "long" for one row per result.
     results
@@ -68,7 +68,7 @@ def arrow_tables(log: Sessions | EncodedLog, layout: Layout, results: int) -> It
         "unseen-id" for sessions with ids that their vocabulary does not hold, "bad-column" for times or users that a
         table cannot hold.
     """
-    # the columns must be known before the first table: a chunk may have no small probability where another one has
+    # the columns must be known before the first table is yielded
     underflows = any(
         part.rankings.log_prob is not None and part.rankings.log_prob.min() < _SMALLEST_LOG for part in log.chunks()
     )
@@ -88,12 +88,12 @@ def arrow_tables(log: Sessions | EncodedLog, layout: Layout, results: int) -> It
         for start in range(0, len(part), size):
             rows = slice(start, start + size)
             of_rows = {name: values[rows] for name, values in attributes.items()}
-            yield _arrow_table(part[rows], of_rows, layout, first_row + start)
+            yield _table(part[rows], of_rows, layout, first_row + start)
         first_row += len(part)
 
 
-def _arrow_table(sessions: Sessions, attributes: Mapping[str, np.ndarray], layout: Layout, first_row: int) -> Any:
-    """Return sessions as one pyarrow table."""
+def _table(sessions: Sessions, attributes: Mapping[str, np.ndarray], layout: Layout, first_row: int) -> Any:
+    """Return sessions as a table."""
     import pyarrow as pa
 
     rankings, vocabulary = sessions.rankings, sessions.vocabulary

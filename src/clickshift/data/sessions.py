@@ -267,7 +267,7 @@ class Sessions:
     @property
     def n_ranks(self) -> int:
         """Number of ranks: the length of the longest list."""
-        return self.rankings.n_ranks
+        return int(self.click.shape[1])
 
     def chunks(self) -> Iterator[Sessions]:
         """Yield the log itself as its only chunk; an `EncodedLog` yields several."""

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.counts.daily import Time
+from clickshift.data.days import Time
 
 FALSE_ALARM_RATE = 0.001
 """Significance level of each of the three kinds of change: with daily comparisons, about one false alarm a year."""

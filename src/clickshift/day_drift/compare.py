@@ -20,8 +20,9 @@ from jaxtyping import Float, Int
 from clickshift.core.intervals import wilson_interval
 from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.counts.daily import DayCounts, sort_by_time
+from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log_or_counts
+from clickshift.data.days import days_of, sort_by_time
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
 from clickshift.data.vocabulary import Vocabulary
@@ -36,7 +37,6 @@ from clickshift.day_drift._results import (
 )
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.io.read_report import OnBadLine
-from clickshift.ope.daily_residuals import days_of
 
 _MIN_EFFECTIVE_QUERIES = 30
 """Effective number of queries from which on the variance is estimated from the variation between queries."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from clickshift.core.rng import as_generator
 from clickshift.debiasedness._mean_dependence import mean_dependence_regression
-from clickshift.debiasedness.ksg import KSG
+from clickshift.debiasedness.nearest_neighbour_cmi import KSG
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 
@@ -192,6 +192,14 @@ class MeanDependence:
     ------
     SpecError
         "bad-option" if an option is out of range.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> logging, query = rng.normal(size=300), np.repeat(np.arange(100), 3)
+    >>> rows = ScoredPairs.of(query, estimate=logging + rng.normal(size=300), logging=logging, label=np.zeros(300))
+    >>> MeanDependence(permutations=0, subsamples=0)(rows, rng=0).value > 0.3  # the estimate follows the ranker
+    True
     """
 
     permutations: int = 100

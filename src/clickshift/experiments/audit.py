@@ -423,7 +423,7 @@ def read_logging_scores(log: Log, scores: str | Path | None, *, otherwise: str =
             known=list(_LOG_DERIVED_SCORES),
         )
     return (
-        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).values_for(log.vocabulary)
     )
 
 
@@ -468,9 +468,11 @@ def read_relevance(
             count=n_sources,
         )
     if labels is not None:
-        if isinstance(labels, str | Path):
-            labels = read_pair_values(labels, "label") if ending(Path(labels)) else read_qrels(labels)
-        return labels.labels_for(log.vocabulary)
+        if not isinstance(labels, str | Path):
+            return labels.labels_for(log.vocabulary)
+        if ending(Path(labels)):
+            return read_pair_values(labels, "label").values_for(log.vocabulary)
+        return read_qrels(labels).labels_for(log.vocabulary)
     if orderings is not None:
         lists = read_rankings(orderings)
         vocabulary, relevance = lists.vocabulary, relevance_from_orderings(lists)

@@ -17,15 +17,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.core.rng import generator
+from clickshift.data.days import days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.display.tables import Rows
 from clickshift.errors import DataError, SpecError
 from clickshift.ope.bound_estimator import BoundEstimator
-from clickshift.ope.daily_residuals import days_of, leave_one_out
+from clickshift.ope.daily_residuals import leave_one_out
+from clickshift.ope.estimate import PAPER_ESTIMATORS
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.evaluate import PAPER_ESTIMATORS
 from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.rewards import Reward
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from clickshift.core.files import write_atomically
 from clickshift.errors import ClickshiftWarning, DataError, FileError, SpecError
-from clickshift.grading.grades import Grading
 from clickshift.io.table_writer import table_ending, write_table
 
 JUDGMENT_FORMATS = ("parquet", "csv", "qrels", "lightgbm")
@@ -73,15 +72,13 @@ def judgments_format(path: str | Path, format: str | None = None) -> str:
     return format
 
 
-def write_judgments(
-    grading: Grading, path: str | Path, *, format: str, notes: dict[str, Any] | None = None
-) -> list[Path]:
+def write_judgments(table: Any, path: str | Path, *, format: str, notes: dict[str, Any] | None = None) -> list[Path]:
     """Write graded judgments to a file. Files appear complete or not at all.
 
     Parameters
     ----------
-    grading
-        The judgments.
+    table
+        The table of `GradedJudgments`, ordered by query.
     path
         File to write.
     format
@@ -90,7 +87,7 @@ def write_judgments(
         - "lightgbm": a table of query, doc, grade and weight to join features to, ordered by query, and beside it
           `PATH.query` with the number of rows of each query, which is LightGBM's `group`.
     notes
-        Metadata that Parquet keeps, together with the cut points.
+        Metadata that Parquet keeps.
 
     Returns
     -------
@@ -105,22 +102,22 @@ def write_judgments(
         If an id cannot be written to a qrels file ("bad-id").
     """
     path, format = Path(path), judgments_format(path, format)
-    metadata = {"cut_points": list(grading.cuts), **(notes or {})}
     if format == "qrels":
-        _write_qrels(grading.table, path)
+        _write_qrels(table, path)
         return [path]
     if format == "lightgbm":
-        if np.isnan(grading.table["low"].to_numpy()).all():
+        if np.isnan(table["low"].to_numpy()).all():
             warnings.warn(
                 ClickshiftWarning("the model has no standard errors, so every weight is 1.", code="no-standard-errors"),
                 stacklevel=2,
             )
         groups = path.with_name(f"{path.name}.query")
         with write_atomically(groups) as temporary:
-            temporary.write_text("".join(f"{size}\n" for size in grading.group_sizes.tolist()), encoding="ascii")
-            write_table(grading.table.select(["query", "doc", "grade", "weight"]), path, notes=metadata)
+            sizes = table["query"].value_counts().field("counts").to_pylist()
+            temporary.write_text("".join(f"{size}\n" for size in sizes), encoding="ascii")
+            write_table(table.select(["query", "doc", "grade", "weight"]), path, notes=notes)
         return [path, groups]
-    write_table(grading.table.drop_columns(["weight"]), path, notes=metadata)
+    write_table(table.drop_columns(["weight"]), path, notes=notes)
     return [path]
 
 

@@ -6,14 +6,15 @@ Arrow columns. The layouts, rules and errors are those of files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.formats import Choose, TableFile, name_columns
+from clickshift.io.tables.formats import Choose, TableFile, name_columns, read_table
 
 PLACE = Path("the data frame")
 """What stands for the file in errors about a data frame."""
@@ -80,6 +81,40 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
     )
 
 
+def read_source(source: str | Path | Any, choose: Callable[[Path, Sequence[str]], Mapping[str, str]]) -> TableFile:
+    """Read the chosen columns of a table file, or of a data frame.
+
+    Parameters
+    ----------
+    source
+        A file, or anything that `read_frame` takes.
+    choose
+        Function from the name and the columns of the table that selects and names the columns.
+
+    Returns
+    -------
+    TableFile
+        The columns under our names.
+
+    Raises
+    ------
+    DataError
+        "not-a-table" for another object.
+    """
+    if isinstance(source, str | Path):
+        return read_table(Path(source), partial(choose, Path(source)))
+    try:
+        return read_frame(source, partial(choose, PLACE))
+    except DataError as error:
+        if error.code != "not-a-log":
+            raise
+    raise DataError(
+        f"a table must be a file or a data frame (pandas, Polars, Arrow, DuckDB): got {type(source).__name__}.",
+        code="not-a-table",
+        type=type(source).__name__,
+    )
+
+
 def _arrow(frame: Any) -> ArrowTable:
     """Return a narwhals frame as a pyarrow table; a lazy one is computed."""
     import narwhals as nw
@@ -92,24 +127,15 @@ def _pandas_column(name: str, column: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return (
-            pa.chunked_array(column)
-            if hasattr(column.array, "__arrow_c_stream__")
-            else pa.array(column, from_pandas=True)
-        )
+        return pa.array(column, from_pandas=True)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
+        head = column.head(10_000).explode()  # the items, where the values are lists
+        types = " and ".join(sorted({type(value).__name__ for value in head}))
         raise FileError(
             PLACE,
-            f"column {name} must hold values of one type: got {_types(column)} ({reason}). Convert it first, e.g. "
-            f'frame["{name}"].astype(str).',
+            f"column {name} must hold values of one type: got {types} ({' '.join(str(error).split())}). Convert it "
+            f'first, e.g. frame["{name}"].astype(str).',
             code="mixed-ids",
             column=name,
-            types=_types(column),
+            types=types,
         ) from None
-
-
-def _types(column: Sequence[Any]) -> str:
-    """Return the names of the Python types of some values, e.g. "int and str"."""
-    kinds = {type(value).__name__ for value in list(column)[:10_000]}
-    return " and ".join(sorted(kinds))

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
+from clickshift.io.frames import read_source
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
-from clickshift.io.tables.formats import read_table
+from clickshift.io.tables.formats import TableFile
 from clickshift.io.tables.layouts import TableRows, read_wide
 
 _COLUMNS = ("query", "docs")
 
 
-def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rankings:
-    """Read ranked lists from a table file.
+def read_rankings(source: str | Path | Any, *, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Read ranked lists from a table.
 
     Parameters
     ----------
-    path
-        A table (Parquet, CSV or JSON lines) with the columns `query` and `docs`; other columns are ignored.
+    source
+        A table (Parquet, CSV or JSON lines) or a data frame, with the columns `query` and `docs`; other columns are
+        ignored.
     on_bad_line
         "error" raises at the first list that breaks a rule; "skip" drops such lists and reports their number in one
         `ClickshiftWarning` (code "skipped-sessions").
@@ -49,8 +52,12 @@ def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rank
     >>> rankings.vocabulary.doc_ids[rankings.vocabulary.pair_doc[rankings.pair[0]]].tolist()
     ['b', 'a']
     """
-    path, skip = Path(path), on_bad_line == "skip"
-    part = read_table(path, lambda names: _choose_columns(path, names))
+    return rankings_of(read_source(source, _choose_columns), on_bad_line=on_bad_line)
+
+
+def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Return the lists of a table with the columns query and docs; see `read_rankings`."""
+    path, skip = part.path, on_bad_line == "skip"
     if part.unreadable and not skip:
         raise unreadable_lines_error(path, part.unreadable)
     report = ReadReport(path)

@@ -22,7 +22,7 @@ import glob
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
-from clickshift.io.tables.formats import LOG_ENDINGS, TableFile, ending, read_table
+from clickshift.io.tables.formats import LOG_ENDINGS, Choose, ending, read_table
 from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 
 WIDE = ("query", "docs", "clicks")
@@ -113,9 +113,7 @@ def read_log(
     >>> sessions.click.tolist()
     [[False, True]]
     """
-    check_options(columns, on_bad_line)
-    parts = _read_tables(log, lambda path, names: choose_columns(path, columns or {}, names))
-    sessions = _to_sessions(_read_parts(parts, skip=on_bad_line == "skip"))
+    sessions = _to_sessions(_read_raw(log, on_bad_line, lambda path: partial(choose_columns, path, columns or {})))
     return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
 
 
@@ -146,59 +144,47 @@ def read_log_with_number(
         "unknown-column" if there is no such column, "bad-column" or "missing-value" if it does not hold numbers, and
         those of `read_log`.
     """
-    check_options(columns, on_bad_line)
 
     def choose(path: str | Path, names: Sequence[str]) -> dict[str, str]:
         chosen = choose_columns(path, columns or {}, names)
         if number not in names:
-            known = ", ".join(names)
-            message = f"there is no column {number}: the table has {known}."
+            message = f"there is no column {number}: the table has {', '.join(names)}."
             raise FileError(path, message, code="unknown-column", column=number, known=list(names))
         return chosen | {"number": number}
 
-    raw = _read_parts(_read_tables(log, choose), skip=on_bad_line == "skip")
+    raw = _read_raw(log, on_bad_line, lambda path: partial(choose, path))
     return _to_sessions(raw), raw.attributes["number"].values
 
 
-def _read_tables(log: Any, choose: Callable[[str | Path, Sequence[str]], Mapping[str, str]]) -> list[TableFile]:
-    """Read the chosen columns of all files of a log, or of a data frame."""
-    if is_paths(log):
-        return [read_table(file, partial(choose, file)) for file in log_files(log)]
-    from clickshift.io.frames import read_frame
+def _read_raw(log: Any, on_bad_line: OnBadLine, choose: Callable[[str | Path], Choose]) -> RawSessions:
+    """Read the sessions of files or of a data frame that keep all rules, with raw ids."""
+    if isinstance(log, str | Path | list | tuple):
+        parts = [read_table(file, choose(file)) for file in log_files(log)]
+    else:
+        from clickshift.io.frames import PLACE, read_frame
 
-    return [read_frame(log, partial(choose, "the data frame"))]
-
-
-def is_paths(log: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
-    """Return whether a log is given as a path or a list of paths."""
-    return isinstance(log, str | Path) or (
-        isinstance(log, list | tuple) and all(isinstance(path, str | Path) for path in log)
-    )
-
-
-def _read_parts(parts: Sequence[TableFile], *, skip: bool) -> RawSessions:
-    """Read the sessions of several tables of one layout that keep all rules; warn about the others if skipped."""
-    first = parts[0]
-    for part in parts[1:]:
-        check_same(part.path, part.table.column_names, first.path, first.table.column_names)
+        parts = [read_frame(log, choose(PLACE))]
+    first, skip = parts[0], on_bad_line == "skip"
+    report = ReadReport(f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more", on_bad_line)
     wide = "docs" in first.table.column_names
-    source = f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more"
-    report = ReadReport(source)
     for part in parts:
-        if part.unreadable and not wide:  # the session of an unreadable result is unknown: its list would be too short
-            raise unreadable_lines_error(part.path, part.unreadable, "Fix the line, or remove its session.")
-        if part.unreadable and not skip:
-            raise unreadable_lines_error(part.path, part.unreadable)
-        report.unreadable_lines(part.path, part.unreadable)
+        if part is not first:
+            check_same(part.path, part.table.column_names, first.path, first.table.column_names)
+        if part.unreadable and not (wide and skip):
+            # the session of an unreadable result is unknown: its list would be too short
+            advice = 'Fix or remove it, or pass on_bad_line="skip".' if wide else "Fix the line, or remove its session."
+            raise unreadable_lines_error(part.path, part.unreadable, advice)
+        if part.unreadable:
+            report.unreadable_lines(part.path, part.unreadable)
     if not any(part.table.num_rows for part in parts):
         report.fail_empty("session to read", "empty-log")
-    sessions, bad_sessions = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
+    raw_sessions, bad_sessions = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
     if skip:
         bad_sessions.report_to(report)
         if bad_sessions.bad.all():
             report.fail_empty("session to read", "empty-log")
         report.report()
-    return sessions
+    return raw_sessions
 
 
 def _to_sessions(raw: RawSessions) -> Sessions:
@@ -216,26 +202,22 @@ def _to_sessions(raw: RawSessions) -> Sessions:
     if "user" in raw.attributes:
         user_ids, index = encode_ids(raw.attributes["user"].ids(), "user")
         user = user_ids[index]
-    pairs = _as_matrix(pair.astype(np.int32), shown, UNSEEN)
+    pairs, clicks = pair.astype(np.int32), raw.click
+    if len(pairs) < shown.size:
+        pairs, clicks = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
+        pairs[shown], clicks[shown] = pair, raw.click
     rankings = Rankings.checked(
-        vocabulary, query.astype(np.int32), pairs, shown, None if log_prob is None else log_prob.astype(np.float64)
+        vocabulary,
+        query.astype(np.int32),
+        pairs.reshape(shown.shape),
+        shown,
+        None if log_prob is None else log_prob.astype(np.float64),
     )
     count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
-    return Sessions.checked(
-        rankings, _as_matrix(raw.click, shown, False), count, values.get("time", values.get("day")), user
-    )
+    return Sessions.checked(rankings, clicks.reshape(shown.shape), count, values.get("time", values.get("day")), user)
 
 
-def _as_matrix(flat: np.ndarray, shown: np.ndarray, padding: Any) -> np.ndarray:
-    """Arrange concatenated lists as the rows of a matrix."""
-    if flat.size == shown.size:
-        return flat.reshape(shown.shape)
-    matrix = np.full(shown.shape, padding, flat.dtype)
-    matrix[shown] = flat
-    return matrix
-
-
-def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
+def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
     """Return the files of a log, sorted by name.
 
     Parameters
@@ -253,11 +235,18 @@ def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     FileError
         "no-files" if the folder or the pattern has no log file.
     DataError
-        "no-files" for an empty list.
+        "no-files" for an empty list, "not-a-log" for one of other things.
     """
     if not isinstance(path, str | Path):
         if not path:
             raise DataError("there must be at least one file to read: got an empty list.", code="no-files")
+        if other := [file for file in path if not isinstance(file, str | Path)]:
+            raise DataError(
+                f"a list must hold the paths of a log's files: got {type(other[0]).__name__}. Concatenate data frames "
+                "first.",
+                code="not-a-log",
+                type=type(path).__name__,
+            )
         return sorted(Path(file) for file in path)
     if "://" in str(path):
         scheme = str(path).split("://")[0]
@@ -292,32 +281,6 @@ def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     return [root]
 
 
-def check_options(columns: Mapping[str, str] | None, on_bad_line: str) -> None:
-    """Check that the keys of `columns` are names of ours, and that `on_bad_line` is known.
-
-    Raises
-    ------
-    DataError
-        "unknown-column" for another key, "bad-option" for another `on_bad_line`.
-    """
-    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS)))
-    if unknown := [name for name in columns or () if name not in known]:
-        raise DataError(
-            f"columns must map our names to the log's: {unknown[0]} is not one of ours, which are {', '.join(known)}. "
-            'Pass columns={"docs": "results"} for a log that calls the documents results.',
-            code="unknown-column",
-            column=unknown[0],
-            known=known,
-        )
-    if on_bad_line not in {"error", "skip"}:
-        raise DataError(
-            f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.',
-            code="bad-option",
-            option="on_bad_line",
-            value=on_bad_line,
-        )
-
-
 def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """Choose the columns of a table: those of the layout that it has, and the optional ones.
 
@@ -340,11 +303,22 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
 
     Raises
     ------
+    DataError
+        "unknown-column" for a key of `columns` that is not one of our names.
     FileError
         "unknown-column" if `columns` gives a name that the table does not have, "missing-column" if the table has
         neither layout, "ambiguous-column" if several of its columns have a common name of one of ours,
         "duplicate-column" if a name occurs twice.
     """
+    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS)))
+    if unknown := [name for name in columns if name not in known]:
+        raise DataError(
+            f"columns must map our names to the log's: {unknown[0]} is not one of ours, which are {', '.join(known)}. "
+            'Pass columns={"docs": "results"} for a log that calls the documents results.',
+            code="unknown-column",
+            column=unknown[0],
+            known=known,
+        )
     listed = ", ".join(names) or "none"
     for name, theirs in columns.items():
         if theirs and theirs not in names:
@@ -357,14 +331,15 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
             )
     given = set(columns.values())
     found: dict[str, list[str]] = {}
-    for name in (*WIDE, *LONG, *SESSION_COLUMNS):
+    for name in known:
         if name in columns:
             found[name] = [columns[name]] if columns[name] else []
         elif name in names:
             found[name] = [name]
         else:
-            known = {name, *COMMON_NAMES.get(name, ())}
-            found[name] = [theirs for theirs in dict.fromkeys(names) if theirs.lower() in known and theirs not in given]
+            common = {name, *COMMON_NAMES.get(name, ())}
+            others = (theirs for theirs in dict.fromkeys(names) if theirs not in given)
+            found[name] = [theirs for theirs in others if theirs.lower() in common]
     for name, other in _SAME_MEANING.items():
         if found[other] == [columns.get(other, other)] and found[name] != [columns.get(name, name)]:
             found[name] = []

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, final
 import numpy as np
 from jaxtyping import Bool, Int
 
-from clickshift.errors import ClickshiftWarning, FileError
+from clickshift.errors import ClickshiftWarning, DataError, FileError
 
 OnBadLine = Literal["error", "skip"]
 """What to do with a line that breaks the format: raise a `FileError`, or skip it and report the count."""
@@ -55,6 +55,11 @@ class ReadReport:
     on_bad_line
         Whether the first bad line is an error or all of them are skipped and counted.
 
+    Raises
+    ------
+    DataError
+        "bad-option" for another `on_bad_line`.
+
     Examples
     --------
     >>> report = ReadReport("qrels.txt", on_bad_line="skip")
@@ -66,9 +71,16 @@ class ReadReport:
     qrels.txt: skipped 1 bad line(s), the first at line 3: a line must have four fields: got 'a b'.
     """
 
-    def __init__(self, path: str | Path, on_bad_line: OnBadLine = "error") -> None:
+    def __init__(self, path: str | Path, on_bad_line: str = "error") -> None:
+        if on_bad_line not in {"error", "skip"}:
+            raise DataError(
+                f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.',
+                code="bad-option",
+                option="on_bad_line",
+                value=on_bad_line,
+            )
         self.path = path
-        self._skip = on_bad_line == "skip"
+        self.skip = on_bad_line == "skip"
         self._n_bad = 0
         self._first_bad = ""
         self._first_bad_line: int | None = None
@@ -78,6 +90,10 @@ class ReadReport:
         self._files: dict[str, str] = {}
         self._sessions: dict[str, Any] = {"count": 0, "total": 0, "rule": "", "first": {}}
         self._first_session = ""
+
+    def new(self) -> ReadReport:
+        """Return an empty report of the same input: for a reader that starts again."""
+        return ReadReport(self.path, "skip" if self.skip else "error")
 
     def bad_line(self, line: int, rule: str, got: str | bytes) -> None:
         """Raise an error for a line that breaks the format, or count it if bad lines are skipped.
@@ -100,7 +116,7 @@ class ReadReport:
             got = got.decode("utf-8", "backslashreplace")
         got = got if len(got) <= _MAX_SHOWN_CHARACTERS else got[:_MAX_SHOWN_CHARACTERS] + "..."
         problem = f"{rule}: got {got!r}"
-        if not self._skip:
+        if not self.skip:
             advice = 'Fix the line, or pass on_bad_line="skip".'
             raise FileError(self.path, f"{problem}. {advice}", line=line, code="bad-line", value=got)
         if self._first_bad_line is None:
@@ -260,15 +276,15 @@ class BadSessions:
         self._locate = locate
         self._skip = skip
 
-    def mark(self, bad: Bool[np.ndarray, " session"], describe: Callable[[int], Violation]) -> None:
+    def mark(self, bad: Bool[np.ndarray, " session_or_row"], describe: Callable[[int], Violation]) -> None:
         """Mark sessions as bad, or raise the error of the first one.
 
         Parameters
         ----------
         bad
-            Mask of the sessions that break the rule.
+            Mask of the sessions that break the rule, or of their rows.
         describe
-            Function from a session number to the rule that it breaks.
+            Function from the number of a session, or of its first bad row, to the rule that it breaks.
 
         Raises
         ------
@@ -277,8 +293,14 @@ class BadSessions:
         """
         if not bad.any():
             return
-        first, count = int(np.argmax(bad)), int(bad.sum())
-        location, violation = self._locate(first), describe(first)
+        sessions, item = bad, int(np.argmax(bad))
+        first = item
+        if self._owner is not None and len(bad) == len(self._owner):
+            owners = self._owner[bad]
+            sessions = np.bincount(owners, minlength=len(self.bad)) > 0
+            first = int(owners.min())
+            item = int(np.flatnonzero(bad)[np.argmax(owners == first)])
+        count, location, violation = int(sessions.sum()), self._locate(first), describe(item)
         if not self._skip:
             others = f" ({count:,} such sessions)" if count > 1 else ""
             message = f'{violation.problem}{others}. Fix or remove it, or pass on_bad_line="skip".'
@@ -288,18 +310,7 @@ class BadSessions:
             self.first = f"{location.path}, {location.label}: {violation.problem}"
             self.first_code = violation.code
             self.first_facts = {**violation.facts, **location.facts}
-        self.bad |= bad
-
-    def mark_rows(self, bad: Bool[np.ndarray, " row"], describe: Callable[[int], Violation]) -> None:
-        """Mark the sessions of bad rows; `describe` receives the number of a session's first bad row."""
-        if self._owner is None:
-            self.mark(bad, describe)
-        elif bad.any():
-            rows = np.flatnonzero(bad)
-            owners = self._owner[rows]
-            sessions = np.zeros(len(self.bad), bool)
-            sessions[owners] = True
-            self.mark(sessions, lambda session: describe(int(rows[np.argmax(owners == session)])))
+        self.bad |= sessions
 
     def report_to(self, report: ReadReport) -> None:
         """Add the marked sessions to a report."""

@@ -9,24 +9,24 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt64
 
-from clickshift.core.unique_rows import distinct_rows
+from clickshift.core.unique_rows import row_hashes
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 
 
-def log_difference(train: Sessions, test: Sessions) -> dict[str, Any]:
+def log_difference(train: Log, test: Log) -> dict[str, Any]:
     """Measure how much the lists of a test log differ from those of a training log.
 
     Parameters
     ----------
     train
-        Training log.
+        Training log, in memory or encoded.
     test
-        Test log.
+        Test log, likewise.
 
     Returns
     -------
@@ -39,20 +39,31 @@ def log_difference(train: Sessions, test: Sessions) -> dict[str, Any]:
     """
     lists = test.in_vocabulary(train.vocabulary)
     train_ranks, test_ranks = MeanRanks.of(train), MeanRanks.of(lists)
-    n_results = test.impressions_by_rank().sum()
     squared_change = (train_ranks.mean - test_ranks.mean) ** 2 - train_ranks.error - test_ranks.error
     comparable = np.isfinite(squared_change)
     mean_square = (
         np.average(squared_change[comparable], weights=test_ranks.times[comparable]) if comparable.any() else np.nan
     )
-    in_train = np.append(np.bincount(train.rankings.query, minlength=train.vocabulary.n_queries) > 0, False)
+    ranks = max(train.n_ranks, test.n_ranks)
+    in_train, hashes = np.zeros(train.vocabulary.n_queries + 1, bool), []
+    for part in train.chunks():
+        in_train[part.rankings.query] = True
+        hashes.append(_list_hashes(part, ranks))
+    in_train[-1] = False  # the number of unseen queries
+    shown, n_results, unseen, common = np.unique(np.concatenate(hashes)), 0, 0, 0
+    for part in lists.chunks():
+        # a document unknown to the training vocabulary has no number: its list would equal a shorter one
+        whole = ((part.rankings.pair != UNSEEN) == part.rankings.shown).all(axis=1)
+        n_results += int(part.impressions_by_rank().sum())
+        unseen += int(part.count[~in_train[part.rankings.query]].sum())
+        common += int(part.count[whole & np.isin(_list_hashes(part, ranks), shown)].sum())
     return {
         "train_sessions": train.total,
         "sessions": test.total,
         "unseen_pair_share": 1 - float(test_ranks.times[train_ranks.times > 0].sum() / n_results),
-        "unseen_query_share": float(test.count[~in_train[lists.rankings.query]].sum() / test.total),
+        "unseen_query_share": unseen / test.total,
         "displacement": float(np.sqrt(np.maximum(mean_square, 0.0))),
-        "lists_in_common": _lists_in_common(train, lists),
+        "lists_in_common": common / test.total,
     }
 
 
@@ -84,20 +95,11 @@ class MeanRanks(NamedTuple):
         return cls(times, mean, error)
 
 
-def _lists_in_common(train: Sessions, test: Sessions) -> float:
-    """Return the share of test sessions, in the training vocabulary, whose exact list was shown in training."""
-    ranks = max(train.n_ranks, test.n_ranks)
-    lists = [
-        np.concatenate([log.rankings.query[:, None], np.pad(log.rankings.pair, pad, constant_values=UNSEEN)], axis=1)
-        for log in (train, test)
-        for pad in [((0, 0), (0, ranks - log.n_ranks))]
-    ]
-    group, first = distinct_rows(np.concatenate(lists))
-    in_train = np.zeros(len(first), bool)
-    in_train[group[: len(train)]] = True
-    # a document unknown to the training vocabulary has no number: its list would equal a shorter one
-    whole = ((test.rankings.pair != UNSEEN) == test.rankings.shown).all(axis=1)
-    return float(test.count[whole & in_train[group[len(train) :]]].sum() / test.total)
+def _list_hashes(part: Sessions, ranks: int) -> UInt64[np.ndarray, " session"]:
+    """Return a hash of the query and list of each session, as for lists of this many ranks."""
+    lists = part.rankings
+    pairs = np.pad(lists.pair, ((0, 0), (0, ranks - lists.n_ranks)), constant_values=UNSEEN)
+    return row_hashes(np.concatenate([lists.query[:, None], pairs], axis=1))
 
 
 def logged_rank(log: Log) -> Float[np.ndarray, " pair"]:

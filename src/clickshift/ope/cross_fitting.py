@@ -12,18 +12,19 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from clickshift.data.days import earlier_half
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
+from clickshift.data.weighted_lists import WeightedLists
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ope._optimise import best_exposure, best_lists, best_placement
 from clickshift.ope.bound_estimator import BoundEstimator
+from clickshift.ope.estimate import Difference, Estimate, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.evaluate import Difference, evaluate_target, paired_difference
 from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
-from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
-from clickshift.ope.target_policy import TargetProbabilities, WeightedLists
+from clickshift.ope.target_policy import TargetProbabilities
 from clickshift.policies.birkhoff import Lottery
 
 _VALUE_ONLY = Bootstrap(20)
@@ -261,14 +262,9 @@ def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> Lotter
 
 def _split_in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
     """Split a log into earlier and later days; at random where the log has no time, or only one day."""
-    time = sessions.time
-    if time is not None:
-        days, day = np.unique(time.astype("datetime64[D]") if time.dtype.kind == "M" else time, return_inverse=True)
-        if len(days) > 1:
-            cumulative = np.cumsum(np.bincount(day, sessions.count))
-            last = min(int(np.abs(cumulative - cumulative[-1] / 2).argmin()), len(days) - 2)
-            early = day <= last
-            return (sessions[early], sessions[~early]), "by time"
+    early = earlier_half(sessions.time, sessions.count)
+    if early is not None:
+        return (sessions[early], sessions[~early]), "by time"
     return sessions.split(0.5, rng=seed), "at random"
 
 

@@ -28,8 +28,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.ope.daily_residuals import ResidualDrift
-from clickshift.ope.evaluate import Evaluation
-from clickshift.ope.result import Estimate
+from clickshift.ope.estimate import Estimate, Evaluation
 
 _CHAIN = ("List", "IP", "PBM")
 """Each estimator assumes more of clicks than the one before it."""

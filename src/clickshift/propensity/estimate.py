@@ -145,7 +145,7 @@ def propensities(
     [1.0, 0.5]
     """
     check_level(level)
-    source: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line}
+    source: Any = {"columns": columns, "on_bad_line": on_bad_line}
     opened: Log | Cells
     if isinstance(swapped, str):
         opened, swapped = _read_swaps(log, swapped, **source)

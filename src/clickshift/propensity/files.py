@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.files import open_text
-from clickshift.errors import FileError, SpecError
+from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.table_writer import ENDINGS, table_ending
 from clickshift.io.tables.formats import ColumnError, read_table
 from clickshift.io.tables.layouts import number_column
 from clickshift.propensity.result import KIND, Propensities
-from clickshift.ranking.labels import Trust
 
 _REQUIRED_COLUMNS = ("rank", "examination")
 _OPTIONAL_COLUMNS = ("low", "high", "error", "impressions", "swaps")
@@ -200,6 +200,83 @@ def parse_examination(text: str, ranks: int) -> Float[np.ndarray, " rank"]:
             code="bad-examination",
             value=text,
         ) from None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """Trust bias: users who trust the ranker click with P(click at rank k) = alpha_k x relevance + beta_k.
+
+    Parameters
+    ----------
+    alpha
+        Slope of the click probability in relevance, by rank.
+    beta
+        Click probability of a non-relevant document, by rank.
+
+    Raises
+    ------
+    DataError
+        If alpha and beta differ in length ("unequal-lengths"), or beta or alpha + beta is not a probability
+        ("not-a-probability").
+
+    References
+    ----------
+    Vardasbi, A., Oosterhuis, H., de Rijke, M. (2020). When inverse propensity scoring does not work: affine corrections
+    for unbiased learning to rank. CIKM.
+
+    Examples
+    --------
+    >>> Trust.of(np.array([1.0, 0.5]), np.array([0.9, 0.8]), np.array([0.3, 0.2])).alpha.round(3).tolist()
+    [0.6, 0.3]
+    """
+
+    alpha: Float[np.ndarray, " rank"]
+    beta: Float[np.ndarray, " rank"]
+
+    def __post_init__(self) -> None:
+        if self.alpha.shape != self.beta.shape:
+            raise DataError(
+                f"alpha and beta must have one entry per rank: got {len(self.alpha)} and {len(self.beta)}.",
+                code="unequal-lengths",
+                alpha=len(self.alpha),
+                beta=len(self.beta),
+            )
+        bad = ~((self.beta >= 0) & (self.alpha + self.beta <= 1 + 1e-9))
+        if bad.any():
+            rank = int(bad.argmax())
+            raise DataError(
+                f"beta and alpha + beta must be probabilities of a click: got beta = {self.beta[rank]:g}, "
+                f"alpha = {self.alpha[rank]:g} at rank {rank + 1}. Fix them.",
+                code="not-a-probability",
+                rank=rank + 1,
+                alpha=float(self.alpha[rank]),
+                beta=float(self.beta[rank]),
+            )
+
+    @classmethod
+    def of(
+        cls,
+        examination: Float[np.ndarray, " rank"],
+        true_positive: Float[np.ndarray, " rank"],
+        false_positive: Float[np.ndarray, " rank"],
+    ) -> Trust:
+        """Build trust bias from examination and click probabilities given examination (Agarwal et al. 2019).
+
+        Parameters
+        ----------
+        examination
+            Probability that a rank is examined.
+        true_positive
+            Probability that an examined relevant document is clicked, by rank.
+        false_positive
+            Probability that an examined non-relevant document is clicked, by rank.
+
+        References
+        ----------
+        Agarwal, A. et al. (2019). Addressing trust bias for unbiased learning-to-rank. WWW.
+        """
+        return cls(examination * (true_positive - false_positive), examination * false_positive)
 
 
 _TRUST_COLUMNS = ("rank", "alpha", "beta")

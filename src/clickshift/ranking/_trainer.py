@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
 
+from clickshift.core.progress import Progress
 from clickshift.core.rng import generator
 from clickshift.core.spec import label
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.ranking._examples import shuffled_batches
 from clickshift.ranking._prepare import PreparedRun
 from clickshift.ranking.ranker import Ranker
-
-Progress = Callable[[int | str], None]
-"""Called with a text after every round, or with the number of newly finished runs."""
 
 
 @dataclass(eq=False)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.parallel import for_each
+from clickshift.core.progress import Progress, silent
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
+from clickshift.propensity.files import Trust
 from clickshift.ranking._prepare import FeatureCache, PreparedRun, prepare_run, with_held_out
-from clickshift.ranking._trainer import Progress, train_runs
-from clickshift.ranking.labels import Trust, check_position_bias, count_by_rank
+from clickshift.ranking._trainer import train_runs
+from clickshift.ranking.labels import check_position_bias, count_by_rank
 from clickshift.ranking.ranker import Ranker, warn_constant_features
 
 _LOSSES = ("ips", "pbm", "policy-aware", "affine", "doubly-robust", "listwise")
@@ -80,7 +83,8 @@ class ClickRanker:
 
     References
     ----------
-    Hager, P., de Rijke, M., Zoeter, O. (2023). Contrasting neural click models and pointwise IPS rankers. ECIR.
+    Hager, P., de Rijke, M., Zoeter, O. (2022). Are neural click models pointwise IPS rankers? CONSEQUENCES+REVEAL
+    workshop at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
     Joachims, T., Swaminathan, A., Schnabel, T. (2017). Unbiased learning-to-rank with biased feedback. WSDM.
     Oosterhuis, H., de Rijke, M. (2020). Policy-aware unbiased learning to rank for top-k rankings. SIGIR.
     Vardasbi, A., Oosterhuis, H., de Rijke, M. (2020). When inverse propensity scoring does not work: affine corrections
@@ -173,13 +177,14 @@ class ClickRanker:
     def fit(
         self,
         corpus: Corpus,
-        clicks: Cells | Sessions,
+        clicks: Cells | Log,
         *,
         examination: Float[np.ndarray, " rank"] | None = None,
         trust: Trust | None = None,
         regression: Regression | None = None,
-        held_out: tuple[Corpus, Cells | Sessions] | None = None,
-        progress: Progress = lambda update: None,
+        held_out: tuple[Corpus, Cells | Log] | None = None,
+        progress: Progress = silent,
+        checkpoint: str | Path | None = None,
     ) -> Ranker:
         """Train a ranker on a log, or on its counts by rank.
 
@@ -200,6 +205,8 @@ class ClickRanker:
             the queries, which are then not trained on.
         progress
             Called with a text after every round.
+        checkpoint
+            File in which training is saved from time to time; if it exists, training is resumed from it.
 
         Returns
         -------
@@ -258,7 +265,7 @@ class Run:
     regression: Regression | None = None
 
 
-def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda update: None) -> list[Ranker]:
+def fit_runs(runs: Sequence[Run], *, progress: Progress = silent) -> list[Ranker]:
     """Train several rankers in parallel; each is the same as `ClickRanker.fit` returns, up to rounding.
 
     Networks train in one thread each. One-hot runs with equal options and sizes train side by side in one program.
@@ -279,7 +286,7 @@ def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda update: None) -
     cache: FeatureCache = {}
 
     def train_group(numbers: Sequence[int], prepared: Sequence[PreparedRun]) -> None:
-        fitted.update(zip(numbers, train_runs(prepared, lambda update: None), strict=True))
+        fitted.update(zip(numbers, train_runs(prepared, silent), strict=True))
         progress(len(numbers))
 
     networks = [k for k, run in enumerate(runs) if run.learner.tower == "network"]
@@ -294,13 +301,13 @@ def fit_runs(runs: Sequence[Run], *, progress: Progress = lambda update: None) -
     return [fitted[k] for k in range(len(runs))]
 
 
-def _prepare(run: Run, cache: FeatureCache, progress: Progress = lambda update: None) -> PreparedRun:
+def _prepare(run: Run, cache: FeatureCache, progress: Progress = silent) -> PreparedRun:
     """Prepare a run for training: check its position bias, hold queries out, and fit a regression if it needs one."""
     check_position_bias(run.learner.loss, run.learner.bias, run.examination, run.trust)
     run = with_held_out(run)
     if run.learner.loss == "doubly-robust" and run.regression is None:
         progress("fitting the regression")
         first = replace(run, learner=replace(run.learner, loss="policy-aware"))
-        regression = train_runs([prepare_run(first, cache)], lambda update: None)[0]
+        regression = train_runs([prepare_run(first, cache)], silent)[0]
         run = replace(run, regression=regression.relevance)
     return prepare_run(run, cache)

@@ -28,96 +28,20 @@ log.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from clickshift.counts.cells import Cells
+from clickshift.counts.daily import DayCounts
 from clickshift.data.corpus import Corpus
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, DataError, SpecError, VocabularyError
+from clickshift.propensity.files import Trust
 
 Correction = Literal["by-rank", "policy-aware", "doubly-robust"]
 """Names of the corrections, see the module's formulas."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Trust:
-    """Trust bias: users who trust the ranker click with P(click at rank k) = alpha_k x relevance + beta_k.
-
-    Parameters
-    ----------
-    alpha
-        Slope of the click probability in relevance, by rank.
-    beta
-        Click probability of a non-relevant document, by rank.
-
-    Raises
-    ------
-    DataError
-        If alpha and beta differ in length ("unequal-lengths"), or beta or alpha + beta is not a probability
-        ("not-a-probability").
-
-    References
-    ----------
-    Vardasbi, A., Oosterhuis, H., de Rijke, M. (2020). When inverse propensity scoring does not work: affine corrections
-    for unbiased learning to rank. CIKM.
-
-    Examples
-    --------
-    >>> Trust.of(np.array([1.0, 0.5]), np.array([0.9, 0.8]), np.array([0.3, 0.2])).alpha.round(3).tolist()
-    [0.6, 0.3]
-    """
-
-    alpha: Float[np.ndarray, " rank"]
-    beta: Float[np.ndarray, " rank"]
-
-    def __post_init__(self) -> None:
-        if self.alpha.shape != self.beta.shape:
-            raise DataError(
-                f"alpha and beta must have one entry per rank: got {len(self.alpha)} and {len(self.beta)}.",
-                code="unequal-lengths",
-                alpha=len(self.alpha),
-                beta=len(self.beta),
-            )
-        bad = ~((self.beta >= 0) & (self.alpha + self.beta <= 1 + 1e-9))
-        if bad.any():
-            rank = int(bad.argmax())
-            raise DataError(
-                f"beta and alpha + beta must be probabilities of a click: got beta = {self.beta[rank]:g}, "
-                f"alpha = {self.alpha[rank]:g} at rank {rank + 1}. Fix them.",
-                code="not-a-probability",
-                rank=rank + 1,
-                alpha=float(self.alpha[rank]),
-                beta=float(self.beta[rank]),
-            )
-
-    @classmethod
-    def of(
-        cls,
-        examination: Float[np.ndarray, " rank"],
-        true_positive: Float[np.ndarray, " rank"],
-        false_positive: Float[np.ndarray, " rank"],
-    ) -> Trust:
-        """Build trust bias from examination and click probabilities given examination (Agarwal et al. 2019).
-
-        Parameters
-        ----------
-        examination
-            Probability that a rank is examined.
-        true_positive
-            Probability that an examined relevant document is clicked, by rank.
-        false_positive
-            Probability that an examined non-relevant document is clicked, by rank.
-
-        References
-        ----------
-        Agarwal, A. et al. (2019). Addressing trust bias for unbiased learning-to-rank. WWW.
-        """
-        return cls(examination * (true_positive - false_positive), examination * false_positive)
 
 
 class Labels(NamedTuple):
@@ -371,7 +295,7 @@ def _at_shown_ranks(
     return np.where(shown, table, 0.0)
 
 
-def count_by_rank(corpus: Corpus, clicks: Cells | Sessions) -> Cells:
+def count_by_rank(corpus: Corpus, clicks: Cells | Log | DayCounts) -> Cells:
     """Count impressions and clicks by rank in the vocabulary of a corpus.
 
     Parameters
@@ -379,7 +303,7 @@ def count_by_rank(corpus: Corpus, clicks: Cells | Sessions) -> Cells:
     corpus
         Documents to count.
     clicks
-        A log, or its counts in the vocabulary of the corpus.
+        A log of any size, which is counted chunk by chunk, daily counts, or counts in the vocabulary of the corpus.
 
     Returns
     -------
@@ -401,37 +325,34 @@ def count_by_rank(corpus: Corpus, clicks: Cells | Sessions) -> Cells:
                 code="different-vocabulary",
             )
         return clicks if clicks.by == "rank" else clicks.rolled_up("rank")
-    translated = clicks.in_vocabulary(corpus.vocabulary)
-    shown = translated.rankings.shown
-    unknown = shown & (translated.rankings.pair < 0)
+    cells = clicks.cells.rolled_up("rank") if isinstance(clicks, DayCounts) else Cells.of(clicks)
+    vocabulary, pair = cells.vocabulary, corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
+    unknown = pair < 0
     if unknown.any():
-        example = _describe_document(clicks, *np.argwhere(unknown)[0].tolist())
-        n_unknown, n_shown = (float(translated.count @ which.sum(axis=1)) for which in (unknown, shown))
-        if (unknown == shown).all():
+        first = cells.pair[unknown.argmax()]
+        query, doc = vocabulary.query_ids[vocabulary.pair_query[first]], vocabulary.doc_ids[vocabulary.pair_doc[first]]
+        example = f"document {doc} of query {query}"
+        if unknown.all():
             raise DataError(
                 f"the log must show documents of the corpus: it shows none, but e.g. {example}. "
                 "Check that the log and the corpus use the same query and document ids.",
                 code="no-common-documents",
                 example=example,
             )
+        count = float(cells.impressions[unknown].sum())
+        share = count / float(cells.impressions.sum())
         warnings.warn(
             ClickshiftWarning(
-                f"{n_unknown / n_shown:.1%} of the results in the log ({n_unknown:,.0f}) are documents that the corpus "
-                f"does not contain, e.g. {example}: they are left out.",
+                f"{share:.1%} of the results in the log ({count:,.0f}) are documents that the corpus does not contain, "
+                f"e.g. {example}: they are left out.",
                 code="unknown-documents",
-                count=n_unknown,
-                share=n_unknown / n_shown,
+                count=count,
+                share=share,
                 example=example,
             ),
             stacklevel=3,
         )
-    return Cells.of(translated)
-
-
-def _describe_document(log: Sessions, row: int, rank: int) -> str:
-    """Describe the document at a rank of a session by its ids."""
-    vocabulary, pair = log.vocabulary, log.rankings.pair[row, rank]
-    if pair < 0:
-        return "one that its own vocabulary does not contain"
-    query, doc = vocabulary.query_ids[vocabulary.pair_query[pair]], vocabulary.doc_ids[vocabulary.pair_doc[pair]]
-    return f"document {doc} of query {query}"
+    order = np.lexsort((cells.situation, pair))
+    order = order[~unknown[order]]
+    columns = pair[order], cells.situation[order], cells.impressions[order], cells.clicks[order]
+    return Cells(corpus.vocabulary, cells.n_ranks, "rank", *columns)

@@ -22,8 +22,10 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
+from clickshift.grading.quantiles import quantile_grades
 from clickshift.policies.basic import Scored
-from clickshift.ranking.labels import Trust, check_position_bias, count_by_rank, labels_for, sessions_by_query
+from clickshift.propensity.files import Trust
+from clickshift.ranking.labels import check_position_bias, count_by_rank, labels_for, sessions_by_query
 from clickshift.ranking.ranker import check_feature_count, checked_features
 
 _LOSSES = ("ips", "policy-aware", "affine")
@@ -254,8 +256,8 @@ class BoostingData:
 
         vocabulary = self.corpus.vocabulary
         columns: dict[str, Any] = {
-            "query": _arrow_ids(vocabulary.query_ids[vocabulary.pair_query[self.pair]]),
-            "doc": _arrow_ids(vocabulary.doc_ids[vocabulary.pair_doc[self.pair]]),
+            "query": arrow_ids(vocabulary.query_ids[vocabulary.pair_query[self.pair]]),
+            "doc": arrow_ids(vocabulary.doc_ids[vocabulary.pair_doc[self.pair]]),
             "relevance": self.relevance,
             "grade": self.grade,
             "weight": self.weight,
@@ -333,15 +335,13 @@ def _grade_relevance(
     >>> _grade_relevance(np.array([0.5, 0.0, 2.0, 0.5]))
     (array([1, 0, 2, 1]), array([0. , 0.5, 2. ]))
     """
-    values, number, count = np.unique(relevance, return_inverse=True, return_counts=True)
+    values, first, number, count = np.unique(relevance, return_index=True, return_inverse=True, return_counts=True)
     if len(values) <= _MAX_GRADES:
         return number, values
-    quantile = (np.cumsum(count) - count) * _MAX_GRADES // len(relevance)  # from the share of rows below each value
-    grade_of = np.unique(quantile, return_inverse=True)[1]
-    gain = np.bincount(grade_of, values * count) / np.bincount(grade_of, count)
-    return grade_of[number], gain
+    grade = quantile_grades(relevance, _MAX_GRADES, by="lowest")
+    return grade, np.bincount(grade[first], values * count) / np.bincount(grade[first], count)
 
 
-def _arrow_ids(ids: np.ndarray) -> np.ndarray:
+def arrow_ids(ids: np.ndarray) -> np.ndarray:
     """Return ids as pyarrow accepts them: numpy's variable-width strings as objects."""
     return ids.astype(object) if ids.dtype.kind == "T" else ids

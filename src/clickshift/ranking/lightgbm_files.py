@@ -2,20 +2,186 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
 
 from clickshift.core.files import write_atomically
+from clickshift.core.progress import Progress, silent
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 from clickshift.errors import FileError
+from clickshift.io.datasets.letor import CorpusLike, open_corpus
+from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
-from clickshift.ranking.lambdamart import BoostingData
+from clickshift.models.base import ClickModel
+from clickshift.propensity.files import Trust
+from clickshift.propensity.result import Propensities
+from clickshift.ranking._inputs import BiasSource, opened, source_name
+from clickshift.ranking.labels import check_position_bias, count_by_rank
+from clickshift.ranking.lambdamart import BoostedRanker, BoostingData, boosting_data
 from clickshift.ranking.ranker import checked_features
+
+__all__ = ["RankingLabels", "boosting_ending", "ranking_labels", "write_boosting_data"]
 
 _TEXT_ENDINGS = (".txt", ".train")
 _CHUNK = 20_000
 """Number of rows that are written at once."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RankingLabels(Result):
+    """Training data for LightGBM and XGBoost with corrected labels: returned by `ranking_labels`.
+
+    Parameters
+    ----------
+    data
+        Documents with labels, grades, weights and positions.
+    notes
+        Where the corpus and the clicks came from, and the correction.
+
+    Notes
+    -----
+    Facts (`to_dict`): `conclusion`; `queries`; `documents`; `grades`, their number; `mean_relevance` and
+    `largest_relevance`, the corrected labels; `label_gain`, the relevance that each grade stands for. The labels are
+    the rows. `write` writes them to a .parquet, .csv or .jsonl file, or to LightGBM's own files (.txt), see
+    `write_boosting_data`.
+    """
+
+    data: BoostingData
+    notes: Mapping[str, str]
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        data = self.data
+        return (
+            f"{len(data.pair):,} documents of {len(data.group):,} queries have corrected labels: "
+            f"{data.relevance.mean():.4f} on average and at most {data.relevance.max():.4f}."
+        )
+
+    @override
+    def rows(self) -> Rows:
+        rows: Rows = self.data.table().to_pylist()
+        return rows
+
+    @override
+    def to_arrow(self) -> Any:
+        return self.data.table()
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        return {"conclusion": self.conclusion} | self._numbers() | {"label_gain": self.data.gain}
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return the facts that are numbers."""
+        data = self.data
+        return {
+            "queries": len(data.group),
+            "documents": len(data.pair),
+            "grades": len(data.gain),
+            "mean_relevance": float(data.relevance.mean()),
+            "largest_relevance": float(data.relevance.max()),
+        }
+
+    @override
+    def _document(self) -> Document:
+        table = [{"": name.replace("_", " "), " ": value} for name, value in self._numbers().items()]
+        return Document("Corrected labels", self.conclusion, [Section("Corrected labels", table=table)], self.notes)
+
+    @classmethod
+    @override
+    def check_output(cls, path: str | Path) -> None:
+        boosting_ending(path)
+
+    @override
+    def write(self, path: str | Path) -> Written:
+        return Written(files=tuple(write_boosting_data(self.data, path, notes=dict(self.notes))))
+
+
+def ranking_labels(
+    corpus: CorpusLike,
+    clicks: Any,
+    *,
+    loss: str = "ips",
+    naive: bool = False,
+    propensities: str | Path | Propensities | None = None,
+    examination: str | Float[np.ndarray, " rank"] | None = None,
+    model: str | Path | ClickModel | None = None,
+    trust: str | Path | Trust | None = None,
+    clip: float | None = None,
+    queries: int | None = None,
+    max_label: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> RankingLabels:
+    """Compute corrected labels, weights and positions for LightGBM and XGBoost.
+
+    Pass the column `grade` to LightGBM's rankers, with the fact `label_gain`, and `relevance` to XGBoost's, with
+    ndcg_exp_gain=False.
+
+    Parameters
+    ----------
+    corpus
+        Documents with their features: a `Corpus`, LETOR files, a data frame (see `read_corpus`), or "builtin".
+    clicks
+        Click log of any size: anything that `open_log` opens.
+    loss
+        Correction of the clicks: "ips", "policy-aware" or "affine".
+    naive
+        Whether to use uncorrected clicks, for LightGBM's own estimate of position bias.
+    propensities, examination, model, trust
+        Position bias, one of the four; see `train_ranker`.
+    clip
+        Smallest propensity to divide by.
+    queries
+        Number of queries of the built-in corpus.
+    max_label
+        Highest grade of the label scale; by default, 1, 2 or 4.
+    columns, on_bad_line
+        As for `open_log`.
+    progress
+        Called while the log is read.
+
+    Returns
+    -------
+    RankingLabels
+        The labels.
+
+    Raises
+    ------
+    SpecError
+        If options are not valid ("bad-option"), or position bias is missing or not used ("missing-examination",
+        "missing-trust", "unused-examination", "unused-trust").
+    DataError
+        If no document of the corpus was shown ("no-common-documents"), or examination is not valid ("bad-examination",
+        "zero-propensity").
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=10)
+    >>> log = cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 500, rng=0)
+    >>> ranking_labels(corpus, log, examination="1/rank").to_arrow().column_names[:4]
+    ['query', 'doc', 'relevance', 'grade']
+    """
+    learner = BoostedRanker(loss, "naive" if naive else "given", clip=clip)
+    source = BiasSource(propensities, examination, model, trust)
+    source.check(learner.bias)
+    documents = open_corpus(corpus, queries=queries, max_label=max_label)
+    log = opened(clicks, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    given = source.read(log)
+    check_position_bias(learner.loss, learner.bias, **given)
+    data = boosting_data(documents, count_by_rank(documents, log), learner.loss, clip=clip, **given)
+    return RankingLabels(data, {"corpus": source_name(corpus), "clicks": source_name(clicks), "loss": loss})
 
 
 def boosting_ending(path: str | Path) -> str:

@@ -7,13 +7,19 @@ writes ONNX, which serving systems read, or LightGBM's text of its trees.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.files import write_atomically
+from clickshift.display.document import Document
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ranking.lambdamart import TreeRanker
 from clickshift.ranking.ranker import Ranker
@@ -102,7 +108,52 @@ def _check_shapes(ranker: Ranker) -> None:
         raise ValueError("the table must have one logit per value")
 
 
-def export_ranker(ranker: Ranker | TreeRanker, path: str | Path) -> None:
+@dataclass(frozen=True, repr=False)
+class RankerExport(Result):
+    """A ranker that was written for other programs: returned by `export_ranker`.
+
+    Parameters
+    ----------
+    learner
+        Spec text of the ranker's learner.
+    features
+        Number of features that a document must have.
+    output
+        The file.
+
+    Notes
+    -----
+    Facts (`to_dict`): `conclusion`; `learner`; `features`; `output`.
+    """
+
+    learner: str
+    features: int
+    output: str
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        return f"Wrote {self.output}: {self.features:,} features of a document in, its score out."
+
+    @override
+    def rows(self) -> Rows:
+        return [{"learner": self.learner, "features": self.features, "output": self.output}]
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "conclusion": self.conclusion,
+            "learner": self.learner,
+            "features": self.features,
+            "output": self.output,
+        }
+
+    @override
+    def _document(self) -> Document:
+        return Document("Exported ranker", self.conclusion, settings={"learner": self.learner})
+
+
+def export_ranker(ranker: str | Path | Ranker | TreeRanker, path: str | Path) -> RankerExport:
     """Write a ranker for other programs: a network as ONNX (.onnx), trees as LightGBM's model text (.txt).
 
     The ONNX model has the input "features" (`document feature`, as they are in the file) and the output "score". The
@@ -111,9 +162,14 @@ def export_ranker(ranker: Ranker | TreeRanker, path: str | Path) -> None:
     Parameters
     ----------
     ranker
-        A network or trees.
+        A network or trees, or the folder of one.
     path
         File to write; its ending must match the kind of ranker.
+
+    Returns
+    -------
+    RankerExport
+        What was written.
 
     Raises
     ------
@@ -121,7 +177,18 @@ def export_ranker(ranker: Ranker | TreeRanker, path: str | Path) -> None:
         If the ranker cannot be written to a file with this ending ("cannot-export").
     SpecError
         If the onnx package is not installed ("missing-dependency").
+
+    Examples
+    --------
+    >>> import clickshift as cs, tempfile
+    >>> corpus = cs.builtin_corpus(queries=10)
+    >>> log = cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 500, rng=0)
+    >>> ranker = cs.train_ranker(corpus, log, loss="lambdamart", examination="1/rank").ranker
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_ranker(ranker, Path(folder) / "trees.txt").features == corpus.features.shape[1]
+    True
     """
+    ranker = load_ranker(ranker) if isinstance(ranker, str | Path) else ranker
     ending = Path(path).suffix.lower()
     if isinstance(ranker, TreeRanker) and ending == ".txt":
         with write_atomically(path) as temporary:
@@ -138,6 +205,7 @@ def export_ranker(ranker: Ranker | TreeRanker, path: str | Path) -> None:
             kind=kind,
             ending=ending,
         )
+    return RankerExport(ranker.learner, ranker.n_features, str(path))
 
 
 def _export_onnx(ranker: Ranker, path: str | Path) -> None:

@@ -218,7 +218,7 @@ def test_another_vocabulary_is_translated_as_the_log_is_read(log: Path) -> None:
 
 @pytest.mark.parametrize("how", ["random", "time", "order", "within-query"])
 def test_splits_part_the_log(log: Path, how: str) -> None:
-    from clickshift.experiments.comparison import SPLITS
+    from clickshift.data.splits import SPLITS
 
     found, wanted = encoded(log), cs.read_log(log)
     first, rest = SPLITS[how](found, 0.7, 0)

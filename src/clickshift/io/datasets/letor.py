@@ -12,7 +12,7 @@ its files, as arrays without pickle; a damaged entry is ignored and rewritten.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,36 +28,43 @@ from clickshift.core.files import (
     write_arrays,
 )
 from clickshift.core.unique_rows import distinct_sorted
+from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Ids, Raw, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.datasets._letor_parser import HIGHEST_LABEL, LetorRows, SkippedLines
+from clickshift.io.datasets.corpus_frames import LABEL_SCALES, corpus_of_frame, label_scale
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.table_writer import ENDINGS
+from clickshift.io.tables.formats import read_table
 
 Paths = str | Path | Sequence[str | Path]
 """One path or several."""
+CorpusLike = Any
+"""A corpus: `Corpus`, anything that `read_corpus` reads (LETOR files, a data frame), or "builtin"."""
 
-_SCALES = (1, 2, 4)
 _DATA_SUFFIXES = (".dat", ".letor", ".libsvm", ".svm", ".svmlight", ".test", ".train", ".txt", ".vali", ".valid")
 _GROUP_SUFFIXES = (".query", ".group")  # LightGBM's and XGBoost's names of the files of query sizes
 
 
 def read_corpus(
-    path: Paths,
+    path: Any,
     *,
     groups: Paths | None = None,
     features: int | None = None,
     max_label: int | None = None,
+    columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     cache: bool = True,
 ) -> Corpus:
-    """Read a learning-to-rank data set in LETOR format.
+    """Read a learning-to-rank data set: files in LETOR format, or a data frame.
 
     Parameters
     ----------
     path
         One file, several, or a folder, plain or gzip, read as one corpus. Subfolders are not read, because folds repeat
-        each other's queries.
+        each other's queries. Or a data frame (pandas, Polars, Arrow; or a .parquet, .csv or .jsonl file) with the
+        columns query and doc, optionally label, and one numeric column per feature.
     groups
         Files with the number of lines of each query, one per data file, for lines without qid; by default those next to
         the data files.
@@ -66,6 +73,8 @@ def read_corpus(
     max_label
         Highest label of the scale; by default the smallest of 1, 2 (LETOR 4.0) and 4 (MSLR, Istella, Yahoo!) that holds
         all labels. Labels above 4 need it.
+    columns
+        Names of a data frame's columns for query, doc and label, where they differ.
     on_bad_line
         "error" raises at the first bad line; "skip" leaves bad lines out, with one warning (code "skipped-input").
     cache
@@ -84,7 +93,9 @@ def read_corpus(
         neither, "group-sizes" if the sizes do not add up, "shared-query" if a qid is in several files,
         "duplicate-document", or "unknown-label-scale" for labels above 4 without `max_label`.
     DataError
-        "bad-option" for `features`, `max_label` or `groups` out of range, "no-files" for an empty list.
+        "bad-option" for `features`, `max_label` or `groups` out of range, "no-files" for an empty list. For a data
+        frame, "not-a-table", "duplicate-columns", "missing-column", "empty-table", "bad-column", "missing-id",
+        "not-finite", "duplicate-document", "wrong-feature-count" or "unknown-label-scale".
 
     Notes
     -----
@@ -102,6 +113,9 @@ def read_corpus(
     ...     corpus = read_corpus(file, cache=False)
     >>> corpus.label.tolist(), corpus.features.tolist()
     ([2.0, 0.0], [[0.5, 1.0], [0.0, 0.25]])
+    >>> import pyarrow as pa
+    >>> read_corpus(pa.table({"query": [10, 10], "doc": ["a", "b"], "bm25": [0.5, 0.0], "clicks": [1, 3]}))
+    Corpus(1 queries, 2 candidates, 2 features)
     """
     if features is not None and features < 1:
         raise DataError(
@@ -114,6 +128,10 @@ def read_corpus(
             option="max_label",
             value=max_label,
         )
+    if isinstance(path, str | Path) and Path(path).suffix.lower() in ENDINGS:
+        path = read_table(Path(path), lambda names: {name: name for name in names}).table
+    if not isinstance(path, str | Path | list | tuple):
+        return corpus_of_frame(path, columns=columns, n_features=features, max_label=max_label)
     files = corpus_files(path)
     group_files = _group_files(files, groups)
     cache_path = None
@@ -148,6 +166,32 @@ def read_corpus(
             stacklevel=2,
         )
     return corpus
+
+
+def open_corpus(
+    corpus: CorpusLike, *, queries: int | None = None, features: int | None = None, max_label: int | None = None
+) -> Corpus:
+    """Return a corpus unchanged, the built-in one, or that of files or a data frame.
+
+    Parameters
+    ----------
+    corpus
+        A `Corpus`, "builtin", or anything that `read_corpus` reads.
+    queries
+        Number of queries of the built-in corpus; by default 1,000.
+    features, max_label
+        Options of `read_corpus`.
+
+    Returns
+    -------
+    Corpus
+        The corpus.
+    """
+    if isinstance(corpus, Corpus):
+        return corpus
+    if isinstance(corpus, str) and corpus == "builtin":
+        return builtin_corpus(queries or 1000)
+    return read_corpus(corpus, features=features, max_label=max_label)
 
 
 def corpus_files(path: Paths) -> list[Path]:
@@ -245,11 +289,12 @@ def _assemble(rows: LetorRows, query: Raw, files: list[Path], max_label: int | N
     _refuse_shared_queries(vocabulary, query_row, table, files)
     kept = _drop_duplicates(vocabulary, pair, table, files, rows)
     highest = int(table["label"][kept].max())
-    if max_label is None and highest > _SCALES[-1]:
+    scale = label_scale(highest, max_label)
+    if scale is None:
         row = table[np.argmax(table["label"])]
         raise FileError(
             files[row["file"]],
-            f"the scale of labels above {_SCALES[-1]} is not known: got {highest}. Pass max_label.",
+            f"the scale of labels above {LABEL_SCALES[-1]} is not known: got {highest}. Pass max_label.",
             line=int(row["line"]),
             code="unknown-label-scale",
             value=highest,
@@ -267,7 +312,6 @@ def _assemble(rows: LetorRows, query: Raw, files: list[Path], max_label: int | N
             part, target = part[keep], target[keep]
         features[target, : part.shape[1]] = part
         features[target, part.shape[1] :] = 0
-    scale = max_label or next(scale for scale in _SCALES if highest <= scale)
     return Corpus(vocabulary, label, features if width else None, scale), rows.skipped
 
 

@@ -39,8 +39,7 @@ def write_encoded_log(
     batches: Callable[[], Iterator[ReadBatch | DamagedFile]],
     folder: Path,
     *,
-    skip_bad: bool,
-    source: str,
+    report: ReadReport,
     facts: dict[str, Any],
     progress: Progress = silent,
 ) -> EncodedLog:
@@ -52,11 +51,9 @@ def write_encoded_log(
         Function that starts reading the log from the beginning; it is called again if ids turn out to be text.
     folder
         Folder of the encoded log.
-    skip_bad
-        Whether sessions that break a rule and files that cannot be read are left out and counted in one warning (code
-        "skipped-sessions"); otherwise the first one is an error.
-    source
-        Name of the log in messages.
+    report
+        Whether sessions that break a rule and files that cannot be read are errors, or left out and counted here, and
+        the name of the log in messages.
     facts
         Description of the log to be stored with it.
     progress
@@ -77,7 +74,7 @@ def write_encoded_log(
     text = frozenset(["user"])
     while True:
         try:
-            return _encode(batches(), folder, skip_bad, source, facts, progress, text)
+            return _encode(batches(), folder, report.new(), facts, progress, text)
         except TextIdsFound as error:
             text |= error.columns
 
@@ -126,18 +123,16 @@ def open_encoded(folder: Path) -> EncodedLog:
 def _encode(
     batches: Iterator[ReadBatch | DamagedFile],
     folder: Path,
-    skip_bad: bool,
-    source: str,
+    report: ReadReport,
     facts: dict[str, Any],
     progress: Progress,
     text: frozenset[str],
 ) -> EncodedLog:
     """Encode a log whose ids are text in the columns of `text` and integers in the others."""
-    report = ReadReport(source)
     with _new_folder(folder) as temporary:
         with ExitStack() as stack:
             writer = _Writer(temporary, stack)
-            for hashed in map_in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
+            for hashed in map_in_order(partial(_prepare, skip_bad=report.skip, text=text), batches):
                 if isinstance(hashed, DamagedFile):
                     report.damaged_file(hashed.path, hashed.problem)
                     continue

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import open_bytes
+from clickshift.data.days import day_of_folder
 from clickshift.errors import FileError
 from clickshift.io.read_report import UnreadableLine
 from clickshift.io.table_writer import ArrowTable
@@ -25,7 +25,6 @@ LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jso
 _ID_COLUMNS = ("session", "query", "doc", "user")
 _BLOCK = 1 << 24
 _HEAD = 1 << 20
-_DAY = re.compile(r"(day|date|dt|ds)=(.+)")
 _INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"  # the canonical form of an integer, so that 007 stays text
 
 
@@ -120,7 +119,8 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         )
     try:
         if file_ending == ".parquet":
-            return with_partition_day(_read_parquet(path, choose))
+            part = _read_parquet(path, choose)
+            return with_partition_day(part) if "=" in str(path.parent) else part
         with open_bytes(path) as file:
             data = b"".join(iter(partial(file.read, _BLOCK), b""))  # in large pieces: read() alone asks for small ones
         if not re.search(rb"\S", data):
@@ -140,15 +140,11 @@ def name_columns(table: ArrowTable, chosen: Mapping[str, str]) -> ArrowTable:
 
 def with_partition_day(part: TableFile) -> TableFile:
     """Add the column `day` from the name of a partitioned folder (`day=2026-01-31`), if a file has no time or day."""
-    match = next((match for name in reversed(part.path.parent.parts) if (match := _DAY.fullmatch(name))), None)
-    if match is None or {"time", "day"} & set(part.table.column_names):
+    day = day_of_folder(part.path)
+    if day is None or {"time", "day"} & set(part.table.column_names):
         return part
     import pyarrow as pa
 
-    try:
-        day = int(match[2]) if match[2].isdigit() and len(match[2]) != 8 else date.fromisoformat(match[2])
-    except ValueError:
-        return part
     return replace(part, table=part.table.append_column("day", pa.repeat(pa.scalar(day), len(part.table))))
 
 

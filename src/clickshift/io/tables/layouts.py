@@ -135,13 +135,8 @@ class TableRows:
     def __init__(self, parts: Sequence[TableFile]) -> None:
         self.parts = [part for part in parts if part.table.num_rows]
         self._ends = np.cumsum([part.table.num_rows for part in self.parts])
-
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def has(self, name: str) -> bool:
-        """Return whether the table has a column."""
-        return name in self.parts[0].table.column_names
+        self.n_rows = int(self._ends[-1])
+        self.names = self.parts[0].table.column_names
 
     def locate(self, row: int) -> SessionLocation:
         """Return the file of a row, and its number there, from 1."""
@@ -163,7 +158,7 @@ class TableRows:
     def attributes(self) -> dict[str, Column]:
         """Return those of `SESSION_COLUMNS` that the table has, and any other column that was read, as numbers."""
         readers = {"time": time_column, "day": time_column, "user": id_column}
-        names = [name for name in self.parts[0].table.column_names if name not in _LAYOUT_COLUMNS]
+        names = [name for name in self.names if name not in _LAYOUT_COLUMNS]
         return {name: self.read(readers.get(name, number_column), name) for name in names}
 
     def _part_of(self, row: int) -> tuple[TableFile, int]:
@@ -208,15 +203,15 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
         "missing-value", "empty-list", "unequal-lengths", "not-zero-or-one", "duplicate-document", and those of
         `check_session_columns`.
     """
-    bad_sessions = BadSessions(len(rows), locate=rows.locate, skip=skip)
+    bad_sessions = BadSessions(rows.n_rows, locate=rows.locate, skip=skip)
     query, attributes, docs = rows.read(id_column, "query"), rows.attributes(), rows.read(list_column, "docs")
-    if rows.has("clicks"):
+    if "clicks" in rows.names:
         clicks = rows.read(list_column, "clicks")
     else:
         no_clicks = np.zeros(len(docs.items), bool)
         clicks = ListColumn(docs.length, docs.bad, Column(no_clicks, no_clicks))
     check_session_columns(rows, bad_sessions, {"query": query} | attributes)
-    for column, lists in (("docs", docs), ("clicks", clicks)) if rows.has("clicks") else (("docs", docs),):
+    for column, lists in (("docs", docs), ("clicks", clicks)) if "clicks" in rows.names else (("docs", docs),):
         rule = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items separated by spaces)'
         bad_sessions.mark(lists.bad | (lists.length == 0), partial(rows.violation, column, "empty-list", rule))
 
@@ -277,17 +272,15 @@ def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     query, attributes, doc = rows.read(id_column, "query"), rows.attributes(), rows.read(id_column, "doc")
     click, rank = rows.read(number_column, "click"), rows.read(number_column, "rank")
     check_session_columns(rows, bad_sessions, {"session": session, "query": query, "doc": doc} | attributes)
-    bad_sessions.mark_rows(
-        _not_zero_or_one(click), partial(rows.violation, "click", "not-zero-or-one", "must be 0 or 1")
-    )
-    bad_sessions.mark_rows(
+    bad_sessions.mark(_not_zero_or_one(click), partial(rows.violation, "click", "not-zero-or-one", "must be 0 or 1"))
+    bad_sessions.mark(
         _not_an_integer(rank), partial(rows.violation, "rank", "not-an-integer", "must be a whole number")
     )
     hint = " (do session ids start again in every file? they must differ)" if len(rows.parts) > 1 else ""
     for name, column in ({"query": query} | attributes).items():
         differs = column.values != column.values[first][owner]
         rule = f"must be the same in all rows of a session{hint}"
-        bad_sessions.mark_rows(differs, partial(rows.violation, name, "inconsistent-session", rule))
+        bad_sessions.mark(differs, partial(rows.violation, name, "inconsistent-session", rule))
     length = np.bincount(owner, minlength=len(first))
     order = _order_by_rank(owner, np.where(_not_an_integer(rank), 0, rank.values).astype(np.int64), length)
 
@@ -348,22 +341,20 @@ def check_session_columns(rows: TableRows, bad_sessions: BadSessions, columns: M
         "missing-value", "bad-count" or "not-a-probability", unless bad sessions are skipped.
     """
     for name, column in columns.items():
-        bad_sessions.mark_rows(
-            column.bad,
-            partial(rows.violation, name, "missing-value", f"must be {_EXPECTED_TYPES.get(name, 'a number')}"),
-        )
+        expected = _EXPECTED_TYPES.get(name, "a number")
+        bad_sessions.mark(column.bad, partial(rows.violation, name, "missing-value", f"must be {expected}"))
         if name == "count":
             not_a_count = _not_an_integer(column) | (column.values < 1)
-            bad_sessions.mark_rows(not_a_count, partial(rows.violation, name, "bad-count", "must be 1, 2, 3, ..."))
+            bad_sessions.mark(not_a_count, partial(rows.violation, name, "bad-count", "must be 1, 2, 3, ..."))
         if name == "propensity":
             outside = ~((column.values > 0) & (column.values <= 1 + _ROUNDING))
-            bad_sessions.mark_rows(
+            bad_sessions.mark(
                 outside, partial(rows.violation, name, "not-a-probability", "must be above 0 and at most 1")
             )
         if name == "log_propensity":
             outside = ~((column.values > -np.inf) & (column.values <= _ROUNDING))
             rule = "must be a finite number of at most 0"
-            bad_sessions.mark_rows(outside, partial(rows.violation, name, "not-a-probability", rule))
+            bad_sessions.mark(outside, partial(rows.violation, name, "not-a-probability", rule))
 
 
 def _not_zero_or_one(column: Column) -> Bool[np.ndarray, " row"]:
@@ -460,14 +451,14 @@ def id_column(name: str, parts: Sequence[ArrowArray]) -> Column:
 
 def number_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     """Convert a column of numbers, one pyarrow array per file; text is parsed, ColumnError for other types."""
-    return _concatenate(name, [_parse(name, part, ("int64", "float64")) for part in parts])
+    return _parse(name, parts, ("int64", "float64"))
 
 
 def time_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     """Convert a column of numbers, dates or timestamps, one pyarrow array per file; time zones become UTC."""
     units = ("s", "ms", "us", "ns")
     types = ("int64", "float64", "date32", *(f"timestamp {unit}" for unit in units), *(f"utc {unit}" for unit in units))
-    return _as_epoch(_concatenate(name, [_parse(name, part, types) for part in parts]))
+    return _as_epoch(_parse(name, parts, types))
 
 
 def _as_epoch(column: Column) -> Column:
@@ -511,7 +502,8 @@ def list_column(name: str, parts: Sequence[ArrowArray]) -> ListColumn:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lengths, items = [], []
+    lengths: list[Any] = []
+    items: list[Any] = []
     for part in parts:
         column = _parse_lists(name, part) if _is_text(part.type) else part
         if pa.types.is_fixed_size_list(column.type):
@@ -520,12 +512,12 @@ def list_column(name: str, parts: Sequence[ArrowArray]) -> ListColumn:
             column = column.cast(pa.list_(pa.int64()))
         if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             raise ColumnError(name, f"must hold lists: got {column.type}")
-        lengths.append(_to_numpy(pc.list_value_length(column)))
+        lengths += pc.list_value_length(column).cast(pa.int64()).chunks
         flat = [chunk.flatten() for chunk in column.chunks]
         items.append(pa.chunked_array(flat, column.type.value_type))
-    length = _concatenate(name, lengths)
+    length = _to_numpy(pa.chunked_array(lengths, pa.int64()))
     convert_items = id_column if name == "docs" else number_column
-    return ListColumn(length.values.astype(np.int64), length.bad, convert_items(name, items))
+    return ListColumn(length.values, length.bad, convert_items(name, items))
 
 
 def _ids(name: str, column: ArrowArray) -> ArrowArray:
@@ -624,30 +616,43 @@ def _to_numpy(array: Any) -> Column:
     return Column(values if unit is None else values.view(f"datetime64[{unit}]"), bad)
 
 
-def _parse(name: str, column: ArrowArray, types: Sequence[str]) -> Column:
-    """Convert numbers or times, also those written as text; text is parsed once per distinct value."""
+def _parse(name: str, parts: Sequence[ArrowArray], types: Sequence[str]) -> Column:
+    """Convert numbers or times of several files, also those written as text."""
+    import pyarrow as pa
+
+    is_type = pa.types
+    allowed = [is_type.is_integer, is_type.is_floating, is_type.is_boolean, is_type.is_decimal, is_type.is_null]
+    if "date32" in types:
+        allowed += [is_type.is_date, is_type.is_timestamp]
+    columns = []
+    for part in parts:
+        if _is_text(part.type):
+            columns.append(_parse_text(part, types))
+            continue
+        column = part.cast(part.type.value_type) if is_type.is_dictionary(part.type) else part
+        if not any(test(column.type) for test in allowed):
+            raise ColumnError(name, f"must hold {'times' if 'date32' in types else 'numbers'}: got {column.type}")
+        columns.append(_to_numpy(column))
+    if len(columns) == 1:
+        return columns[0]
+    try:
+        values = np.concatenate([column.values for column in columns])
+    except TypeError:
+        dtypes = " and ".join(sorted({str(column.values.dtype) for column in columns}))
+        raise ColumnError(name, f"must have one type in all files: got {dtypes}") from None
+    return Column(values, np.concatenate([column.bad for column in columns]))
+
+
+def _parse_text(column: ArrowArray, types: Sequence[str]) -> Column:
+    """Parse numbers or times in texts, once per distinct text; the type is the one that fits most of the first ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not _is_text(column.type):
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        numeric = (
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-            pa.types.is_decimal,
-            pa.types.is_null,
-        )
-        temporal = (pa.types.is_date, pa.types.is_timestamp)
-        if not any(test(column.type) for test in (*numeric, *(temporal if "date32" in types else ()))):
-            raise ColumnError(name, f"must hold {'times' if 'date32' in types else 'numbers'}: got {column.type}")
-        return _to_numpy(column)
     texts, index = _distinct_texts(column)
     lowered = pc.utf8_lower(texts)
     for word, digit in _BOOLEAN_TEXTS.items():
         texts = pc.if_else(pc.equal(lowered, word), digit, texts)
-    # the type that most of the first texts can be cast to; the simplest one of a tie
+    # the simplest type of a tie
     head = texts[:100]
     n_valid = [len(head) - _cast(head, _arrow_type(kind)).null_count for kind in types]
     kind = types[int(np.argmax(n_valid))]
@@ -729,13 +734,3 @@ def _parse_json_lists(texts: Any) -> Any:
     readable = np.ones(len(texts), bool)
     readable[[line - 1 for line, _ in unreadable]] = False
     return table["list"].combine_chunks().take(pa.array(np.cumsum(readable) - 1, mask=~readable))
-
-
-def _concatenate(name: str, parts: Sequence[Column]) -> Column:
-    """Concatenate the columns of several files; ColumnError if some have numbers and others times."""
-    try:
-        values = np.concatenate([part.values for part in parts]) if len(parts) > 1 else parts[0].values
-    except TypeError:
-        dtypes = " and ".join(sorted({str(part.values.dtype) for part in parts}))
-        raise ColumnError(name, f"must have one type in all files: got {dtypes}") from None
-    return Column(values, np.concatenate([part.bad for part in parts]) if len(parts) > 1 else parts[0].bad)

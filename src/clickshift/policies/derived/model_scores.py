@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError
@@ -87,7 +88,21 @@ def examination(
     weight
         Weight of each list; None for equal weights.
     """
-    weight = np.ones(len(lists)) if weight is None else weight
+    clicks, alone = _click_sums(model, lists, np.ones(len(lists)) if weight is None else weight)
+    curve: np.ndarray = clicks / np.maximum(alone, 1e-300)
+    return curve
+
+
+def examination_in_log(model: ClickModel, log: Log) -> Float[np.ndarray, " rank"]:
+    """Return the examination of each rank, averaged over the lists of a log of any size; see `examination`."""
+    sums = [_click_sums(model, part.rankings, part.count.astype(np.float64)) for part in log.chunks()]
+    clicks, alone = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+    curve: np.ndarray = clicks / np.maximum(alone, 1e-300)
+    return curve
+
+
+def _click_sums(model: ClickModel, lists: Rankings, weight: Float[np.ndarray, " session"]) -> tuple[np.ndarray, ...]:
+    """Return the expected clicks at each rank, and those on the same documents, were each the only result."""
     shown = lists.shown
     click_prob_alone = np.zeros(shown.shape)
     session, _ = np.nonzero(shown)
@@ -95,5 +110,4 @@ def examination(
         lists.vocabulary, lists.query[session], lists.pair[shown][:, None], np.ones((len(session), 1), bool)
     )
     click_prob_alone[shown] = model.click_prob(single)[:, 0]
-    clicks: np.ndarray = weight @ model.click_prob(lists)
-    return clicks / np.maximum(weight @ click_prob_alone, 1e-300)
+    return weight @ model.click_prob(lists), weight @ click_prob_alone

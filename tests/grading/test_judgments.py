@@ -16,12 +16,12 @@ from scipy.stats import beta
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, DataError, FileError, SpecError
-from clickshift.grading.export import judgments_format, write_judgments
-from clickshift.grading.grades import (
+from clickshift.grading.export import judgments_format
+from clickshift.grading.graded_judgments import (
     _assign_grades,
     _quantile_cuts,
     _reliability_weight,
-    grade_documents,
+    judgments,
     parse_grades,
 )
 from clickshift.io.qrels import read_qrels
@@ -62,7 +62,7 @@ def test_a_grade_counts_the_cut_points_that_are_reached() -> None:
         4,
         4,
     ]
-    rows = grade_documents(model()).table.to_pylist()
+    rows = judgments(model()).table.to_pylist()
     assert {(row["query"], row["doc"]): row["grade"] for row in rows} == {
         ("<dogs>", "a"): 3,
         ("<dogs>", "d"): 1,
@@ -74,7 +74,7 @@ def test_a_grade_counts_the_cut_points_that_are_reached() -> None:
 
 
 def test_intervals_stay_beside_their_pair() -> None:
-    for row in grade_documents(model()).table.to_pylist():
+    for row in judgments(model()).table.to_pylist():
         pair = [QUERY[i] == row["query"] and DOC[i] == row["doc"] for i in range(5)].index(True)
         p = row["relevance"]
         trials = 1 / (ERROR[pair] ** 2 * p * (1 - p))
@@ -83,12 +83,12 @@ def test_intervals_stay_beside_their_pair() -> None:
 
 
 def test_how_sure_the_grades_are() -> None:
-    assert grade_documents(model(), grades="0.1").certain_share == 3 / 5, "two intervals lie on both sides of 0.1"
-    assert np.isnan(grade_documents(model(errors=False)).certain_share)
+    assert judgments(model(), grades="0.1").certain_share == 3 / 5, "two intervals lie on both sides of 0.1"
+    assert np.isnan(judgments(model(errors=False)).certain_share)
 
 
 def test_quantiles_make_grades_of_equal_size() -> None:
-    found = grade_documents(model(), grades="quantile:5")
+    found = judgments(model(), grades="quantile:5")
     assert found.cuts == (0.07, 0.20, 0.30, 0.45)
     assert found.counts.tolist() == [1, 1, 1, 1, 1]
 
@@ -118,28 +118,28 @@ def test_bad_grades_are_refused(text: str) -> None:
 
 
 def test_few_impressions_are_left_out() -> None:
-    found = grade_documents(model(), min_impressions=10)
+    found = judgments(model(), min_impressions=10)
     assert found.left_out == 2
     assert found.table["doc"].to_pylist() == ["a", "[c]", "a"]
     with raises_code("too-few-impressions", DataError, value=100, minimum=101):
-        grade_documents(model(), min_impressions=101)
+        judgments(model(), min_impressions=101)
 
 
 def test_doubtful_gradings_warn() -> None:
     with warns_code("single-grade", grade=0, count=5, low=0.02, high=0.45):
-        grade_documents(model(), grades="0.5,0.9")
+        judgments(model(), grades="0.5,0.9")
 
 
 def test_scores_are_no_probabilities(log: Sessions) -> None:
     with warns_code("relevance-not-a-probability", value=7):
-        grade_documents(fit("TopPop", log))
+        judgments(fit("TopPop", log))
 
 
 def test_a_model_without_documents_or_counts_says_so(log: Sessions) -> None:
     with raises_code("cannot-rank-documents", CapabilityError, model="GCTR"):
-        grade_documents(GCTR(log.vocabulary, 0.1))
+        judgments(GCTR(log.vocabulary, 0.1))
     with raises_code("no-evidence", CapabilityError, model="DCTR"):
-        grade_documents(DCTR(log.vocabulary, np.full(log.vocabulary.n_pairs + 1, 0.1)), min_impressions=1)
+        judgments(DCTR(log.vocabulary, np.full(log.vocabulary.n_pairs + 1, 0.1)), min_impressions=1)
 
 
 def test_weights_fall_with_the_error() -> None:
@@ -151,7 +151,7 @@ def test_weights_fall_with_the_error() -> None:
 
 
 def test_qrels(tmp_path: Path) -> None:
-    write_judgments(grade_documents(model()), tmp_path / "out.qrels", format="qrels")
+    judgments(model()).write(tmp_path / "out.qrels", format="qrels")
     assert (tmp_path / "out.qrels").read_text() == "<dogs> 0 a 3\n<dogs> 0 d 1\ncats 0 [c] 4\ncats 0 a 3\ncats 0 b 0\n"
     assert len(read_qrels(tmp_path / "out.qrels")) == 5
 
@@ -160,16 +160,16 @@ def test_qrels(tmp_path: Path) -> None:
 def test_ids_with_white_space_have_no_place_in_qrels(bad: str, tmp_path: Path) -> None:
     (tmp_path / "out.qrels").write_text("before")
     with raises_code("bad-id", DataError, value=bad, count=1) as caught:
-        write_judgments(grade_documents(model(doc=["a", "b", bad, "a", "d"])), tmp_path / "out.qrels", format="qrels")
+        judgments(model(doc=["a", "b", bad, "a", "d"])).write(tmp_path / "out.qrels", format="qrels")
     assert caught.value.facts["kind"] == "document"
     assert (tmp_path / "out.qrels").read_text() == "before"
-    write_judgments(grade_documents(model(doc=["a", "b", bad, "a", "d"])), tmp_path / "out.csv", format="csv")
+    judgments(model(doc=["a", "b", bad, "a", "d"])).write(tmp_path / "out.csv", format="csv")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_lightgbm_files_belong_together(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"train.{ending}"
-    files = write_judgments(grade_documents(model()), path, format="lightgbm")
+    files = list(judgments(model()).write(path, format="lightgbm").files)
     assert files == [path, tmp_path / f"train.{ending}.query"]
     assert files[1].read_text() == "2\n3\n"
     rows = pq.read_table(path).to_pylist() if ending == "parquet" else read_csv(path)
@@ -186,7 +186,7 @@ def test_lightgbm_trains_on_them(tmp_path: Path) -> None:
     import lightgbm
 
     path = tmp_path / "train.csv"
-    write_judgments(grade_documents(model()), path, format="lightgbm")
+    judgments(model()).write(path, format="lightgbm")
     rows = read_csv(path)
     label, weight = ([float(row[name]) for row in rows] for name in ("grade", "weight"))
     group = np.loadtxt(tmp_path / "train.csv.query", dtype=int)
@@ -197,18 +197,18 @@ def test_lightgbm_trains_on_them(tmp_path: Path) -> None:
 
 def test_weights_without_errors_are_one_and_said_so(tmp_path: Path) -> None:
     with warns_code("no-standard-errors"):
-        write_judgments(grade_documents(model(errors=False)), tmp_path / "train.parquet", format="lightgbm")
+        judgments(model(errors=False)).write(tmp_path / "train.parquet", format="lightgbm")
     assert pq.read_table(tmp_path / "train.parquet")["weight"].to_pylist() == [1.0] * 5
 
 
 def test_tables_say_their_cut_points(tmp_path: Path) -> None:
-    write_judgments(grade_documents(model()), tmp_path / "out.parquet", format="parquet", notes={"model": "dCTR"})
+    judgments(model()).write(tmp_path / "out.parquet")
     table = pq.read_table(tmp_path / "out.parquet")
     told = json.loads(table.schema.metadata[b"clickshift"])
     assert told == {"cut_points": [0.05, 0.1, 0.2, 0.4], "model": "dCTR"}
     columns = ["query", "doc", "relevance", "low", "high", "impressions", "clicks", "grade"]
     assert table.column_names == columns
-    write_judgments(grade_documents(model(errors=False)), tmp_path / "out.csv", format="csv")
+    judgments(model(errors=False)).write(tmp_path / "out.csv", format="csv")
     rows = read_csv(tmp_path / "out.csv")
     assert list(rows[0]) == columns
     assert rows[0]["low"] == "", "what is not known is left empty"

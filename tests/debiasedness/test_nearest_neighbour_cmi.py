@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from clickshift.debiasedness.ksg import KSG, _count_closer, _mutual_information
+from clickshift.debiasedness.nearest_neighbour_cmi import KSG, _count_closer, _mutual_information
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError
 from tests.codes import raises_code

@@ -1,0 +1,115 @@
+"""Inputs that the functions of this package share: trained rankers, and the position bias of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from clickshift.counts.daily import DayCounts
+from clickshift.counts.open_log import open_log
+from clickshift.data.encoded_log import EncodedLog, Log
+from clickshift.data.sessions import Sessions
+from clickshift.errors import SpecError
+from clickshift.models.base import ClickModel
+from clickshift.models.storage import load_model
+from clickshift.policies.derived.model_scores import examination_in_log
+from clickshift.propensity.files import Trust, parse_examination, read_propensities, read_trust
+from clickshift.propensity.result import Propensities
+from clickshift.ranking.lambdamart import TreeRanker
+from clickshift.ranking.ranker import Ranker
+from clickshift.ranking.storage import load_ranker
+
+RankerLike = str | Path | Ranker | TreeRanker
+"""A ranker, or the folder of one."""
+
+
+def as_ranker(ranker: RankerLike) -> Ranker | TreeRanker:
+    """Return a ranker unchanged, or load it from its folder."""
+    return load_ranker(ranker) if isinstance(ranker, str | Path) else ranker
+
+
+def source_name(source: Any) -> str:
+    """Return the text of a path, or the type of an object, to name where data came from."""
+    return str(source) if isinstance(source, str | Path) else type(source).__name__
+
+
+def opened(clicks: Any, **options: Any) -> Log | DayCounts:
+    """Open a log; return one that is open already."""
+    return clicks if isinstance(clicks, Sessions | EncodedLog | DayCounts) else open_log(clicks, **options)
+
+
+def n_sessions(log: Log | DayCounts) -> int:
+    """Return the number of sessions of a log or of daily counts."""
+    return round(log.sessions) if isinstance(log, DayCounts) else log.total
+
+
+class BiasSource(NamedTuple):
+    """Where the position bias of a log comes from; at most one is given.
+
+    Parameters
+    ----------
+    propensities
+        Propensities, or the file of them.
+    examination
+        Examination by rank: numbers, or a text such as "1/rank".
+    model
+        Click model, or the folder of one.
+    trust
+        Trust bias, or the file of it.
+    """
+
+    propensities: str | Path | Propensities | None = None
+    examination: str | Float[np.ndarray, " rank"] | None = None
+    model: str | Path | ClickModel | None = None
+    trust: str | Path | Trust | None = None
+
+    def check(self, bias: str) -> None:
+        """Check that exactly one source is given where the correction needs one.
+
+        Raises
+        ------
+        SpecError
+            If there are several sources ("bad-option"), or none that a correction needs ("missing-examination").
+        """
+        given = [name for name, value in self._asdict().items() if value is not None]
+        if len(given) > 1:
+            raise SpecError(
+                "pass one of `propensities`, `examination`, `model` and `trust`, not several: got "
+                f"{' and '.join(f'`{name}`' for name in given)}.",
+                code="bad-option",
+                options=given,
+            )
+        if bias == "given" and not given:
+            raise SpecError(
+                "correcting clicks for position bias needs the examination of each rank: none was given. Estimate it "
+                "with propensities(log) and pass it as `propensities`; or pass `examination`, e.g. 1/rank, a click "
+                "model as `model`, or trust bias as `trust`; or learn from uncorrected clicks: bias='naive'.",
+                code="missing-examination",
+            )
+
+    def read(self, log: Log | DayCounts) -> dict[str, Any]:
+        """Return the arguments `examination` and `trust` of a learner, for the ranks of a log."""
+        if self.trust is not None:
+            trust = self.trust if isinstance(self.trust, Trust) else read_trust(self.trust)
+            return {"examination": None, "trust": trust}
+        curve: np.ndarray | None = None
+        if self.propensities is not None:
+            known = self.propensities
+            curve = (read_propensities(known) if isinstance(known, str | Path) else known).estimate
+        elif isinstance(self.examination, str):
+            curve = parse_examination(self.examination, log.n_ranks)
+        elif self.examination is not None:
+            curve = np.asarray(self.examination, np.float64)
+        elif self.model is not None:
+            if isinstance(log, DayCounts):
+                raise SpecError(
+                    "the examination of a click model is a mean over lists, and daily counts have no lists. Pass "
+                    "`examination` or `propensities`.",
+                    code="needs-sessions",
+                )
+            model = load_model(self.model) if isinstance(self.model, str | Path) else self.model
+            curve = examination_in_log(model, log)
+        return {"examination": curve, "trust": None}

@@ -1,0 +1,284 @@
+"""evaluate_ranker and score: the quality of a trained ranker by labels, and its scores of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from clickshift.core.progress import Progress, silent
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
+from clickshift.errors import DataError
+from clickshift.io.datasets.letor import CorpusLike, open_corpus
+from clickshift.io.table_writer import table_ending, write_table
+from clickshift.metrics.ranking import JudgedPairs, ranking_quality
+from clickshift.metrics.significance import bootstrap_interval
+from clickshift.ranking._inputs import RankerLike, as_ranker, source_name
+from clickshift.ranking.lambdamart import arrow_ids
+
+__all__ = ["RankerEvaluation", "ScoredDocuments", "evaluate_ranker", "score"]
+
+_RESAMPLED_VALUES = 5_000_000
+"""Largest number of values drawn at once in the bootstrap over queries, which bounds its memory."""
+_MIN_RESAMPLES, _MAX_RESAMPLES = 200, 10_000
+"""Bounds of the number of bootstrap resamples."""
+
+
+@dataclass(frozen=True, repr=False)
+class RankerEvaluation(Result):
+    """Quality of a ranker on labelled documents: returned by `evaluate_ranker`.
+
+    Parameters
+    ----------
+    learner
+        Spec text of the ranker's learner.
+    corpus
+        Where the documents came from.
+    level
+        Confidence level of the intervals.
+    metrics
+        A row per metric: metric, mean, low, high, queries.
+    queries_left_out
+        Number of queries whose documents all have the same label.
+
+    Notes
+    -----
+    Facts (`to_dict`): `conclusion`; `learner`; `level`; `metrics`, a list of `metric` (nDCG@5, nDCG@10, ARP), `mean`,
+    `low`, `high` and `queries`; `queries_left_out`.
+    """
+
+    learner: str
+    corpus: str
+    level: float
+    metrics: tuple[dict[str, Any], ...]
+    queries_left_out: int
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        row = next(row for row in self.metrics if row["metric"] == "nDCG@10")
+        return (
+            f"nDCG@10 is {row['mean']:.4f} ({self.level:.0%} interval {row['low']:.4f} to {row['high']:.4f}) on "
+            f"{row['queries']:,} queries."
+        )
+
+    @override
+    def rows(self) -> Rows:
+        return [*self.metrics]
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        facts = {"conclusion": self.conclusion, "learner": self.learner, "level": self.level}
+        return facts | {"metrics": self.rows(), "queries_left_out": self.queries_left_out}
+
+    @override
+    def _document(self) -> Document:
+        caption = (
+            f"{self.level:.0%} bootstrap intervals over queries; {self.queries_left_out:,} queries with equal labels "
+            "are left out."
+        )
+        title = f"{self.learner} on {self.corpus}"
+        return Document(title, self.conclusion, [Section(title, table=self.rows(), caption=caption, name="metrics")])
+
+
+def evaluate_ranker(
+    ranker: RankerLike,
+    corpus: CorpusLike,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+    queries: int | None = None,
+    max_label: int | None = None,
+    progress: Progress = silent,
+) -> RankerEvaluation:
+    """Compute nDCG@5, nDCG@10 and the average rank of relevant documents, with bootstrap intervals over queries.
+
+    Queries whose documents all have the same label cannot distinguish rankers, and are left out.
+
+    Parameters
+    ----------
+    ranker
+        A ranker, or the folder of one.
+    corpus
+        Documents with features and labels: a `Corpus`, LETOR files, a data frame, or "builtin".
+    level
+        Confidence level of the intervals.
+    seed
+        Random seed for tie-breaking and the bootstrap over queries.
+    queries
+        Number of queries of the built-in corpus.
+    max_label
+        Highest grade of the label scale; by default, 1, 2 or 4.
+    progress
+        Called with a text before each step.
+
+    Returns
+    -------
+    RankerEvaluation
+        Means and intervals.
+
+    Raises
+    ------
+    DataError
+        If no query has documents with different labels ("no-judged-queries"), or the features are not those that the
+        ranker was trained on.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=10)
+    >>> log = cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 500, rng=0)
+    >>> ranker = cs.train_ranker(corpus, log, loss="lambdamart", examination="1/rank").ranker
+    >>> [row["metric"] for row in evaluate_ranker(ranker, corpus).rows()]
+    ['nDCG@5', 'nDCG@10', 'ARP']
+    """
+    trained, documents = as_ranker(ranker), open_corpus(corpus, queries=queries, max_label=max_label)
+    judged = JudgedPairs.of(documents.vocabulary, documents.label.astype(float))
+    if not judged.queries:
+        raise DataError(
+            "evaluation needs documents with different labels of the same query: none of "
+            f"{documents.n_queries:,} queries has any. Pass a corpus with labels.",
+            code="no-judged-queries",
+            queries=documents.n_queries,
+        )
+    progress("scoring documents")
+    quality = ranking_quality(trained.scores(documents), judged, cutoffs=(5, 10), rng=seed)
+    rows = []
+    for name in ("nDCG@5", "nDCG@10", "ARP"):
+        values = quality.per_query[name]
+        values = values[values == values]  # a query without a relevant document has no ARP
+        resamples = min(max(_RESAMPLED_VALUES // max(len(values), 1), _MIN_RESAMPLES), _MAX_RESAMPLES)
+        mean, low, high = bootstrap_interval(values, level, resamples=resamples, seed=seed)
+        rows.append({"metric": name, "mean": mean, "low": low, "high": high, "queries": len(values)})
+    left_out = documents.n_queries - judged.queries
+    return RankerEvaluation(trained.learner, source_name(corpus), level, tuple(rows), left_out)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ScoredDocuments(Result):
+    """Documents with their scores, each query's best first: returned by `score`.
+
+    Parameters
+    ----------
+    learner
+        Spec text of the ranker's learner.
+    table
+        Arrow table of query, doc, score and rank.
+    queries
+        Number of queries.
+    notes
+        Where the ranker and the features came from.
+
+    Notes
+    -----
+    Facts (`to_dict`): `conclusion`; `learner`; `queries`; `documents`. The scores are the rows. `write` writes them to
+    a .parquet, .csv or .jsonl file, which `evaluate_policy` takes as a target policy.
+    """
+
+    learner: str
+    table: Any
+    queries: int
+    notes: Mapping[str, str]
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        return f"Scored {self.table.num_rows:,} documents of {self.queries:,} queries with {self.learner}."
+
+    @override
+    def rows(self) -> Rows:
+        rows: Rows = self.table.to_pylist()
+        return rows
+
+    @override
+    def to_arrow(self) -> Any:
+        return self.table
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        facts = {"conclusion": self.conclusion, "learner": self.learner, "queries": self.queries}
+        return facts | {"documents": self.table.num_rows}
+
+    @override
+    def _document(self) -> Document:
+        caption = f"The first of {self.table.num_rows:,} rows." if self.table.num_rows > _SHOWN else ""
+        first = self.table.slice(0, _SHOWN).to_pylist()
+        section = Section("Scores", table=first, caption=caption)
+        return Document("Scores", self.conclusion, [section], dict(self.notes))
+
+    @classmethod
+    @override
+    def check_output(cls, path: str | Path) -> None:
+        table_ending(path)
+
+    @override
+    def write(self, path: str | Path) -> Written:
+        write_table(self.table, path, notes=self.notes)
+        return Written(files=(Path(path),))
+
+
+_SHOWN = 10
+"""Number of rows that the document of scores shows."""
+
+
+def score(
+    ranker: RankerLike,
+    features: CorpusLike,
+    *,
+    sparse: bool = False,
+    max_label: int | None = None,
+    progress: Progress = silent,
+) -> ScoredDocuments:
+    """Score documents with a ranker: a table of query, doc, score and rank, each query's best first.
+
+    Parameters
+    ----------
+    ranker
+        A ranker, or the folder of one.
+    features
+        Documents to score: a `Corpus`, LETOR files, or a data frame.
+    sparse
+        Whether features beyond the highest number in a LETOR file are 0, not missing.
+    max_label
+        Highest grade of the label scale; by default, 1, 2 or 4.
+    progress
+        Called with a text before each step.
+
+    Returns
+    -------
+    ScoredDocuments
+        The scores.
+
+    Raises
+    ------
+    DataError
+        If the features are not those that the ranker was trained on ("no-features", "wrong-feature-count").
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=10)
+    >>> log = cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 500, rng=0)
+    >>> ranker = cs.train_ranker(corpus, log, loss="lambdamart", examination="1/rank").ranker
+    >>> score(ranker, corpus).to_arrow().column_names
+    ['query', 'doc', 'score', 'rank']
+    """
+    import pyarrow as pa
+
+    trained = as_ranker(ranker)
+    documents = open_corpus(features, features=trained.n_features if sparse else None, max_label=max_label)
+    progress("scoring documents")
+    scores, vocabulary = trained.scores(documents), documents.vocabulary
+    query, doc = vocabulary.query_ids[vocabulary.pair_query], vocabulary.doc_ids[vocabulary.pair_doc]
+    order = np.lexsort((-scores, vocabulary.pair_query))
+    columns = {"query": arrow_ids(query[order]), "doc": arrow_ids(doc[order]), "score": scores[order]}
+    columns["rank"] = np.arange(len(order)) - documents.offsets[:-1][vocabulary.pair_query] + 1
+    notes = {"ranker": source_name(ranker), "features": source_name(features)}
+    return ScoredDocuments(trained.learner, pa.table(columns), documents.n_queries, notes)

@@ -1,0 +1,321 @@
+"""train_ranker: learn a ranker from a log of clicks and the features of its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
+
+from clickshift.core.progress import Progress, silent
+from clickshift.core.spec import parse
+from clickshift.counts.cells import Cells
+from clickshift.data.corpus import Corpus
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
+from clickshift.errors import SpecError
+from clickshift.io.datasets.letor import CorpusLike, open_corpus
+from clickshift.io.read_report import OnBadLine
+from clickshift.metrics.ranking import JudgedPairs, ranking_quality
+from clickshift.metrics.significance import bootstrap_interval
+from clickshift.models.base import ClickModel
+from clickshift.propensity.files import Trust
+from clickshift.propensity.result import Propensities
+from clickshift.ranking._inputs import BiasSource, n_sessions, opened, source_name
+from clickshift.ranking._prepare import with_held_out
+from clickshift.ranking.click_ranker import ClickRanker, Run
+from clickshift.ranking.labels import count_by_rank, labels_for
+from clickshift.ranking.lambdamart import BoostedRanker, TreeRanker
+from clickshift.ranking.ranker import Ranker
+from clickshift.ranking.storage import save_ranker
+
+__all__ = ["HeldOutComparison", "RankerTraining", "train_ranker"]
+
+RANKERS: dict[str, str] = {
+    "ClickRanker": "clickshift.ranking.click_ranker:ClickRanker",
+    "BoostedRanker": "clickshift.ranking.lambdamart:BoostedRanker",
+}
+"""Learners of rankers by the names that spec texts use, as "module:class"."""
+_CUTOFF = 10
+"""Cutoff of the nDCG that compares a ranker with the logging ranker."""
+
+
+@dataclass(frozen=True)
+class HeldOutComparison:
+    """nDCG of a new ranker and of the logging ranker on the documents that were shown for held-out queries.
+
+    Parameters
+    ----------
+    queries
+        Number of held-out queries whose shown documents differ in relevance.
+    judged_by
+        "labels" of the corpus, or held-out "clicks", corrected for position bias, where the labels are all equal.
+    ndcg, logging_ndcg
+        Mean nDCG@10 of the new ranker, and of the documents' mean rank in the log.
+    difference, low, high
+        Mean difference by query, with its 95 % bootstrap interval.
+    """
+
+    queries: int
+    judged_by: str
+    ndcg: float
+    logging_ndcg: float
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def conclusion(self) -> str:
+        """The comparison in a sentence."""
+        source = "labels" if self.judged_by == "labels" else "clicks, corrected for position bias"
+        interval = f", 95 % interval {self.low:+.4f} to {self.high:+.4f}" if self.low == self.low else ""
+        return (
+            f"On the documents shown for {self.queries:,} held-out queries, judged by {source}, its nDCG@{_CUTOFF} is "
+            f"{self.ndcg:.4f} and that of the logging ranker {self.logging_ndcg:.4f} "
+            f"(difference {self.difference:+.4f}{interval})."
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class RankerTraining(Result):
+    """A trained ranker, and what is known of it: returned by `train_ranker`.
+
+    Parameters
+    ----------
+    ranker
+        The ranker.
+    sessions, queries, documents
+        Number of sessions of the log, of queries with clicks that were trained on, and of documents of the corpus.
+    corpus, clicks
+        Where the corpus and the clicks came from.
+    comparison
+        The ranker against the logging ranker on held-out queries; None where it is not known.
+
+    Notes
+    -----
+    Facts (`to_dict`): `conclusion`; `learner`, its spec text; `sessions`; `queries`; `documents`; for networks
+    `rounds`, `held_out_loss` (nats per query) and `converged`; `examination` by rank, relative to the first, where it
+    was estimated; `held_out`, null or `queries`, `judged_by`, `ndcg`, `logging_ndcg`, `difference`, `low` and `high`.
+    `write` writes the folder that `load_ranker` reads.
+    """
+
+    ranker: Ranker | TreeRanker
+    sessions: int
+    queries: int
+    documents: int
+    corpus: str
+    clicks: str
+    comparison: HeldOutComparison | None = None
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        ranker, learned = self.ranker, f"{self.sessions:,} sessions of {self.queries:,} queries"
+        if isinstance(ranker, TreeRanker):
+            return f"Trained trees on {learned}. Evaluate them on other queries: these were all used for training."
+        text = f"Trained on {learned} in {ranker.rounds:,} rounds; the best held-out loss is {ranker.held_out_loss:.4f}"
+        text += " nats per query. " if ranker.converged else " nats per query, which more rounds may improve. "
+        return text + ("" if self.comparison is None else self.comparison.conclusion)
+
+    @override
+    def rows(self) -> Rows:
+        facts = dict(self.facts())
+        comparison = facts.pop("held_out") or {}
+        facts.pop("conclusion")
+        return [facts | {f"held_out_{name}": value for name, value in comparison.items()}]
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        ranker = self.ranker
+        facts: dict[str, Any] = {"conclusion": self.conclusion.strip(), "learner": ranker.learner}
+        facts |= {"sessions": self.sessions, "queries": self.queries, "documents": self.documents}
+        if isinstance(ranker, Ranker):
+            facts |= {"rounds": ranker.rounds, "held_out_loss": ranker.held_out_loss, "converged": ranker.converged}
+            if ranker.examination is not None:
+                facts["examination"] = (ranker.examination / ranker.examination[0]).tolist()
+        return facts | {"held_out": None if self.comparison is None else vars(self.comparison)}
+
+    @override
+    def _document(self) -> Document:
+        table = [{"": name.replace("_", " "), " ": value} for name, value in self.rows()[0].items()]
+        sections = [Section("Trained ranker", table=table)]
+        return Document("Trained ranker", self.conclusion, sections, {"corpus": self.corpus, "clicks": self.clicks})
+
+    @classmethod
+    @override
+    def check_output(cls, path: str | Path) -> None:
+        """Accept any folder."""
+
+    @override
+    def write(self, path: str | Path) -> Written:
+        """Write the ranker to a folder, from which `load_ranker` and all commands read it."""
+        notes = {"corpus": self.corpus, "clicks": self.clicks, "sessions": self.sessions}
+        save_ranker(self.ranker, path, notes=notes)
+        return Written(files=(Path(path),))
+
+
+def train_ranker(
+    corpus: CorpusLike,
+    clicks: Any,
+    *,
+    loss: str | ClickRanker | BoostedRanker = "ips",
+    bias: str | None = None,
+    propensities: str | Path | Propensities | None = None,
+    examination: str | Float[np.ndarray, " rank"] | None = None,
+    model: str | Path | ClickModel | None = None,
+    trust: str | Path | Trust | None = None,
+    clip: float | None = None,
+    held_out: CorpusLike | None = None,
+    held_out_clicks: Any = None,
+    seed: int | None = None,
+    queries: int | None = None,
+    max_label: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    checkpoint: str | Path | None = None,
+    progress: Progress = silent,
+) -> RankerTraining:
+    """Train a ranker on clicks, corrected for position bias.
+
+    Parameters
+    ----------
+    corpus
+        Documents with their features: a `Corpus`, LETOR files, a data frame (see `read_corpus`), or "builtin".
+    clicks
+        Click log of any size: anything that `open_log` opens.
+    loss
+        "ips", "pbm", "policy-aware", "affine", "doubly-robust", "listwise" or "lambdamart"; or a learner or its text,
+        e.g. "ClickRanker('ips', hidden=(64,), dropout=(0.1,))".
+    bias
+        Source of the position bias: "given" (by one of the next four arguments), "naive" or "estimated".
+    propensities
+        Propensities, or the file of them, see `propensities`.
+    examination
+        Examination by rank: numbers, or a text such as "1/rank" or "1,0.6,0.4".
+    model
+        Click model, or the folder of one, whose examination by rank is used.
+    trust
+        Trust bias for the loss "affine", or a table with the columns rank, alpha and beta.
+    clip
+        Smallest propensity to divide by.
+    held_out, held_out_clicks
+        Corpus and log for early stopping; by default the training corpus, and the clicks of a tenth of the queries.
+    seed
+        Random seed for the initial weights, the order of queries, and dropout.
+    queries
+        Number of queries of the built-in corpus.
+    max_label
+        Highest grade of the label scale; by default, 1, 2 or 4.
+    columns, on_bad_line
+        As for `open_log`.
+    checkpoint
+        File in which the training of a network is saved from time to time; if it exists, training is resumed from it.
+    progress
+        Called while the log is read, and with a text after every round.
+
+    Returns
+    -------
+    RankerTraining
+        The ranker and, where it is known, its nDCG on held-out queries against that of the logging ranker.
+
+    Raises
+    ------
+    SpecError
+        If options are not valid ("bad-option", "bad-clip", "incompatible-options"), or position bias is missing or not
+        used ("missing-examination", "missing-trust", "unused-examination", "unused-trust").
+    DataError
+        If the documents, clicks or examination are not valid; see `ClickRanker.fit` and `BoostedRanker.fit`.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=10)
+    >>> log = cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 500, rng=0)
+    >>> training = train_ranker(corpus, log, loss="lambdamart", examination="1/rank")
+    >>> training.ranker.scores(corpus).shape == (corpus.n_pairs,)
+    True
+    """
+    learner = _learner(loss, {"bias": bias, "clip": clip, "seed": seed})
+    source = BiasSource(propensities, examination, model, trust)
+    if held_out is not None and held_out_clicks is None:
+        raise SpecError(
+            "`held_out` needs the clicks on its documents. Pass `held_out_clicks`.",
+            code="bad-option",
+            option="held_out",
+        )
+    if held_out_clicks is not None and isinstance(learner, BoostedRanker):
+        raise SpecError(
+            "lambdamart does not stop early. Remove `held_out_clicks`.", code="bad-option", option="held_out_clicks"
+        )
+    source.check(learner.bias)
+    reading: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line, "progress": progress}
+    documents = open_corpus(corpus, queries=queries, max_label=max_label)
+    log = opened(clicks, **reading)
+    given = source.read(log)
+    counts = count_by_rank(documents, log)
+    comparison = None
+    if isinstance(learner, BoostedRanker):
+        ranker: Ranker | TreeRanker = learner.fit(documents, counts, **given)
+    else:
+        judge = None
+        if held_out_clicks is not None:
+            others = documents if held_out is None else open_corpus(held_out, max_label=max_label)
+            judge = others, count_by_rank(others, opened(held_out_clicks, **reading))
+        run = with_held_out(Run(learner, documents, counts, judge))
+        assert run.held_out is not None
+        counts = run.clicks
+        ranker = learner.fit(
+            documents, counts, held_out=run.held_out, progress=progress, checkpoint=checkpoint, **given
+        )
+        comparison = _compared(ranker, *run.held_out, **given)
+    n_queries = len(np.unique(documents.vocabulary.pair_query[counts.pair]))
+    names = source_name(corpus), source_name(clicks)
+    return RankerTraining(ranker, n_sessions(log), n_queries, documents.n_pairs, *names, comparison)
+
+
+def _learner(loss: str | ClickRanker | BoostedRanker, options: dict[str, Any]) -> ClickRanker | BoostedRanker:
+    """Return a learner, or make that of a loss with its options, or of a text, which contains them."""
+    given = {name: value for name, value in options.items() if value is not None}
+    name = loss.partition("(")[0].strip() if isinstance(loss, str) else type(loss).__name__
+    if name not in RANKERS:
+        return BoostedRanker(**given) if loss == "lambdamart" else ClickRanker(str(loss), **given)
+    if given:
+        raise SpecError(
+            f"options of a learner go into its text. Write {name}(..., seed=1).", code="bad-option", options=list(given)
+        )
+    return parse(loss, RANKERS) if isinstance(loss, str) else loss
+
+
+def _compared(
+    ranker: Ranker,
+    corpus: Corpus,
+    cells: Cells,
+    examination: Float[np.ndarray, " rank"] | None,
+    trust: Trust | None,
+) -> HeldOutComparison | None:
+    """Compare a ranker with the logging ranker by labels, or else by corrected clicks; None if neither tells."""
+    impressions = cells.by_pair()[0]
+    shown, vocabulary = impressions > 0, corpus.vocabulary
+    judged, judged_by = JudgedPairs.of(vocabulary, corpus.label.astype(float), shown=shown), "labels"
+    known = ranker.examination if examination is None else examination
+    if not judged.queries and (known is not None or trust is not None):
+        corrected = labels_for(cells, "affine", examination=known, trust=trust)
+        relevance = corrected.positive / np.maximum(corrected.total, 1e-300)
+        judged, judged_by = JudgedPairs.of(vocabulary, np.clip(relevance, 0, 1), shown=shown), "clicks"
+    if not judged.queries:
+        return None
+    scores = np.full(corpus.n_pairs, np.nan), np.full(corpus.n_pairs, np.nan)
+    scores[0][shown] = ranker.scores(corpus.with_pairs(shown))
+    mean_rank = np.bincount(cells.pair, cells.rank() * cells.impressions, corpus.n_pairs)[shown] / impressions[shown]
+    scores[1][shown] = -mean_rank
+    name = f"nDCG@{_CUTOFF}"
+    new, old = (ranking_quality(score, judged, cutoffs=(_CUTOFF,), rng=0).per_query[name] for score in scores)
+    return HeldOutComparison(
+        judged.queries, judged_by, float(new.mean()), float(old.mean()), *bootstrap_interval(new - old, resamples=1000)
+    )
