@@ -49,6 +49,7 @@ from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation
 from .metrics.click_prediction import perplexity as perplexity
+from .metrics.corpus_summary import corpus_summary as corpus_summary
 from .metrics.log_summary import log_summary as log_summary
 from .metrics.model_evaluation import evaluate as evaluate
 from .metrics.ranking import JudgedPairs as JudgedPairs
@@ -86,3 +87,4 @@ from .ranking.train import train_ranker as train_ranker
 from .simulation import users as users
 from .simulation.simulate import PowerLaw as PowerLaw
 from .simulation.simulate import simulate as simulate
+from .simulation.simulate_log import simulate_log as simulate_log

@@ -101,7 +101,7 @@ def convert(
             raw,
             output,
             format=format,
-            layout=layout,  # type: ignore[arg-type]
+            layout=layout,
             judgments=judgments,
             with_clicks=with_clicks,
             on_bad_line="skip" if skip_bad else "error",
