@@ -24,7 +24,7 @@ def info(
     json: bool = JSON,
 ) -> None:
     """Summarise a log: sessions, queries, click-through rates, variation of lists, and identifiability of ranks."""
-    from clickshift.metrics.log_summary import LogSummary, log_summary
+    from clickshift.counts.log_summary import LogSummary, log_summary
 
     if output is not None:
         LogSummary.check_output(output)

@@ -12,7 +12,7 @@ from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.splits import check_split, split_sessions
-from clickshift.display.summary import Summary
+from clickshift.display.result import Summary
 from clickshift.errors import SpecError
 from clickshift.io.datasets.filters import drop_without_clicks
 from clickshift.io.datasets.registry import read_raw, read_raw_judgments

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from clickshift.data.corpus import Corpus
-from clickshift.display.summary import Summary
+from clickshift.display.result import Summary
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 
 

@@ -11,7 +11,7 @@ from clickshift.core.rng import generator
 from clickshift.core.spec import parse
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
-from clickshift.display.summary import Summary
+from clickshift.display.result import Summary
 from clickshift.errors import SpecError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.read_log import check_output, write_log
