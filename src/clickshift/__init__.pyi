@@ -8,6 +8,7 @@ from ._version import __version__ as __version__
 from .counts.count_log import count_log as count_log
 from .counts.count_log import merge_counts as merge_counts
 from .counts.daily import DayCounts as DayCounts
+from .counts.log_summary import log_summary as log_summary
 from .counts.open_log import open_log as open_log
 from .counts.prepare_log import convert_log as convert_log
 from .counts.prepare_log import encode_log as encode_log
@@ -51,7 +52,7 @@ from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation
 from .metrics.click_prediction import perplexity as perplexity
-from .metrics.log_summary import log_summary as log_summary
+from .metrics.corpus_summary import corpus_summary as corpus_summary
 from .metrics.model_evaluation import evaluate as evaluate
 from .metrics.ranking import JudgedPairs as JudgedPairs
 from .metrics.ranking import ranking_quality as ranking_quality
@@ -89,3 +90,4 @@ from .ranking.train import train_ranker as train_ranker
 from .simulation import users as users
 from .simulation.simulate import PowerLaw as PowerLaw
 from .simulation.simulate import simulate as simulate
+from .simulation.simulate_log import simulate_log as simulate_log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli._console import render, reporting, show_table, show_warnings
+from clickshift.cli._console import render, reporting, show_table
 from clickshift.cli._options import COLUMN, JSON, REPORT, SKIP_BAD, parse_columns
 
 
@@ -82,5 +82,4 @@ def audit(
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,
         )
-    show_warnings(result.cautions)
     render(result, json=json, output=output)

@@ -468,10 +468,11 @@ def read_relevance(
             count=n_sources,
         )
     if labels is not None:
-        if isinstance(labels, str | Path) and ending(Path(labels)):
+        if not isinstance(labels, str | Path):
+            return labels.labels_for(log.vocabulary)
+        if ending(Path(labels)):
             return read_pair_values(labels, "label").values_for(log.vocabulary)
-        judged = read_qrels(labels) if isinstance(labels, str | Path) else labels
-        return judged.labels_for(log.vocabulary)
+        return read_qrels(labels).labels_for(log.vocabulary)
     if orderings is not None:
         lists = read_rankings(orderings)
         vocabulary, relevance = lists.vocabulary, relevance_from_orderings(lists)

@@ -33,7 +33,7 @@ from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
-from clickshift.io.tables.formats import LOG_ENDINGS, ending, read_table
+from clickshift.io.tables.formats import LOG_ENDINGS, Choose, ending, read_table
 from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 
 WIDE = ("query", "docs", "clicks")
@@ -113,8 +113,7 @@ def read_log(
     >>> sessions.click.tolist()
     [[False, True]]
     """
-    raw = _read_raw(log, lambda path, names: choose_columns(path, columns or {}, names), on_bad_line)
-    sessions = _to_sessions(raw)
+    sessions = _to_sessions(_read_raw(log, on_bad_line, lambda path: partial(choose_columns, path, columns or {})))
     return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
 
 
@@ -149,25 +148,22 @@ def read_log_with_number(
     def choose(path: str | Path, names: Sequence[str]) -> dict[str, str]:
         chosen = choose_columns(path, columns or {}, names)
         if number not in names:
-            known = ", ".join(names)
-            message = f"there is no column {number}: the table has {known}."
+            message = f"there is no column {number}: the table has {', '.join(names)}."
             raise FileError(path, message, code="unknown-column", column=number, known=list(names))
         return chosen | {"number": number}
 
-    raw = _read_raw(log, choose, on_bad_line)
+    raw = _read_raw(log, on_bad_line, lambda path: partial(choose, path))
     return _to_sessions(raw), raw.attributes["number"].values
 
 
-def _read_raw(
-    log: Any, choose: Callable[[str | Path, Sequence[str]], Mapping[str, str]], on_bad_line: OnBadLine
-) -> RawSessions:
-    """Read the sessions of a log that keep all rules; warn about the others if they are skipped."""
+def _read_raw(log: Any, on_bad_line: OnBadLine, choose: Callable[[str | Path], Choose]) -> RawSessions:
+    """Read the sessions of files or of a data frame that keep all rules, with raw ids."""
     if isinstance(log, str | Path | list | tuple):
-        parts = [read_table(file, partial(choose, file)) for file in log_files(log)]
+        parts = [read_table(file, choose(file)) for file in log_files(log)]
     else:
         from clickshift.io.frames import PLACE, read_frame
 
-        parts = [read_frame(log, partial(choose, PLACE))]
+        parts = [read_frame(log, choose(PLACE))]
     first, skip = parts[0], on_bad_line == "skip"
     report = ReadReport(f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more", on_bad_line)
     wide = "docs" in first.table.column_names
@@ -251,7 +247,7 @@ def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
                 code="not-a-log",
                 type=type(path).__name__,
             )
-        return sorted({file for one in path for file in log_files(one)})
+        return sorted(Path(file) for file in path)
     if "://" in str(path):
         scheme = str(path).split("://")[0]
         advice = "Download it, or read it with pandas, Polars or DuckDB and pass the data frame."

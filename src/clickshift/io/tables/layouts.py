@@ -341,10 +341,8 @@ def check_session_columns(rows: TableRows, bad_sessions: BadSessions, columns: M
         "missing-value", "bad-count" or "not-a-probability", unless bad sessions are skipped.
     """
     for name, column in columns.items():
-        bad_sessions.mark(
-            column.bad,
-            partial(rows.violation, name, "missing-value", f"must be {_EXPECTED_TYPES.get(name, 'a number')}"),
-        )
+        expected = _EXPECTED_TYPES.get(name, "a number")
+        bad_sessions.mark(column.bad, partial(rows.violation, name, "missing-value", f"must be {expected}"))
         if name == "count":
             not_a_count = _not_an_integer(column) | (column.values < 1)
             bad_sessions.mark(not_a_count, partial(rows.violation, name, "bad-count", "must be 1, 2, 3, ..."))
