@@ -1,4 +1,4 @@
-"""Training of rankers: one network, or several one-hot runs side by side."""
+"""Training of rankers: one network, or several one-hot runs side by side. Importing this module imports JAX."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt32
 
 from clickshift.core.progress import Progress
 from clickshift.core.rng import generator
 from clickshift.core.spec import key, label
+from clickshift.learners.training import EarlyStopping, train
 from clickshift.ranking._examples import shuffled_batches
 from clickshift.ranking._prepare import PreparedRun
+from clickshift.ranking._step import compile_program, to_device
 from clickshift.ranking.ranker import Ranker
 
 
@@ -29,8 +31,6 @@ class RankingTask:
     """
 
     def __init__(self, runs: Sequence[PreparedRun]) -> None:
-        from clickshift.ranking._step import compile_program, to_device
-
         self.runs, self.names = runs, [label(run.learner) for run in runs]
         self._side_by_side = runs[0].learner.tower == "one-hot"
         self._round, self._held_out_loss = compile_program(runs[0].program, self._side_by_side)
@@ -43,14 +43,10 @@ class RankingTask:
 
     def start(self) -> Any:
         """Return the states of all runs before the first round."""
-        from clickshift.ranking._step import to_device
-
         return to_device([run.program.initial_state(run.weights) for run in self.runs], True)
 
     def round(self, states: Any, number: int, rate: np.ndarray) -> tuple[Any, np.ndarray]:
         """Make a pass over the batches; a run that has finished continues with any batches, without effect."""
-        from clickshift.ranking._step import to_device
-
         packed = [
             run.train.packed(batches[min(number, len(batches) - 1)], self._widths)
             for run, batches in zip(self.runs, self._batches, strict=True)
@@ -70,7 +66,7 @@ class RankingTask:
         return np.asarray(self._held_out_loss(parameters, self._held_out))
 
     @cached_property
-    def _dropout_seeds(self) -> Int[np.ndarray, "round run"]:
+    def _dropout_seeds(self) -> UInt32[np.ndarray, "round run"]:
         """Random seeds of dropout, by round and run."""
         rngs = [generator(run.learner.seed, "ClickRanker", "dropout") for run in self.runs]
         rounds = max(run.learner.rounds for run in self.runs)
@@ -112,8 +108,6 @@ def train_runs(runs: Sequence[PreparedRun], progress: Progress, checkpoint: str 
     DataError
         If the loss of a run is not finite before a first round could be kept ("training-diverged").
     """
-    from clickshift.learners.training import EarlyStopping, train
-
     task = RankingTask(runs)
     rounds, patience, rate = (
         np.array([getattr(run.learner, name) for run in runs]) for name in ("rounds", "patience", "rate")
