@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +19,16 @@ from clickshift.io.tables.layouts import TableRows, read_wide
 _COLUMNS = ("query", "docs")
 
 
-def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rankings:
-    """Read ranked lists from a table file.
+def read_rankings(path: Any, *, columns: Mapping[str, str] | None = None, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Read ranked lists from a table file or a data frame.
 
     Parameters
     ----------
     path
-        A table (Parquet, CSV or JSON lines) with the columns `query` and `docs`; other columns are ignored.
+        A table (Parquet, CSV or JSON lines) or a data frame with the columns `query` and `docs`; other columns are
+        ignored.
+    columns
+        The table's names of these columns, where they differ.
     on_bad_line
         "error" raises at the first list that breaks a rule; "skip" drops such lists and reports their number in one
         `ClickshiftWarning` (code "skipped-sessions").
@@ -49,8 +54,15 @@ def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rank
     >>> rankings.vocabulary.doc_ids[rankings.vocabulary.pair_doc[rankings.pair[0]]].tolist()
     ['b', 'a']
     """
-    path, skip = Path(path), on_bad_line == "skip"
-    part = read_table(path, lambda names: _choose_columns(path, names))
+    named = {name: (columns or {}).get(name, name) for name in _COLUMNS}
+    skip = on_bad_line == "skip"
+    if isinstance(path, str | Path):
+        part = read_table(Path(path), partial(_choose_columns, Path(path), named))
+    else:
+        from clickshift.io.frames import PLACE, read_frame
+
+        part = read_frame(path, partial(_choose_columns, PLACE, named))
+    path = part.path
     if part.unreadable and not skip:
         raise unreadable_lines_error(path, part.unreadable)
     report = ReadReport(path)
@@ -70,22 +82,22 @@ def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rank
     return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
 
 
-def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:
+def _choose_columns(path: Path, named: dict[str, str], names: Sequence[str]) -> dict[str, str]:
     """Choose query and docs; FileError if one is missing or occurs twice."""
-    if missing := [name for name in _COLUMNS if name not in names]:
+    if missing := [name for name in named.values() if name not in names]:
         raise FileError(
             path,
-            f"a table of lists must have the columns {' and '.join(_COLUMNS)} (one row per list, docs a list of ids): "
-            f"{' and '.join(missing)} not found; the file has {', '.join(names) or 'none'}. Rename or add them.",
+            f"a table of lists must have the columns {' and '.join(named.values())} (one row per list, docs a list of "
+            f"ids): {' and '.join(missing)} not found; it has {', '.join(names) or 'none'}. Rename or add them.",
             code="missing-column",
             columns=missing,
             known=list(names),
         )
-    if duplicates := [name for name in _COLUMNS if names.count(name) > 1]:
+    if duplicates := [name for name in named.values() if list(names).count(name) > 1]:
         raise FileError(
             path,
             f"column names must be unique: {duplicates[0]} occurs twice. Rename one.",
             code="duplicate-column",
             column=duplicates[0],
         )
-    return {name: name for name in _COLUMNS}
+    return named
