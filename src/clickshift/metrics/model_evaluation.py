@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -152,7 +153,7 @@ class ClickPrediction(Result):
             f"How well {self.model} predicts clicks",
             self.conclusion,
             [
-                Section("Perplexity by rank", table=table, figure=_perplexity_figure(by_rank)),
+                Section("Perplexity by rank", table=table, figure=partial(_perplexity_figure, by_rank)),
                 Section("Metrics", table=facts_table(scalars)),
             ],
         )

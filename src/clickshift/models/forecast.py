@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -186,7 +187,7 @@ class Forecast(Result):
             caption=f"and {more:,} more lists; `to_arrow` and the output file have them all" if more > 0 else "",
             name="expected clicks",
         )
-        by_rank = Section("Mean click probability by rank", figure=curve_figure(curve), page_only=True)
+        by_rank = Section("Mean click probability by rank", figure=partial(curve_figure, curve), page_only=True)
         return Document("Predicted clicks", self.conclusion, [lists, by_rank], settings={"model": self.model})
 
     def _first_lists(self) -> Rows:

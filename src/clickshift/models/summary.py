@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -134,7 +135,7 @@ class ModelSummary(Result):
     def _document(self) -> Document:
         curve = self._curve()
         fitted = Section(
-            "Fitted model", table=facts_table(self._facts()), figure=curve_figure(curve) if curve else None
+            "Fitted model", table=facts_table(self._facts()), figure=partial(curve_figure, curve) if curve else None
         )
         details = Section(_curve_title(curve), table=curve_table(curve), page_only=True) if curve else None
         return Document(model_name(self.model), self.conclusion, [fitted, *([details] if details else [])])
@@ -209,7 +210,7 @@ class Examination(Result):
         section = Section(
             f"{name}: {_curve_title(self.curve)}",
             table=curve_table(self.curve),
-            figure=curve_figure(self.curve),
+            figure=partial(curve_figure, self.curve),
             name=str(self.curve[0]["parameter"]),
         )
         return Document(
