@@ -23,6 +23,8 @@ from .day_drift.compare import drift as drift
 from .debiasedness.metrics import CMIP as CMIP
 from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
+from .display.progress import progress as progress
+from .display.result import Result as Result
 from .experiments.audit import Audit as Audit
 from .experiments.audit import audit as audit
 from .experiments.backtest import backtest as backtest

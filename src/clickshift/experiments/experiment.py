@@ -60,6 +60,12 @@ class ExperimentResult(Result):
         Settings of the run, which end the page.
     failures
         Messages of the tasks that failed; the other tasks are in the rows.
+
+    Notes
+    -----
+    Facts (`to_dict`, `--json`): `conclusion`; `rows`, the tidy rows of the finished tasks; `failures`, the messages of
+    failed tasks; `verdicts` of policy shift and of real logs, one per model, with its name (`model`), a short `verdict`
+    and a `text` with the numbers.
     """
 
     task_rows: Rows
