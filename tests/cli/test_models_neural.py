@@ -48,6 +48,7 @@ def test_seeds_are_judged_together(shell: Shell, several: Path, clicks: Path) ->
     facts = shell.json("evaluate", several, clicks)
     low, high = facts["conditional_perplexity_interval"]
     assert facts["seeds"] == 2
+    assert facts["on_training_log"], "whichever sessions were held out"
     assert 1 < low < facts["conditional_perplexity"] < high < 2
     assert len(facts["conditional_perplexity_at_rank"]) == 5
     one = shell.json("evaluate", several / "seed-1", clicks)

@@ -13,9 +13,12 @@ from clickshift.data.vocabulary import Vocabulary
 
 __all__ = ["counts_fingerprint", "log_fingerprint"]
 
+_SAMPLED_IDS = 64
+"""Number of pairs whose ids enter a fingerprint: to hash all texts of a vocabulary would take longer than a fit."""
+
 
 def log_fingerprint(log: Log) -> str:
-    """Return the fingerprint of a log: a digest of the ids, impressions and clicks of its pairs.
+    """Return the fingerprint of a log: a digest of the impressions and clicks of its pairs, and of some of their ids.
 
     It does not depend on file names, the order of sessions, or pairs of the vocabulary that the log does not show.
 
@@ -57,9 +60,9 @@ def counts_fingerprint(
         32 hexadecimal digits.
     """
     shown = np.flatnonzero(impressions)
-    if len(shown) < vocabulary.n_pairs:
-        vocabulary = vocabulary.with_pairs(shown)
-    digest = hashlib.blake2b(vocabulary.fingerprint.encode(), digest_size=16)
+    sample = shown[np.linspace(0, max(len(shown) - 1, 0), min(len(shown), _SAMPLED_IDS)).astype(np.int64)]
+    query, doc = vocabulary.query_ids[vocabulary.pair_query[sample]], vocabulary.doc_ids[vocabulary.pair_doc[sample]]
+    digest = hashlib.blake2b(repr([query.tolist(), doc.tolist()]).encode(), digest_size=16)
     for counts in (impressions, clicks):  # rounded: counts of decayed days are sums of fractions
         digest.update(np.round(counts[shown], 6).tobytes())
     return digest.hexdigest()
