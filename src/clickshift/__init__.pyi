@@ -8,6 +8,7 @@ from ._version import __version__ as __version__
 from .counts.count_log import count_log as count_log
 from .counts.count_log import merge_counts as merge_counts
 from .counts.daily import DayCounts as DayCounts
+from .counts.log_summary import log_summary as log_summary
 from .counts.open_log import open_log as open_log
 from .counts.prepare_log import convert_log as convert_log
 from .counts.prepare_log import encode_log as encode_log
@@ -23,6 +24,8 @@ from .debiasedness.metrics import CMIP as CMIP
 from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from .experiments.audit import Audit as Audit
+from .experiments.audit import audit as audit
+from .experiments.backtest import backtest as backtest
 from .experiments.comparison import Comparison as Comparison
 from .experiments.comparison import compare as compare
 from .experiments.experiment import read_run as read_run
@@ -44,11 +47,12 @@ from .learners.gradient import Gradient as Gradient
 from .learners.likelihood import MaximumLikelihood as MaximumLikelihood
 from .learners.mixture import MixtureEM as MixtureEM
 from .learners.model_list import list_models as list_models
+from .learners.sklearn import ClickModelEstimator as ClickModelEstimator
 from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation
 from .metrics.click_prediction import perplexity as perplexity
-from .metrics.log_summary import log_summary as log_summary
+from .metrics.corpus_summary import corpus_summary as corpus_summary
 from .metrics.model_evaluation import evaluate as evaluate
 from .metrics.ranking import JudgedPairs as JudgedPairs
 from .metrics.ranking import ranking_quality as ranking_quality
@@ -59,6 +63,7 @@ from .models.neural import NeuralModel as NeuralModel
 from .models.storage import load_model as load_model
 from .models.storage import save_model as save_model
 from .models.summary import examination as examination
+from .ope.cross_fitting import optimise_policy as optimise_policy
 from .ope.evaluate import evaluate_policy as evaluate_policy
 from .policies.basic import BM25 as BM25
 from .policies.basic import Feature as Feature
@@ -85,3 +90,4 @@ from .ranking.train import train_ranker as train_ranker
 from .simulation import users as users
 from .simulation.simulate import PowerLaw as PowerLaw
 from .simulation.simulate import simulate as simulate
+from .simulation.simulate_log import simulate_log as simulate_log

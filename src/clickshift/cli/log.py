@@ -24,7 +24,7 @@ def info(
     json: bool = JSON,
 ) -> None:
     """Summarise a log: sessions, queries, click-through rates, variation of lists, and identifiability of ranks."""
-    from clickshift.metrics.log_summary import LogSummary, log_summary
+    from clickshift.counts.log_summary import LogSummary, log_summary
 
     if output is not None:
         LogSummary.check_output(output)
@@ -101,7 +101,7 @@ def convert(
             raw,
             output,
             format=format,
-            layout=layout,  # type: ignore[arg-type]
+            layout=layout,
             judgments=judgments,
             with_clicks=with_clicks,
             on_bad_line="skip" if skip_bad else "error",

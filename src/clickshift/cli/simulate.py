@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli._console import progress, show, warnings_shown
+from clickshift.cli._console import render, reporting
 from clickshift.cli._options import JSON
-
-if TYPE_CHECKING:
-    from clickshift.data.corpus import Corpus
-    from clickshift.policies.base import Policy
 
 
 def simulate(
@@ -43,65 +38,22 @@ def simulate(
     json: bool = JSON,
 ) -> None:
     """Simulate a click log: queries arrive, a policy ranks documents, a user clicks."""
-    from clickshift.cli.corpus import open_corpus
-    from clickshift.core.rng import generator
-    from clickshift.core.spec import parse
-    from clickshift.errors import SpecError
-    from clickshift.io.read_log import check_output, write_log
-    from clickshift.io.table_writer import table_ending
-    from clickshift.policies import POLICIES
-    from clickshift.simulation.simulate import PowerLaw, UniformQueries
-    from clickshift.simulation.simulate import simulate as draw
-    from clickshift.simulation.users import USERS
+    from clickshift.simulation.simulate_log import simulate_log
 
-    laws: dict[str, PowerLaw | UniformQueries] = {"power-law": PowerLaw(), "uniform": UniformQueries()}
-    if query_law not in laws:
-        raise SpecError(
-            f"--query-law must be one of {', '.join(laws)}: got {query_law!r}.",
-            code="bad-option",
-            option="query_law",
-            value=query_law,
-            known=list(laws),
-        )
-    logging_policy, simulated_user = parse(policy, POLICIES), parse(user, USERS)
-    check_output(output, layout)
-    if truth is not None:
-        table_ending(truth)
-    with warnings_shown(), progress("simulating", sessions) as advance:
-        candidates = open_corpus(corpus, queries, seed)
-        if documents is not None:
-            candidates = candidates.stratified(documents, rng=generator(seed, "documents"))
-            candidates = candidates.with_queries(candidates.n_candidates == documents)
-        rng = generator(seed, "simulate")
-        log = draw(
-            candidates,
-            logging_policy,
-            simulated_user,
-            sessions,
-            queries=laws[query_law],
+    with reporting("simulating", sessions) as progress:
+        result = simulate_log(
+            output,
+            sessions=sessions,
+            corpus=corpus,
+            queries=queries,
+            documents=documents,
+            policy=policy,
+            user=user,
+            query_law=query_law,
             ranks=ranks,
-            rng=rng,
-            progress=advance,
+            layout=layout,
+            truth=truth,
+            seed=seed,
+            progress=progress,
         )
-        write_log(log, output, layout=layout)  # type: ignore[arg-type]
-        if truth is not None:
-            _write_truth(candidates, logging_policy, truth)
-    facts = {"output": str(output), "sessions": log.total, "clicks_per_session": float(log.click.sum() / log.total)}
-    show({**facts, "ctr_by_rank": log.ctr_by_rank().tolist()}, json=json, title="Simulated log")
-
-
-def _write_truth(corpus: Corpus, policy: Policy, path: Path) -> None:
-    """Write the labels of all (query, document) pairs, and the policy's scores where it has them."""
-    import pyarrow as pa
-
-    from clickshift.io.table_writer import write_table
-    from clickshift.policies.base import ScoredPolicy
-
-    vocabulary = corpus.vocabulary
-    ids = {"query": vocabulary.query_ids[vocabulary.pair_query], "doc": vocabulary.doc_ids[vocabulary.pair_doc]}
-    table = pa.table({name: pa.array(column.tolist()) for name, column in ids.items()} | {"label": corpus.label})
-    while hasattr(policy, "policy"):  # policies that randomise scores wrap the policy that has them
-        policy = policy.policy
-    if isinstance(policy, ScoredPolicy):
-        table = table.append_column("score", pa.array(policy.scores(corpus)))
-    write_table(table, path)
+    render(result, json=json)

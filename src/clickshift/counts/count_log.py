@@ -12,7 +12,7 @@ from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.days import decay
 from clickshift.display.document import Document, Section
-from clickshift.display.summary import Summary
+from clickshift.display.result import Summary
 from clickshift.display.tables import Rows
 from clickshift.errors import DataError
 from clickshift.io.read_report import OnBadLine

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, final
 
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike, open_log
-from clickshift.data._arrow import Layout
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.splits import check_split, split_sessions
-from clickshift.display.summary import Summary
+from clickshift.display.result import Summary
 from clickshift.errors import SpecError
 from clickshift.io.datasets.filters import drop_without_clicks
 from clickshift.io.datasets.registry import read_raw, read_raw_judgments
@@ -270,7 +269,7 @@ def convert_log(
     output: str | Path,
     *,
     format: str,
-    layout: Layout = "wide",
+    layout: str = "wide",
     judgments: str | Path | None = None,
     with_clicks: bool = False,
     on_bad_line: OnBadLine = "error",
@@ -311,6 +310,16 @@ def convert_log(
         the readers.
     DataError
         "bad-option" for another layout, "no-judged-query" or "no-clicks" if no session is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> query = "\\t".join(["1", "0", "Q", "7", "0", *map(str, range(10, 20))])  # ten results of query 7 in session 1
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     raw = Path(folder) / "raw.txt"
+    ...     _ = raw.write_text(query + "\\n1\\t5\\tC\\t12\\n")  # and a click on the third of them
+    ...     convert_log(raw, Path(folder) / "log.parquet", format="yandex-wscd").sessions_written
+    1
     """
     check_output(output, layout)
     judged = None if judgments is None else read_raw_judgments(judgments, format=format)
@@ -318,5 +327,5 @@ def convert_log(
     sessions = read_raw(raw, format=format, judged=judged, on_bad_line=on_bad_line)
     kept = drop_without_clicks(sessions) if with_clicks else sessions
     progress("writing")
-    write_log(kept, output, layout=layout)
+    write_log(kept, output, layout=layout)  # type: ignore[arg-type]
     return ConvertedLog(Path(output), sessions.total, kept.total)

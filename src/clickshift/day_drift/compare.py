@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.intervals import wilson_interval
+from clickshift.core.intervals import normal_quantile, wilson_interval
 from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.counts.daily import DayCounts, is_counts
-from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.daily import DayCounts
+from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.days import days_of, sort_by_time
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
@@ -33,7 +33,6 @@ from clickshift.day_drift._results import (
     Change,
     ClickChange,
     Day,
-    normal_quantile,
 )
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.io.read_report import OnBadLine
@@ -152,13 +151,10 @@ def _read_days(
     given: Sequence[Any] = list(days) if isinstance(days, list | tuple) else [days]
     counts: list[DayCounts] = []
     for day in given:
-        if isinstance(day, DayCounts) or (isinstance(day, str | Path) and is_counts(day)):
-            counts.append(day if isinstance(day, DayCounts) else DayCounts.load(day))
-            continue
-        log = open_log(day, columns=columns, on_bad_line=on_bad_line, progress=progress)
-        if len(given) == 1:
-            return _split_by_day(log, progress)
-        counts.append(DayCounts.of(log))
+        opened = open_log_or_counts(day, columns=columns, on_bad_line=on_bad_line, progress=progress)
+        if len(given) == 1 and not isinstance(opened, DayCounts):
+            return _split_by_day(opened, progress)
+        counts.append(opened if isinstance(opened, DayCounts) else DayCounts.of(opened))
         progress(1, total=len(given))
     stems = [Path(day).stem if isinstance(day, str | Path) else f"day {k}" for k, day in enumerate(given, 1)]
     return counts, stems if len(set(stems)) == len(stems) else [str(day) for day in given]

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from clickshift.display.document import Document, check_page, page_fragment, write_page
+from clickshift.display.document import Document, Section, check_page, page_fragment, write_page
 from clickshift.display.export import Written, write_exports
-from clickshift.display.tables import Rows, arrow_table, write_rows
+from clickshift.display.tables import Row, Rows, arrow_table, write_rows
 from clickshift.errors import CapabilityError
 
-__all__ = ["Result", "plain"]
+__all__ = ["Result", "Summary", "plain", "two_columns"]
 
 
 class Result:
@@ -160,6 +160,49 @@ class Result:
     def _repr_html_(self) -> str:
         """Return what a notebook displays."""
         return page_fragment(self.document)
+
+
+class Summary(Result):
+    """A result whose facts are its values by name; a subclass implements `conclusion` and `values`."""
+
+    title: ClassVar[str] = "Summary"
+
+    def values(self) -> dict[str, Any]:
+        """Return the values by name."""
+        raise NotImplementedError
+
+    def rows(self) -> Rows:
+        """Return the values as one row."""
+        return [self.values()]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion and the values."""
+        return {"conclusion": self.conclusion, **self.values()}
+
+    def _document(self) -> Document:
+        """Show the values as a table of two columns."""
+        return Document(self.title, self.conclusion, [Section(self.title, table=two_columns(self.values()))])
+
+
+def two_columns(values: Row) -> Rows:
+    """Tabulate values by name, one row each.
+
+    Parameters
+    ----------
+    values
+        Values by name.
+
+    Returns
+    -------
+    list of dict
+        Rows with the name in words and the value, without headings.
+
+    Examples
+    --------
+    >>> two_columns({"mean_length": 3})
+    [{'': 'mean length', ' ': 3}]
+    """
+    return [{"": name.replace("_", " "), " ": value} for name, value in values.items()]
 
 
 _REPR_LENGTH = 160

@@ -66,7 +66,9 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
     lazy_or_eager = nw.from_native(frame, pass_through=True)
     if isinstance(lazy_or_eager, nw.DataFrame | nw.LazyFrame):
         chosen = choose(lazy_or_eager.collect_schema().names())
-        return TableFile(PLACE, name_columns(_arrow(lazy_or_eager.select(list(chosen.values()))), chosen))
+        return TableFile(
+            PLACE, name_columns(_arrow(lazy_or_eager.select(list(dict.fromkeys(chosen.values())))), chosen)
+        )
     if hasattr(frame, "__arrow_c_stream__"):
         with suppress(pa.ArrowInvalid):  # of a single column, e.g. a Polars series
             return read_frame(pa.RecordBatchReader.from_stream(frame), choose)

@@ -19,7 +19,7 @@ Data frames have the same two layouts, the same rules and the same errors, see `
 from __future__ import annotations
 
 import glob
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
-from clickshift.io.tables.formats import LOG_ENDINGS, ending, read_table
+from clickshift.io.tables.formats import LOG_ENDINGS, Choose, ending, read_table
 from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 
 WIDE = ("query", "docs", "clicks")
@@ -113,12 +113,57 @@ def read_log(
     >>> sessions.click.tolist()
     [[False, True]]
     """
+    sessions = _to_sessions(_read_raw(log, on_bad_line, lambda path: partial(choose_columns, path, columns or {})))
+    return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
+
+
+def read_log_with_number(
+    log: str | Path | Sequence[str | Path] | Any,
+    number: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+) -> tuple[Sessions, np.ndarray]:
+    """Read a click log into memory with one more column, which has a number for each session.
+
+    Parameters
+    ----------
+    log, columns, on_bad_line
+        As in `read_log`.
+    number
+        The log's name of the column.
+
+    Returns
+    -------
+    tuple[Sessions, array]
+        The log, and the number of each of its rows.
+
+    Raises
+    ------
+    FileError
+        "unknown-column" if there is no such column, "bad-column" or "missing-value" if it does not hold numbers, and
+        those of `read_log`.
+    """
+
+    def choose(path: str | Path, names: Sequence[str]) -> dict[str, str]:
+        chosen = choose_columns(path, columns or {}, names)
+        if number not in names:
+            message = f"there is no column {number}: the table has {', '.join(names)}."
+            raise FileError(path, message, code="unknown-column", column=number, known=list(names))
+        return chosen | {"number": number}
+
+    raw = _read_raw(log, on_bad_line, lambda path: partial(choose, path))
+    return _to_sessions(raw), raw.attributes["number"].values
+
+
+def _read_raw(log: Any, on_bad_line: OnBadLine, choose: Callable[[str | Path], Choose]) -> RawSessions:
+    """Read the sessions of files or of a data frame that keep all rules, with raw ids."""
     if isinstance(log, str | Path | list | tuple):
-        parts = [read_table(file, partial(choose_columns, file, columns or {})) for file in log_files(log)]
+        parts = [read_table(file, choose(file)) for file in log_files(log)]
     else:
         from clickshift.io.frames import PLACE, read_frame
 
-        parts = [read_frame(log, partial(choose_columns, PLACE, columns or {}))]
+        parts = [read_frame(log, choose(PLACE))]
     first, skip = parts[0], on_bad_line == "skip"
     report = ReadReport(f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more", on_bad_line)
     wide = "docs" in first.table.column_names
@@ -139,8 +184,7 @@ def read_log(
         if bad_sessions.bad.all():
             report.fail_empty("session to read", "empty-log")
         report.report()
-    sessions = _to_sessions(raw_sessions)
-    return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
+    return raw_sessions
 
 
 def _to_sessions(raw: RawSessions) -> Sessions:

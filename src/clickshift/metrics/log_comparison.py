@@ -87,13 +87,8 @@ class MeanRanks(NamedTuple):
     @classmethod
     def of(cls, log: Log) -> MeanRanks:
         """Compute the mean ranks of a log."""
-        sums = np.zeros((3, log.vocabulary.n_pairs))
-        for part in log.chunks():
-            row, rank = np.nonzero(part.rankings.pair != UNSEEN)
-            pair, weight = part.rankings.pair[row, rank], part.count[row].astype(np.float64)
-            for power in range(3):
-                sums[power] += np.bincount(pair, weight * rank**power, log.vocabulary.n_pairs)
-        times, first, second = sums
+        cells, n = Cells.of(log), log.vocabulary.n_pairs
+        times, first, second = (np.bincount(cells.pair, cells.impressions * cells.rank() ** p, n) for p in range(3))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = first / times
             error = np.where(times > 1, (second / times - mean**2) / (times - 1), np.nan)
@@ -107,27 +102,23 @@ def _list_hashes(part: Sessions, ranks: int) -> UInt64[np.ndarray, " session"]:
     return row_hashes(np.concatenate([lists.query[:, None], pairs], axis=1))
 
 
-def logged_rank(sessions: Sessions) -> Float[np.ndarray, " pair"]:
+def logged_rank(log: Log) -> Float[np.ndarray, " pair"]:
     """Compute minus the mean rank of every pair over its impressions, so that higher is better.
 
     Parameters
     ----------
-    sessions
-        Log of the logging policy.
+    log
+        Log of the logging policy, in memory or encoded.
 
     Returns
     -------
     Float[pair]
         Minus the mean rank; NaN for a pair that was not shown.
     """
-    cells = Cells.of(sessions)
-    impressions, _ = cells.by_pair()
-    rank_sum = np.bincount(cells.pair, cells.impressions * cells.rank(), len(impressions))
-    mean: np.ndarray = np.divide(rank_sum, impressions, out=np.full(len(rank_sum), np.nan), where=impressions > 0)
-    return -mean
+    return -MeanRanks.of(log).mean
 
 
-def logged_exposure(sessions: Sessions) -> Float[np.ndarray, " pair"]:
+def logged_exposure(log: Log) -> Float[np.ndarray, " pair"]:
     """Compute the mean exposure of every pair in a session of its query.
 
     The exposure of a rank is its click-through rate relative to that of the first rank. Unlike the mean rank, this
@@ -135,21 +126,23 @@ def logged_exposure(sessions: Sessions) -> Float[np.ndarray, " pair"]:
 
     Parameters
     ----------
-    sessions
-        Log of the logging policy.
+    log
+        Log of the logging policy, in memory or encoded.
 
     Returns
     -------
     Float[pair]
         Exposure per session of the query; NaN where the query has no session.
     """
-    cells = Cells.of(sessions)
+    cells = Cells.of(log)
     impressions, clicks = cells.by_rank()
     rate = np.divide(clicks, impressions, out=np.zeros(len(impressions)), where=impressions > 0)
     rank_exposure = rate / rate[0] if rate[0] > 0 else np.ones(len(rate))
-    vocabulary, query = sessions.vocabulary, sessions.rankings.query
+    vocabulary, by_query = log.vocabulary, np.zeros(log.vocabulary.n_queries)
     exposure = np.bincount(cells.pair, cells.impressions * rank_exposure[cells.rank()], vocabulary.n_pairs)
-    by_query = np.bincount(query[query >= 0], sessions.count[query >= 0], vocabulary.n_queries)
+    for part in log.chunks():
+        query = part.rankings.query
+        by_query += np.bincount(query[query >= 0], part.count[query >= 0], len(by_query))
     n_sessions = by_query[vocabulary.pair_query]
     mean: np.ndarray = np.divide(exposure, n_sessions, out=np.full(len(exposure), np.nan), where=n_sessions > 0)
     return mean

@@ -238,8 +238,9 @@ class Forecast(Result):
 
 def predict(
     model: ModelLike,
-    rankings: str | Path | Rankings | Sessions,
+    rankings: Any,
     *,
+    columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
 ) -> Forecast:
@@ -254,8 +255,10 @@ def predict(
     model
         Folder of a saved model, or a click model.
     rankings
-        Lists of documents: a table (.parquet, .csv or .jsonl) with the columns query and docs, or lists in their own
-        vocabulary.
+        Lists of documents: a table (.parquet, .csv or .jsonl) or a data frame with the columns query and docs,
+        `Rankings` in their own vocabulary, or `Sessions`, whose clicks are not used.
+    columns
+        The table's names of query and docs, where they differ.
     on_bad_line
         "error", or "skip" to leave out bad lists.
     progress
@@ -285,7 +288,7 @@ def predict(
     if isinstance(rankings, Sessions):
         rankings = rankings.rankings
     elif not isinstance(rankings, Rankings):
-        rankings = read_rankings(rankings, on_bad_line=on_bad_line)
+        rankings = read_rankings(rankings, columns=columns, on_bad_line=on_bad_line)
     if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
         raise DataError(
             "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from typing_extensions import override
 
+from clickshift.core.text import join_words
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import curve_figure
@@ -276,5 +277,4 @@ def _curve_sentence(curve: Sequence[Row]) -> str:
         for row in shown
     ]
     name = str(curve[0]["parameter"]).capitalize()
-    listed = f"{', '.join(values[:-1])} and {values[-1]}" if len(values) > 1 else values[0]
-    return f"{'Click-through rate' if name == 'Ctr' else name} is {listed}{condition}."
+    return f"{'Click-through rate' if name == 'Ctr' else name} is {join_words(values)}{condition}."

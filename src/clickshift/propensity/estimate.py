@@ -23,15 +23,15 @@ from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
-from clickshift.counts.daily import DayCounts, is_counts
-from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.daily import DayCounts
+from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
 from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.errors import ClickshiftError, ClickshiftWarning, DataError, FileError, SpecError
+from clickshift.errors import ClickshiftWarning, DataError, FileError, SpecError
 from clickshift.io.datasets.letor import read_corpus
-from clickshift.io.read_log import read_log
+from clickshift.io.read_log import read_log_with_number
 from clickshift.io.read_report import OnBadLine
 from clickshift.models.base import ClickModel
 from clickshift.models.storage import load_model
@@ -150,7 +150,8 @@ def propensities(
     if isinstance(swapped, str):
         opened, swapped = _read_swaps(log, swapped, **source)
     else:
-        opened = _open(log, **source, progress=progress)
+        given = log if isinstance(log, Cells) else open_log_or_counts(log, **source, progress=progress)
+        opened = given.cells if isinstance(given, DayCounts) else given
     method = load_model(method) if isinstance(method, str | Path) and Path(method).is_dir() else method
     corpus = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
     cells = opened if isinstance(opened, Cells) else Cells.of(opened)
@@ -224,21 +225,6 @@ def propensities(
     )
 
 
-def _open(
-    log: LogLike | Cells | DayCounts,
-    *,
-    columns: Mapping[str, str] | None,
-    on_bad_line: OnBadLine,
-    progress: Progress = silent,
-) -> Log | Cells:
-    """Open a log; counts are given as cells."""
-    if isinstance(log, str | Path) and is_counts(log):
-        log = DayCounts.load(log)
-    if isinstance(log, Cells | DayCounts):
-        return log if isinstance(log, Cells) else log.cells
-    return open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
-
-
 def _in_memory(log: Log, queries: np.ndarray | None = None) -> Sessions:
     """Load the sessions of an encoded log, or of some of its queries."""
     return log.sessions(queries) if isinstance(log, EncodedLog) else log
@@ -248,24 +234,22 @@ def _read_swaps(
     log: Any, column: str, *, columns: Mapping[str, str] | None, on_bad_line: OnBadLine
 ) -> tuple[Sessions, np.ndarray]:
     """Read a log with the rank that was swapped in each session, from 0, or -1 where none was."""
-    not_ranks = DataError(
-        f"`swapped`: column {column} must hold ranks, whole numbers, and 0 where none was swapped.",
-        code="not-ranks",
-        column=column,
-    )
     try:
-        # the reader has one free number per session, the time, which is not used here: the rank takes its place
-        sessions = read_log(log, columns={**(columns or {}), "time": column}, on_bad_line=on_bad_line)
-    except ClickshiftError as error:
-        read_log(log, columns=columns, on_bad_line=on_bad_line)  # raises the error of the log itself
-        if isinstance(error, FileError) and error.code == "unknown-column":
-            listed = ", ".join(error.facts["known"]) or "none"
-            problem = f"there is no column {column}, which `swapped` names: the file has {listed}."
-            raise FileError(error.path, problem, code=error.code, **error.facts) from None
-        raise not_ranks from None
-    rank = np.asarray(sessions.time)
-    if rank.dtype.kind not in "iuf" or (rank != np.rint(rank)).any():
-        raise not_ranks
+        sessions, rank = read_log_with_number(log, column, columns=columns, on_bad_line=on_bad_line)
+    except FileError as error:
+        if error.facts.get("column") == column:  # there is no such column
+            known = list(error.facts["known"])
+            problem = f"there is no column {column}, which `swapped` names: the table has {', '.join(known)}."
+            raise FileError(error.path, problem, code=error.code, column=column, known=known) from None
+        if error.facts.get("column") != "number":
+            raise
+        rank = np.array([np.nan])
+    if not (rank == np.rint(rank)).all():
+        raise DataError(
+            f"`swapped`: column {column} must hold ranks, whole numbers, and 0 where none was swapped.",
+            code="not-ranks",
+            column=column,
+        )
     return sessions, rank.astype(np.int64) - 1
 
 

@@ -169,7 +169,12 @@ def read_corpus(
 
 
 def open_corpus(
-    corpus: CorpusLike, *, queries: int | None = None, features: int | None = None, max_label: int | None = None
+    corpus: CorpusLike,
+    *,
+    queries: int | None = None,
+    seed: int = 0,
+    features: int | None = None,
+    max_label: int | None = None,
 ) -> Corpus:
     """Return a corpus unchanged, the built-in one, or that of files or a data frame.
 
@@ -179,6 +184,8 @@ def open_corpus(
         A `Corpus`, "builtin", or anything that `read_corpus` reads.
     queries
         Number of queries of the built-in corpus; by default 1,000.
+    seed
+        Random seed for the built-in corpus.
     features, max_label
         Options of `read_corpus`.
 
@@ -190,7 +197,7 @@ def open_corpus(
     if isinstance(corpus, Corpus):
         return corpus
     if isinstance(corpus, str) and corpus == "builtin":
-        return builtin_corpus(queries or 1000)
+        return builtin_corpus(queries or 1000, seed=seed)
     return read_corpus(corpus, features=features, max_label=max_label)
 
 

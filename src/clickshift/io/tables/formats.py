@@ -222,7 +222,7 @@ def _read_parquet(path: Path, choose: Choose) -> TableFile:
 
         with ThreadPoolExecutor(pa.cpu_count()) as pool:
             tables = list(pool.map(read, range(metadata.num_row_groups))) or [empty]
-        table = name_columns(pa.concat_tables(table.select(list(chosen.values())) for table in tables), chosen)
+        table = name_columns(pa.concat_tables(tables), chosen)
     for name in chosen:
         try:
             table[name].validate(full=True)  # a damaged file may decode to indices outside its dictionary
@@ -253,7 +253,7 @@ def _read_csv(path: Path, data: bytes, delimiter: str, choose: Choose) -> TableF
             read_options=pc.ReadOptions(block_size=_BLOCK, use_threads=threads),
             parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
             convert_options=pc.ConvertOptions(
-                include_columns=list(chosen.values()),
+                include_columns=list(dict.fromkeys(chosen.values())),
                 column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string())),
                 null_values=[""],
                 strings_can_be_null=True,

@@ -25,10 +25,10 @@ from clickshift.io.tables.formats import ColumnError, TableFile, integers_or_tex
 SESSION_COLUMNS = ("time", "day", "user", "propensity", "log_propensity", "count")
 """Optional columns of a log; in both layouts they describe the session."""
 
+_LAYOUT_COLUMNS = {"query", "docs", "clicks", "session", "rank", "doc", "click"}
 _EXPECTED_TYPES = {
     **dict.fromkeys(("session", "query", "doc", "user"), "an integer or text"),
     **dict.fromkeys(("time", "day"), "a number, a date or a time"),
-    **dict.fromkeys(("propensity", "log_propensity", "count"), "a number"),
 }
 _ROUNDING = 1e-9  # by how much rounding may lift a probability above 1
 
@@ -156,9 +156,9 @@ class TableRows:
         return Violation(code, f"{self._named(name)} {rule}: got {value}", {"column": name, "value": value})
 
     def attributes(self) -> dict[str, Column]:
-        """Return those of `SESSION_COLUMNS` that the table has."""
+        """Return those of `SESSION_COLUMNS` that the table has, and any other column that was read, as numbers."""
         readers = {"time": time_column, "day": time_column, "user": id_column}
-        names = [name for name in SESSION_COLUMNS if name in self.names]
+        names = [name for name in self.names if name not in _LAYOUT_COLUMNS]
         return {name: self.read(readers.get(name, number_column), name) for name in names}
 
     def _part_of(self, row: int) -> tuple[TableFile, int]:
@@ -341,9 +341,8 @@ def check_session_columns(rows: TableRows, bad_sessions: BadSessions, columns: M
         "missing-value", "bad-count" or "not-a-probability", unless bad sessions are skipped.
     """
     for name, column in columns.items():
-        bad_sessions.mark(
-            column.bad, partial(rows.violation, name, "missing-value", f"must be {_EXPECTED_TYPES[name]}")
-        )
+        expected = _EXPECTED_TYPES.get(name, "a number")
+        bad_sessions.mark(column.bad, partial(rows.violation, name, "missing-value", f"must be {expected}"))
         if name == "count":
             not_a_count = _not_an_integer(column) | (column.values < 1)
             bad_sessions.mark(not_a_count, partial(rows.violation, name, "bad-count", "must be 1, 2, 3, ..."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,7 @@ from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.sessions import Sessions
 from clickshift.display.document import Document, Section
 from clickshift.display.figures import curve_figure
-from clickshift.display.result import Result
-from clickshift.display.summary import two_columns
+from clickshift.display.result import Result, two_columns
 from clickshift.display.tables import Rows
 from clickshift.io.read_report import OnBadLine
 
@@ -89,13 +89,13 @@ class LogSummary(Result):
     time: tuple[str, str] | None = None
     users: int | None = None
 
-    @property
+    @cached_property
     def ctr_by_rank(self) -> Float[np.ndarray, " rank"]:
         """Click-through rate of each rank."""
         ctr: np.ndarray = self.clicks / np.maximum(self.impressions, 1)
         return ctr
 
-    @property
+    @cached_property
     def identifiability(self) -> str:
         """What is not identified because documents do not change ranks; "all ranks are connected" otherwise."""
         return self.swap_graph.warning() or "all ranks are connected"
@@ -103,11 +103,10 @@ class LogSummary(Result):
     @property
     def conclusion(self) -> str:
         """Size, clicks, and whether position bias can be told from attractiveness."""
-        text = self.identifiability
+        text, ctr = self.identifiability, self.ctr_by_rank
         return (
             f"{self.sessions:,} sessions of {self.queries:,} queries with {self.clicks_per_session:.2f} clicks each; "
-            f"the click-through rate is {self.ctr_by_rank[0]:.1%} at rank 1 and {self.ctr_by_rank[-1]:.1%} at rank "
-            f"{len(self.clicks)}. "
+            f"the click-through rate is {ctr[0]:.1%} at rank 1 and {ctr[-1]:.1%} at rank {len(ctr)}. "
             f"{text[0].upper()}{text[1:].removesuffix('.')}."
         )
 
@@ -142,22 +141,18 @@ class LogSummary(Result):
 
     def _document(self) -> Document:
         """Show the facts, and the click-through rates as a curve."""
-        table = [{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self.rows()]
-        values = self.to_dict() | short_graph(self.swap_graph)
-        del values["conclusion"]
-        return Document(
-            "Click log",
-            self.conclusion,
-            [
-                Section("Click log", table=two_columns(values)),
-                Section(
-                    "Click-through rate by rank",
-                    table=self.rows(),
-                    figure=lambda: curve_figure(table),
-                    page_only=True,
-                ),
-            ],
-        )
+        facts = self.to_dict()
+        swaps = {f"{k}–{k + 1}": round(row[k]) for k, row in enumerate(facts["effective_swaps"][:-1], 1)}
+        facts |= {
+            "rank_groups": "; ".join(_range_text(group) for group in facts["rank_groups"]),
+            "effective_swaps": swaps or "none: every list has one result",  # only those of neighbouring ranks
+        }
+        curve = Section("Click-through rate by rank", figure=self._figure, page_only=True)
+        return Document("Click log", facts.pop("conclusion"), [Section("Click log", table=two_columns(facts)), curve])
+
+    def _figure(self) -> Any:
+        """Plot the click-through rates with their intervals."""
+        return curve_figure([{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self.rows()])
 
 
 def log_summary(
@@ -251,22 +246,6 @@ def _summarise_part(part: Sessions) -> _PartSummary:
         None if part.time is None else (part.time.min(), part.time.max()),
         None if part.user is None else np.unique(part.user),
     )
-
-
-def short_graph(graph: SwapGraph) -> dict[str, Any]:
-    """Shorten a graph of ranks for display: of the effective swaps, only those between neighbouring ranks are kept.
-
-    Parameters
-    ----------
-    graph
-        Graph of ranks.
-    """
-    swaps = graph.swaps
-    by_neighbours = {f"{rank + 1}–{rank + 2}": round(swaps[rank, rank + 1]) for rank in range(len(swaps) - 1)}
-    return {
-        "rank_groups": "; ".join(_range_text(group) for group in graph.groups()),
-        "effective_swaps": by_neighbours or "none: every list has one result",
-    }
 
 
 def _range_text(ranks: Sequence[int]) -> str:

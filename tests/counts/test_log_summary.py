@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clickshift.counts.connectivity import SwapGraph
+from clickshift.counts.log_summary import _range_text, log_summary
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.metrics.log_summary import log_summary, short_graph
 
 WORDS = Vocabulary.of([1, 1, 1, 2], [10, 20, 30, 10])[0]
 
@@ -62,10 +61,13 @@ def test_few_swaps_are_a_weak_link() -> None:
 
 
 def test_the_swaps_of_a_log_in_short() -> None:
-    short = short_graph(SwapGraph(np.array([[0, 2.4, 1], [2.4, 0, 7.6], [1, 7.6, 0]]), np.array([0, 0, 0])))
-    assert short == {"effective_swaps": {"1–2": 2, "2–3": 8}, "rank_groups": "1–3"}
-    apart = SwapGraph(np.zeros((9, 9)), np.array([0, 0, 0, 1, 2, 1, 3, 1, 3]))
-    assert short_graph(apart)["rank_groups"] == "1–3; 4, 6, 8; 5; 7, 9"
+    """A table for people shows groups of ranks as ranges, and only the swaps of neighbouring ranks."""
+    facts = log_summary(Sessions(Rankings(WORDS, np.zeros(2, int), np.array([[0, 1, 2], [1, 2, 0]])), np.zeros((2, 3))))
+    shown = {row[""]: row[" "] for row in facts.document.sections[0].table}
+    assert (shown["rank groups"], shown["effective swaps"]) == ("1–3", {"1–2": 0, "2–3": 0})
+    apart = log_summary(Sessions(Rankings(WORDS, np.zeros(1, int), np.array([[0, 1]])), np.zeros((1, 2)))).document
+    assert {row[""]: row[" "] for row in apart.sections[0].table}["rank groups"] == "1; 2"
+    assert [_range_text(group) for group in ([1, 2, 3], [5], [7, 9], [1, 2])] == ["1–3", "5", "7, 9", "1, 2"]
 
 
 def test_rows_and_figure_show_click_rates_with_their_intervals() -> None:
