@@ -65,14 +65,15 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 # Compile the kernels that everybody needs, on a small simulated log, so that the first commands answer at once.
 $(VENV)/.compiled: $(VENV)/.installed
-	folder=$$(mktemp -d) && log=$$folder/clicks.parquet && trap "rm -rf $$folder" EXIT && { \
+	@echo "compiling kernels, once after installation"
+	@folder=$$(mktemp -d) && log=$$folder/clicks.parquet && trap "rm -rf $$folder" EXIT && { \
 	$(BIN)/clickshift simulate --output $$log --sessions 2000 --queries 50 && \
 	$(BIN)/clickshift log info $$log && \
 	$(BIN)/clickshift compare $$log && \
 	$(BIN)/clickshift fit UBM $$log --output $$folder/model && \
 	$(BIN)/clickshift evaluate $$folder/model $$log && \
 	$(BIN)/clickshift judgments $$folder/model --output $$folder/judgments.qrels && \
-	$(BIN)/clickshift propensities $$log --output $$folder/examination.json; } > /dev/null
+	$(BIN)/clickshift propensities $$log --output $$folder/examination.json; } > /dev/null 2> $$folder/messages || { cat $$folder/messages; false; }
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
