@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test pytest test-all test-studies test-spark coverage check format benchmark clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
 
 # The checks and the suite side by side: mypy alone takes half a minute.
@@ -61,6 +61,18 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[neural]'
+	touch $@
+
+# Compile the kernels that everybody needs, on a small simulated log, so that the first commands answer at once.
+$(VENV)/.compiled: $(VENV)/.installed
+	folder=$$(mktemp -d) && log=$$folder/clicks.parquet && trap "rm -rf $$folder" EXIT && { \
+	$(BIN)/clickshift simulate --output $$log --sessions 2000 --queries 50 && \
+	$(BIN)/clickshift log info $$log && \
+	$(BIN)/clickshift compare $$log && \
+	$(BIN)/clickshift fit UBM $$log --output $$folder/model && \
+	$(BIN)/clickshift evaluate $$folder/model $$log && \
+	$(BIN)/clickshift judgments $$folder/model --output $$folder/judgments.qrels && \
+	$(BIN)/clickshift propensities $$log --output $$folder/examination.json; } > /dev/null
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -19,9 +19,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from clickshift.experiments.run_metadata import start_run
-
-from clickshift.experiments.papers import SCALES, section_6_1
+from clickshift.experiments.experiment import start_run
+from clickshift.experiments.papers import section_6_1
+from clickshift.experiments.policy_shift.protocol import SCALES, PolicyShift
 from clickshift.experiments.runner import REFERENCE_FILE, RunFolder, process_pool, run_tasks, write_reference_rows
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE / "results" / "policy_shift.json")
     options = parser.parse_args()
 
-    protocol = SCALES[options.scale]()
+    protocol = PolicyShift(**SCALES[options.scale])
     beside = section_6_1().tasks() if options.reference else []  # tables 3 and 4, shipped with the figures
     if options.fresh:
         shutil.rmtree(options.work, ignore_errors=True)

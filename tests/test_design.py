@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import re
 import tomllib
@@ -51,6 +53,16 @@ def test_the_files_of_the_page_exist() -> None:
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_benchmarks_import_names_that_there_are(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "clickshift":
+            module = importlib.import_module(str(node.module))
+            for name in node.names:
+                if not hasattr(module, name.name):
+                    importlib.import_module(f"{node.module}.{name.name}")
+
+
 PUBLIC = [
     name
     for name in clickshift.__all__
@@ -58,8 +70,13 @@ PUBLIC = [
 ]
 
 
+LONG = {"compare_logs", "model_selection", "policy_shift"}
+"""Experiments of minutes, which the tests of the commands run on a small scale."""
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_object_has_an_example(name: str) -> None:
     """Doctest runs the examples with the module that defines the object."""
     docstring = inspect.getdoc(getattr(clickshift, name)) or ""
     assert re.search(r"^Examples\n-{8}\n.*^>>> ", docstring, flags=re.DOTALL | re.MULTILINE)
+    assert ("+SKIP" in docstring) == (name in LONG), "an example runs, unless it is a whole experiment"

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clickshift.experiments.run_metadata import open_run
 from safetensors.numpy import save_file
 
 import clickshift as cs
 from clickshift.core.spec import parse
 from clickshift.errors import FileError
+from clickshift.experiments.experiment import open_run
 from clickshift.learners import LEARNERS
 from clickshift.models.ubm import UBM
 from clickshift.ranking.ranker import Ranker
@@ -200,7 +200,7 @@ def test_a_run_is_continued_or_asks_to_be_started_again(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"corpus": "builtin", "protocol": SHIFT, "modules": []}))
     with asks_to_start_again_if_refused():
         protocol, folder, _ = open_run(tmp_path)
-        assert [folder.file(task).stem for task in protocol.cells()] == TASKS
+        assert [folder.file(task).stem for task in protocol.tasks()] == TASKS
 
 
 def test_a_run_with_unknown_settings_asks_to_be_started_again(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from .debiasedness.metrics import MeanDependence as MeanDependence
 from .debiasedness.scored_pairs import ScoredPairs as ScoredPairs
 from .experiments.audit import Audit as Audit
 from .experiments.audit import audit as audit
+from .experiments.backtest import backtest as backtest
 from .experiments.comparison import Comparison as Comparison
 from .experiments.comparison import compare as compare
 from .experiments.experiment import read_run as read_run
@@ -46,6 +47,7 @@ from .learners.gradient import Gradient as Gradient
 from .learners.likelihood import MaximumLikelihood as MaximumLikelihood
 from .learners.mixture import MixtureEM as MixtureEM
 from .learners.model_list import list_models as list_models
+from .learners.sklearn import ClickModelEstimator as ClickModelEstimator
 from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation
@@ -61,6 +63,7 @@ from .models.neural import NeuralModel as NeuralModel
 from .models.storage import load_model as load_model
 from .models.storage import save_model as save_model
 from .models.summary import examination as examination
+from .ope.cross_fitting import optimise_policy as optimise_policy
 from .ope.evaluate import evaluate_policy as evaluate_policy
 from .policies.basic import BM25 as BM25
 from .policies.basic import Feature as Feature

@@ -43,7 +43,10 @@ def sources(work: Path) -> list[str]:
 def same(one: dict[str, object], other: dict[str, object]) -> None:
     assert list(one) == list(other)
     for name in one:
-        np.testing.assert_allclose(one[name], other[name], atol=1e-9, err_msg=name)
+        if isinstance(one[name], str):
+            assert one[name] == other[name]
+        else:
+            np.testing.assert_allclose(one[name], other[name], atol=1e-9, err_msg=name)
 
 
 def test_encode_says_what_it_did(shell: Shell, work: Path, tmp_path: Path) -> None:
@@ -113,8 +116,9 @@ def test_bad_files_are_one_message(shell: Shell, work: Path, tmp_path: Path, com
     assert not (tmp_path / "out").exists()
 
 
-def test_several_logs_must_be_counts(shell: Shell, work: Path, tmp_path: Path) -> None:
-    said = shell.error("fit", "PBM", work / "encoded", work / "logs", "-o", tmp_path / "model")
+def test_counts_and_logs_are_not_mixed(shell: Shell, work: Path, tmp_path: Path) -> None:
+    assert call("log", "count", work / "logs", "-o", tmp_path / "all.counts") == 0
+    said = shell.error("fit", "PBM", tmp_path / "all.counts", work / "encoded", "-o", tmp_path / "model")
     assert str(work / "encoded") in said
     assert "clickshift log count" in said
     assert not (tmp_path / "model").exists()

@@ -73,7 +73,7 @@ def test_evaluating_on_the_training_log_warns(shell: Shell, halves: tuple[Path, 
     model = load_model(tmp_path / "pbm")
     log = cs.read_log(train)
     encoded = cs.open_log(train, in_memory=False, output=tmp_path / "encoded")
-    for same in (train, log, log.merged(), log[::-1], encoded):
+    for same in (train, log, log.merged(), log[::-1], log.to_pandas(), encoded):
         with warns_code("training-log", sessions=1000):
             cs.evaluate(model, same)
     for other in (cs.fit("PBM", log), cs.fit("PBM", encoded)):
@@ -108,6 +108,8 @@ def test_predict(shell: Shell, fitted: Path, clicks: Path, tmp_path: Path) -> No
     assert result.to_dict() == facts
     assert facts["n_lists"] == len(facts["lists"]) == 2000
     assert cs.predict(load_model(fitted / "UBM"), cs.read_log(clicks)).to_dict()["conclusion"] == facts["conclusion"]
+    frame = cs.read_log(clicks).to_pandas().rename(columns={"docs": "results"})
+    assert cs.predict(fitted / "UBM", frame, columns={"docs": "results"}).to_dict() == facts
     result.write(tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").to_pylist() == result.rows() == facts["lists"]
     result.write(tmp_path / "out.csv")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickshift.io.read_log import read_log
-from clickshift.learners.gradient import trainer
+from clickshift.learners import training
 from clickshift.models.arm import ARM
 from clickshift.models.ncm import NCM
 from clickshift.models.storage import load_model, load_seeds, save_model
@@ -113,8 +113,8 @@ def test_seeds_of_a_learner_without_seeds_are_refused(shell: Shell, clicks: Path
 def test_an_interrupted_fit_keeps_the_best_and_the_same_command_goes_on(
     shell: Shell, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer, "SAVE_EVERY", -1.0)
-    whole = trainer.keep_better
+    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
+    whole = training.keep_better
 
     def stop(*arguments: object) -> object:
         stop.rounds += 1  # type: ignore[attr-defined]
@@ -123,14 +123,14 @@ def test_an_interrupted_fit_keeps_the_best_and_the_same_command_goes_on(
         return whole(*arguments)
 
     stop.rounds = 0  # type: ignore[attr-defined]
-    monkeypatch.setattr(trainer, "keep_better", stop)
+    monkeypatch.setattr(training, "keep_better", stop)
     command = fit(clicks, tmp_path / "arm")
     code, _, err = shell.run(*command)
     assert code == 0
     assert "interrupted: " in err
     load_model(tmp_path / "arm")
     assert (tmp_path / "arm" / "checkpoint.npz").exists()
-    monkeypatch.setattr(trainer, "keep_better", whole)
+    monkeypatch.setattr(training, "keep_better", whole)
     shell.json(*command)
     assert not (tmp_path / "arm" / "checkpoint.npz").exists()
     evidence = load_model(tmp_path / "arm").evidence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fewer_users(patch: pytest.MonkeyPatch) -> None:
-    quick = protocol.quick_model_selection()
-    patch.setitem(protocol.SCALES, "quick", lambda: replace(quick, users=quick.users[:2]))
+    patch.setitem(protocol.SCALES["quick"], "users", cs.ModelSelection.users[:2])
 
 
 def test_the_function_has_the_facts_of_the_command(shell: Shell, done: Path, monkeypatch: pytest.MonkeyPatch) -> None:

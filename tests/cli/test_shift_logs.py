@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import clickshift as cs
@@ -82,6 +83,23 @@ def test_the_function_has_the_facts_of_the_command(shell: Shell, engine: Path, t
     assert told == result.to_dict()
     assert [str(one.message) for one in warned] == result.warnings == told["warnings"]
     assert told.keys() == {"conclusion", "logs", "warnings", "rows", "verdicts", "failures"}
+
+
+def test_logs_in_memory_are_compared_like_files(engine: Path, tmp_path: Path) -> None:
+    """A data frame and sessions, named in a mapping, with a column of another name."""
+    frame = pq.read_table(engine / "old.parquet").rename_columns({"docs": "results"})
+    options: dict[str, Any] = {"models": ["dCTR", "EM('PBM')"], "held_out": 0.1, "workers": 1}
+    with pytest.warns(ClickshiftWarning):
+        files = cs.compare_logs(engine / "old.parquet", engine / "new.parquet", **options)
+    new = read_log(engine / "new.parquet")
+    with pytest.warns(ClickshiftWarning):
+        logs = cs.compare_logs({"old": frame}, {"new": new}, columns={"docs": "results"}, **options)
+    assert without_times(logs.to_dict()) == without_times(files.to_dict())
+
+
+def without_times(facts: dict[str, Any]) -> dict[str, Any]:
+    rows = [{name: value for name, value in row.items() if not name.endswith("seconds")} for row in facts["rows"]]
+    return facts | {"rows": rows}
 
 
 def test_one_log_has_no_verdict(shell: Shell, engine: Path, tmp_path: Path) -> None:

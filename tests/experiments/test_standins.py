@@ -136,7 +136,7 @@ def test_a_log_without_time_in_random_parts(standins: Path) -> None:
     found = Backtest(queries=5, parts=6).on(log)
     assert found.sessions.sum() == log.total
     for task in TASKS:
-        rows = [row for row in found.rows if row["task"] == task and row["group"] == "the 5 most frequent"]
+        rows = [row for row in found.rows() if row["task"] == task and row["group"] == "the 5 most frequent"]
         least = {name: min(row["rmse"] for row in rows if row["estimator"] == name) for name in PAPER_ESTIMATORS}
         assert min(least.values()) > 0.9 * least["RCTR"]
 

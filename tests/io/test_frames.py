@@ -20,6 +20,7 @@ from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.read_log import read_log, write_log
+from clickshift.learners import learner_for
 from tests.codes import raises_code, warns_code
 from tests.io.tables.cases import EXPECTED, LONG, WIDE, assert_same, save
 
@@ -252,3 +253,18 @@ def test_counts_have_no_sessions(simulated: Sessions, tmp_path: Path) -> None:
         cs.fit("DBN", [tmp_path / "day", "log.parquet"])
     with raises_code("bad-option", SpecError):
         cs.fit("DBN", simulated, seeds=2)
+
+
+def test_bad_sessions_of_a_large_long_log_are_skipped(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.parquet", LONG | {"rank": [1, 2, 1, 3, 1]})
+    with raises_code("bad-ranks", FileError, session="y", count=1):
+        open_log(path, in_memory=False)
+    with warns_code("skipped-sessions", count=1, total=3, files=0):
+        encoded = open_log(path, in_memory=False, on_bad_line="skip")
+    assert isinstance(encoded, EncodedLog)
+    assert encoded.total == 2
+
+
+def test_what_learners_require() -> None:
+    requires = {name: getattr(learner_for(name), "requires", "sessions") for name in ("dCTR", "UBM", "DBN", "NCM")}
+    assert requires == {"dCTR": "cells", "UBM": "cells", "DBN": "cascade", "NCM": "sessions"}

@@ -169,7 +169,7 @@ def test_an_evaluation_asks_the_model_once(corpus: Corpus, log: Sessions, monkey
         ClickModel, "click_prob_given_history", lambda self, log: (heard.append("history"), history(self, log))[1]
     )
     monkeypatch.setattr(
-        ClickModel, "click_prob", lambda self, lists: (heard.append("marginal"), marginal(self, lists))[1]
+        ClickModel, "click_prob", lambda self, lists, **how: (heard.append("marginal"), marginal(self, lists, **how))[1]
     )
     evaluation(model, log, calibrated=True)
     assert heard == calls

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
+from clickshift.core.progress import silent
 from clickshift.core.spec import label, parse
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
@@ -16,11 +17,11 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError, VocabularyError
 from clickshift.ranking import RANKERS, ClickRanker, Run, Trust, fit_runs
 from clickshift.ranking._examples import build_examples, ordered_batches, shuffled_batches
-from clickshift.ranking._prepare import initial_weights, prepare_run, with_held_out
-from clickshift.ranking._trainer import _TrainingState
+from clickshift.ranking._prepare import initial_weights
 from tests.codes import raises_code, warns_code
 
 pytest.importorskip("jax")
+training = pytest.importorskip("clickshift.learners.training")
 FREE = ClickRanker(tower="one-hot", rounds=150, patience=150)
 """One logit for each document, trained to the end."""
 
@@ -358,13 +359,60 @@ def test_divergence_is_an_error_at_first_and_a_warning_later(rng) -> None:
     corpus, cells = small_world(rng)
     with raises_code("training-diverged", DataError, round=1, learning_rate=1e30):
         replace(SMALL, bias="naive", learning_rate=1e30).fit(corpus, cells)
-    work = prepare_run(with_held_out(Run(replace(SMALL, bias="naive"), corpus, cells)), {})
-    course = _TrainingState.of(2)
-    course.update([work, work], np.array([1.0, 1.0]), np.array([2.0, 2.0]))
-    with warns_code("training-diverged", round=2):
-        course.update([work, work], np.array([1.0, np.nan]), np.array([1.5, 1.0]))
-    assert course.best.tolist() == [1.5, 2.0]
-    assert course.done.tolist() == [False, True]
+    losses = iter([([1.0, 1.0], [2.0, 2.0]), ([1.0, np.nan], [1.5, 1.0]), ([1.0, np.nan], [1.2, np.nan])])
+
+    class Task:
+        """Two runs of which the second diverges in round 2; what is kept is the number of the round."""
+
+        names = ("first", "second")
+
+        def start(self) -> dict:
+            return {"round": np.zeros(2)}
+
+        def round(self, states: dict, number: int, rate: np.ndarray) -> tuple[dict, np.ndarray]:
+            train, self.loss = map(np.array, next(losses))
+            return {"round": np.full(2, number + 1.0)}, train
+
+        def parameters(self, states: dict) -> dict:
+            return states
+
+        def held_out_loss(self, parameters: dict) -> np.ndarray:
+            return self.loss
+
+    with warns_code("training-diverged", round=2, learner="second"):
+        trained = training.train(Task(), training.EarlyStopping(3, 5), rate=np.ones(2), progress=silent)
+    assert [parameters["round"] for parameters in trained.parameters] == [3, 1]
+    assert trained.progress.best.tolist() == [1.2, 2.0]
+    assert trained.progress.rounds.tolist() == [3, 2]
+    assert trained.progress.converged.tolist() == [False, False]
+
+
+def test_an_interrupted_training_goes_on_to_the_same_ranker(rng, tmp_path, monkeypatch) -> None:
+    """A checkpoint of other clicks or features is not used."""
+    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
+    corpus, cells = small_world(rng)
+    learner, file, said = replace(SMALL, bias="naive", rounds=6), tmp_path / "checkpoint.npz", []
+
+    def interrupt(text: str) -> None:
+        if text.startswith("round 3:"):
+            raise KeyboardInterrupt
+
+    whole = learner.fit(corpus, cells)
+    with warns_code("interrupted"):
+        part = learner.fit(corpus, cells, progress=interrupt, checkpoint=file)
+    assert part.rounds == 3
+    saved = file.read_bytes()
+    resumed = learner.fit(corpus, cells, progress=said.append, checkpoint=file)
+    assert said[0] == "resumed after round 3"
+    assert not file.exists()
+    assert (resumed.rounds, resumed.held_out_loss) == (whole.rounds, whole.held_out_loss)
+    assert all((array == resumed.weights[name]).all() for name, array in whole.weights.items())
+    others = [(replace(corpus, features=corpus.features + 1), cells), (corpus, replace(cells, clicks=cells.clicks / 2))]
+    for documents, clicks in others:
+        file.write_bytes(saved)
+        said.clear()
+        learner.fit(documents, clicks, progress=said.append, checkpoint=file)
+        assert said[0].startswith("round 1:")
 
 
 def test_the_doubly_robust_loss_knows_what_was_never_shown(free_runs) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from clickshift.cli._startup import compilation_announced
+
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
     from clickshift.display.result import Result
@@ -65,7 +67,7 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block on standard error, and its warnings after it, one line each."""
     from clickshift.display.progress import progress as shown
 
-    with warnings_shown(), shown(description, total) as report:
+    with warnings_shown(), shown(description, total) as report, compilation_announced():
         yield report
 
 

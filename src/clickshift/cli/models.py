@@ -104,6 +104,7 @@ def predict(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="File for the predictions (.parquet, .csv or .jsonl), page (.html) or folder."
     ),
+    column: list[str] = COLUMN,
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Skip bad lists and report their number, instead of stopping."
     ),
@@ -120,7 +121,13 @@ def predict(
     if output is not None:
         Forecast.check_output(output)
     with reporting("predicting") as progress:
-        result = predict_clicks(model, rankings, on_bad_line="skip" if skip_bad else "error", progress=progress)
+        result = predict_clicks(
+            model,
+            rankings,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            progress=progress,
+        )
     render(result, json=json, output=output)
 
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, JSON, LOG, REPLICATES, REPORT_FOLDER, REWARD, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, JSON, LOG, REPLICATES, REPORT, REWARD, SKIP_BAD, parse_columns
 from clickshift.cli.backtest import backtest
 from clickshift.cli.optimise import optimise
 
@@ -73,7 +73,7 @@ def evaluate(
     seed: int = typer.Option(0, help="Random seed for the bootstrap and tie-breaking."),
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
-    output: Path | None = REPORT_FOLDER,
+    output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
     """Estimate what a target policy would earn per session, by several estimators, with intervals and verdicts.
@@ -81,8 +81,10 @@ def evaluate(
     The verdict says whether the log identifies the value. With --compare, also estimates the paired difference of two
     target policies on the same sessions.
     """
-    from clickshift.ope import evaluate_policy
+    from clickshift.ope import PolicyEvaluation, evaluate_policy
 
+    if output is not None:
+        PolicyEvaluation.check_output(output)
     with reporting("evaluating") as progress:
         result = evaluate_policy(
             log,

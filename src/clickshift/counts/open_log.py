@@ -140,13 +140,18 @@ def open_log_or_counts(
     SpecError
         If some of several logs are daily counts and others are not ("not-daily-counts").
     """
-    from clickshift.counts.daily import DayCounts, is_counts
+    from clickshift.counts.daily import DayCounts
 
     if isinstance(log, DayCounts):
         return log
     parts: list[Any] = list(log) if isinstance(log, list | tuple) else [log]
-    counted = [isinstance(part, DayCounts) or (isinstance(part, str | Path) and is_counts(part)) for part in parts]
-    if not any(counted):
+    folders = [Path(part) if isinstance(part, str | Path) else None for part in parts]
+    counted = [
+        isinstance(part, DayCounts) or (folder is not None and (folder / _COUNTS_HEADER).exists())
+        for part, folder in zip(parts, folders, strict=True)
+    ]
+    encoded = len(parts) > 1 and any(folder is not None and (folder / _ENCODED_HEADER).exists() for folder in folders)
+    if not any(counted) and not encoded:
         return open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     if not all(counted):
         other = parts[counted.index(False)]
@@ -190,9 +195,9 @@ def _open_encoded(
     facts = {"files": len(files), "first_file": str(files[0]), "key": key}
     choose = _ColumnChooser(columns, facts)
     if table is not None:
-        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits())
+        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits(), skip=report.skip)
     elif _is_long_layout(files, columns):
-        batches = partial(long_batches, files, choose, spill or DuckdbLimits())
+        batches = partial(long_batches, files, choose, spill or DuckdbLimits(), skip=report.skip)
     else:
         batches = partial(batches_of, files, choose)
     return write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)

@@ -310,6 +310,16 @@ def convert_log(
         the readers.
     DataError
         "bad-option" for another layout, "no-judged-query" or "no-clicks" if no session is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> query = "\\t".join(["1", "0", "Q", "7", "0", *map(str, range(10, 20))])  # ten results of query 7 in session 1
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     raw = Path(folder) / "raw.txt"
+    ...     _ = raw.write_text(query + "\\n1\\t5\\tC\\t12\\n")  # and a click on the third of them
+    ...     convert_log(raw, Path(folder) / "log.parquet", format="yandex-wscd").sessions_written
+    1
     """
     check_output(output, layout)
     judged = None if judgments is None else read_raw_judgments(judgments, format=format)

@@ -250,3 +250,9 @@ class CorpusSplit(NamedTuple):
     train: Corpus
     held_out: Corpus
     test: Corpus
+
+
+def signed_log(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
+    """Return sign(x) log(1 + |x|): features of learning to rank span many magnitudes (Qin et al. 2021)."""
+    scaled: np.ndarray = np.copysign(np.log1p(np.abs(features)), features)
+    return scaled

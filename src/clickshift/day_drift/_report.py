@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from clickshift.core.text import join_words
 from clickshift.day_drift._results import (
     CLICK_THRESHOLD,
     NEW_DOCUMENT_THRESHOLD,
@@ -88,7 +89,7 @@ class DriftResult(Result):
         untrusted = [change for change in self.until_last if change.verdict == "changed"]
         paragraphs = []
         if untrusted:
-            names, nearest = _join_names([change.earlier for change in untrusted]), untrusted[-1]
+            names, nearest = join_words([change.earlier for change in untrusted], "or"), untrusted[-1]
             paragraphs.append(
                 f"A model fitted on {names} should not be trusted on {last}: since {nearest.earlier}, "
                 f"{'; '.join(nearest.reasons)}."
@@ -105,7 +106,7 @@ class DriftResult(Result):
             ("unclear", "has too few sessions of the same queries as {last} to decide whether the ranker changed."),
         ):
             days = [change.earlier for change in self.until_last if change.verdict == verdict]
-            paragraphs += [f"{_join_names(days)} {text.format(last=last)}"] if days else []
+            paragraphs += [f"{join_words(days, 'or')} {text.format(last=last)}"] if days else []
         return "\n\n".join(paragraphs)
 
     def rows(self) -> Rows:
@@ -323,8 +324,3 @@ def _finite_or_zero(value: float) -> float:
 def _plain_time(time: Any) -> float | str | None:
     """Return a time as a number or text."""
     return time if time is None or isinstance(time, float) else str(time)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """Return names as text, e.g. "a, b or c"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

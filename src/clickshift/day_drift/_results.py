@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.intervals import normal_quantile
 from clickshift.data.days import Time
 
 FALSE_ALARM_RATE = 0.001
@@ -197,13 +198,6 @@ class Day:
 def _critical_value() -> float:
     """Return the critical value of a one-sided test at the false alarm rate."""
     return -normal_quantile(FALSE_ALARM_RATE)
-
-
-def normal_quantile(prob: float) -> float:
-    """Return the quantile of the standard normal distribution."""
-    from scipy.special import ndtri
-
-    return float(ndtri(prob))
 
 
 def _percent(share: float) -> str:

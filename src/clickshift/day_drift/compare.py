@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.intervals import wilson_interval
+from clickshift.core.intervals import normal_quantile, wilson_interval
 from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.daily import DayCounts
@@ -33,7 +33,6 @@ from clickshift.day_drift._results import (
     Change,
     ClickChange,
     Day,
-    normal_quantile,
 )
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.io.read_report import OnBadLine

@@ -23,6 +23,7 @@ from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 
+from clickshift.core.intervals import normal_quantile
 from clickshift.core.rng import as_generator
 from clickshift.debiasedness._mean_dependence import mean_dependence_regression
 from clickshift.debiasedness.nearest_neighbour_cmi import KSG
@@ -279,11 +280,9 @@ def _interval(value: float, halves: np.ndarray, level: float) -> tuple[float, fl
 
     The mean over a random half of n varies around the mean of all by sigma^2 (2/n - 1/n) = sigma^2 / n.
     """
-    from scipy.special import ndtri
-
     if not len(halves):
         return math.nan, math.nan
-    half_width = float(ndtri((1 + level) / 2) * halves.std(ddof=1))
+    half_width = normal_quantile((1 + level) / 2) * float(halves.std(ddof=1))
     return value - half_width, value + half_width
 
 

@@ -12,13 +12,13 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import metadata
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
+from clickshift.core.versions import library_versions
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, decimal
 from clickshift.errors import FileError
@@ -353,10 +353,5 @@ def _setting_text(value: Any, inner: bool = False) -> str:
 
 def _versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that are installed."""
-    versions = {"Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}"}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # optional
-            continue
-    return versions
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return {"Python": python, **library_versions(_LIBRARIES)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from clickshift.display.document import Document, Section
@@ -43,7 +44,12 @@ def comparison_document(rows: Sequence[Row], conclusion: str, settings: Mapping[
         caption += f" Marginal probabilities of NCM have an error of at most {error:g}; exact=True computes exact ones."
     errors = "\n\n".join(f"{row['model']} failed: {row['error']}" for row in rows if row["error"])
     section = Section(
-        f"Models: {sizes}", errors, comparison_table(rows), comparison_figure(rows), caption=caption, name="models"
+        f"Models: {sizes}",
+        errors,
+        comparison_table(rows),
+        partial(comparison_figure, rows),
+        caption=caption,
+        name="models",
     )
     settings = {**settings, "probability clip": PROBABILITY_FLOOR}
     return Document("Click models on one log", conclusion, [section], settings)

@@ -55,6 +55,12 @@ class Comparison(Result):
       ``error``, the message of a model that failed.
     - ``split``, ``fraction``, ``seed``: how the log was split; null with a test log.
     - ``clip``: distance from 0 and 1 to which probabilities are clipped.
+
+    Examples
+    --------
+    >>> row = {"model": "PBM", "conditional_perplexity": 1.2, "marginal_perplexity": 1.3, "error": None}
+    >>> Comparison((row,), {}).rows()[0]["model"]
+    'PBM'
     """
 
     results: tuple[Mapping[str, Any], ...]

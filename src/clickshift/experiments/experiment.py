@@ -9,10 +9,9 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
@@ -20,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from clickshift._version import __version__
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import key, parse
+from clickshift.core.versions import library_versions
 from clickshift.display.document import Document, Section
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, write_rows
@@ -189,23 +189,20 @@ class Experiment(Generic[AnyResult]):
         return self.result(rows, settings, failures)
 
 
-AnyExperiment = TypeVar("AnyExperiment", bound=Experiment[Any])
-
-
-def protocol_at_scale(scale: str, scales: Mapping[str, Callable[[], AnyExperiment]]) -> AnyExperiment:
-    """Return the protocol of a scale.
+def settings_at_scale(scale: str, scales: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of a protocol at a scale.
 
     Parameters
     ----------
     scale
         Name of the scale.
     scales
-        Functions that create protocols, by scale.
+        Settings by scale.
 
     Returns
     -------
-    Experiment
-        The protocol.
+    dict
+        The settings, to be changed and passed to the protocol's class.
 
     Raises
     ------
@@ -219,7 +216,7 @@ def protocol_at_scale(scale: str, scales: Mapping[str, Callable[[], AnyExperimen
             value=scale,
             known=list(scales),
         )
-    return scales[scale]()
+    return dict(scales[scale])
 
 
 @contextmanager
@@ -293,12 +290,7 @@ def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
     """
     modules = [contender.module for contender in getattr(protocol, "contenders", ()) if contender.module]
     settings: dict[str, Any] = {**protocol.sources(), "protocol": key(protocol), "modules": modules}
-    settings |= {"clickshift": __version__, "python": platform.python_version()}
-    for name in _NUMERIC_LIBRARIES:
-        try:
-            settings[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    settings |= {"clickshift": __version__, "python": platform.python_version(), **library_versions(_NUMERIC_LIBRARIES)}
     folder.write_settings(settings)
     return settings
 
@@ -362,6 +354,18 @@ def read_run(output: str | Path, *, repeats: int | None = None) -> Any:
         "empty-run" if no task is finished.
     FileError
         "not-a-run", "damaged-file" or "other-version" if the folder holds no run of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import clickshift as cs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = start_run(cs.PolicyShift(), RunFolder(Path(folder)))
+    ...     try:
+    ...         read_run(folder)
+    ...     except RunError as error:
+    ...         error.code
+    'empty-run'
     """
     protocol, folder, settings = open_run(output)
     if repeats is not None and hasattr(protocol, "repeats"):
@@ -441,6 +445,16 @@ def run_status(output: str | Path) -> RunStatus:
     ------
     FileError
         "not-a-run", "damaged-file" or "other-version" if the folder holds no run of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import clickshift as cs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = start_run(cs.PolicyShift(), RunFolder(Path(folder)))
+    ...     status = run_status(folder)
+    ...     (status.n_done, len(status.rows()))
+    (0, 117)
     """
     protocol, folder, _ = open_run(output)
     rows = [{"log": _log(task), "model": _model(task), "done": folder.has(task)} for task in protocol.tasks()]

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
+from clickshift.counts.open_log import LogLike
 from clickshift.data.encoded_log import Log
 from clickshift.data.splits import SPLITS
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
@@ -361,8 +363,8 @@ class RealLogs(Experiment[RealLogsResult]):
 
 
 def compare_logs(
-    train: str | Path | Sequence[str | Path],
-    test: str | Path | Sequence[str | Path] = (),
+    train: LogLike | Mapping[str, LogLike],
+    test: LogLike | Mapping[str, LogLike] = (),
     *,
     judgments: str | Path | None = None,
     models: Sequence[str] = (),
@@ -387,9 +389,9 @@ def compare_logs(
     Parameters
     ----------
     train
-        Logs to learn from, each in turn: files, folders or globs.
+        Log to learn from: anything that `open_log` opens. Several, in a list or by name, are used in turn.
     test
-        Logs of other rankers, used only for testing.
+        Log of another ranker, or several, used only for testing.
     judgments
         Relevance labels for ranking metrics: qrels, or the labels of a public log's own format.
     models
@@ -456,24 +458,31 @@ def compare_logs(
     """
     default_format = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)
-    training, testing = _paths(train), _paths(test)
-    files = named_logs([*training, *testing], format=format, columns=columns, on_bad_line=on_bad_line)
-    protocol = RealLogs(
-        tuple(files[: len(training)]),
-        tuple(files[len(training) :]),
-        (*(tuple(map(compared_model, dict.fromkeys(models))) or PAPER_MODELS), *map(candidate_model, candidates)),
-        Preparation(judged, annotated, with_clicks, split, (held_out, held_out), seed),
-        seeds,
-    )
-    result = protocol.run(output, workers=workers, cluster=cluster, progress=progress)
+    options = {"format": format, "columns": columns, "on_bad_line": on_bad_line}
+    with TemporaryDirectory(prefix="clickshift-logs-") as temporary:
+        folder = Path(temporary if output is None else output) / "logs"
+        training, testing = _by_name(train), _by_name(test)
+        names, logs = zip(*training, *testing, strict=True)
+        files = named_logs(logs, folder, names=names, **options)
+        contenders = (*(map(compared_model, dict.fromkeys(models)) if models else PAPER_MODELS),)
+        protocol = RealLogs(
+            tuple(files[: len(training)]),
+            tuple(files[len(training) :]),
+            (*contenders, *map(candidate_model, candidates)),
+            Preparation(judged, annotated, with_clicks, split, (held_out, held_out), seed),
+            seeds,
+        )
+        result = protocol.run(output, workers=workers, cluster=cluster, progress=progress)
     for text in result.warnings:
         warnings.warn(text, ClickshiftWarning, stacklevel=2)
     return result
 
 
-def _paths(logs: str | Path | Sequence[str | Path]) -> list[str]:
-    """Return one or several paths as a list."""
-    return [str(logs)] if isinstance(logs, str | Path) else list(map(str, logs))
+def _by_name(logs: LogLike | Mapping[str, LogLike]) -> list[tuple[str | None, LogLike]]:
+    """Return one or several logs with the names that were given for them."""
+    if isinstance(logs, Mapping):
+        return list(logs.items())
+    return [(None, log) for log in (logs if isinstance(logs, list | tuple) else [logs])]
 
 
 def clear_log_cache() -> None:

@@ -136,18 +136,20 @@ class GradedJudgments(Result):
 
     @override
     def _document(self) -> Document:
-        import plotly.graph_objects as go
-
-        figure = go.Figure(go.Bar(y=self.counts, marker={"color": COLOURS[0]}))
-        figure.update_layout(
-            template="plotly_white", xaxis={"title": "grade", "dtick": 1}, yaxis={"title": "documents"}, height=320
-        )
         facts = {name: value for name, value in self.facts().items() if name != "conclusion"}
         head = [{**row} for row in self.table.slice(0, _ROWS_SHOWN).to_pylist()]
         more = self.table.num_rows - len(head)
         first = Section("First judgments", table=head, caption=f"and {more:,} more" if more else "", page_only=True)
-        return Document(
-            "Graded judgments", self.conclusion, [Section("Judgments", table=facts_table(facts), figure=figure), first]
+        grades = Section("Judgments", table=facts_table(facts), figure=self._figure)
+        return Document("Graded judgments", self.conclusion, [grades, first])
+
+    def _figure(self) -> Any:
+        """Plot the number of documents with each grade."""
+        import plotly.graph_objects as go
+
+        figure = go.Figure(go.Bar(y=self.counts, marker={"color": COLOURS[0]}))
+        return figure.update_layout(
+            template="plotly_white", xaxis={"title": "grade", "dtick": 1}, yaxis={"title": "documents"}, height=320
         )
 
     @override

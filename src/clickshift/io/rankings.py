@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from clickshift.io.tables.layouts import TableRows, read_wide
 _COLUMNS = ("query", "docs")
 
 
-def read_rankings(source: str | Path | Any, *, on_bad_line: OnBadLine = "error") -> Rankings:
+def read_rankings(
+    source: str | Path | Any, *, columns: Mapping[str, str] | None = None, on_bad_line: OnBadLine = "error"
+) -> Rankings:
     """Read ranked lists from a table.
 
     Parameters
@@ -27,6 +29,8 @@ def read_rankings(source: str | Path | Any, *, on_bad_line: OnBadLine = "error")
     source
         A table (Parquet, CSV or JSON lines) or a data frame, with the columns `query` and `docs`; other columns are
         ignored.
+    columns
+        The table's names of these columns, where they differ.
     on_bad_line
         "error" raises at the first list that breaks a rule; "skip" drops such lists and reports their number in one
         `ClickshiftWarning` (code "skipped-sessions").
@@ -52,7 +56,9 @@ def read_rankings(source: str | Path | Any, *, on_bad_line: OnBadLine = "error")
     >>> rankings.vocabulary.doc_ids[rankings.vocabulary.pair_doc[rankings.pair[0]]].tolist()
     ['b', 'a']
     """
-    return rankings_of(read_source(source, _choose_columns), on_bad_line=on_bad_line)
+    named = {name: (columns or {}).get(name, name) for name in _COLUMNS}
+    part = read_source(source, lambda path, names: _choose_columns(path, named, names))
+    return rankings_of(part, on_bad_line=on_bad_line)
 
 
 def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Rankings:
@@ -77,22 +83,22 @@ def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Ranking
     return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
 
 
-def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:
+def _choose_columns(path: Path, named: dict[str, str], names: Sequence[str]) -> dict[str, str]:
     """Choose query and docs; FileError if one is missing or occurs twice."""
-    if missing := [name for name in _COLUMNS if name not in names]:
+    if missing := [name for name in named.values() if name not in names]:
         raise FileError(
             path,
-            f"a table of lists must have the columns {' and '.join(_COLUMNS)} (one row per list, docs a list of ids): "
-            f"{' and '.join(missing)} not found; the file has {', '.join(names) or 'none'}. Rename or add them.",
+            f"a table of lists must have the columns {' and '.join(named.values())} (one row per list, docs a list of "
+            f"ids): {' and '.join(missing)} not found; it has {', '.join(names) or 'none'}. Rename or add them.",
             code="missing-column",
             columns=missing,
             known=list(names),
         )
-    if duplicates := [name for name in _COLUMNS if names.count(name) > 1]:
+    if duplicates := [name for name in named.values() if list(names).count(name) > 1]:
         raise FileError(
             path,
             f"column names must be unique: {duplicates[0]} occurs twice. Rename one.",
             code="duplicate-column",
             column=duplicates[0],
         )
-    return {name: name for name in _COLUMNS}
+    return named

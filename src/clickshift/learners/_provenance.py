@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift._version import __version__
+from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.fingerprint import counts_fingerprint, log_fingerprint
 from clickshift.data.encoded_log import EncodedLog
@@ -26,7 +27,7 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
     model
         The model, as a learner returned it.
     opened
-        What the learner was fitted on: sessions, an encoded log, daily counts, or other counts.
+        The log as it was opened: sessions, an encoded log, daily counts, or counts of a table of a warehouse.
     log
         What the caller passed: a path or an object.
     """
@@ -38,16 +39,24 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         fingerprint = log_fingerprint(opened)
     else:
         fingerprint = counts_fingerprint(model.vocabulary, evidence.impressions[:-1], evidence.clicks[:-1])
-    sessions = opened.total if is_log else round(opened.sessions) if isinstance(opened, DayCounts) else 0
     kept = replace(
         evidence,
-        sessions=sessions,
+        sessions=_n_sessions(opened),
         fingerprint=fingerprint,
         source=_source(log),
         fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
     )
     return replace(model, evidence=kept)
+
+
+def _n_sessions(opened: Any) -> int:
+    """Return the number of sessions; 0 if the counts do not hold it."""
+    if isinstance(opened, Sessions | EncodedLog):
+        return opened.total
+    if isinstance(opened, DayCounts):
+        return round(opened.sessions)
+    return round(float(opened.by_rank()[0][0])) if isinstance(opened, Cells) else 0
 
 
 def _source(log: Any) -> str:

@@ -16,7 +16,7 @@ from clickshift.models import MODELS
 from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel
 
-__all__ = ["DEFAULT", "LEARNERS", "Learner", "Requirement", "fit_seeds", "learner_for", "requirement"]
+__all__ = ["DEFAULT", "LEARNERS", "Learner", "Requirement", "fit_seeds", "learner_for"]
 
 Requirement = Literal["sessions", "cells", "cascade"]
 """What a learner needs of a log: its sessions, or the counts `Cells` or `Cascade`."""
@@ -64,18 +64,6 @@ class Learner(Protocol):
 
     def fit(self, data: Any) -> ClickModel:
         """Estimate the parameters of a model from a log, or from counts of it if the learner takes them."""
-
-
-def requirement(learner: Learner) -> Requirement:
-    """Return what a learner needs of a log: "sessions", unless its attribute `requires` says that counts are enough.
-
-    Examples
-    --------
-    >>> requirement(learner_for("dCTR")), requirement(learner_for("DBN"))
-    ('cells', 'cascade')
-    """
-    needs: Requirement = getattr(learner, "requires", "sessions")
-    return needs
 
 
 def learner_for(text: str) -> Learner:

@@ -12,10 +12,11 @@ from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners._provenance import with_provenance
-from clickshift.learners.base import Learner, fit_seeds, learner_for, requirement
+from clickshift.learners.base import Learner, Requirement, fit_seeds, learner_for
 from clickshift.models.base import ClickModel
 
 __all__ = ["data_for", "fit"]
@@ -113,13 +114,12 @@ def fit(
         features = read_corpus(features)
     if held_out is not None:
         held_out = open_log(held_out, columns=columns, on_bad_line=on_bad_line, progress=progress)
-    options: Any = {"columns": columns, "on_bad_line": on_bad_line, "progress": progress}
-    opened = log if is_warehouse_table(log) else open_log_or_counts(log, **options)
-    data = data_for(learner, opened, **options)
-    fitted = fit_seeds(
+    opened = _open_for(learner, log, columns, on_bad_line, progress)
+    data = _needed_part(learner, opened)
+    models = fit_seeds(
         learner, data, seeds, held_out=held_out, corpus=features, progress=progress, checkpoint=checkpoint
     )
-    models = [with_provenance(model, opened if isinstance(opened, DayCounts) else data, log) for model in fitted]
+    models = [with_provenance(one, opened, log) for one in models]
     return models[0] if seeds == 1 else models
 
 
@@ -150,11 +150,30 @@ def data_for(
     SpecError
         If the learner needs sessions, and `log` has only counts ("needs-sessions").
     """
-    requires = requirement(learner)
-    if is_warehouse_table(log) and requires != "sessions" and on_bad_line == "error":
+    return _needed_part(learner, _open_for(learner, log, columns, on_bad_line, progress))
+
+
+def _requirement(learner: Learner) -> Requirement:
+    """Return what a learner needs of a log; a learner that does not say so needs sessions."""
+    requires: Requirement = getattr(learner, "requires", "sessions")
+    return requires
+
+
+def _open_for(
+    learner: Learner, log: LogLike, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
+) -> Any:
+    """Open a log or daily counts; count a table of a warehouse where it is, if counts are enough for the learner."""
+    requires = _requirement(learner)
+    counts_are_enough = requires != "sessions" and on_bad_line == "error"
+    if counts_are_enough and not isinstance(log, str | Path | Sessions) and is_warehouse_table(log):
         table = _with_our_names(log, columns or {})
         return count_cascade(table) if requires == "cascade" else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
-    opened = open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    return open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+
+
+def _needed_part(learner: Learner, opened: Any) -> Any:
+    """Return what a learner needs of daily counts; anything else unchanged."""
+    requires = _requirement(learner)
     if not isinstance(opened, DayCounts):
         return opened
     if requires == "sessions":

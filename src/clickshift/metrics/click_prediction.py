@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
+from clickshift.core.newton import single_threaded_products
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
@@ -357,8 +358,8 @@ class _Sums:
     def add(self, model: ClickModel, sessions: Sessions, predictions: Predictions) -> None:
         """Add one part of the log."""
         by_result = bits_of(predictions)
-        terms, bits = np.hstack([by_result, sessions.rankings.shown]), sessions.count @ by_result
-        self._moments = self._moments + (terms * sessions.count[:, None]).T @ terms
+        bits, terms = sessions.count @ by_result, np.concatenate([by_result.T, sessions.rankings.shown.T])
+        self._moments = self._moments + single_threaded_products(terms * sessions.count, terms)
         self.sessions += sessions.total
         self.impressions = self.impressions + sessions.impressions_by_rank()
         self.clicks = self.clicks + sessions.count @ sessions.click

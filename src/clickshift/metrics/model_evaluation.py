@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -13,9 +14,8 @@ from typing_extensions import override
 from clickshift.core.intervals import mean_interval
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.fingerprint import log_fingerprint
-from clickshift.counts.open_log import open_log
-from clickshift.data.encoded_log import EncodedLog, Log
-from clickshift.data.sessions import Sessions
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.encoded_log import Log
 from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS, SYMBOLS
 from clickshift.display.result import Result
@@ -153,7 +153,7 @@ class ClickPrediction(Result):
             f"How well {self.model} predicts clicks",
             self.conclusion,
             [
-                Section("Perplexity by rank", table=table, figure=_perplexity_figure(by_rank)),
+                Section("Perplexity by rank", table=table, figure=partial(_perplexity_figure, by_rank)),
                 Section("Metrics", table=facts_table(scalars)),
             ],
         )
@@ -186,7 +186,7 @@ def _perplexity_figure(by_rank: Rows) -> Any:
 
 def evaluate(
     model: ModelLike | Sequence[ClickModel],
-    log: Any,
+    log: LogLike,
     *,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
@@ -231,11 +231,7 @@ def evaluate(
     True
     """
     models = open_models(model)
-    opened: Log = (
-        log
-        if isinstance(log, Sessions | EncodedLog)
-        else open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
-    )
+    opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     evaluations = []
     for k, one in enumerate(models):
         evaluations.append(evaluation(one, opened))

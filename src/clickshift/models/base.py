@@ -220,7 +220,7 @@ class ClickModel(ABC):
         """
         self._require(self.predicts_clicks, "predict clicks", code="cannot-predict-clicks")
         rankings = rankings.in_vocabulary(self.vocabulary)
-        if max_error > 0:
+        if max_error > 0 and self.approximate_marginals:
             return self._approximate_click_prob(rankings, max_error)
         return _map_blocks(lambda rows: np.where(rankings.shown[rows], self._click_prob(rankings[rows]), 0.0), rankings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -186,7 +187,7 @@ class Forecast(Result):
             caption=f"and {more:,} more lists; `to_arrow` and the output file have them all" if more > 0 else "",
             name="expected clicks",
         )
-        by_rank = Section("Mean click probability by rank", figure=curve_figure(curve), page_only=True)
+        by_rank = Section("Mean click probability by rank", figure=partial(curve_figure, curve), page_only=True)
         return Document("Predicted clicks", self.conclusion, [lists, by_rank], settings={"model": self.model})
 
     def _first_lists(self) -> Rows:
@@ -237,8 +238,9 @@ class Forecast(Result):
 
 def predict(
     model: ModelLike,
-    rankings: str | Path | Rankings | Sessions,
+    rankings: Any,
     *,
+    columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
 ) -> Forecast:
@@ -253,8 +255,10 @@ def predict(
     model
         Folder of a saved model, or a click model.
     rankings
-        Lists of documents: a table (.parquet, .csv or .jsonl) with the columns query and docs, or lists in their own
-        vocabulary.
+        Lists of documents: a table (.parquet, .csv or .jsonl) or a data frame with the columns query and docs,
+        `Rankings` in their own vocabulary, or `Sessions`, whose clicks are not used.
+    columns
+        The table's names of query and docs, where they differ.
     on_bad_line
         "error", or "skip" to leave out bad lists.
     progress
@@ -284,7 +288,7 @@ def predict(
     if isinstance(rankings, Sessions):
         rankings = rankings.rankings
     elif not isinstance(rankings, Rankings):
-        rankings = read_rankings(rankings, on_bad_line=on_bad_line)
+        rankings = read_rankings(rankings, columns=columns, on_bad_line=on_bad_line)
     if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
         raise DataError(
             "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 from typing_extensions import override
 
+from clickshift.core.text import join_words
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import curve_figure
@@ -133,7 +135,7 @@ class ModelSummary(Result):
     def _document(self) -> Document:
         curve = self._curve()
         fitted = Section(
-            "Fitted model", table=facts_table(self._facts()), figure=curve_figure(curve) if curve else None
+            "Fitted model", table=facts_table(self._facts()), figure=partial(curve_figure, curve) if curve else None
         )
         details = Section(_curve_title(curve), table=curve_table(curve), page_only=True) if curve else None
         return Document(model_name(self.model), self.conclusion, [fitted, *([details] if details else [])])
@@ -208,7 +210,7 @@ class Examination(Result):
         section = Section(
             f"{name}: {_curve_title(self.curve)}",
             table=curve_table(self.curve),
-            figure=curve_figure(self.curve),
+            figure=partial(curve_figure, self.curve),
             name=str(self.curve[0]["parameter"]),
         )
         return Document(
@@ -275,5 +277,4 @@ def _curve_sentence(curve: Sequence[Row]) -> str:
         for row in shown
     ]
     name = str(curve[0]["parameter"]).capitalize()
-    listed = f"{', '.join(values[:-1])} and {values[-1]}" if len(values) > 1 else values[0]
-    return f"{'Click-through rate' if name == 'Ctr' else name} is {listed}{condition}."
+    return f"{'Click-through rate' if name == 'Ctr' else name} is {join_words(values)}{condition}."

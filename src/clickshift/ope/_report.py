@@ -15,6 +15,7 @@ from clickshift.display.result import Result
 from clickshift.display.tables import Rows
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.estimate import Difference, Estimate, Evaluation
+from clickshift.ope.estimators import clip_text
 from clickshift.ope.slope import Choice, best_clip
 
 _TITLE = "Off-policy evaluation: what would the new ranker earn?"
@@ -90,8 +91,8 @@ class PolicyEvaluation(Result):
         else:
             sentences = [self.choice.reason]
             sentences += [] if chosen is None else [f"{_value_text(chosen)} per session."]
-        if self.differences and chosen is not None:
-            sentences += [str(d["words"]) for d in self.differences if d["estimator"] == chosen.estimator]
+        shown = {chosen.estimator} if chosen else set() if self.choice else {d["estimator"] for d in self.differences}
+        sentences += [f"{d['estimator']}: {d['words']}" for d in self.differences if d["estimator"] in shown]
         return " ".join(sentences)
 
     @property
@@ -178,7 +179,7 @@ def _estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     return [
         {
             "estimator": e.estimator,
-            "M": _clip_text(e.clip),
+            "M": clip_text(e.clip),
             "value": _value_text(e),
             "logged": f"{e.coverage:.1%}",
             "never logged": f"{e.never_logged:.1%}",
@@ -203,7 +204,7 @@ def _verdicts(evaluations: Sequence[Evaluation]) -> list[str]:
 def _with_clip(estimate: Estimate) -> str:
     """Name an estimator, with its clipping constant where that clips."""
     clips = estimate.clip < estimate.largest_weight
-    return estimate.estimator + (f" (M = {_clip_text(estimate.clip)})" if clips else "")
+    return estimate.estimator + (f" (M = {clip_text(estimate.clip)})" if clips else "")
 
 
 def notes_of(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -264,7 +265,7 @@ def _difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str
     return [
         {
             "estimator": d["estimator"],
-            "M": _clip_text(d["clip"]),
+            "M": clip_text(d["clip"]),
             "first": d["first"],
             "second": d["second"],
             "difference": with_interval(d["difference"], d["low"], d["high"], signed=True),
@@ -283,12 +284,7 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
     figure.add_scatter(
         x=[e.value for e in best],
         y=[html.escape(_with_clip(e)) for e in best],
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [e.high - e.value for e in best],
-            "arrayminus": [e.value - e.low for e in best],
-        },
+        error_x=_error_bars(best),
         mode="markers",
         marker={"size": 9, "color": [colours[e.verdict] for e in best]},
         text=[f"{_value_text(e)}, {e.verdict}" for e in best],
@@ -313,30 +309,13 @@ def _clipping_figure(evaluation: Evaluation, all_evaluations: Sequence[Evaluatio
 
     estimates, figure = evaluation.estimates, go.Figure()
     name, colour = estimates[0].estimator, COLOURS[0]
-    x = [_clip_text(e.clip) for e in estimates]
+    x = [clip_text(e.clip) for e in estimates]
     if not math.isnan(estimates[0].floor):
-        for edge, fill in (([e.floor for e in estimates], None), ([e.ceiling for e in estimates], "tonexty")):
-            figure.add_scatter(
-                x=x,
-                y=edge,
-                mode="lines",
-                fill=fill,
-                line={"width": 0.5, "color": "#c9d3dd"},
-                fillcolor="rgba(92, 103, 125, 0.15)",
-                hoverinfo="skip",
-                showlegend=False,
-            )
+        _add_band(figure, x, [e.floor for e in estimates], [e.ceiling for e in estimates])
     figure.add_scatter(
         x=x,
         y=[e.value for e in estimates],
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [e.high - e.value for e in estimates],
-            "arrayminus": [e.value - e.low for e in estimates],
-            "thickness": 1.4,
-            "width": 4,
-        },
+        error_y=_error_bars(estimates),
         mode="lines+markers",
         line={"color": colour, "width": 1.5},
         marker={"size": 8},
@@ -375,17 +354,7 @@ def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
     figure = go.Figure()
     names = list(dict.fromkeys(r.estimator for r in residuals))
     first = [r for r in residuals if r.estimator == names[0]]
-    for sign, fill in ((-2, None), (2, "tonexty")):
-        figure.add_scatter(
-            x=[html.escape(r.day) for r in first],
-            y=[sign * r.error for r in first],
-            mode="lines",
-            fill=fill,
-            line={"width": 0.5, "color": "#c9d3dd"},
-            fillcolor="rgba(92, 103, 125, 0.15)",
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    _add_band(figure, [html.escape(r.day) for r in first], [-2 * r.error for r in first], [2 * r.error for r in first])
     for name, colour in zip(names, COLOURS, strict=False):
         own = [r for r in residuals if r.estimator == name]
         figure.add_scatter(
@@ -408,17 +377,25 @@ def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
     return figure
 
 
+def _error_bars(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """Return the intervals of estimates as error bars."""
+    high, low = [e.high - e.value for e in estimates], [e.value - e.low for e in estimates]
+    return {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.4, "width": 4}
+
+
+def _add_band(figure: Any, x: Sequence[str], low: Sequence[float], high: Sequence[float]) -> None:
+    """Add a grey band to a figure."""
+    style = {"line": {"width": 0.5, "color": "#c9d3dd"}, "fillcolor": "rgba(92, 103, 125, 0.15)"}
+    for edge, fill in ((low, None), (high, "tonexty")):
+        figure.add_scatter(x=x, y=edge, mode="lines", fill=fill, hoverinfo="skip", showlegend=False, **style)
+
+
 def _axis_range(evaluations: Sequence[Evaluation]) -> list[float]:
     """Axis range that shows all intervals, and only as much of the ranges as keeps the intervals readable."""
     ends = [x for evaluation in evaluations for e in evaluation.estimates for x in (e.low, e.high) if math.isfinite(x)]
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     margin = 0.15 * (high - low) or 0.05
     return [low - margin, high + margin]
-
-
-def _clip_text(clip: float) -> str:
-    """Format a clipping constant."""
-    return "∞" if math.isinf(clip) else f"{clip:g}"
 
 
 def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:

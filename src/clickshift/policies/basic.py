@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, UInt64
 from typing_extensions import override
 
+from clickshift.core.splitmix import GOLDEN, mix
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import UNSEEN, Ids, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
@@ -336,9 +337,6 @@ def _hash(ids: Ids) -> UInt64[np.ndarray, " id"]:
 
 
 def _mix(bits: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
-    """Apply the finaliser of splitmix64, a bijection after which every bit depends on every bit."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: np.ndarray = bits ^ (bits >> np.uint64(31))
+    """Mix the bits of each number, as splitmix64 does."""
+    mixed: np.ndarray = mix.py_func(bits + GOLDEN)
     return mixed

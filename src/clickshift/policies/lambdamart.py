@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from typing_extensions import override
 
-from clickshift.core.parallel import n_threads
+from clickshift.core.boosting import lightgbm_settings
 from clickshift.core.rng import generator
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import UNSEEN
@@ -141,8 +141,6 @@ class LambdaMART(Scored):
 
     def _fit(self, corpus: Corpus) -> Any:
         """Fit LightGBM on the corpus, or on `n_queries` of its queries."""
-        import lightgbm
-
         if self.n_queries is not None:
             if not 1 <= self.n_queries <= corpus.n_queries:
                 raise DataError(
@@ -159,26 +157,73 @@ class LambdaMART(Scored):
                 code="not-integers",
                 value=float(label),
             )
-        if corpus.n_candidates.max() > _MAX_DOCS:
-            raise DataError(
-                f"LightGBM accepts at most {_MAX_DOCS:,} documents per query: one has {corpus.n_candidates.max():,}. "
-                "Remove some.",
-                code="lists-too-long",
-                count=int(corpus.n_candidates.max()),
-            )
-        settings = {
-            "objective": "lambdarank",
-            "label_gain": [2.0**grade - 1 for grade in range(corpus.max_label + 1)],
-            "num_leaves": self.leaves,
-            "learning_rate": self.rate,
-            "seed": self.seed % 2**31,
-            "num_threads": n_threads(),
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-        }
-        data = lightgbm.Dataset(_features(corpus), corpus.label, group=corpus.n_candidates)
-        return lightgbm.train(settings, data, num_boost_round=self.trees)
+        gain = [2.0**grade - 1 for grade in range(corpus.max_label + 1)]
+        return train_lambdarank(
+            _features(corpus),
+            corpus.label,
+            gain,
+            group=corpus.n_candidates,
+            trees=self.trees,
+            leaves=self.leaves,
+            rate=self.rate,
+            seed=self.seed,
+        )
+
+
+def train_lambdarank(
+    features: np.ndarray,
+    grade: np.ndarray,
+    gain: list[float],
+    *,
+    group: Int[np.ndarray, " query"],
+    trees: int,
+    weight: np.ndarray | None = None,
+    position: np.ndarray | None = None,
+    **options: Any,
+) -> Any:
+    """Train LightGBM's lambdarank.
+
+    Parameters
+    ----------
+    features
+        Features of each document, sorted by query.
+    grade
+        Integer grade of each document.
+    gain
+        Gain of each grade.
+    group
+        Number of documents of each query.
+    trees
+        Number of trees.
+    weight
+        Weight of each document; None for equal ones.
+    position
+        Rank of each document, for LightGBM's own estimate of position bias.
+    **options
+        Number of leaves, learning rate and seed, see `lightgbm_settings`.
+
+    Returns
+    -------
+    lightgbm.Booster
+        The trees.
+
+    Raises
+    ------
+    DataError
+        If a query has more documents than LightGBM accepts ("lists-too-long").
+    """
+    import lightgbm
+
+    if group.max() > _MAX_DOCS:
+        raise DataError(
+            f"LightGBM accepts at most {_MAX_DOCS:,} documents per query: one has {group.max():,}. Remove some.",
+            code="lists-too-long",
+            count=int(group.max()),
+            limit=_MAX_DOCS,
+        )
+    settings = lightgbm_settings("lambdarank", label_gain=gain, **options)
+    data = lightgbm.Dataset(features, grade, group=group, weight=weight, position=position)
+    return lightgbm.train(settings, data, num_boost_round=trees)
 
 
 def _features(corpus: Corpus) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.parallel import n_threads
+from clickshift.core.boosting import lightgbm_settings
 
 DocumentScores = Float[np.ndarray, "row *output"]
 """One score, or several, for each document."""
@@ -22,15 +22,11 @@ FOLDS = 4
 _ROUNDS, _PATIENCE = 150, 20
 _MIN_PARALLEL_ROWS = 20_000
 """With fewer rows, one thread sorts them faster than several threads start."""
-_SETTINGS = {
-    "objective": "none",
-    "num_leaves": 4,  # with more, errors of relevance and of rank shares coincide too often (docs/propensities.md)
-    "learning_rate": 0.2,
+_SETTINGS: dict[str, Any] = {
+    "leaves": 4,  # with more, errors of relevance and of rank shares coincide too often (docs/propensities.md)
+    "rate": 0.2,
     "min_data_in_leaf": 10,  # a document stands for many impressions
     "lambda_l2": 1.0,
-    "deterministic": True,
-    "force_row_wise": True,
-    "verbosity": -1,
 }
 
 
@@ -63,7 +59,8 @@ class CrossFittedTrees:
         params: dict[str, Any] = {"feature_pre_filter": False, "verbosity": -1}  # keep features of few documents, too
         self._data, self._rows = lightgbm.Dataset(features, np.zeros(len(features)), params=params), len(features)
         self._features_vary = bool((features != features[:1]).any())
-        self._settings = _SETTINGS | {"num_threads": n_threads() if len(features) >= _MIN_PARALLEL_ROWS else 1}
+        threads = None if len(features) >= _MIN_PARALLEL_ROWS else 1
+        self._settings = lightgbm_settings("none", threads=threads, **_SETTINGS)
 
     def cross_fit(
         self, task: NuisanceTask, fold: Int[np.ndarray, " row"], *, outputs: int | None = None

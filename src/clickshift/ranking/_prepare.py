@@ -13,12 +13,12 @@ from jaxtyping import Float
 
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
-from clickshift.data.corpus import Corpus
+from clickshift.data.corpus import Corpus, signed_log
 from clickshift.errors import DataError, SpecError
 from clickshift.ranking._examples import Examples, build_examples, ordered_batches
 from clickshift.ranking._losses import log_examination
 from clickshift.ranking.labels import labels_for, propensities_at_shown_ranks
-from clickshift.ranking.ranker import checked_features, one_hot_columns, signed_log
+from clickshift.ranking.ranker import checked_features, one_hot_columns
 
 if TYPE_CHECKING:
     from clickshift.ranking._step import RankingProgram
@@ -94,7 +94,7 @@ def prepare_run(run: Run, cache: FeatureCache) -> PreparedRun:
             code="missing-dependency",
             packages=["jax", "optax"],
         )
-    from clickshift.learners.gradient.step import keep_compiled
+    from clickshift.learners.training import keep_compiled
     from clickshift.ranking._step import RankingProgram
 
     keep_compiled()

@@ -58,9 +58,7 @@ class RankingProgram:
     def initial_state(self, weights: Mapping[str, np.ndarray]) -> Tree:
         """Return the training state before the first round."""
         weights_on_device = {name: jnp.asarray(array, jnp.float32) for name, array in weights.items()}
-        optimiser = _OPTIMISERS[self.optimiser]().init(weights_on_device)
-        best = jax.tree.map(jnp.zeros_like, weights_on_device)  # replaced in the first round
-        return {"weights": weights_on_device, "optimiser": optimiser, "best": best, "best_loss": jnp.float32(jnp.inf)}
+        return {"weights": weights_on_device, "optimiser": _OPTIMISERS[self.optimiser]().init(weights_on_device)}
 
     def scores(self, weights: Tree, features: Any, pair: Any, key: Any) -> Any:
         """Return the scores of the documents of a batch, with dropout if there is a random key."""
@@ -96,16 +94,8 @@ class RankingProgram:
             entries = losses.click(score, examined, terms["positive"], terms["total"])
         return jnp.sum(entries) / jnp.maximum(batch["queries"], 1.0)
 
-    def round(
-        self, state: Tree, train: Tree, held_out: Tree, seed: Any, rate: Any, active: Any
-    ) -> tuple[Tree, Any, Any]:
-        """Make one pass over the batches, compute the held-out loss, and keep the weights if they are the best so far.
-
-        Returns
-        -------
-        tuple
-            The state, the mean training loss of the batches, and the held-out loss.
-        """
+    def round(self, state: Tree, train: Tree, seed: Any, rate: Any) -> tuple[Tree, Any]:
+        """Make one pass over the batches; return the state and the mean training loss of the batches."""
         optimiser = _OPTIMISERS[self.optimiser]()
         n_batches = train["batches"]["queries"].shape[0]
         key = jax.random.key(seed)
@@ -122,16 +112,16 @@ class RankingProgram:
         carry = state["weights"], state["optimiser"]
         (weights, moments), train_losses = jax.lax.scan(step, carry, (jnp.arange(n_batches), train["batches"]))
 
+        return {"weights": weights, "optimiser": moments}, jnp.mean(train_losses)
+
+    def held_out_loss(self, weights: Tree, held_out: Tree) -> Any:
+        """Return the loss on held-out clicks, averaged over queries."""
+
         def summed_loss(batch: Tree) -> Any:
             return self.batch_loss(weights, held_out["data"], batch, None) * batch["queries"]
 
         total = jnp.sum(jax.lax.map(summed_loss, held_out["batches"]))
-        held_out_loss = total / jnp.sum(held_out["batches"]["queries"])
-        better = active & (held_out_loss < state["best_loss"])
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), weights, state["best"])
-        best_loss = jnp.where(better, held_out_loss, state["best_loss"])
-        after = {"weights": weights, "optimiser": moments, "best": best, "best_loss": best_loss}
-        return after, jnp.mean(train_losses), held_out_loss
+        return total / jnp.sum(held_out["batches"]["queries"])
 
 
 @jax.custom_vjp
@@ -160,10 +150,29 @@ def _dropout_mask(key: Any, rate: float, shape: tuple[int, ...]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def compile_round(program: RankingProgram, side_by_side: bool) -> Any:
-    """Compile `RankingProgram.round` for one run, or for several: all arguments then have a first dimension of runs."""
-    one = program.round
-    return jax.jit(jax.vmap(one) if side_by_side else one, donate_argnums=0)
+def compile_program(program: RankingProgram, side_by_side: bool) -> tuple[Any, Any]:
+    """Compile `round` and `held_out_loss` of a program.
+
+    The state and the losses always have a first dimension of runs. The other arguments have it for runs side by side
+    only: one run's features are not copied to add it.
+    """
+
+    if side_by_side:
+        return jax.jit(jax.vmap(program.round), donate_argnums=0), jax.jit(jax.vmap(program.held_out_loss))
+    return _with_run_axis(jax.jit(program.round, donate_argnums=0)), _with_run_axis(jax.jit(program.held_out_loss))
+
+
+def _with_run_axis(compiled: Any) -> Any:
+    """Return a function of one run whose first argument and result have a first dimension of runs.
+
+    The dimension is removed outside the compiled program, inside of which it would change how sums are rounded.
+    """
+
+    def of_one_run(first: Tree, *others: Tree) -> Tree:
+        result = compiled(jax.tree.map(lambda array: array[0], first), *others)
+        return jax.tree.map(lambda array: array[None], result)
+
+    return of_one_run
 
 
 def to_device(trees: Sequence[Tree], side_by_side: bool) -> Tree:
@@ -174,12 +183,6 @@ def to_device(trees: Sequence[Tree], side_by_side: bool) -> Tree:
     if not side_by_side:
         return jax.tree.map(jnp.asarray, trees[0])
     return jax.tree.map(lambda *arrays: jnp.asarray(_pad_and_stack([np.asarray(array) for array in arrays])), *trees)
-
-
-def unstack_runs(tree: Tree, n: int, side_by_side: bool) -> list[Tree]:
-    """Return the arrays of each run as numpy arrays: the inverse of `to_device`."""
-    arrays = jax.tree.map(np.array, tree)
-    return [jax.tree.map(lambda array, k=k: array[k], arrays) for k in range(n)] if side_by_side else [arrays]
 
 
 def _pad_and_stack(arrays: list[np.ndarray]) -> np.ndarray:

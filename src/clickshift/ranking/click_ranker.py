@@ -18,7 +18,6 @@ from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.propensity.files import Trust
 from clickshift.ranking._prepare import FeatureCache, PreparedRun, prepare_run, with_held_out
-from clickshift.ranking._trainer import train_runs
 from clickshift.ranking.labels import check_position_bias, count_by_rank
 from clickshift.ranking.ranker import Ranker, warn_constant_features
 
@@ -230,7 +229,7 @@ class ClickRanker:
         if self.tower == "network":
             warn_constant_features(corpus)
         run = Run(self, corpus, count_by_rank(corpus, clicks), held_out_counts, examination, trust, regression)
-        return train_runs([_prepare(run, {}, progress)], progress)[0]
+        return _train([_prepare(run, {}, progress)], progress, checkpoint)[0]
 
 
 @final
@@ -286,7 +285,7 @@ def fit_runs(runs: Sequence[Run], *, progress: Progress = silent) -> list[Ranker
     cache: FeatureCache = {}
 
     def train_group(numbers: Sequence[int], prepared: Sequence[PreparedRun]) -> None:
-        fitted.update(zip(numbers, train_runs(prepared, silent), strict=True))
+        fitted.update(zip(numbers, _train(prepared), strict=True))
         progress(len(numbers))
 
     networks = [k for k, run in enumerate(runs) if run.learner.tower == "network"]
@@ -308,6 +307,15 @@ def _prepare(run: Run, cache: FeatureCache, progress: Progress = silent) -> Prep
     if run.learner.loss == "doubly-robust" and run.regression is None:
         progress("fitting the regression")
         first = replace(run, learner=replace(run.learner, loss="policy-aware"))
-        regression = train_runs([prepare_run(first, cache)], silent)[0]
+        regression = _train([prepare_run(first, cache)])[0]
         run = replace(run, regression=regression.relevance)
     return prepare_run(run, cache)
+
+
+def _train(
+    runs: Sequence[PreparedRun], progress: Progress = silent, checkpoint: str | Path | None = None
+) -> list[Ranker]:
+    """Train prepared runs; JAX, which was found when they were prepared, is imported here."""
+    from clickshift.ranking._trainer import train_runs
+
+    return train_runs(runs, progress, checkpoint)

@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from typing_extensions import override
 
-from clickshift.core.parallel import n_threads
 from clickshift.core.spec import label
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
@@ -24,6 +23,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.grading.quantiles import quantile_grades
 from clickshift.policies.basic import Scored
+from clickshift.policies.lambdamart import train_lambdarank
 from clickshift.propensity.files import Trust
 from clickshift.ranking.labels import check_position_bias, count_by_rank, labels_for, sessions_by_query
 from clickshift.ranking.ranker import check_feature_count, checked_features
@@ -32,8 +32,6 @@ _LOSSES = ("ips", "policy-aware", "affine")
 _BIASES = ("given", "naive", "estimated")
 _MAX_GRADES = 256
 """Largest number of grades: with more distinct labels, neighbours share a grade, whose gain is their mean."""
-_MAX_DOCS = 10_000
-"""Largest number of documents per query that LightGBM accepts."""
 
 
 @final
@@ -137,35 +135,23 @@ class BoostedRanker:
             If clicks, features or examination are not valid ("no-common-documents", "no-features", "not-finite",
             "bad-examination", "zero-propensity"), or a query has too many documents ("lists-too-long").
         """
-        import lightgbm
-
         check_position_bias(self.loss, self.bias, examination, trust)
         data = boosting_data(
             corpus, count_by_rank(corpus, clicks), self.loss, examination=examination, trust=trust, clip=self.clip
         )
-        if data.group.max() > _MAX_DOCS:
-            raise DataError(
-                f"LightGBM accepts at most {_MAX_DOCS:,} documents per query: one has {data.group.max():,}. "
-                "Remove some.",
-                code="lists-too-long",
-                count=int(data.group.max()),
-                limit=_MAX_DOCS,
-            )
-        settings = {
-            "objective": "lambdarank",
-            "label_gain": data.gain.tolist(),
-            "num_leaves": self.leaves,
-            "learning_rate": self.rate,
-            "seed": self.seed % 2**31,
-            "num_threads": n_threads(),
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-        }
-        position = data.position if self.bias == "estimated" else None
         features = checked_features(corpus)[data.pair]
-        dataset = lightgbm.Dataset(features, data.grade, group=data.group, weight=data.weight, position=position)
-        booster = lightgbm.train(settings, dataset, num_boost_round=self.trees)
+        booster = train_lambdarank(
+            features,
+            data.grade,
+            data.gain.tolist(),
+            group=data.group,
+            trees=self.trees,
+            leaves=self.leaves,
+            rate=self.rate,
+            seed=self.seed,
+            weight=data.weight,
+            position=data.position if self.bias == "estimated" else None,
+        )
         return TreeRanker(booster.model_to_string(), features.shape[1], label(self))
 
 

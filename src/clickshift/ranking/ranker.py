@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from typing_extensions import override
 
 from clickshift.core.parallel import for_ranges
-from clickshift.data.corpus import Corpus
+from clickshift.data.corpus import Corpus, signed_log
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.policies.basic import Scored
 
@@ -151,12 +151,6 @@ def check_feature_count(features: Float[np.ndarray, "pair feature"], width: int)
             count=features.shape[1],
         )
     return features
-
-
-def signed_log(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
-    """Return sign(x) log(1 + |x|): features of learning to rank span many magnitudes (Qin et al. 2021)."""
-    scaled: np.ndarray = np.copysign(np.log1p(np.abs(features)), features)
-    return scaled
 
 
 def one_hot_columns(corpus: Corpus) -> Int[np.ndarray, " pair"]:

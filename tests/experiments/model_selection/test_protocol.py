@@ -14,8 +14,8 @@ from clickshift.core.spec import key, parse
 from clickshift.errors import SpecError
 from clickshift.experiments.model_selection.protocol import (
     MODELS_FROM_COUNTS,
+    SCALES,
     ModelSelection,
-    quick_model_selection,
 )
 from clickshift.experiments.model_selection.r2 import r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
@@ -52,10 +52,11 @@ def test_the_grid() -> None:
     cells = FULL.tasks()
     assert len(cells) == 4 * 2 * 7 * 10
     assert len({digest(cell) for cell in cells}) == len(cells)
-    assert len(quick_model_selection().tasks()) == 4 * 2 * 7 * 3
+    quick = ModelSelection(**SCALES["quick"])
+    assert len(quick.tasks()) == 4 * 2 * 7 * 3
     logs = [cell.log for cell in cells]
     assert all(len(set(logs[k : k + 7])) == 1 for k in range(0, len(logs), 7)), "cells of a log stand together"
-    assert parse(key(quick_model_selection()), PARTS) == quick_model_selection()
+    assert parse(key(quick), PARTS) == quick
 
 
 def test_rows(rows: Rows) -> None:

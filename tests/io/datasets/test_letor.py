@@ -3,6 +3,7 @@ plain reader gives them."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import math
 from fractions import Fraction
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.datasets import _letor_parser as letor_parser
 from clickshift.io.datasets import letor
 from clickshift.io.datasets.letor import read_corpus
+from clickshift.io.table_writer import write_table
 from tests.codes import raises_code, warns_code
 from tests.standins import (
     LIGHTGBM_QUERIES,
@@ -482,3 +485,60 @@ def test_any_bytes_give_a_corpus_or_one_error(
     except (FileError, DataError):
         return
     assert 1 <= corpus.n_pairs <= data.count(b"\n") + 1
+
+
+FRAME = {"query": ["a", "a", "b"], "doc": [1, 2, 1], "bm25": [1.5, 2.0, 3.0], "length": [10, 0, 5], "label": [0, 2, 1]}
+
+
+def test_a_frame_is_read_by_column_names(tmp_path: Path) -> None:
+    """From any kind of frame and from files; features are in the order of the frame, labels are optional."""
+    frames = [pa.table(FRAME), pa.table(FRAME).take([2, 0, 1]), pa.table(FRAME).to_pandas()]
+    for ending in (".parquet", ".csv", ".jsonl"):
+        write_table(frames[0], tmp_path / f"docs{ending}")
+        frames.append(tmp_path / f"docs{ending}")
+    with contextlib.suppress(ImportError):
+        import polars
+
+        frames.append(polars.DataFrame(FRAME))
+    for frame in frames:
+        corpus = read_corpus(frame)
+        assert corpus.features is not None
+        assert corpus.features.tolist() == [[1.5, 10], [2, 0], [3, 5]]
+        assert (corpus.label.tolist(), corpus.max_label) == ([0, 2, 1], 2)
+        assert corpus.vocabulary.query_ids.tolist() == ["a", "b"]
+    renamed = pa.table(FRAME).rename_columns(["q", "product", "bm25", "length", "grade"])
+    corpus = read_corpus(renamed, columns={"query": "q", "doc": "product", "label": "grade"}, max_label=4)
+    assert (corpus.features.shape[1], corpus.max_label, corpus.label.sum()) == (2, 4, 3)  # type: ignore[union-attr]
+    few = read_corpus(pa.table(FRAME).select(["doc", "query"]))
+    assert (few.features, few.label.tolist()) == (None, [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "facts"),
+    [
+        ({"doc": None}, "missing-column", {"columns": ["doc"], "found": ["query", "bm25", "length", "label"]}),
+        ({"bm25": ["x", "y", "z"]}, "bad-column", {"column": "bm25", "type": "string"}),
+        ({"bm25": [1.0, None, 2.0]}, "not-finite", {"column": "bm25", "row": 1, "count": 1}),
+        ({"length": [1.0, 2.0, float("nan")]}, "not-finite", {"column": "length", "row": 2}),
+        ({"length": [float("inf"), 2.0, 1.0]}, "not-finite", {"column": "length", "row": 0}),
+        ({"query": ["a", "a", "a"]}, "duplicate-document", {"query": "a", "document": "1", "row": 2, "count": 1}),
+        ({"query": ["a", None, "a"]}, "missing-id", {"column": "query", "row": 1}),
+        ({"doc": [1.5, 2.0, 3.0]}, "bad-column", {"column": "doc"}),
+        ({"label": [0, 9, 0]}, "unknown-label-scale", {"value": 9.0}),
+    ],
+)
+def test_a_frame_that_is_wrong(changed: dict[str, list[object] | None], code: str, facts: dict[str, object]) -> None:
+    columns = {name: values for name, values in (FRAME | changed).items() if values is not None}
+    with raises_code(code, DataError, **facts):
+        read_corpus(pa.table(columns))
+
+
+def test_what_is_no_frame() -> None:
+    with raises_code("not-a-table", DataError, type="int"):
+        read_corpus(3)
+    with raises_code("empty-table", DataError):
+        read_corpus(pa.table(FRAME).slice(0, 0))
+    with raises_code("duplicate-columns", DataError, columns=["bm25"]):
+        read_corpus(pa.table(FRAME).rename_columns(["query", "doc", "bm25", "bm25", "label"]))
+    with raises_code("wrong-feature-count", DataError, expected=3, count=2):
+        read_corpus(pa.table(FRAME), features=3)

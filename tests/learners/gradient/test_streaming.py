@@ -20,6 +20,7 @@ from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, FileError
+from clickshift.learners import training
 from clickshift.learners.gradient import Gradient, trainer
 from clickshift.learners.gradient import _batches as batches
 from clickshift.learners.gradient import _shuffle as shuffle
@@ -177,14 +178,14 @@ def test_an_epoch_reads_pieces_that_are_small_and_about_equal(no_memory: None, s
 def test_a_streamed_fit_goes_on_from_its_checkpoint(
     no_memory: None, stored: EncodedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer, "SAVE_EVERY", -1.0)
+    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
     learner, said, file = small("PBM", rounds=3, learning_rate=0.001), list[str](), tmp_path / "checkpoint.npz"
     whole = learner.fit(stored, progress=said.append)
     assert f"{SESSIONS:,} sessions shuffled" not in said
     assert any(text.endswith("sessions shuffled") for text in said)
 
     def hear(text: str) -> None:
-        if text.startswith("round 2,"):
+        if text.startswith("round 2:"):
             raise KeyboardInterrupt
 
     with warns_code("interrupted"):

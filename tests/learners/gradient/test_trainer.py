@@ -11,11 +11,12 @@ import pytest
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError
+from clickshift.learners import training
 from clickshift.learners.gradient import Gradient, trainer
 from clickshift.learners.gradient import _batches as batches
 from clickshift.learners.gradient._encoding import SessionEncoder
-from clickshift.learners.gradient.trainer import TrainingProgress
 from clickshift.learners.likelihood import MaximumLikelihood
+from clickshift.learners.training import RunProgress
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.testing import check_click_model
 from tests.codes import raises_code, warns_code
@@ -24,7 +25,7 @@ from tests.learners.gradient.cases import arrays, contents, first_ranks, ready, 
 
 def interrupting(after: int):  # type: ignore[no-untyped-def]
     def hear(said: str) -> None:
-        if said.startswith(f"round {after},"):
+        if said.startswith(f"round {after}:"):
             raise KeyboardInterrupt
 
     return hear
@@ -33,7 +34,7 @@ def interrupting(after: int):  # type: ignore[no-untyped-def]
 @pytest.fixture
 def saving(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every round."""
-    monkeypatch.setattr(trainer, "SAVE_EVERY", -1.0)
+    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
 
 
 @pytest.mark.usefixtures("quick_compiler")
@@ -56,7 +57,7 @@ def test_an_interrupt_keeps_the_best_and_a_checkpoint_goes_on(
     file.write_bytes(saved)
     said.clear()
     learner.fit(other, progress=said.append, checkpoint=file)
-    assert said[0].startswith("round 1,")
+    assert said[0].startswith("round 1:")
 
 
 @pytest.mark.usefixtures("quick_compiler")
@@ -66,24 +67,21 @@ def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "_check_losses", stop)
+    monkeypatch.setattr(trainer.ClickModelTask, "round", stop)
     with pytest.raises(KeyboardInterrupt):
         small("PBM").fit(short_lists)
 
 
 @pytest.mark.usefixtures("quick_compiler")
 def test_a_loss_that_is_not_a_number_stops_with_advice(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "keep_better", lambda *a: pytest.fail("must stop before"))
-    with raises_code("training-diverged", DataError, seed=0) as error:
+    monkeypatch.setattr(training, "keep_better", lambda *a: pytest.fail("must stop before"))
+    with raises_code("training-diverged", DataError, round=1, learning_rate=1e38) as error:
         small("PBM", learning_rate=1e38).fit(short_lists)
-    assert error.value.facts["steps"] > 0
     assert "learning_rate" in str(error.value)
 
 
 def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() -> None:
-    course = TrainingProgress(
-        np.array([1.0, 1.0]), np.full(2, np.inf), np.zeros(2, int), np.zeros(2, bool), steps=np.zeros(2)
-    )
+    course, rule = RunProgress.of(np.array([1.0, 1.0])), trainer.early_stopping(100)
     for losses, rate, done in [
         ([5.0, 5.0], [1.0, 1.0], [False, False]),
         ([6.0, 4.0], [1.0, 1.0], [False, False]),
@@ -94,11 +92,12 @@ def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() 
         ([4.5, 1.0], [0.25, 0.5], [True, False]),
         ([0.1, 0.5], [0.25, 0.5], [True, False]),
     ]:
-        course.record(np.array(losses), 10)
+        course.record(rule, np.array(losses), np.zeros(2, bool))
         assert course.rate.tolist() == rate
         assert course.done.tolist() == done
     assert course.best.tolist() == [4.0, 0.5]
-    assert course.steps.tolist() == [70, 80]
+    assert course.rounds.tolist() == [7, 8]
+    assert course.converged.tolist() == [True, False]
 
 
 @pytest.mark.usefixtures("quick_compiler")

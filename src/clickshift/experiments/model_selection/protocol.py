@@ -16,8 +16,8 @@ SIGIR.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from clickshift.debiasedness.classifier_cmi import Classifier
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.display.tables import Rows
-from clickshift.experiments.experiment import Experiment, protocol_at_scale
+from clickshift.experiments.experiment import Experiment, settings_at_scale
 from clickshift.experiments.model_selection._report import ModelSelectionResult
 from clickshift.experiments.models import Contender, check_predicts_clicks, compared_model
 from clickshift.learners.gradient import Gradient
@@ -263,22 +263,18 @@ class ModelSelection(Experiment[ModelSelectionResult]):
         return {"corpus": self.world.corpus}
 
 
-def quick_model_selection() -> ModelSelection:
-    """Create the protocol at a scale of minutes: 200 queries, 200 sessions each, three seeds.
-
-    Most of the time is spent compiling the neural models for every log.
-
-    Returns
-    -------
-    ModelSelection
-        The smaller protocol.
-    """
-    world = SelectionWorld(queries=200, sessions=40_000, held_out_sessions=8_000, test_sessions=8_000)
-    return ModelSelection(contenders=(*MODELS_FROM_COUNTS, *_neural_models(rounds=200)), world=world, seeds=3)
-
-
-SCALES: dict[str, Callable[[], ModelSelection]] = {"quick": quick_model_selection, "paper": ModelSelection}
-"""Protocols by scale: "paper" is the whole grid of the paper, "quick" enough of it to see its main result."""
+_PAPER = {field.name: field.default for field in fields(ModelSelection)}
+SCALES: dict[str, dict[str, Any]] = {
+    "quick": _PAPER
+    | {
+        "contenders": (*MODELS_FROM_COUNTS, *_neural_models(rounds=200)),
+        "world": SelectionWorld(queries=200, sessions=40_000, held_out_sessions=8_000, test_sessions=8_000),
+        "seeds": 3,
+    },
+    "paper": _PAPER,
+}
+"""Settings by scale: "paper" is the whole grid of the paper, "quick" enough of it to see its main result in minutes,
+most of them spent compiling the neural models for every log."""
 
 
 def model_selection(
@@ -349,18 +345,13 @@ def model_selection(
     >>> result.regret[0]["strategy"]  # doctest: +SKIP
     'PPL'
     """
-    protocol = protocol_at_scale(scale, SCALES)
+    chosen = settings_at_scale(scale, SCALES)
     others = None if sessions is None else max(sessions // 5, 1)
     sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
-    world = replace(protocol.world, **given)
-    by_name = {contender.name: contender for contender in protocol.contenders}
-    contenders = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models))
-    protocol = replace(
-        protocol,
-        world=world.on_corpus(corpus),
-        seeds=seeds or protocol.seeds,
-        contenders=contenders or protocol.contenders,
-        repeats=repeats,
-    )
+    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    if models:
+        by_name = {contender.name: contender for contender in chosen["contenders"]}
+        chosen["contenders"] = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models))
+    protocol = ModelSelection(**chosen | {"seeds": seeds or chosen["seeds"], "repeats": repeats})
     return protocol.run(output, workers=workers, cluster=cluster, progress=progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from clickshift.core.text import join_words
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
@@ -72,7 +73,7 @@ def shift_summary(verdicts: Sequence[Mapping[str, str]]) -> str:
     for verdict in verdicts:
         by_verdict.setdefault(verdict["verdict"], []).append(verdict["model"])
     ordered = {verdict: by_verdict[verdict] for verdict in _VERDICTS if verdict in by_verdict}
-    return " ".join(f"{verdict.capitalize()}: {_enumerate(models)}." for verdict, models in ordered.items())
+    return " ".join(f"{verdict.capitalize()}: {join_words(models)}." for verdict, models in ordered.items())
 
 
 def _verdict(shifts: Sequence[Shift]) -> str:
@@ -214,7 +215,7 @@ def _other_verdicts(shifts: Sequence[Shift], verdict: str) -> list[str]:
             alone = _verdict([shift for shift in shifts if shift.setting[position] == name])
             if len(names) > 1 and alone != verdict:
                 by_verdict.setdefault(alone, []).append(name)
-        phrases += [f"{form.format(_enumerate(group))} alone ({alone})" for alone, group in by_verdict.items()]
+        phrases += [f"{form.format(join_words(group))} alone ({alone})" for alone, group in by_verdict.items()]
     return phrases
 
 
@@ -222,11 +223,6 @@ def _settings(shifts: Sequence[Shift], longest: int = 3) -> str:
     """The first settings, and the number of the others."""
     shown = [str(shift.setting) for shift in shifts[:longest]]
     return "; ".join(shown) + (f"; and {len(shifts) - longest} more" if len(shifts) > longest else "")
-
-
-def _enumerate(names: Sequence[str]) -> str:
-    """Names joined by commas and "and"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _count(number: int, noun: str) -> str:

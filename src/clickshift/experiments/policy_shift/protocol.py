@@ -15,15 +15,15 @@ shift. ACM Transactions on Information Systems.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.progress import Progress, silent
 from clickshift.display.tables import Rows
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.experiment import Experiment, protocol_at_scale
+from clickshift.experiments.experiment import Experiment, settings_at_scale
 from clickshift.experiments.models import (
     BASELINES,
     CLICK_MODELS,
@@ -196,19 +196,19 @@ class PolicyShift(Experiment[PolicyShiftResult]):
         return {"corpus": self.world.corpus}
 
 
-def _quick_policy_shift() -> PolicyShift:
-    """The policy-shift protocol for a few minutes: two users, one training policy, 200 queries, three seeds."""
-    return PolicyShift(
-        users=(PolicyShift.users[0], PolicyShift.users[2]),
-        training=PolicyShift.training[:1],
-        world=World(queries=200, sessions=20_000, test_sessions=5_000),
-        seeds=3,
-        derived=DerivedPolicies(sessions=20_000),
-    )
-
-
-SCALES: dict[str, Callable[[], PolicyShift]] = {"quick": _quick_policy_shift, "paper": PolicyShift}
-"""Protocols by scale: "paper" is the whole grid of the paper, "quick" enough of it to see its main result."""
+_PAPER = {field.name: field.default for field in fields(PolicyShift)}
+SCALES: dict[str, dict[str, Any]] = {
+    "quick": _PAPER
+    | {
+        "users": (PolicyShift.users[0], PolicyShift.users[2]),
+        "training": PolicyShift.training[:1],
+        "world": World(queries=200, sessions=20_000, test_sessions=5_000),
+        "seeds": 3,
+        "derived": DerivedPolicies(sessions=20_000),
+    },
+    "paper": _PAPER,
+}
+"""Settings by scale: "paper" is the whole grid of the paper, "quick" enough of it to see its main result in minutes."""
 
 
 def policy_shift(
@@ -298,27 +298,24 @@ def policy_shift(
     >>> result.verdicts[0]["verdict"]  # doctest: +SKIP
     'mixed'
     """
-    protocol = protocol_at_scale(scale, SCALES)
-    contenders = protocol.contenders
+    chosen = settings_at_scale(scale, SCALES)
     if models:
-        others = tuple(c for c in contenders if c.role != "click model")
-        contenders = tuple(dict.fromkeys((*others, *map(compared_model, models))))
+        others = tuple(c for c in chosen["contenders"] if c.role != "click model")
+        chosen["contenders"] = tuple(dict.fromkeys((*others, *map(compared_model, models))))
+    chosen["contenders"] += tuple(map(candidate_model, candidates))
     numbers = {"queries": queries, "sessions": sessions, "test_sessions": test_sessions, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
-    world = replace(protocol.world, testing=_named(testing, World.testing) or protocol.world.testing, **given)
-    policies = protocol.derived if derived else None
-    if policies is not None:
-        policies = replace(policies, search=search or policies.search, penalties=tuple(penalties), fair=fair)
-    protocol = PolicyShift(
-        users=_named(users, PolicyShift.users) or protocol.users,
-        training=_named(training, PolicyShift.training) or protocol.training,
-        contenders=contenders + tuple(map(candidate_model, candidates)),
-        world=world.on_corpus(corpus),
-        seeds=seeds or protocol.seeds,
-        derived=policies,
-        derived_users=tuple(users) or protocol.derived_users,
-    )
-    return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+    if testing:
+        given["testing"] = _named(testing, World.testing)
+    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    if users:
+        chosen |= {"users": _named(users, PolicyShift.users), "derived_users": tuple(users)}
+    if training:
+        chosen["training"] = _named(training, PolicyShift.training)
+    policies = {"penalties": tuple(penalties), "fair": fair} | ({"search": search} if search else {})
+    chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
+    chosen["seeds"] = seeds or chosen["seeds"]
+    return PolicyShift(**chosen).run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
 
 
 def _named(texts: Sequence[str], known: Named) -> Named:

@@ -148,7 +148,9 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
     assert query is not None
     assert doc is not None
     start = np.append(0, np.cumsum(log.length))
-    first_unreadable = next((f"{part.path}, line {line}: {problem}" for line, problem in part.unreadable), "")
+    first_unreadable = next(
+        (f"{part.path}, {f'line {line}: ' if line else ''}{problem}" for line, problem in part.unreadable), ""
+    )
     return HashedBatch(
         query,
         doc,

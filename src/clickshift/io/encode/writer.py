@@ -164,7 +164,7 @@ def _prepare(read: ReadBatch | DamagedFile, *, skip_bad: bool, text: frozenset[s
             raise read.error()
         return read
     try:
-        return [hash_batch(part, skip_bad=skip_bad, text=text) for part in read()]
+        return [hash_batch(part, skip_bad=skip_bad, text=text) for part in read() if len(part.table) or part.unreadable]
     except FileError as error:
         if not skip_bad:
             raise

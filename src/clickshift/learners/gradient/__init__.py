@@ -6,22 +6,21 @@ The modules of this package import JAX; importing the package itself does not.
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
+import numpy as np
+
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import key, label, resolve
 from clickshift.data.corpus import Corpus
 from clickshift.data.encoded_log import Log
-from clickshift.errors import ClickshiftWarning, SpecError
+from clickshift.errors import SpecError
 from clickshift.models import MODELS
 from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel, Evidence
-
-if TYPE_CHECKING:
-    from clickshift.learners.gradient._batches import Progress
 
 __all__ = ["TOWERS", "Gradient"]
 
@@ -148,7 +147,7 @@ class Gradient:
         *,
         held_out: Log | None = None,
         corpus: Corpus | None = None,
-        progress: Progress = lambda message: None,
+        progress: Progress = silent,
         checkpoint: str | Path | None = None,
     ) -> list[ClickModel]:
         """Estimate the parameters once per seed, all seeds in one compiled program.
@@ -191,40 +190,32 @@ class Gradient:
                 package="jax",
             )
         from clickshift.learners.gradient._prepare import prepare
-        from clickshift.learners.gradient.step import keep_compiled
-        from clickshift.learners.gradient.trainer import train
+        from clickshift.learners.gradient.trainer import ClickModelTask, early_stopping
+        from clickshift.learners.training import keep_compiled, train
 
         keep_compiled()
         numbers = list(range(self.seed, self.seed + seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise SpecError("there must be at least one seed: got none.", code="bad-option", option="seeds")
         training = prepare(self, self._class(), data, held_out, corpus, progress)
+        task = ClickModelTask(training, numbers, [label(replace(self, seed=seed)) for seed in numbers])
         trained = train(
-            training,
-            seeds=numbers,
-            rate=self.learning_rate or training.program.tower.learning_rate,
-            rounds=self.rounds,
+            task,
+            early_stopping(self.rounds),
+            rate=np.full(len(numbers), self.learning_rate or training.program.tower.learning_rate),
             progress=progress,
             checkpoint=None if checkpoint is None else Path(checkpoint),
             key=f"{key(self)} {numbers} {training.fingerprint}",
         )
-        if trained.interrupted:
-            warnings.warn(
-                ClickshiftWarning(
-                    "training was interrupted: these are the best parameters so far, not the final ones.",
-                    code="interrupted",
-                ),
-                stacklevel=2,
-            )
         models = []
-        for k, seed in enumerate(numbers):
+        for k, name in enumerate(task.names):
             evidence = Evidence(
-                label(replace(self, seed=seed)),
+                name,
                 training.impressions,
                 training.clicks,
-                held_out_loss=float(trained.loss[k]),
-                iterations=int(trained.steps[k]),
-                converged=bool(trained.converged[k]),
+                held_out_loss=float(trained.progress.best[k]),
+                iterations=int(trained.progress.rounds[k]) * task.batches.steps,
+                converged=bool(trained.progress.converged[k]),
             )
             parameters = trained.parameters[k]
             models.append(

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Int
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.tempfiles import SYSTEM_STORAGE, ArraySpool, TemporaryStorage
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data import encoded_log
@@ -31,8 +32,6 @@ Batch = dict[str, np.ndarray]
 """Arrays of a batch, or of all batches stacked, by name."""
 BatchRows = slice | np.ndarray
 """Rows of the log that are in a batch."""
-Progress = Callable[[str], None]
-"""Function that is called with a message."""
 
 
 def load_if_small(log: encoded_log.Log) -> encoded_log.Log:
@@ -73,7 +72,7 @@ def training_batches(
     batch_rows: Sequence[BatchRows],
     tables: Mapping[str, Int[np.ndarray, " pair"]],
     scratch: TemporaryStorage = SYSTEM_STORAGE,
-    progress: Progress = lambda message: None,
+    progress: Progress = silent,
 ) -> Batch:
     """Make the training batches: counts over the distinct pairs of each batch, numbered from 0, and their table rows.
 
@@ -113,7 +112,7 @@ def held_out_batches(
     log: EncodedSessions,
     size: int,
     scratch: TemporaryStorage = SYSTEM_STORAGE,
-    progress: Progress = lambda message: None,
+    progress: Progress = silent,
 ) -> Batch:
     """Make the held-out batches, with pairs by their own numbers: they are evaluated on the outputs of all pairs."""
 

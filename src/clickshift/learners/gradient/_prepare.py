@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.core.tempfiles import TemporaryStorage
 from clickshift.counts.cells import Cells
@@ -22,7 +23,6 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.learners.gradient._batches import (
     Batch,
-    Progress,
     deal_batches,
     held_out_batches,
     load_if_small,
@@ -82,7 +82,7 @@ def prepare(
     data: encoded_log.Log,
     held_out: encoded_log.Log | None,
     corpus: Corpus | None,
-    progress: Progress = lambda message: None,
+    progress: Progress = silent,
 ) -> TrainingData:
     """Prepare the training of a model.
 

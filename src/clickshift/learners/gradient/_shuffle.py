@@ -6,11 +6,12 @@ Then each bucket, which has a piece of every run, is shuffled in memory and writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
 from clickshift.core.unique_rows import stable_order
 from clickshift.learners.gradient._encoding import EncodedSessions
@@ -26,7 +27,7 @@ def shuffle_on_disk(
     scratch: TemporaryStorage,
     *,
     rng: np.random.Generator,
-    progress: Callable[[str], None] = lambda message: None,
+    progress: Progress = silent,
 ) -> EncodedSessions:
     """Shuffle sessions on disk.
 

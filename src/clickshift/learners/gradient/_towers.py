@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.data.corpus import signed_log
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import SpecError
 from clickshift.models._differentiable import uniform_weights
@@ -233,7 +234,7 @@ def tower_for(
 
 def _standardise_logs(features: Float[np.ndarray, "pair feature"]) -> Float[np.ndarray, "pair feature"]:
     """Return standard scores of sign(x) log(1 + |x|): features of learning to rank span many magnitudes."""
-    logs = np.sign(features) * np.log1p(np.abs(features.astype(np.float64)))
+    logs = signed_log(features.astype(np.float64))
     spread = logs.std(axis=0)
     scaled: np.ndarray = (logs - logs.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return scaled

@@ -16,16 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from clickshift.core.files import cache_folder
 from clickshift.core.rng import generator
 from clickshift.learners.gradient._towers import Tower
 from clickshift.learners.gradient._tree_gru import TreeLevel, tree_states
+from clickshift.learners.training import PyTree
 from clickshift.models._differentiable import Differentiable, ExaminationBased, HistoryBased, Recurrent
 from clickshift.models._formulas import Prob, both, sigmoid
 from clickshift.models._histories import Histories
 
-PyTree = Any
-"""Nested dictionaries of arrays."""
 _ADAM = optax.scale_by_adam()
 _ROW_STEP_FACTOR = (1 - 0.999) ** -0.5
 """Step factor of table rows: the limit of Adam for a row that only some batches contain. Adam's second moments decay by
@@ -182,17 +180,6 @@ class TrainingProgram:
         return jax.jit(lambda parameters, batches: jax.lax.map(partial(of_one_seed, batches), parameters))
 
 
-def keep_compiled() -> None:
-    """Keep compiled programs in clickshift's cache folder, unless JAX has a compilation cache already.
-
-    Compiling takes longer than training on a small log.
-    """
-    settings: Any = jax.config
-    if settings.jax_compilation_cache_dir is None:
-        settings.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
-        settings.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
 def _at_index(p: Prob, index: Any) -> Prob:
     """Return the entries of a probability at an index."""
     return Prob(p.yes[index], p.no[index])
@@ -211,9 +198,3 @@ def _get_rows(table: Any, index: Any) -> Any:
 def _set_rows(table: Any, rows: Any, index: Any) -> Any:
     """Return a table with some rows replaced; padding rows beyond the end are dropped."""
     return table.at[index].set(rows, mode="drop", unique_indices=True)
-
-
-@jax.jit
-def keep_better(better: Any, new: PyTree, old: PyTree) -> PyTree:
-    """Choose the new tree for the seeds where it is better, and the old one for the others."""
-    return jax.tree.map(lambda a, b: jnp.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)

@@ -26,11 +26,11 @@ from clickshift.models import DBN, PBM
 from clickshift.models.base import ClickModel
 from clickshift.policies.derived._optimal_orders import Order, best_order, match_examination
 from clickshift.policies.derived._search import PRECISE, PredictedReward, local_search, sampled_search
-from clickshift.policies.derived.fair import FairLists as FairLists
+from clickshift.policies.derived.fair import FairPolicy as FairPolicy
 from clickshift.policies.derived.fair import fair as fair
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
 
-__all__ = ["SEARCHES", "DerivedLists", "FairLists", "fair", "max_reward", "top_down"]
+__all__ = ["SEARCHES", "DerivedLists", "FairPolicy", "fair", "max_reward", "top_down"]
 
 SEARCHES = ("local", "sampled")
 """Search methods of `max_reward`."""
