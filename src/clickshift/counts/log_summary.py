@@ -102,7 +102,7 @@ class LogSummary(Result):
 
     @property
     def conclusion(self) -> str:
-        """Size, clicks, and whether position bias can be told from attractiveness."""
+        """Size, clicks, and whether position bias is identified."""
         text, ctr = self.identifiability, self.ctr_by_rank
         return (
             f"{self.sessions:,} sessions of {self.queries:,} queries with {self.clicks_per_session:.2f} clicks each; "
