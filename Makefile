@@ -3,12 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-studies test-spark coverage check format benchmark clean
+.PHONY: demo test pytest test-all test-studies test-spark coverage check format benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/clickshift shift run --scale quick --output out/demo
 
-test: check
+# The checks and the suite side by side: mypy alone takes half a minute.
+test: $(VENV)/.installed-dev
+	$(MAKE) --jobs 2 check pytest
+
+pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -n auto --dist loadfile
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.

@@ -39,8 +39,8 @@ from machine import Machine, alone, peer_python, ratio
 
 from clickshift.core.rng import generator
 from clickshift.debiasedness.classifier_cmi import BoostedTrees, Classifier, Logistic
-from clickshift.debiasedness.ksg import KSG
 from clickshift.debiasedness.metrics import CMIP, DependenceEstimator, MeanDependence
+from clickshift.debiasedness.nearest_neighbour_cmi import KSG
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 
 HERE = Path(__file__).resolve().parent

@@ -61,7 +61,7 @@ def rows(parts: Parts, oracle: cs.ClickModel | None, seeds: int) -> list[dict[st
         name = text.split("'")[1] if "(" in text else text
         learner = text if "(" in text else f"Gradient({name!r})"
         start = time.perf_counter()
-        models = cs.fit_seeds(learner, train, seeds, held_out=held_out)
+        models = cs.fit(learner, train, seeds=seeds, held_out=held_out)
         seconds = time.perf_counter() - start
         mean, low, high = mean_interval([cs.perplexity(model, test).average for model in models])
         tower = "free" if "free" in learner else "embedding"

@@ -19,12 +19,11 @@ import time
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from clickshift.experiments.click_vs_ips.data import PointwiseData
-from clickshift.experiments.click_vs_ips.protocol import Pointwise, rows_of, values_by_seed
+from clickshift.experiments.click_vs_ips.data import PointwiseData, values_by_seed
+from clickshift.experiments.click_vs_ips.protocol import Pointwise
 from clickshift.experiments.runner import FinishedTask, RunFolder, process_pool, run_tasks
 
 HERE = Path(__file__).resolve().parent
@@ -40,13 +39,13 @@ def main() -> None:
     protocol = Pointwise()
     if options.quick:
         protocol = replace(protocol, data=PointwiseData(documents=1000), sessions=(100, 10_000), seeds=2)
-    cells, news = protocol.cells(), list[FinishedTask[Any]]()
+    cells, news = protocol.tasks(), list[FinishedTask]()
     load, start = os.getloadavg()[0], time.perf_counter()
     with tempfile.TemporaryDirectory() as work:
         folder = RunFolder(Path(work))
         with process_pool(options.workers) as pool:
             workers = pool._max_workers  # type: ignore[attr-defined]
-            run_tasks(cells, rows_of, folder, pool, progress=news.append)
+            run_tasks(cells, folder, pool, progress=news.append)
         wall = time.perf_counter() - start
         rows = folder.rows(cells)
     trained = [row for row in rows if row["kind"] == "trained"]

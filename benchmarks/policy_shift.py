@@ -19,10 +19,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from clickshift.experiments.papers import SCALES, section_6_1
-from clickshift.experiments.policy_shift.protocol import rows_of
-from clickshift.experiments.run_metadata import start_run
-from clickshift.experiments.runner import REFERENCE_FILE, process_pool, run_tasks, write_reference_rows
+from clickshift.experiments.experiment import start_run
+from clickshift.experiments.papers import section_6_1
+from clickshift.experiments.policy_shift.protocol import SCALES, PolicyShift
+from clickshift.experiments.runner import REFERENCE_FILE, RunFolder, process_pool, run_tasks, write_reference_rows
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parent / "src" / "clickshift" / "experiments" / "reference_rows" / REFERENCE_FILE
@@ -38,12 +38,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE / "results" / "policy_shift.json")
     options = parser.parse_args()
 
-    protocol = SCALES[options.scale]()
-    beside = section_6_1().cells() if options.reference else []  # tables 3 and 4, shipped with the figures
+    protocol = PolicyShift(**SCALES[options.scale])
+    beside = section_6_1().tasks() if options.reference else []  # tables 3 and 4, shipped with the figures
     if options.fresh:
         shutil.rmtree(options.work, ignore_errors=True)
-    folder, settings = start_run(protocol, options.work, corpus="builtin")
-    cells = protocol.cells()
+    folder = RunFolder(options.work)
+    settings = start_run(protocol, folder)
+    cells = protocol.tasks()
     missing = sum(not folder.has(cell) for cell in cells)
     start, done = time.perf_counter(), 0
 
@@ -55,9 +56,9 @@ def main() -> None:
 
     with process_pool(options.workers) as pool:
         workers = pool._max_workers  # type: ignore[attr-defined]
-        run_tasks(cells, rows_of, folder, pool, progress=hear)
+        run_tasks(cells, folder, pool, progress=hear)
         wall = time.perf_counter() - start
-        run_tasks(beside, rows_of, folder, pool, progress=hear)
+        run_tasks(beside, folder, pool, progress=hear)
 
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for cell in cells:

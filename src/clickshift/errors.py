@@ -50,6 +50,8 @@ class FileError(ClickshiftError):
         What must hold, what was found, and what to do.
     line
         Line number from 1, where it is known.
+    place
+        Another place in the file, e.g. "row 3".
     code
         Stable name of the rule that was broken, in kebab case.
     **facts
@@ -57,9 +59,9 @@ class FileError(ClickshiftError):
     """
 
     def __init__(
-        self, path: str | Path, problem: str, *, line: int | None = None, code: str = "", **facts: Any
+        self, path: str | Path, problem: str, *, line: int | None = None, place: str = "", code: str = "", **facts: Any
     ) -> None:
-        where = f"{path}" if line is None else f"{path}, line {line}"
+        where = ", ".join(filter(None, [f"{path}", place, "" if line is None else f"line {line}"]))
         super().__init__(f"{where}: {problem}", code=code, **facts)
         self.path = Path(path)
         self.line = line

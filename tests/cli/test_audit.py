@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
 from tests.cli.shell import Shell, call
 
 NOISY = "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"
@@ -76,6 +77,7 @@ def test_a_report_with_charts_and_words(shell: Shell, work: Path) -> None:
     assert "Random scores would be debiased too" in said
     assert "Recommended by the strategy" in said
     page = (work / "out" / "report.html").read_text()
+    assert "Within labels" not in said, "for the page only"
     assert "label 0" in page
     assert "dCTR: favours what the logging policy favoured" in page
     assert pq.read_table(work / "out" / "rows.parquet").num_rows == 2
@@ -121,6 +123,21 @@ def test_a_model_without_opinions_cannot_be_audited(shell: Shell, work: Path) ->
 def test_a_split_adds_up(shell: Shell, work: Path, tmp_path: Path) -> None:
     parts = ("--train", tmp_path / "a.parquet", "--test", tmp_path / "b.parquet")
     found = shell.json("log", "split", work / "new.parquet", *parts, "--fraction", 0.75)
-    assert found == {"train": 18_000, "test": 6000}
+    assert (found["train"], found["test"]) == (18_000, 6000)
     said = shell.error("log", "split", work / "new.parquet", *parts, "--split", "mood")
     assert "random, time, order, within-query" in said
+
+
+def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path, tmp_path: Path) -> None:
+    models, log, truth = [work / "dCTR", work / "PBM"], work / "new.parquet", work / "truth.csv"
+    options = ("--labels", truth, "--permutations", 19, "--subsamples", 0)
+    wanted = cs.audit(models, log, labels=truth, permutations=19, subsamples=0)
+    assert shell.json("audit", *models, log, *options) == wanted.to_dict()
+    assert wanted.chosen == "PBM"
+    assert set(wanted.figures) == {"dCTR", "PBM"}
+    # models in memory, and a log on disk that is read in chunks
+    encoded = cs.encode_log(log, tmp_path / "encoded").log
+    loaded = {path.name: cs.load_model(path) for path in models}
+    found = cs.audit(loaded, encoded, labels=truth, permutations=19, subsamples=0)
+    for one, other in zip(found.rows(), wanted.rows(), strict=True):
+        assert one == pytest.approx(other, nan_ok=True)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from clickshift._version import __version__
 from clickshift.cli import app
-from clickshift.experiments.comparison import click_predicting_models
+from clickshift.experiments.comparison import click_predicting_models, compare
 from clickshift.io.qrels import read_qrels
 from clickshift.io.read_log import read_log
 from clickshift.learners import DEFAULT
@@ -150,8 +150,10 @@ def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     assert facts["sessions"] == 2000
     judged = shell.json("evaluate", tmp_path / "ubm", clicks)
     assert set(judged) == {
+        *("model", "on_training_log", "conclusion", "baseline_perplexity", "baseline_perplexity_at_rank"),
         *("log_likelihood", "conditional_perplexity", "marginal_perplexity", "unseen_pair_share", "sessions"),
         *("conditional_perplexity_at_rank", "marginal_perplexity_at_rank", "auroc", "auroc_at_rank"),
+        *("conditional_perplexity_error", "marginal_error"),
     }
     assert len(judged["conditional_perplexity_at_rank"]) == 5
     assert 1 < judged["conditional_perplexity"] < judged["marginal_perplexity"] < 2
@@ -176,12 +178,11 @@ def test_judgments_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> Non
 def test_judgments_as_qrels_and_for_lightgbm(shell: Shell, fitted: Path, tmp_path: Path) -> None:
     options = ("--min-impressions", 20, "--grades", "quantile:4")
     facts = shell.json("judgments", fitted / "PBM", "-o", tmp_path / "j.qrels", *options)
-    assert facts["format"] == "qrels"
     assert facts["pairs_left_out"] > 0
     assert len(facts["cut_points"]) == 3
     assert len(read_qrels(tmp_path / "j.qrels")) == facts["pairs"]
     facts = shell.json("judgments", fitted / "PBM", "-o", tmp_path / "t.csv", "--format", "lightgbm", *options)
-    assert facts["files"] == [str(tmp_path / "t.csv"), str(tmp_path / "t.csv.query")]
+    assert facts["output"] == str(tmp_path / "t.csv")
     sizes = [int(line) for line in (tmp_path / "t.csv.query").read_text().split()]
     assert sum(sizes) == facts["pairs"] == len((tmp_path / "t.csv").read_text().splitlines()) - 1
 
@@ -214,7 +215,7 @@ def test_predict(shell: Shell, fitted: Path, tmp_path: Path) -> None:
     assert first["expected_clicks"] == pytest.approx(sum(first["click_prob"]))
     assert all(low < p < high for low, p, high in zip(first["low"], first["click_prob"], first["high"], strict=True))
     assert second["unseen_share"] == 1.0
-    assert "25.0% of their results unseen" in shell.text("predict", fitted / "UBM", lists)
+    assert "25.0% of their results were unseen" in shell.text("predict", fitted / "UBM", lists)
     for ending in ("parquet", "csv", "jsonl"):
         told = shell.json("predict", fitted / "UBM", lists, "-o", tmp_path / f"out.{ending}")
         assert told["output"] == str(tmp_path / f"out.{ending}")
@@ -257,17 +258,25 @@ def test_compare(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     )
     text = shell.text("compare", clicks, *models, "-o", tmp_path / "out")
     assert "1,600 training sessions, 400 test sessions" in text
-    places = [text.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
+    table = text[text.index("Models: ") :]
+    places = [table.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
     assert places == sorted(places), "the best first, what failed last"
     rows = pq.read_table(tmp_path / "out" / "rows.parquet").to_pylist()
-    assert [row["model"] for row in rows] == ["rCTR", "TopPop", "PBM", "EM('DBN', iterations=3)"]
+    assert [row["model"] for row in rows] == ["EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop"]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "TopPop cannot predict clicks" in page
     assert "Plotly.newPlot" in page
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "rows.parquet"]
     facts = shell.json("compare", clicks, *models, "--split", "order", "--fraction", 0.5, "--test", clicks)
     assert facts["clip"] == 1e-10
     assert {row["test_sessions"] for row in facts["rows"]} == {2000}, "another log is predicted whole"
+
+
+def test_compare_prints_what_the_function_returns(shell: Shell, clicks: Path) -> None:
+    printed = shell.json("compare", clicks, "--model", "rCTR", "--model", "PBM", "--split", "order")
+    returned = compare(str(clicks), models=["rCTR", "PBM"], split="order").to_dict()
+    for row in (*printed["rows"], *returned["rows"]):
+        assert 0 < row.pop("fit_seconds") <= row.pop("seconds")
+    assert printed == returned
 
 
 def test_models(shell: Shell) -> None:

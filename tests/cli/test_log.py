@@ -11,8 +11,10 @@ import pytest
 
 import clickshift as cs
 from clickshift.counts.daily import DayCounts, is_counts
+from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell, call
+from tests.codes import raises_code
 
 WEEK = ("mon", "tue", "wed")
 
@@ -82,7 +84,7 @@ def test_drift_of_counts_and_logs(shell: Shell, work: Path, tmp_path: Path) -> N
     assert [step["verdict"] for step in said["since_the_day_before"]] == ["same", "changed"]
     assert [step["earlier"] for step in said["until_the_last_day"]] == ["mon", "tue"]
     assert not said["trusted"]
-    assert said["words"][0].startswith("A model fitted on mon or tue should not be trusted on wed: since tue, ")
+    assert said["conclusion"].startswith("A model fitted on mon or tue should not be trusted on wed: since tue, ")
     log = read_log(work / "tue.parquet")
     assert [row["ctr"] for row in said["days"][1]["ctr_by_rank"]] == pytest.approx(log.ctr_by_rank().tolist())
     assert all(row["low"] < row["ctr"] < row["high"] for row in said["days"][1]["ctr_by_rank"])
@@ -99,7 +101,7 @@ def test_drift_of_counts_and_logs(shell: Shell, work: Path, tmp_path: Path) -> N
 def test_days_of_one_ranker_can_be_trusted(shell: Shell, work: Path) -> None:
     said = shell.json("log", "drift", work / "mon.counts", work / "tue.counts", "--ranks", 2)
     assert said["trusted"]
-    assert said["words"] == ["mon does not differ from tue beyond chance: a model fitted on it can be used."]
+    assert said["conclusion"] == "mon does not differ from tue beyond chance: a model fitted on it can be used."
 
 
 def test_days_out_of_order_are_sorted_and_told(shell: Shell, work: Path) -> None:
@@ -141,3 +143,73 @@ def test_one_line_for_what_cannot_be_done(shell: Shell, work: Path, tmp_path: Pa
         line = shell.error("log", *arguments)
         assert [fact for fact in facts if fact not in line] == [], line
     assert set(tmp_path.iterdir()) == before, "nothing half-written"
+
+
+def test_functions_return_what_the_commands_print(shell: Shell, work: Path, tmp_path: Path) -> None:
+    log, counts = work / "mon.parquet", [work / f"{name}.counts" for name in WEEK]
+    train, test, out = tmp_path / "train.parquet", tmp_path / "test.csv", tmp_path / "out"
+    for arguments, function in (
+        (("info", log), lambda: cs.log_summary(log)),
+        (
+            ("split", log, "--train", train, "--test", test, "--split", "time"),
+            lambda: cs.split_log(log, train, test, split="time"),
+        ),
+        (("encode", log, "-o", out), lambda: cs.encode_log(log, out)),
+        (("count", log, "-o", tmp_path / "c"), lambda: cs.count_log(log, tmp_path / "c")),
+        (
+            ("merge", *counts, "-o", tmp_path / "m", "--half-life", 2),
+            lambda: cs.merge_counts(counts, tmp_path / "m", half_life=2),
+        ),
+        (("drift", *counts, "--ranks", 2), lambda: cs.drift(counts, ranks=2)),
+    ):
+        assert shell.json("log", *arguments) == function().to_dict(), arguments
+
+
+@pytest.mark.parametrize("split", ["random", "time", "order", "within-query"])
+def test_a_log_on_disk_is_split_chunk_by_chunk(work: Path, tmp_path: Path, split: str) -> None:
+    encoded = cs.encode_log([work / "mon.parquet", work / "tue.parquet"], tmp_path / "encoded").log
+    parts = cs.split_log(encoded, tmp_path / "train.parquet", tmp_path / "test.parquet", fraction=0.5, split=split)
+    logs = cs.read_log(parts.train_file), cs.read_log(parts.test_file)
+    assert (logs[0].total, logs[1].total) == (parts.train, parts.test)
+    assert parts.train + parts.test == 3000
+    whole, joined = encoded.sessions(), cs.Sessions.concat(logs)
+    assert joined.click.sum() == whole.click.sum()
+    np.testing.assert_array_equal(np.sort(joined.time), np.sort(whole.time))
+    if split == "time":
+        assert logs[0].time.max() <= logs[1].time.min()
+
+
+def test_days_of_an_encoded_log(work: Path, tmp_path: Path) -> None:
+    files = [work / f"{name}.parquet" for name in WEEK]
+    encoded = cs.encode_log(files, tmp_path / "encoded").log
+    one, two = cs.drift(encoded).to_dict(), cs.drift(cs.read_log(files)).to_dict()
+    for day in one["days"] + two["days"]:
+        del day["first"], day["last"]  # an encoded log keeps microseconds
+    assert one == two
+
+
+def test_encoding_needs_a_folder_for_a_log_in_memory(work: Path, tmp_path: Path) -> None:
+    log = cs.read_log(work / "mon.parquet")
+    with raises_code("missing-output", SpecError):
+        cs.encode_log(log)
+    assert cs.encode_log(log, tmp_path / "encoded").log.total == log.total
+
+
+def test_bad_arguments_have_codes(work: Path, tmp_path: Path) -> None:
+    log, counts = work / "mon.parquet", work / "mon.counts"
+    files = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    with raises_code("bad-option", DataError, option="split"):
+        cs.split_log(log, *files, split="mood")
+    with raises_code("empty-split", DataError):
+        cs.split_log(log, *files, fraction=1.5)
+    with raises_code("unknown-format", FileError):
+        cs.split_log(log, tmp_path / "a.txt", files[1])
+    with raises_code("duplicate-day", DataError):
+        cs.merge_counts([counts, counts])
+    with raises_code("too-few-days", DataError):
+        cs.drift([counts])
+    with raises_code("bad-ranks", DataError):
+        cs.drift([counts, work / "tue.counts"], ranks=0)
+    with raises_code("unknown-column", DataError):
+        cs.log_summary(log, columns={"results": "docs"})
+    assert not list(tmp_path.iterdir())

@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
+from clickshift.errors import DataError, FileError
+from clickshift.io.rankings import read_rankings
 from clickshift.io.read_log import read_log
+from clickshift.ope import WeightedLists
 from tests.cli.shell import Shell, call
+from tests.codes import raises_code, warns_code
 
 FEW: tuple[Any, ...] = ("--replicates", 60)
 ATTRACTIVENESS = {"a": 0.1, "b": 0.3, "c": 0.5, "d": 0.7}
@@ -80,6 +86,59 @@ def test_values_are_those_of_the_world(shell: Shell, work: Path) -> None:
     assert found["chosen"]["value"] == found["rows"][str(target), "PBM", found["chosen"]["clip"]]["value"]
 
 
+def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) -> None:
+    log, one, other = work / "log.parquet", work / "worst.parquet", work / "top.parquet"
+    said = shell.json("ope", log, "--target", one, "--compare", other, "--clip", "10,inf", "--seed", 3, *FEW)
+    result = cs.evaluate_policy(log, one, compare=other, clip=(10, math.inf), seed=3, replicates=60)
+    assert said == result.to_dict()
+    assert said["conclusion"].startswith(said["chosen"]["reason"])
+    assert len(result.rows()) == result.to_arrow().num_rows == 2 * 5 * 2
+    (chosen,) = [d for d in said["differences"] if d["estimator"] == said["chosen"]["estimator"]]
+    assert said["conclusion"].endswith(f"{chosen['estimator']}: {chosen['words']}")
+    assert result.verdict == "usable"
+    assert repr(result).startswith("<PolicyEvaluation: ")
+    assert next(iter(result.figures)) == "estimates"
+    assert "<h3>" in result._repr_html_()
+
+
+def test_a_target_may_be_a_frame_rankings_or_a_policy(work: Path) -> None:
+    docs = ["b", "a", "c", "d"]
+    queries = [f"q{q}" for q in range(4)]
+    lists = pd.DataFrame({"query": queries, "docs": [docs] * 4})
+    scores = pa.table({"query": np.repeat(queries, 4), "doc": docs * 4, "score": [4.0, 3.0, 2.0, 1.0] * 4})
+    rankings = read_rankings(work / "top.parquet")
+    values = [
+        [row["value"] for row in cs.evaluate_policy(work / "log.parquet", target, replicates=20).rows()]
+        for target in (work / "top.parquet", lists, scores, rankings, WeightedLists(rankings))
+    ]
+    for value in values[1:]:
+        assert value == pytest.approx(values[0])
+    with raises_code("not-a-table", DataError, type="int"):
+        cs.evaluate_policy(work / "log.parquet", 7)
+    with raises_code("missing-column", FileError, known=["query"]):
+        cs.evaluate_policy(work / "log.parquet", lists[["query"]])
+
+
+def test_logs_with_other_column_names_and_bad_rows(shell: Shell, work: Path, tmp_path: Path) -> None:
+    write_clicks(tmp_path / "log.parquet", queries=2, sessions=600, seed=1, keep=0.5, days=3)
+    good = pd.read_parquet(tmp_path / "log.parquet")
+    bad = pd.concat([good, good[:1].assign(clicks=[[1, 1]])]).rename(columns={"query": "term", "docs": "shown"})
+    bad.to_parquet(tmp_path / "theirs.parquet")
+    theirs = (tmp_path / "theirs.parquet", "--column", "query=term", "--column", "docs=shown")
+    names, target = {"query": "term", "docs": "shown"}, write_lists(tmp_path / "t.parquet", WORST, queries=2)
+    for command, options in (
+        (("ope",), ("--target", target, *FEW)),
+        (("ope", "optimise"), ("-o", tmp_path / "p.parquet", "--reward", "clicks@2", *FEW)),
+        (("ope", "backtest"), ("--reward", "clicks", "--queries", 2)),
+    ):
+        assert "docs and clicks must be equally long" in shell.error(*command, *theirs, *options)
+        said = shell.json(*command, *theirs, *options, "--skip-bad")
+        assert said | {"output": 0} == shell.json(*command, tmp_path / "log.parquet", *options) | {"output": 0}
+    with warns_code("skipped-sessions", count=1, total=601, rule="unequal-lengths"):
+        found = cs.evaluate_policy(bad, target, columns=names, on_bad_line="skip", replicates=60)
+    assert found.to_dict() == cs.evaluate_policy(good, target, replicates=60).to_dict()
+
+
 def test_evaluate_is_what_ope_does(shell: Shell, work: Path) -> None:
     options = (work / "log.parquet", "--target", work / "top.parquet", "--estimator", "IP", *FEW)
     said = shell.json("ope", "evaluate", *options)
@@ -97,9 +156,9 @@ def test_words_for_people(shell: Shell, work: Path) -> None:
     assert "List: not identified. " in said
     assert "Note: List: for 4 of 4 queries, nothing" in said
     assert "if a click depends only on the document." in said
-    (auto,) = [line for line in said.splitlines() if line.startswith("auto: ")]
-    assert "only PBM covers everything" in auto
-    assert "backtest" in auto
+    conclusion = said.splitlines()[0]
+    assert "only PBM covers everything" in conclusion
+    assert "backtest" in conclusion
 
 
 def test_clipping_shows_where_it_matters_only(shell: Shell, work: Path) -> None:
@@ -268,7 +327,7 @@ def test_a_report(shell: Shell, work: Path, tmp_path: Path) -> None:
     assert "<b> (query" not in page
     rows = pq.read_table(tmp_path / "out" / "rows.parquet")
     assert rows.num_rows == 2 * 5 * 2
-    assert (tmp_path / "out" / "exports" / "differences.csv").exists()
+    assert (tmp_path / "out" / "differences.csv").exists()
 
 
 @pytest.mark.parametrize("estimator", ["List", "IP", "PBM", "Item"])
@@ -293,6 +352,31 @@ def test_a_policy_from_the_log(shell: Shell, work: Path, tmp_path: Path, estimat
     assert truth > now
     if estimator != "Item":  # which is not of this world: it does not know that lower ranks are seldom seen
         assert found["gain_low"] < truth - now < found["in_sample"] - found["logging"] + 0.05
+
+
+def test_optimise_returns_what_the_command_prints(shell: Shell, work: Path, tmp_path: Path) -> None:
+    options = ("--estimator", "PBM", "--reward", "clicks@2", "--seed", 2, *FEW)
+    said = shell.json("ope", "optimise", work / "log.parquet", "-o", tmp_path / "p.csv", *options)
+    assert said.pop("output") == str(tmp_path / "p.csv")
+    result = cs.optimise_policy(work / "log.parquet", estimator="PBM", reward="clicks@2", seed=2, replicates=60)
+    assert said == result.to_dict()
+    assert len(result.rows()) == said["lists"]
+    assert {len(row["docs"]) for row in result.rows()} == {2}
+    assert cs.evaluate_policy(
+        work / "log.parquet", result.policy, estimators=["PBM"], reward="clicks@2", clip=[10], replicates=20
+    ).rows()[0]["value"] == pytest.approx(said["in_sample"])
+
+
+def test_logs_on_disk_give_the_same_policy(work: Path, tmp_path: Path) -> None:
+    write_clicks(tmp_path / "days.parquet", queries=2, sessions=3000, seed=1, keep=0.5, days=5)
+    for log, halves in ((work / "log.parquet", "at random"), (tmp_path / "days.parquet", "by time")):
+        encoded = cs.open_log(log, in_memory=False, output=tmp_path / f"{log.stem}.encoded")
+        here, there = (cs.optimise_policy(one, reward="clicks@2", replicates=20) for one in (log, encoded))
+        assert there.halves == here.halves == halves
+        assert there.in_sample.value == pytest.approx(here.in_sample.value, abs=1e-9)
+        assert there.logging.value == pytest.approx(here.logging.value, abs=1e-9)
+        if halves == "by time":  # halves at random are those of another generator
+            assert there.to_dict() == pytest.approx(here.to_dict(), abs=1e-9)
 
 
 def test_days_stay_whole_when_a_policy_is_judged(shell: Shell, tmp_path: Path) -> None:
@@ -357,7 +441,7 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ((), ("--target FILE", "--model FOLDER")),
+        ((), ("--target", "--model")),
         (("--target", "{}/missing.parquet"), ("missing.parquet",)),
         (("--target", "{}/top.parquet", "--clip", "ten"), ("--clip", "'ten'")),
         (("--target", "{}/top.parquet", "--clip", "0,10"), ("above 0", "[0.0, 10.0]")),
@@ -370,6 +454,7 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
         (("--target", "{}/top.parquet", "--cluster", "day"), ("--cluster", "'day'")),
         (("--target", "{}/top.parquet", "--compare", "{}/top.parquet"), ("top.parquet twice",)),
         (("--target", "{}/top.parquet", "--replicates", "3"), ("'--replicates'",)),
+        (("--target", "{}/top.parquet", "--output", "out.txt"), ("out.txt", ".html")),
     ],
 )
 def test_slips(shell: Shell, work: Path, options: tuple[str, ...], facts: tuple[str, ...]) -> None:

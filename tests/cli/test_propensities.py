@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
 from clickshift.models.pbm import PBM
 from clickshift.models.storage import load_model
 from clickshift.propensity.estimate import read_propensities
@@ -123,3 +125,36 @@ def test_one_line_for_what_cannot_be_done(shell: Shell, work: Path, tmp_path: Pa
         for fact in facts:
             assert fact in said, options
     assert not list(tmp_path.iterdir()), "nothing half-written"
+
+
+def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path, tmp_path: Path) -> None:
+    two, swaps = work / "two.parquet", work / "swaps.parquet"
+    options = ("--reference-rank", 2, "--replicates", 20, "--seed", 3)
+    wanted = cs.propensities(two, reference_rank=1, replicates=20, seed=3)
+    assert shell.json("propensities", two, *options) == wanted.to_dict()
+    assert "conclusion" in wanted.to_dict()
+    marked = shell.json("propensities", swaps, "--method", "swaps", "--swapped", "swap")
+    assert marked == cs.propensities(swaps, "swaps", swapped="swap").to_dict()
+    assert list(wanted.figures) == ["examination"]
+    assert wanted.write(tmp_path / "page.html").page == tmp_path / "page.html"
+
+
+@pytest.mark.parametrize("method", ["harvesting", "PBM", "DBN", "dual-learning", "swaps"])
+def test_a_log_on_disk_gives_the_same_curve(
+    work: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clickshift.propensity._rank_model._REPEATS", 1)
+    log = cs.read_log(work / ("swaps.parquet" if method == "swaps" else "two.parquet"))
+    options: dict[str, Any] = {"replicates": 0, "corpus": work / "features.txt" if method == "dual-learning" else None}
+    if method == "swaps":
+        options["swapped"] = pq.read_table(work / "swaps.parquet")["swap"].to_numpy() - 1
+    encoded = cs.encode_log(log, tmp_path / "encoded").log
+    one, two = (cs.propensities(each, method, **options) for each in (log, encoded))
+    np.testing.assert_allclose(one.estimate, two.estimate, rtol=1e-6)
+
+
+def test_daily_counts_are_enough_for_harvesting(work: Path, tmp_path: Path) -> None:
+    counts = cs.count_log(work / "two.parquet", tmp_path / "counts").counts
+    wanted = cs.propensities(work / "two.parquet", replicates=0)
+    for each in (counts, tmp_path / "counts"):
+        np.testing.assert_allclose(cs.propensities(each, replicates=0).estimate, wanted.estimate)

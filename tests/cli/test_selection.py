@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clickshift.experiments import papers
+import clickshift as cs
+from clickshift.experiments.model_selection import _report, protocol
 from clickshift.experiments.model_selection.strategies import STRATEGIES
 from tests.cli.shell import Shell, call
 
@@ -22,17 +22,34 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two of the four kinds of users."""
     folder = tmp_path_factory.mktemp("selection") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        quick = papers.quick_model_selection()
-        patch.setitem(papers.SELECTION_SCALES, "quick", lambda: replace(quick, users=quick.users[:2]))
+        fewer_users(patch)
         assert call("selection", "run", "-o", folder, *SMALL, "--repeats", 5) == 0
     return folder
+
+
+def fewer_users(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(protocol.SCALES["quick"], "users", cs.ModelSelection.users[:2])
+
+
+def test_the_function_has_the_facts_of_the_command(shell: Shell, done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer_users(monkeypatch)
+    studies: list[int] = []
+    r2_rows = _report.r2_rows
+    monkeypatch.setattr(_report, "r2_rows", lambda rows, **options: studies.append(1) or r2_rows(rows, **options))
+    told = shell.json("selection", "run", "-o", done, *SMALL, "--repeats", 5)
+    assert studies == [1], "the tables of the page and of --json are computed once"
+    assert told.pop("output") == str(done)
+    models = ["dCTR", "PBM", "DBN"]
+    result = cs.model_selection(done, queries=20, sessions=1000, seeds=1, models=models, repeats=5, workers=1)
+    assert told == result.to_dict() == cs.read_run(done).to_dict()
+    assert told.keys() == {"conclusion", "rows", "regret", "r2", "failures"}
 
 
 def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
     page = (done / "report.html").read_text()
     for words in ("Lowest regret", "nDCG among top PPL &amp; mean dependence", "leave one log out", "published"):
         assert words in page
-    files = {file.name for file in (done / "exports").iterdir()}
+    files = {file.name for file in done.rglob("*")}
     assert {"regret.csv", "r2.tex", "regret-by-users.csv"} <= files
     found = shell.json("selection", "report", "-o", done, "--repeats", 5)
     assert len(found["regret"]) == len(STRATEGIES) * 3 * 3
@@ -49,8 +66,8 @@ def test_status(shell: Shell, done: Path, tmp_path: Path) -> None:
     assert "12 of 12" in " ".join(told.split())  # a long path may break the line there
 
 
-def test_a_run_of_another_protocol_is_told(shell: Shell, done: Path) -> None:
-    assert "clickshift selection" in shell.error("shift", "status", "-o", done)
+def test_a_run_of_another_protocol_is_shown_as_what_it_is(shell: Shell, done: Path) -> None:
+    assert shell.json("shift", "status", "-o", done) == shell.json("selection", "status", "-o", done)
 
 
 def test_slips(shell: Shell, tmp_path: Path) -> None:

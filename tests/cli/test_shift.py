@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
 from clickshift.cli.reproduce import SHIFT_COMMANDS
 from clickshift.experiments import papers
-from clickshift.experiments.models import PEEKING, Contender
+from clickshift.experiments.models import PEEKING, TRUTH, Contender
 from clickshift.experiments.papers import TABLES_AND_FIGURES
+from clickshift.simulation.search_engine import World
 from tests.cli.shell import Shell, call
 
 SMALL = ("--queries", 12, "--sessions", 400, "--test-sessions", 50, "--testing", "oracle", "--testing", "random")
@@ -46,7 +48,44 @@ def test_a_run_has_rows_tables_charts_and_a_page(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert "Verdicts" in page
     assert "https://" not in page.split("</style>")[0]
-    assert {file.suffix for file in (finished / "exports").iterdir()} == {".csv", ".tex", ".svg", ".png"}
+    assert {".csv", ".tex", ".svg", ".png"} <= {file.suffix for file in finished.rglob("*")}
+
+
+def test_the_function_has_the_facts_of_the_command(shell: Shell, finished: Path) -> None:
+    options = {"queries": 12, "sessions": 400, "test_sessions": 50, "seeds": 2, "workers": 1}
+    lists = {"testing": ["oracle", "random"], "users": ["CoCM-mismatch"], "training": ["PL-oracle"]}
+    result = cs.policy_shift(finished, models=["EM('PBM')", TINY], **options, **lists)
+    told = shell.json("shift", "run", "-o", finished, *FEW)
+    assert told.pop("output") == str(finished)
+    assert told == result.to_dict()
+    assert told.keys() == {"conclusion", "rows", "verdicts", "failures"}
+    assert repr(result).startswith("<PolicyShiftResult: ")
+    assert shell.json("shift", "status", "-o", finished) == cs.run_status(finished).to_dict()
+    told = shell.json("shift", "report", "-o", finished)
+    assert told.pop("output") == str(finished)
+    assert told == cs.read_run(finished).to_dict() == result.to_dict()
+
+
+def test_without_a_folder_a_run_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lines: list[str] = []
+
+    def progress(step: int | str, /, *, total: int | None = None) -> None:
+        if isinstance(step, str):
+            lines.append(step)
+
+    protocol = cs.PolicyShift(
+        users=(("DBN", "DBN"),),
+        training=cs.PolicyShift.training[:1],
+        contenders=(TRUTH, Contender("dCTR", "dCTR", "baseline")),
+        world=World(queries=10, sessions=200, test_sessions=20),
+        derived=None,
+    )
+    result = protocol.run(progress=progress)
+    assert {row["model"] for row in result.rows()} >= {"dCTR", "user (oracle)"}
+    assert [line.split("]")[0] for line in lines] == ["[1/2", "[2/2"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_run_takes_what_is_there(shell: Shell, finished: Path) -> None:
@@ -109,7 +148,8 @@ def test_reproduce(shell: Shell, tmp_path: Path) -> None:
     ready = {name for name, one in TABLES_AND_FIGURES.items() if one.state == "ready" and "-" not in name}
     assert ready == set(SHIFT_COMMANDS)
     listed = shell.json("reproduce", "--list")
-    assert [one["name"] for one in listed] == list(TABLES_AND_FIGURES)
+    assert [one["name"] for one in listed["rows"]] == list(TABLES_AND_FIGURES)
+    assert listed == cs.tables_and_figures().to_dict()
     assert "spider" in shell.text("reproduce")
     assert "clickshift shift logs" in shell.error("reproduce", "table2")
     assert "'table0'" in shell.error("reproduce", "table0")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+import clickshift as cs
 from clickshift.display.tables import read_rows
 from clickshift.display.values import Measured
+from clickshift.errors import ClickshiftWarning
 from clickshift.experiments._real_logs_report import _one_log_tables
 from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell, call
@@ -55,11 +58,48 @@ def test_several_logs(shell: Shell, engine: Path, tmp_path: Path) -> None:
     for title in ("Logs", "Held-out perplexity: old", "Held-out AUROC: old", "nDCG: old", "Recall: old"):
         assert title in text
     assert "ood: new" in text
-    lines = (tmp_path / "out" / "exports" / "ndcg-old.csv").read_text(encoding="utf-8").splitlines()
+    (file,) = (tmp_path / "out").rglob("ndcg-old.csv")
+    lines = file.read_text(encoding="utf-8").splitlines()
     assert {line.split(",")[0] for line in lines} >= {"model", "dCTR", "TopPop", "logging policy"}
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Held-out clicks and judged documents" in page
     assert "of the results of new were never shown in old" in page
+
+
+def test_the_function_has_the_facts_of_the_command(shell: Shell, engine: Path, tmp_path: Path) -> None:
+    command = arguments(engine, tmp_path / "out", "--judgments", engine / "labels.qrels")
+    told = shell.json(*command)
+    assert told.pop("output") == str(tmp_path / "out")
+    with pytest.warns(ClickshiftWarning) as warned:
+        result = cs.compare_logs(
+            engine / "old.parquet",
+            [engine / "new.parquet"],
+            judgments=engine / "labels.qrels",
+            models=["dCTR", "TopPop", PBM],
+            seeds=2,
+            held_out=0.1,
+            output=tmp_path / "out",
+        )
+    assert told == result.to_dict()
+    assert [str(one.message) for one in warned] == result.warnings == told["warnings"]
+    assert told.keys() == {"conclusion", "logs", "warnings", "rows", "verdicts", "failures"}
+
+
+def test_logs_in_memory_are_compared_like_files(engine: Path, tmp_path: Path) -> None:
+    """A data frame and sessions, named in a mapping, with a column of another name."""
+    frame = pq.read_table(engine / "old.parquet").rename_columns({"docs": "results"})
+    options: dict[str, Any] = {"models": ["dCTR", "EM('PBM')"], "held_out": 0.1, "workers": 1}
+    with pytest.warns(ClickshiftWarning):
+        files = cs.compare_logs(engine / "old.parquet", engine / "new.parquet", **options)
+    new = read_log(engine / "new.parquet")
+    with pytest.warns(ClickshiftWarning):
+        logs = cs.compare_logs({"old": frame}, {"new": new}, columns={"docs": "results"}, **options)
+    assert without_times(logs.to_dict()) == without_times(files.to_dict())
+
+
+def without_times(facts: dict[str, Any]) -> dict[str, Any]:
+    rows = [{name: value for name, value in row.items() if not name.endswith("seconds")} for row in facts["rows"]]
+    return facts | {"rows": rows}
 
 
 def test_one_log_has_no_verdict(shell: Shell, engine: Path, tmp_path: Path) -> None:
@@ -67,6 +107,7 @@ def test_one_log_has_no_verdict(shell: Shell, engine: Path, tmp_path: Path) -> N
     command = ("shift", "logs", "--train", engine / "old.parquet", *models, "-o", tmp_path)
     said = shell.json(*command)
     assert said["verdicts"] == []
+    assert "predicts held-out clicks of old best" in said["conclusion"]
     assert "ood" not in shell.text(*command)
     assert {row["sessions"] for row in said["rows"]} == {100}, "a thirtieth, as in the paper"
 

@@ -12,8 +12,9 @@ import pytest
 
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells
-from clickshift.counts.daily import _COUNTS_FORMAT, DayCounts, is_counts, sort_by_time
+from clickshift.counts.daily import _COUNTS_FORMAT, DayCounts, is_counts
 from clickshift.counts.tails import TailsByShape, TailsInParts, TailTransitions
+from clickshift.data.days import sort_by_time
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError, FileError

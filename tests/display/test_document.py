@@ -8,72 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clickshift.cli.models import _models_table
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.display.document import Section, check_page, write_report
 from clickshift.display.figures import curve_figure
 from clickshift.display.tables import curve_table
 from clickshift.errors import FileError
-from clickshift.experiments._comparison_report import comparison_figure, comparison_table
-from clickshift.experiments.policy_shift._report_verdicts import comparison_verdict
 from clickshift.learners import DEFAULT
-from clickshift.metrics.log_summary import log_table
+from clickshift.learners.model_list import list_models
 from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
 from tests.codes import raises_code
 
 WORDS = Vocabulary.of([1, 1], [10, 20])[0]
 EVIL = "<script>alert('[bold]')</script>"
-
-
-def row(
-    model: str, conditional: float | None, *, log_likelihood: float | None = -1.0, error: str | None = None
-) -> dict:
-    return {
-        "model": model,
-        "conditional_perplexity": conditional,
-        "marginal_perplexity": None if conditional is None else conditional + 0.01,
-        "log_likelihood": log_likelihood,
-        "unseen_pair_share": 0.1,
-        "seconds": 0.5,
-        "error": error,
-    }
-
-
-ROWS = [
-    row("rCTR", 1.42),
-    row("Bad", None, log_likelihood=None, error="it broke"),
-    row("UBM", 1.3601),
-    row("DBN", 1.36),
-]
-
-
-def test_the_comparison_is_sorted_and_shows_errors() -> None:
-    table = comparison_table(ROWS)
-    assert [line["model"] for line in table] == ["DBN", "UBM", "rCTR", "Bad"]
-    assert table[3]["error"] == "it broke"
-    assert "error" not in comparison_table(ROWS[2:])[0]
-
-
-def test_the_verdict_names_the_best_and_its_gain() -> None:
-    words = comparison_verdict([*ROWS, row("CM", 4.85, log_likelihood=-math.inf)])
-    best, gain = words.split(". That is ")
-    assert best.startswith("DBN ")
-    assert best.endswith("1.3600, tied with UBM")
-    assert gain.startswith("14.3% "), "0.06 of 0.42"
-    assert " than rCTR" in gain
-    assert "Not compared: Bad." in words
-    assert "CM gave probability 0 to clicks that happened" in words
-    assert comparison_verdict([ROWS[1]]) == "Not compared: Bad."
-
-
-def test_what_is_far_off_does_not_squeeze_the_plot() -> None:
-    figure = comparison_figure([*ROWS, row("CM", 4.85)])
-    assert list(figure.data[0].y) == ["DBN", "UBM", "rCTR", "CM"]
-    assert figure.layout.xaxis.range[1] < 1.6
-    assert max(figure.data[0].x) < 1.6
-    assert figure.data[0].text[-1] == "4.850 →"
-    assert comparison_figure([ROWS[1]]).data[0].x == ()
 
 
 def errors(**tables: list[float]) -> Evidence:
@@ -117,7 +64,7 @@ def test_the_user_browsing_model_has_a_line_per_last_click() -> None:
 
 
 def test_the_registry_as_a_table() -> None:
-    table = {line["model"]: line for line in _models_table()}
+    table = {line["model"]: line for line in list_models().rows()}
     assert list(table) == list(MODELS)
     assert {name: line["learner"] for name, line in table.items() if line["learner"]} == DEFAULT
     assert table["TopPop"]["predicts_clicks"] is False
@@ -130,20 +77,8 @@ def test_a_model_is_called_by_its_registered_name() -> None:
     assert model_name(CURVES["PBM"]) == "PBM"
 
 
-def test_the_swaps_of_a_log_in_short() -> None:
-    facts = {
-        "effective_swaps": [[0, 2.4, 1], [2.4, 0, 7.6], [1, 7.6, 0]],
-        "rank_groups": [[1, 2, 3], [5], [7, 9]],
-        "ranks": 3,
-    }
-    short = log_table(facts)
-    assert short["effective_swaps"] == {"1–2": 2, "2–3": 8}
-    assert short["rank_groups"] == "1–3; 5; 7, 9"
-    assert short["ranks"] == 3
-
-
 def test_a_page_shows_text_as_text(tmp_path: Path) -> None:
-    figure = comparison_figure([row(EVIL, 1.2)])
+    figure = curve_figure([{"parameter": EVIL, "rank": 1, "estimate": 0.5, "low": 0.4, "high": 0.6}])
     table = [{EVIL: EVIL, "value": math.nan}]
     write_report(
         tmp_path / "page.html", title=EVIL, sections=[Section(EVIL, EVIL, table, figure)], settings={EVIL: EVIL}

@@ -13,9 +13,10 @@ import pytest
 
 from clickshift.display import _chrome as chrome
 from clickshift.display._chrome import find_browser
-from clickshift.display.export import Written, _escape_latex, csv_text, latex_text, write_exports
+from clickshift.display.export import _escape_latex, csv_text, latex_text, write_exports
+from clickshift.display.terminal import print_document
 from clickshift.display.values import Measured
-from clickshift.experiments.policy_shift._report import _shift_figures, _shift_tables, write_shift_report
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from tests.experiments.policy_shift.rows import TRAINING, USERS, shift_rows
 
 TABLE = [
@@ -58,7 +59,8 @@ def test_latex_is_a_tabular_of_escaped_text() -> None:
 @pytest.mark.usefixtures("no_browser")
 def test_without_a_browser_tables_are_written_and_a_note_says_so(tmp_path: Path) -> None:
     rows = shift_rows(["CoCM"], ["PL-oracle"], seeds=2, models=["PBM", "NCM"])
-    done = write_exports(tmp_path, _shift_tables(rows), _shift_figures(rows))
+    document = PolicyShiftResult(rows).document
+    done = write_exports(tmp_path, document.tables, document.figures)
     assert {file.suffix for file in done.files} == {".csv", ".tex"}
     assert all(file.is_file() for file in done.files)
     assert "no Chromium or Chrome was found" in done.note
@@ -74,7 +76,7 @@ def test_names_of_files_are_safe_and_different(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome on the path")
 def test_charts_become_pictures(tmp_path: Path) -> None:
-    figures = _shift_figures(shift_rows(["CoCM"], ["PL-oracle"], models=["PBM", "NCM"], seeds=2))
+    figures = PolicyShiftResult(shift_rows(["CoCM"], ["PL-oracle"], models=["PBM", "NCM"], seeds=2)).figures
     done = write_exports(tmp_path, {}, figures)
     assert done.note == ""
     assert len(done.files) == 2 * len(figures)
@@ -102,47 +104,44 @@ def test_a_browser_that_fails_is_a_note(
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(fake.parent), prepend=":")
     monkeypatch.setattr(chrome, "SECONDS", 0.5)
-    figures = _shift_figures(shift_rows(["CoCM"], ["PL-oracle"], models=["PBM", "NCM"], seeds=1))
+    figures = PolicyShiftResult(shift_rows(["CoCM"], ["PL-oracle"], models=["PBM", "NCM"], seeds=1)).figures
     done = write_exports(tmp_path, {}, figures)
     assert note in done.note
     assert done.files == ()
 
 
-GRID = shift_rows(USERS[:2], TRAINING[:2], seeds=2, models=["PBM", "NCM"])
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A report of four logs, on a machine without a browser."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chrome, "find_browser", lambda: None)
-        return write_shift_report(
-            tmp_path_factory.mktemp("report") / "run", GRID, {"seeds": 2, "users": (("DBN", "DBN"),)}
-        )
-
-
-def test_the_whole_report(written: Written) -> None:
-    page = written.page.read_text(encoding="utf-8")
-    for title in ("Verdicts", "Robustness of predictions", "Derived policies", "Relevance", "Perplexity", "Settings"):
-        assert f"<h2>{title}</h2>" in page
-    assert pq.read_table(written.rows).num_rows == len(GRID)
-    assert [found["model"] for found in written.verdicts] == ["PBM", "NCM"]
-    assert [note for note in written.notes if "no Chromium or Chrome was found" in note]
-    assert len(written.notes) == 2
-    assert any(title.startswith("Perplexity: DBN users") for title in written.tables)
-    assert (written.page.parent / "exports" / "robustness.csv") in written.files
-
-
-def test_a_report_of_a_grid_shows_a_terminal_a_part_of_it(written: Written) -> None:
-    assert sum(title.startswith("Perplexity") for title in written.tables) == 3
-    assert "the report has all" in written.notes[0]
+GRID = PolicyShiftResult(
+    shift_rows(USERS[:2], TRAINING[:2], seeds=2, models=["PBM", "NCM"]), {"seeds": 2, "users": (("DBN", "DBN"),)}
+)
 
 
 @pytest.mark.usefixtures("no_browser")
-def test_a_report_has_only_what_the_rows_have(tmp_path: Path) -> None:
+def test_the_whole_report(tmp_path: Path) -> None:
+    """A report of four logs, on a machine without a browser."""
+    written = GRID.write(tmp_path / "run")
+    assert written.page is not None
+    assert written.rows is not None
+    page = written.page.read_text(encoding="utf-8")
+    for title in ("Verdicts", "Robustness of predictions", "Derived policies", "Relevance", "Perplexity", "Settings"):
+        assert f"<h2>{title}</h2>" in page
+    assert pq.read_table(written.rows).num_rows == len(GRID.rows())
+    assert [found["model"] for found in GRID.verdicts] == ["PBM", "NCM"]
+    assert [note for note in written.notes if "no Chromium or Chrome was found" in note]
+    assert "robustness.csv" in {file.name for file in written.files}
+
+
+def test_a_report_of_a_grid_shows_a_terminal_a_part_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    (perplexity,) = (section for section in GRID.document.sections if section.title == "Perplexity")
+    assert [part.page_only for part in perplexity.parts] == [False, False, False, True]
+    print_document(GRID.document)
+    shown = capsys.readouterr().out
+    assert "A terminal shows the first 3 logs" in shown
+    assert GRID.conclusion in shown
+
+
+def test_a_report_has_only_what_the_rows_have() -> None:
     grid = shift_rows(["DBN"], ["PL-oracle"], models=["PBM"], seeds=1)
     rows = [row for row in grid if row["kind"] == "clicks" and row["shift"] == "ind"]
-    page = write_shift_report(tmp_path, rows, {}).page.read_text(encoding="utf-8")
-    assert "<h2>Perplexity</h2>" in page
-    assert "<h2>Relevance</h2>" not in page
-    assert "<h2>Robustness in numbers</h2>" not in page
+    titles = {section.title for section in PolicyShiftResult(rows).document.sections}
+    assert "Perplexity" in titles
+    assert titles.isdisjoint({"Relevance", "Robustness in numbers"})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clickshift.display.document import write_report
-from clickshift.experiments.policy_shift._report import TITLE, shift_sections
+from clickshift.display.document import write_page
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from tests.display.browsers import look_inside
 from tests.experiments.policy_shift.rows import IND, TRAINING, USERS, shift_rows
 
@@ -54,7 +55,7 @@ NARROW, WIDE = 390, 1280
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     rows = shift_rows(USERS[:2], TRAINING[:2], seeds=2)
-    write_report(path, title=TITLE, sections=shift_sections(rows), settings={"seeds": 2})
+    write_page(path, PolicyShiftResult(rows, {"seeds": 2}).document)
     return path
 
 
@@ -114,7 +115,7 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     for row in rows:
         row["model"] = f"{row['model']}{evil}"
     path = tmp_path / "report.html"
-    write_report(path, title=evil, sections=shift_sections(rows), settings={evil: evil})
+    write_page(path, replace(PolicyShiftResult(rows, {evil: evil}).document, title=evil))
     (found,), console = look_inside(path, tmp_path / "inside", widths=(WIDE,), measure=MEASURE)
     assert found["hacked"] == "undefined"
     assert console == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,19 +14,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import clickshift as cs
 from clickshift.cli.backtest import backtest
 from clickshift.counts.open_log import open_log
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError
-from clickshift.experiments._backtest_report import (
-    _error_figures,
-    _published_table,
-    backtest_conclusion,
-    gain_table,
-    write_backtest_report,
-)
 from clickshift.experiments.backtest import CLIPPING_CONSTANTS, TASKS, Backtest, BacktestResult
 from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.io.datasets.yandex import read_sample
@@ -135,7 +130,7 @@ def test_all_days_at_once_are_a_loop_over_queries_and_days(tiny: Sessions) -> No
                     assert r.actual[here.index(q), d // 3] == pytest.approx(truth, abs=1e-12)
                     for clip, estimate in zip(CLIPPING_CONSTANTS, estimates, strict=True):
                         error.setdefault((name, clip, q), []).append(estimate - truth)
-        for row in (row for row in found.rows if row["task"] == task and row["group"] in groups):
+        for row in (row for row in found.rows() if row["task"] == task and row["group"] in groups):
             pooled = [e for q in groups[row["group"]] for e in error.get((row["estimator"], row["M"], q), [])]
             assert row["rmse"] == pytest.approx(math.sqrt(np.mean(np.square(pooled))), abs=1e-12)
             assert row["pairs"] == len(pooled)
@@ -153,7 +148,7 @@ def test_days_are_told_one_by_one(tiny: Sessions) -> None:
     group = "the 3 most frequent"
     rows = [row for row in found.day_rows if (row["estimator"], row["group"]) == ("IP", group)]
     least = min(
-        (row for row in found.rows if (row["estimator"], row["group"]) == ("IP", group)), key=lambda r: r["rmse"]
+        (row for row in found.rows() if (row["estimator"], row["group"]) == ("IP", group)), key=lambda r: r["rmse"]
     )
     assert [row["day"] for row in rows] == ["0", "3", "6", "9", "12", "15"]
     assert {row["M"] for row in rows} == {least["M"]}
@@ -171,7 +166,7 @@ def test_a_choice_is_the_least_pooled_error(tiny: Sessions) -> None:
     found = Backtest(queries=5).on(tiny)
     for task in TASKS:
         chosen = found.choice(task)
-        rows = [row for row in found.rows if (row["task"], row["group"]) == (task, "the 5 most frequent")]
+        rows = [row for row in found.rows() if (row["task"], row["group"]) == (task, "the 5 most frequent")]
         assert chosen in rows
         assert all(chosen["rmse"] <= row["rmse"] for row in rows)
     with raises_code("unknown-name", SpecError, task="clicks@7"):
@@ -183,7 +178,7 @@ def test_lists_of_one_day_alone_are_told_by_nobody() -> None:
     words, _, _ = Vocabulary.of(np.zeros(4, int), np.arange(4))
     lists = Rankings(words, np.zeros(4, np.int32), np.array([[0, 1], [0, 1], [2, 3], [2, 3]], np.int32))
     log = Sessions(lists, np.array([[1, 0], [1, 1], [1, 0], [1, 0]]), time=np.array([1, 1, 2, 2]))
-    rows = Backtest(("clicks",), queries=1).on(log).rows
+    rows = Backtest(("clicks",), queries=1).on(log).rows()
     error = {row["estimator"]: row for row in rows if row["group"] == "the most frequent" and row["M"] == math.inf}
     for name in ("List", "IP", "PBM", "Item"):
         assert error[name]["rmse"] == pytest.approx(math.sqrt((1.5**2 + 1.0**2) / 2))
@@ -196,7 +191,7 @@ def test_lists_of_one_day_alone_are_told_by_nobody() -> None:
 def test_parts_stand_for_days(tiny: Sessions, in_order: bool) -> None:
     timeless = Sessions(tiny.rankings, tiny.click, tiny.count)
     found = Backtest(("clicks",), queries=5, parts=4, in_order=in_order, seed=1).on(timeless)
-    assert {row["split"] for row in found.rows} == {"parts in order" if in_order else "random parts"}
+    assert {row["split"] for row in found.rows()} == {"parts in order" if in_order else "random parts"}
     assert len(found.days) == 4
     assert found.sessions.sum() == tiny.total
     spread = found.sessions.max(axis=1) - found.sessions.min(axis=1)
@@ -205,8 +200,8 @@ def test_parts_stand_for_days(tiny: Sessions, in_order: bool) -> None:
     assert np.nansum(found.all_clicks * found.sessions, axis=1) == pytest.approx(clicks)
     again = Backtest(("clicks",), queries=5, parts=4, in_order=in_order, seed=2).on(timeless)
     assert (again.choice("clicks") == found.choice("clicks")) is in_order
-    assert "Parts of each query's sessions take the place of days" in backtest_conclusion(found)
-    assert ("drifts between random parts" in backtest_conclusion(found)) is not in_order
+    assert "Parts of each query's sessions take the place of days" in found.conclusion
+    assert ("drifts between random parts" in found.conclusion) is not in_order
 
 
 def test_parts_in_order_follow_the_log() -> None:
@@ -221,13 +216,13 @@ def test_parts_in_order_follow_the_log() -> None:
 def test_times_become_days(tiny: Sessions) -> None:
     assert tiny.time is not None
     rng = np.random.default_rng(0)
-    expected = Backtest(queries=5).on(tiny).rows
+    expected = Backtest(queries=5).on(tiny).rows()
     clock = (
         np.datetime64("2018-08-19T00:00:00") + tiny.time * np.timedelta64(1, "D") + rng.integers(0, 86400, len(tiny))
     )
     for time in (clock, tiny.time + rng.random(len(tiny))):
         found = Backtest(queries=5).on(Sessions(tiny.rankings, tiny.click, tiny.count, time=time))
-        assert found.rows == expected
+        assert found.rows() == expected
         assert len(found.days) == 6
 
 
@@ -237,7 +232,7 @@ def test_an_encoded_log_gives_the_same(tiny: Sessions, tmp_path: Path) -> None:
     encoded = open_log(tmp_path / "log.parquet", in_memory=False)
     assert isinstance(encoded, EncodedLog)
     task = Backtest(("clicks",), queries=2, down_to=3)
-    assert task.on(encoded).rows == task.on(tiny).rows
+    assert task.on(encoded).rows() == task.on(tiny).rows()
 
 
 def test_bad_input_is_told(tiny: Sessions) -> None:
@@ -317,7 +312,7 @@ def test_rctr_is_hard_to_beat_at_all_clicks(drifted: BacktestResult) -> None:
 
 def test_gains_are_ratios_of_pooled_errors(drifted: BacktestResult) -> None:
     group = "the 50 most frequent"
-    rows = [row for row in drifted.rows if (row["task"], row["group"]) == ("dcg", group)]
+    rows = [row for row in drifted.rows() if (row["task"], row["group"]) == ("dcg", group)]
     least = {name: min(row["rmse"] for row in rows if row["estimator"] == name) for name in PAPER_ESTIMATORS}
     value, low, high = drifted.gain("dcg", group, "Item", "RCTR")
     assert value == pytest.approx(1 - least["Item"] / least["RCTR"], rel=1e-12)
@@ -327,24 +322,24 @@ def test_gains_are_ratios_of_pooled_errors(drifted: BacktestResult) -> None:
 def test_the_report_says_what_was_found(
     drifted: BacktestResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import clickshift.experiments._backtest_report as report
+    from clickshift.display import result
     from clickshift.display.export import Exports
     from clickshift.display.tables import read_rows
 
-    monkeypatch.setattr(report, "write_exports", lambda *_: Exports(()))  # pictures take their time
-    written = write_backtest_report(tmp_path, drifted, {"log": "<drifting>"})
+    monkeypatch.setattr(result, "write_exports", lambda *_: Exports(()))  # pictures take their time
+    written = replace(drifted, settings={"log": "<drifting>"}).write(tmp_path)
+    assert written.page is not None
     page = written.page.read_text()
     assert "&lt;drifting&gt;" in page
-    for name, rows in (("rows", drifted.rows), ("days", drifted.day_rows), ("queries", drifted.query_rows)):
+    for name, rows in (("rows", drifted.rows()), ("days", drifted.day_rows), ("queries", drifted.query_rows)):
         assert len(read_rows(tmp_path / f"{name}.parquet")) == len(rows)
-    words = backtest_conclusion(drifted)
+    words = drifted.conclusion
     gain = drifted.gain("dcg", "the 50 most frequent", "Item", "List")[0]
     assert f"dcg, Item is {100 * gain:.0f} % below" in words
     assert "50 queries on 27 days, 1,350 pairs." in words
-    table = gain_table(drifted)
-    assert len(table) == 2 * 4
-    assert {row["reward"] for row in _published_table(drifted)} == {"clicks@2", "clicks@3", "dcg"}
-    figure = _error_figures(drifted.rows)["dcg, the 50 most frequent"]
+    assert len(drifted.document.tables["gains"]) == 2 * 4
+    assert {row["reward"] for row in drifted.document.tables["published"]} == {"clicks@2", "clicks@3", "dcg"}
+    figure = drifted.figure("dcg, the 50 most frequent")
     lines = {trace.name.split(" ")[0]: trace for trace in figure.data}
     assert list(lines) == list(PAPER_ESTIMATORS)
     assert list(lines["IP"].x) == ["1", "10", "100", "∞"]
@@ -367,8 +362,11 @@ def test_the_command(tiny: Sessions, tmp_path: Path) -> None:
     assert code == 0
     told = json.loads(out)
     expected = Backtest(("clicks@2",), queries=3).on(tiny)
-    assert [row["rmse"] for row in told["rows"]] == [row["rmse"] for row in expected.rows]
+    assert [row["rmse"] for row in told["rows"]] == [row["rmse"] for row in expected.rows()]
     assert told["rows"][14]["M"] == "inf"
+    result = cs.backtest(tmp_path / "log.parquet", rewards=["clicks@2"], queries=3)
+    assert told == result.to_dict()
+    assert result.document.settings["log"] == str(tmp_path / "log.parquet")
     assert told["chosen"]["clicks@2"]["estimator"] == expected.choice("clicks@2")["estimator"]
     code, out, _ = run(str(tmp_path / "log.parquet"), "--parts", "3", "--queries", "3")
     assert code == 0
@@ -385,7 +383,7 @@ def test_real_yandex_sample_in_parts(shared_data: Path) -> None:
     found = Backtest(queries=20, parts=27).on(log)
     assert found.sessions.sum() == log.total
     for task in TASKS:
-        rows = [r for r in found.rows if r["task"] == task and r["group"] == "the 20 most frequent"]
+        rows = [r for r in found.rows() if r["task"] == task and r["group"] == "the 20 most frequent"]
         least = {name: min(r["rmse"] for r in rows if r["estimator"] == name) for name in PAPER_ESTIMATORS}
         assert min(least.values()) > 0.97 * least["RCTR"]
         assert least["IP"] < least["List"]

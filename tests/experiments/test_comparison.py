@@ -1,17 +1,23 @@
-"""Models on one log: the rows, the splits, and what happens when a model fails."""
+"""Comparison of models on one log: the result, the splits, and what happens when a model fails."""
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from clickshift.data.sessions import Sessions
+from clickshift.data.splits import SPLITS
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments import comparison
-from clickshift.experiments.comparison import SPLITS, Comparison, click_predicting_models
+from clickshift.experiments._comparison_report import comparison_conclusion, comparison_figure, comparison_table
+from clickshift.experiments.comparison import click_predicting_models, compare
 from clickshift.learners import fit, learner_for
 from clickshift.learners.gradient import Gradient
-from clickshift.metrics.click_prediction import evaluation
+from clickshift.metrics.click_prediction import click_bits, evaluation
 from tests.codes import raises_code
 from tests.suite import Study
 
@@ -19,9 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWar
 
 
 def test_rows_hold_what_an_evaluation_says(log: Sessions) -> None:
-    protocol = Comparison(("dCTR", "PBM"), split="order", fraction=0.5)
-    rows = list(protocol.rows(log))
-    assert [row["model"] for row in rows] == ["dCTR", "PBM"]
+    rows = compare(log, models=["dCTR", "PBM"], split="order", fraction=0.5).rows()
+    assert sorted(row["model"] for row in rows) == ["PBM", "dCTR"]
+    assert rows[0]["conditional_perplexity"] < rows[1]["conditional_perplexity"], "the best first"
     train, test = log.split_in_order(0.5)
     for row in rows:
         facts = evaluation(fit(row["model"], train), test)
@@ -29,32 +35,61 @@ def test_rows_hold_what_an_evaluation_says(log: Sessions) -> None:
             assert row[name] == pytest.approx(facts[name], rel=1e-12)
         assert [row[f"conditional_perplexity@{r}"] for r in range(1, 6)] == facts["conditional_perplexity_at_rank"]
         assert (row["train_sessions"], row["test_sessions"]) == (250, 250)
-        assert row["seconds"] > 0
+        assert row["seconds"] > row["fit_seconds"] > 0
+        assert row["marginal_error"] == 0
         assert row["error"] is None
 
 
-def test_by_default_all_models_that_predict_clicks(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_is_that_of_resampled_sessions(log: Sessions) -> None:
+    """A second writing: the bootstrap of whole sessions."""
+    train, test = log.split_in_order(0.5)
+    model = fit("PBM", train)
+    bits, shown, rng = click_bits(model, test), test.rankings.shown, np.random.default_rng(0)
+    draws = [rng.integers(0, len(test), len(test)) for _ in range(2000)]
+    values = [np.exp2(bits[rows].sum(axis=0) / shown[rows].sum(axis=0)).mean() for rows in draws]
+    assert evaluation(model, test)["conditional_perplexity_error"] == pytest.approx(np.std(values), rel=0.1)
+
+
+class Stand:
+    """A learner that stands in for another one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def fit(self, log: Sessions) -> object:
+        if self.text == "broken":
+            raise ZeroDivisionError("of all things")
+        return fit(self.text, log)
+
+
+def test_by_default_the_classical_models(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Click rates stand in for the networks, each of which compiles for seconds: the study below trains them."""
-    asked: list[object] = []
+    asked: list[str] = []
 
-    def quickly(learner: object, sessions: Sessions) -> object:
-        asked.append(learner)
-        return fit("rCTR" if isinstance(learner, Gradient) else learner, sessions)  # type: ignore[arg-type]
+    def quickly(name: str) -> object:
+        asked.append(name)
+        return Stand("rCTR") if isinstance(learner_for(name), Gradient) else learner_for(name)
 
-    monkeypatch.setattr(comparison, "fit", quickly)
-    rows = list(Comparison().rows(log))
-    assert [row["model"] for row in rows] == click_predicting_models()
-    assert asked == [learner_for(name) for name in click_predicting_models()]
-    assert {"rCTR", "PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN", "NCM", "ARM"} <= set(click_predicting_models())
+    monkeypatch.setattr(comparison, "learner_for", quickly)
+    classical = ["gCTR", "rCTR", "dCTR", "drCTR", "PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN"]
+    compared = compare(log)
+    assert asked == classical == click_predicting_models("classical")
+    assert [row["model"] for row in compared.results] == classical
+    assert [row["model"] for row in compared.rows() if row["error"]] == []
+    asked.clear()
+    assert [row["model"] for row in compare(log, models=["PBM", "NCM"], neural=True).results] == [
+        *("PBM", "NCM"),
+        *("CACM_minus", "ARM"),
+    ]
+    assert click_predicting_models() == [*classical, "NCM", "CACM_minus", "ARM"]
     assert {"TopPop", "ARM_NC"}.isdisjoint(click_predicting_models())
-    assert [row["model"] for row in rows if row["error"]] == []
 
 
 @pytest.mark.study
 def test_all_models_that_predict_clicks_can_be_compared(log: Sessions, study: Study) -> None:
-    models = study.choose(smallest=("rCTR", "PBM", "ARM"), full=())
-    rows = list(Comparison(models).rows(log))
-    assert [row["model"] for row in rows] == [*(models or click_predicting_models())]
+    models = study.choose(smallest=("rCTR", "PBM", "ARM"), full=click_predicting_models())
+    rows = compare(log, models=models).results
+    assert [row["model"] for row in rows] == [*models]
     assert [row["model"] for row in rows if row["error"]] == []
     assert all(row["conditional_perplexity"] > 1 for row in rows)
     study.record(
@@ -64,48 +99,67 @@ def test_all_models_that_predict_clicks_can_be_compared(log: Sessions, study: St
 
 
 def test_a_failing_model_keeps_the_others(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(learner: object, sessions: Sessions) -> object:
-        if "PBM" in repr(learner):
-            raise ZeroDivisionError("of all things")
-        return fit(learner, sessions)  # type: ignore[arg-type]
+    monkeypatch.setattr(comparison, "learner_for", lambda name: Stand("broken" if name == "PBM" else name))
+    told: list[object] = []
 
-    monkeypatch.setattr(comparison, "fit", broken)
-    done: list[str] = []
-    rows = {row["model"]: row for row in Comparison(("TopPop", "PBM", "rCTR")).rows(log, progress=done.append)}
+    def progress(step: int | str, /, *, total: int | None = None) -> None:
+        told.append(step if total is None else total)
+
+    compared = compare(log, models=["TopPop", "PBM", "rCTR"], progress=progress)
+    rows = {row["model"]: row for row in compared.rows()}
+    assert [*rows] == ["rCTR", "TopPop", "PBM"], "failed models are last"
     assert rows["TopPop"]["error"].startswith("TopPop cannot predict clicks.")
     assert rows["PBM"]["error"] == "ZeroDivisionError: of all things"
     assert rows["PBM"]["conditional_perplexity"] is None
     assert rows["rCTR"]["error"] is None
     assert rows["rCTR"]["conditional_perplexity"] > 1
-    assert done == ["TopPop", "PBM", "rCTR"]
+    assert told[0] == 3
+    assert [step for step in told if step == 1] == [1, 1, 1]
+    line = f"rCTR: perplexity {rows['rCTR']['conditional_perplexity']:.4f} ("
+    assert [str(step).endswith(" s)\n") for step in told if str(step).startswith(line)] == [True]
     assert len({tuple(row) for row in rows.values()}) == 1, "rows of one table have the same columns"
+    assert "Not compared: TopPop, PBM." in compared.conclusion
+
+
+def test_an_interrupted_comparison_keeps_its_finished_rows(
+    log: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(name: str, *rest: object, **options: object) -> dict[str, object]:
+        if name == "PBM":
+            raise KeyboardInterrupt
+        return row(name, 1.5)
+
+    monkeypatch.setattr(comparison, "_row", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        compare(log, models=["gCTR", "rCTR", "PBM"], output=tmp_path)
+    assert pq.read_table(tmp_path / "rows.parquet")["model"].to_pylist() == ["gCTR", "rCTR"]
 
 
 def test_a_slip_stops_before_the_work() -> None:
     with raises_code("unknown-name", SpecError, value="PMB"):
-        Comparison(("rCTR", "PMB"))
+        compare("nowhere.parquet", models=["rCTR", "PMB"])
     with raises_code(
         "bad-option", DataError, option="split", value="weekly", known=["random", "time", "order", "within-query"]
     ):
-        Comparison(split="weekly")
+        compare("nowhere.parquet", split="weekly")
 
 
 def test_a_model_is_compared_once(log: Sessions) -> None:
-    assert Comparison(("rCTR", "rCTR")).models == ("rCTR",)
-    both = Comparison(("dCTR", "Counting('dCTR', strength=50.0)"), split="order")
-    values = [row["conditional_perplexity"] for row in both.rows(log)]
-    assert values[0] != values[1]
+    assert len(compare(log, models=["rCTR", "rCTR"]).results) == 1
+    both = compare(log, models=["dCTR", "Counting('dCTR', strength=50.0)"], split="order").results
+    assert both[0]["conditional_perplexity"] != both[1]["conditional_perplexity"]
 
 
 def test_another_log_is_predicted_whole(log: Sessions) -> None:
-    rows = list(Comparison(("rCTR",)).rows(log[:300], log[300:]))
-    assert (rows[0]["train_sessions"], rows[0]["test_sessions"]) == (300, 200)
+    compared = compare(log[:300], test=log[300:], models=["rCTR"])
+    assert [compared.rows()[0][name] for name in ("train_sessions", "test_sessions")] == [300, 200]
+    assert compared.to_dict()["split"] is None
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_every_split_takes_the_fraction(split: str, log: Sessions) -> None:
     timed = Sessions(log.rankings, log.click, time=np.arange(len(log))[::-1])
-    train, test = Comparison(("rCTR",), split=split, fraction=0.6).parts(timed)
+    train, test = SPLITS[split](timed, 0.6, 0)
     assert train.total + test.total == 500
     assert train.total == pytest.approx(300, abs=15)
     if split == "time":
@@ -113,6 +167,59 @@ def test_every_split_takes_the_fraction(split: str, log: Sessions) -> None:
 
 
 def test_the_random_split_is_by_seed(log: Sessions) -> None:
-    parts = [Comparison(("rCTR",), seed=seed).parts(log)[0].rankings.pair for seed in (1, 1, 2)]
-    assert np.array_equal(parts[0], parts[1])
-    assert not np.array_equal(parts[0], parts[2])
+    values = [compare(log, models=["rCTR"], seed=seed).rows()[0]["log_likelihood"] for seed in (1, 1, 2)]
+    assert values[0] == values[1] != values[2]
+
+
+def row(
+    model: str, conditional: float | None, *, log_likelihood: float | None = -1.0, error: str | None = None
+) -> dict:
+    return {
+        "model": model,
+        "conditional_perplexity": conditional,
+        "conditional_perplexity_error": None if conditional is None else 0.002,
+        "marginal_perplexity": None if conditional is None else conditional + 0.01,
+        "log_likelihood": log_likelihood,
+        "unseen_pair_share": 0.1,
+        "fit_seconds": 0.4,
+        "seconds": 0.5,
+        "error": error,
+    }
+
+
+ROWS = [
+    row("rCTR", 1.42),
+    row("Bad", None, log_likelihood=None, error="it broke"),
+    row("UBM", 1.3601),
+    row("DBN", 1.36),
+]
+
+
+def test_the_comparison_is_sorted() -> None:
+    table = comparison_table(ROWS)
+    assert [line["model"] for line in table] == ["DBN", "UBM", "rCTR", "Bad"]
+    assert [str(line["conditional perplexity"]) for line in table[:2]] == ["1.3600 ± .0039", "1.3601 ± .0039"]
+    assert (table[0]["fit (s)"], table[0]["whole time (s)"]) == (0.4, 0.5)
+    assert table[3]["conditional perplexity"] is None
+
+
+def test_the_verdict_names_the_best_and_its_gain() -> None:
+    words = comparison_conclusion([*ROWS, row("CM", 4.85, log_likelihood=-math.inf)])
+    best, gain = words.split(". That is ")
+    assert best.startswith("DBN ")
+    assert best.endswith("1.3600, tied with UBM")
+    assert gain.startswith("14.3% "), "0.06 of 0.42"
+    assert " than rCTR" in gain
+    assert "Not compared: Bad." in words
+    assert "CM gave probability 0 to clicks that happened" in words
+    assert comparison_conclusion([ROWS[1]]) == "Not compared: Bad."
+
+
+def test_what_is_far_off_does_not_squeeze_the_plot() -> None:
+    figure = comparison_figure([*ROWS, row("CM", 4.85)])
+    assert list(figure.data[0].y) == ["DBN", "UBM", "rCTR", "CM"]
+    assert figure.layout.xaxis.range[1] < 1.6
+    assert max(figure.data[0].x) < 1.6
+    assert figure.data[0].text[-1] == "4.850 →"
+    assert figure.data[0].error_x.array == pytest.approx([0.00392, 0.00392, 0.00392, 0.0]), "95 % intervals"
+    assert comparison_figure([ROWS[1]]).data[0].x == ()

@@ -117,19 +117,22 @@ class Cell:
     deadly: bool = False
 
     @property
+    def name(self) -> str:
+        return str(self.number)
+
+    @property
     def at(self) -> Path:
-        return Path(self.notes) / str(self.number)
+        return Path(self.notes) / self.name
 
-
-def work(cell: Cell) -> list[dict[str, Any]]:
-    with cell.at.open("a") as file:
-        file.write(f"{os.getpid()}\n")
-    if cell.deadly:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(cell.seconds)
-    if cell.number < 0:
-        raise ArithmeticError("no root")
-    return [{"number": cell.number, "root": cell.number**0.5, "folder": os.getcwd(), "cores": cores()}]
+    def rows(self) -> list[dict[str, Any]]:
+        with self.at.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.seconds)
+        if self.number < 0:
+            raise ArithmeticError("no root")
+        return [{"number": self.number, "root": self.number**0.5, "folder": os.getcwd(), "cores": cores()}]
 
 
 def cores() -> str:
@@ -152,11 +155,11 @@ def rows(folder: RunFolder, wanted: list[Cell]) -> list[dict[str, Any]]:
 def test_the_same_rows_as_here(dask: Dask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # workers are elsewhere, and a folder's name is still the same
     wanted, there, here = cells(tmp_path, 8), RunFolder(Path("there")), RunFolder(Path("here"))
-    news: list[FinishedTask[Cell]] = []
+    news: list[FinishedTask] = []
     with cluster(dask.address, there.path) as executor:
-        run_tasks([*wanted, Cell(-1, str(tmp_path / "notes"))], work, there, executor, progress=news.append)
+        run_tasks([*wanted, Cell(-1, str(tmp_path / "notes"))], there, executor, progress=news.append)
     with process_pool(1) as pool:
-        run_tasks(wanted, work, here, pool)
+        run_tasks(wanted, here, pool)
     assert len(rows(there, wanted)) == 8
     assert rows(there, wanted) == rows(here, wanted)
     assert {one.task.number: one.error for one in news} == dict.fromkeys(range(8)) | {-1: "ArithmeticError: no root"}
@@ -170,7 +173,7 @@ def test_the_same_rows_as_here(dask: Dask, tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_worker_that_is_killed_costs_its_cell(dask: Dask, tmp_path: Path) -> None:
     wanted, folder = cells(tmp_path, 5, 0.8), RunFolder(tmp_path / "run")
-    news: list[FinishedTask[Cell]] = []
+    news: list[FinishedTask] = []
 
     def kill() -> int:
         until(lambda: any(map(pids, wanted[2:])))
@@ -180,7 +183,7 @@ def test_a_worker_that_is_killed_costs_its_cell(dask: Dask, tmp_path: Path) -> N
 
     with ThreadPoolExecutor(1) as other, cluster(dask.address, folder.path) as executor:
         victim = other.submit(kill)
-        run_tasks(wanted, work, folder, executor, progress=news.append)
+        run_tasks(wanted, folder, executor, progress=news.append)
         killed = victim.result()
     assert [row["number"] for row in folder.rows(wanted)] == list(range(5))
     assert [one.error for one in news] == [None] * 5
@@ -192,9 +195,9 @@ def test_a_worker_that_is_killed_costs_its_cell(dask: Dask, tmp_path: Path) -> N
 def test_a_cell_that_kills_its_workers_is_left_out(dask: Dask, tmp_path: Path) -> None:
     wanted, folder = cells(tmp_path, 4, 0.2), RunFolder(tmp_path / "run")
     deadly = Cell(99, str(tmp_path / "notes"), deadly=True)
-    news: list[FinishedTask[Cell]] = []
+    news: list[FinishedTask] = []
     with cluster(dask.address, folder.path) as executor:
-        run_tasks([deadly, *wanted], work, folder, executor, progress=news.append)
+        run_tasks([deadly, *wanted], folder, executor, progress=news.append)
     said = {one.task.number: one.error for one in news}
     assert "2 workers died" in str(said.pop(99))
     assert said == dict.fromkeys(range(4))
@@ -221,13 +224,13 @@ def test_a_scheduler_that_is_lost_leaves_a_run_to_go_on_with(tmp_path: Path, mon
         with ThreadPoolExecutor(1) as other, cluster(dask.address, folder.path) as executor:
             other.submit(kill)
             with raises_code("executor-lost", RunError) as said:
-                run_tasks(wanted, work, folder, executor)
+                run_tasks(wanted, folder, executor)
         assert dask.address in str(said.value)
         kept = [cell for cell in wanted if folder.has(cell)]
         assert 0 < len(kept) < 8
-        news: list[FinishedTask[Cell]] = []
+        news: list[FinishedTask] = []
         with process_pool(1) as pool:
-            run_tasks(wanted, work, folder, pool, progress=news.append)
+            run_tasks(wanted, folder, pool, progress=news.append)
     assert [row["number"] for row in folder.rows(wanted)] == list(range(8))
     assert not {one.task for one in news} & set(kept)
     assert not logged, "the error is all that is said"
@@ -261,7 +264,7 @@ def test_a_worker_that_comes_late_is_looked_at_too(dask: Dask, tmp_path: Path) -
             executor._environment, cores={}, versions={"numpy": "0.9"}
         )  # nobody was there before
         with raises_code("executor-lost", RunError) as said:
-            run_tasks(cells(tmp_path, 3), work, RunFolder(tmp_path / "run"), executor)
+            run_tasks(cells(tmp_path, 3), RunFolder(tmp_path / "run"), executor)
         assert re.match(r"the worker .* numpy .* 0\.9", str(said.value))
 
 
@@ -317,18 +320,18 @@ def test_rows_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytes
         raise FileError(path, "cannot be written (no space left on device).")
 
     monkeypatch.setattr(runner, "write_rows", fail)
-    news: list[FinishedTask[Cell]] = []
+    news: list[FinishedTask] = []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells(tmp_path, 2), work, RunFolder(tmp_path / "run"), pool, progress=news.append)
+        run_tasks(cells(tmp_path, 2), RunFolder(tmp_path / "run"), pool, progress=news.append)
     assert ["no space left" in str(one.error) for one in news] == [True, True]
 
 
 def test_rows_that_nobody_sees_are_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_TIMEOUT", 0.2)
     monkeypatch.setattr(runner, "write_rows", lambda rows, path: None)  # as if to a disk of its own
-    news: list[FinishedTask[Cell]] = []
+    news: list[FinishedTask] = []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells(tmp_path, 1), work, RunFolder(tmp_path / "run"), pool, progress=news.append)
+        run_tasks(cells(tmp_path, 1), RunFolder(tmp_path / "run"), pool, progress=news.append)
     assert f"do not appear in {tmp_path / 'run'}" in str(news[0].error)
 
 
@@ -342,7 +345,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fcntl, "flock", refuse)
     folder, wanted = RunFolder(tmp_path / "run"), cells(tmp_path, 2)
     with ThreadPoolExecutor(2) as pool:
-        run_tasks(wanted, work, folder, pool)
+        run_tasks(wanted, folder, pool)
     assert len(folder.rows(wanted)) == 2
 
 

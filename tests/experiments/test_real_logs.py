@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.core.spec import parse
+from clickshift.counts import open_log
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, FileError
+from clickshift.experiments._real_logs_report import log_warnings
 from clickshift.experiments.log_files import JudgmentFile, LogFile, named_logs
 from clickshift.experiments.models import LOGGING, compared_model
 from clickshift.experiments.real_logs import (
@@ -25,8 +28,6 @@ from clickshift.experiments.real_logs import (
     Preparation,
     RealLogs,
     clear_log_cache,
-    log_warnings,
-    rows_of,
 )
 from clickshift.experiments.runner import RunFolder, digest, run_tasks
 from clickshift.io.read_log import read_log, write_log
@@ -77,7 +78,7 @@ def protocol(
 
 
 def rows_in(found: RealLogs) -> Rows:
-    return [row for cell in (*found.facts(), *found.cells()) for row in cell.rows()]
+    return [row for cell in (*found.facts(), *found.tasks()) for row in cell.rows()]
 
 
 def of(rows: Rows, kind: str, **about: object) -> Rows:
@@ -317,16 +318,16 @@ def test_what_readers_and_learners_say_is_kept(engine: Path, tmp_path: Path) -> 
 
 
 def test_a_cell_is_known_by_content_not_by_place(engine: Path, tmp_path: Path) -> None:
-    (cell,) = protocol(engine, "good", test=("bad",)).cells()
+    (cell,) = protocol(engine, "good", test=("bad",)).tasks()
     for name in ("good", "bad"):
         (tmp_path / f"{name}.parquet").write_bytes((engine / f"{name}.parquet").read_bytes())
-    (moved,) = protocol(tmp_path, "good", test=("bad",)).cells()
+    (moved,) = protocol(tmp_path, "good", test=("bad",)).tasks()
     assert digest(moved) == digest(cell)
     assert moved == cell
     write_log(read_log(engine / "bad.parquet")[:5999], tmp_path / "bad.parquet")
-    (changed,) = protocol(tmp_path, "good", test=("bad",)).cells()
+    (changed,) = protocol(tmp_path, "good", test=("bad",)).tasks()
     assert digest(changed) != digest(cell)
-    (clicked,) = protocol(engine, "good", test=("bad",), with_clicks=True).cells()
+    (clicked,) = protocol(engine, "good", test=("bad",), with_clicks=True).tasks()
     assert digest(clicked) != digest(cell)
     assert str(tmp_path) not in repr(moved)
     assert untimed(pickle.loads(pickle.dumps(cell)).rows()) == untimed(cell.rows()), "another process does the same"
@@ -334,11 +335,11 @@ def test_a_cell_is_known_by_content_not_by_place(engine: Path, tmp_path: Path) -
 
 def test_a_run_goes_on_with_what_is_missing(engine: Path, tmp_path: Path) -> None:
     found, folder = protocol(engine, "good", models=("rCTR", "dCTR")), RunFolder(tmp_path / "run")
-    cells, done = [*found.facts(), *found.cells()], []
+    cells, done = [*found.facts(), *found.tasks()], []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(cells, rows_of, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
+        run_tasks(cells, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
         folder.file(cells[1]).unlink()
-        run_tasks(cells, rows_of, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
+        run_tasks(cells, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
     names = ["good log", "rCTR, good log", "dCTR, good log"]
     assert done == [(name, None) for name in [*names, names[1]]]
     assert untimed(folder.rows(cells)) == untimed([row for cell in cells for row in cell.rows()])
@@ -476,3 +477,49 @@ def test_judged_queries_of_a_real_log_by_counting(shared_data: Path) -> None:
                 shown[query] |= {max(*labels[query, doc], 0)}
     assert row["judged_queries"] == sum(len(grades) > 1 for grades in shown.values())
     assert row["equal_queries"] == sum(len(grades) == 1 for grades in shown.values())
+
+
+@pytest.mark.parametrize("split", ["time", "order", "random", "within-query"])
+def test_a_log_larger_than_memory_gives_the_rows_of_one_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
+) -> None:
+    corpus = cs.builtin_corpus(6)
+    for name, policy in (("old", cs.Oracle()), ("new", cs.Uniform())):
+        log = cs.simulate(corpus, policy, cs.users.PBM(), 600, rng=1)
+        timed = cs.Sessions(log.rankings, log.click, time=np.arange(len(log)))
+        cs.write_log(timed, tmp_path / f"{name}.parquet")
+    vocabulary = corpus.vocabulary
+    pairs = zip(vocabulary.query_ids[vocabulary.pair_query], vocabulary.doc_ids[vocabulary.pair_doc], strict=True)
+    labels = "".join(f"{query} 0 {doc} {i % 3}\n" for i, (query, doc) in enumerate(pairs) if query != 0)
+    (tmp_path / "labels.qrels").write_text(labels)
+    judgments = JudgmentFile.at(tmp_path / "labels.qrels")
+
+    def rows() -> list[dict[str, Any]]:
+        logs = [LogFile.at(str(tmp_path / f"{name}.parquet"), name=name) for name in ("old", "new")]
+        preparation = Preparation(judgments, annotated=True, with_clicks=True, split=split, fractions=(0.2, 0.2))
+        models = tuple(map(compared_model, ("dCTR", "EM('PBM')")))
+        protocol = RealLogs(tuple(logs[:1]), tuple(logs[1:]), models, preparation)
+        found = [row for task in (*protocol.facts(), *protocol.tasks()) for row in task.rows()]
+        clear_log_cache()
+        return [{name: value for name, value in row.items() if not name.endswith("seconds")} for row in found]
+
+    in_memory = rows()
+    monkeypatch.setattr(open_log, "MEMORY_LIMIT", 0)
+    encoded = rows()
+    assert (tmp_path / ".clickshift").exists(), "the logs were encoded"
+    if split in {"random", "time"}:  # an encoded log is split by row at random, and by time up to a row more or less
+        assert [row["kind"] for row in encoded] == [row["kind"] for row in in_memory]
+        sizes = [
+            [(row["train_sessions"], row["sessions"]) for row in rows if row["kind"] == "log"]
+            for rows in (encoded, in_memory)
+        ]
+        np.testing.assert_allclose(*sizes, atol=2 if split == "time" else 40)
+        return
+    assert len(encoded) == len(in_memory)
+    for one, other in zip(encoded, in_memory, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            tolerance = 0.02 if name.startswith("auroc") else 1e-6
+            assert one[name] == (
+                pytest.approx(value, abs=tolerance, nan_ok=True) if isinstance(value, float) else value
+            ), name

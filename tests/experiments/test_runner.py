@@ -29,14 +29,17 @@ class Square:
     notes: str
     seconds: float = 0.0
 
+    @property
+    def name(self) -> str:
+        return str(self.number)
 
-def work(task: Square) -> list[dict[str, Any]]:
-    with Path(task.notes).open("a") as file:
-        file.write(f"{task.number}\n")
-    time.sleep(task.seconds)
-    if task.number < 0:
-        raise ArithmeticError("no root")
-    return [{"number": task.number, "square": task.number**2}, {"number": task.number, "note": "é<b>"}]
+    def rows(self) -> list[dict[str, Any]]:
+        with Path(self.notes).open("a") as file:
+            file.write(f"{self.number}\n")
+        time.sleep(self.seconds)
+        if self.number < 0:
+            raise ArithmeticError("no root")
+        return [{"number": self.number, "square": self.number**2}, {"number": self.number, "note": "é<b>"}]
 
 
 def tasks(folder: Path, n: int, seconds: float = 0.0) -> list[Square]:
@@ -65,10 +68,10 @@ def test_any_setting_changes_the_name_of_a_task() -> None:
 
 def test_only_missing_tasks_run_and_a_failure_costs_nothing_else(tmp_path: Path) -> None:
     folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 4)
-    news: list[FinishedTask[Square]] = []
+    news: list[FinishedTask] = []
     with ThreadPoolExecutor(2) as pool:
-        run_tasks(wanted[:2], work, folder, pool)
-        run_tasks([*wanted, Square(-1, str(tmp_path / "notes"))], work, folder, pool, progress=news.append)
+        run_tasks(wanted[:2], folder, pool)
+        run_tasks([*wanted, Square(-1, str(tmp_path / "notes"))], folder, pool, progress=news.append)
     assert sorted(done_by_whom(tmp_path)) == [-1, 0, 1, 2, 3]
     assert {one.task.number: one.error for one in news} == {2: None, 3: None, -1: "ArithmeticError: no root"}
     assert [row["square"] for row in folder.rows(wanted) if "square" in row] == [0, 1, 4, 9]
@@ -78,7 +81,7 @@ def test_only_missing_tasks_run_and_a_failure_costs_nothing_else(tmp_path: Path)
 def test_two_runs_in_one_folder_share_the_work(tmp_path: Path) -> None:
     folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 12, 0.05)
     with ThreadPoolExecutor(2) as both, ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
-        for future in [both.submit(run_tasks, wanted, work, folder, pool) for pool in (one, other)]:
+        for future in [both.submit(run_tasks, wanted, folder, pool) for pool in (one, other)]:
             future.result()
     assert sorted(done_by_whom(tmp_path)) == list(range(12)), "no task was done twice"
     assert len(folder.rows(wanted)) == 24
@@ -88,7 +91,7 @@ def test_a_process_per_core(tmp_path: Path) -> None:
     folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 3)
     with process_pool() as pool:
         cores = pool.submit(os.sched_getaffinity, 0).result()
-        run_tasks(wanted, work, folder, pool)
+        run_tasks(wanted, folder, pool)
     assert len(cores) == 1
     assert len(folder.rows(wanted)) == 6
 
@@ -119,8 +122,8 @@ import sys
 sys.path.insert(0, {root!r})
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tests.experiments.test_runner import RunFolder, run_tasks, tasks, work
-run_tasks(tasks(Path({folder!r}), 6, 0.3), work, RunFolder(Path({folder!r}) / "run"), ThreadPoolExecutor(1))
+from tests.experiments.test_runner import RunFolder, run_tasks, tasks
+run_tasks(tasks(Path({folder!r}), 6, 0.3), RunFolder(Path({folder!r}) / "run"), ThreadPoolExecutor(1))
 """
 
 
@@ -138,7 +141,7 @@ def test_after_a_kill_only_what_is_missing_runs_and_the_result_is_the_same(tmp_p
     assert {0, 1} <= before < set(range(6))
     (tmp_path / "notes").write_text("")
     with ThreadPoolExecutor(2) as pool:
-        run_tasks(wanted, work, folder, pool)
+        run_tasks(wanted, folder, pool)
     assert set(done_by_whom(tmp_path)) == set(range(6)) - before
     assert [row["square"] for row in folder.rows(wanted) if "square" in row] == [k * k for k in range(6)]
     assert not [
@@ -150,16 +153,19 @@ ORPHANED = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.experiments.test_runner import RunFolder, process_pool, run_tasks, tasks, work_slowly
+from tests.experiments.test_runner import Endless, RunFolder, process_pool, run_tasks
 if __name__ == "__main__":
-    run_tasks(tasks(Path({folder!r}), 2), work_slowly, RunFolder(Path({folder!r}) / "run"), process_pool(1))
+    run_tasks([Endless(0, {folder!r} + "/notes")], RunFolder(Path({folder!r}) / "run"), process_pool(1))
 """
 
 
-def work_slowly(task: Square) -> list[dict[str, Any]]:
-    Path(task.notes).write_text(str(os.getpid()))
-    time.sleep(600)
-    return []
+class Endless(Square):
+    """A task that notes its process and never ends."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        Path(self.notes).write_text(str(os.getpid()))
+        time.sleep(600)
+        return []
 
 
 def test_processes_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import clickshift as cs
-from clickshift.cli._presets import on_corpus
 from clickshift.data.sessions import Rankings
+from clickshift.experiments._real_logs_report import log_warnings
 from clickshift.experiments.backtest import TASKS, Backtest
-from clickshift.experiments.click_vs_ips.data import pointwise_data, read_corpus_split
-from clickshift.experiments.click_vs_ips.protocol import NAIVE, PRODUCTION, PointwiseCell
+from clickshift.experiments.click_vs_ips.data import NAIVE, PRODUCTION, pointwise_data, read_corpus_split
+from clickshift.experiments.click_vs_ips.protocol import PointwiseCell
 from clickshift.experiments.log_files import JudgmentFile, LogFile
 from clickshift.experiments.models import ORACLE, TRUTH, Contender, compared_model
 from clickshift.experiments.papers import section_6_1
-from clickshift.experiments.real_logs import Preparation, RealLogs, clear_log_cache, log_warnings
+from clickshift.experiments.real_logs import Preparation, RealLogs, clear_log_cache
 from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.io.datasets.yandex import read_sample
 from clickshift.ope import PAPER_ESTIMATORS, GroupedLog, WeightedLists, evaluate_target
@@ -88,7 +88,7 @@ def test_a_log_with_labels_of_its_own_is_judged(standins: Path) -> None:
     log = LogFile.at(str(folder / "train_per_query_quid.txt.gz"), format="trec")
     models = tuple(map(compared_model, ("gCTR", "rCTR", "drCTR", "EM('PBM')")))
     found = RealLogs((log,), (), models, Preparation(judged, fractions=(0.1, 0.1)))
-    rows = [row for cell in (*found.facts(), *found.cells()) for row in cell.rows()]
+    rows = [row for cell in (*found.facts(), *found.tasks()) for row in cell.rows()]
     pages = sum(not page.repeats for page in trec_pages("train"))
     row = {row["model"]: row for row in of(rows, "clicks")}
     assert {one["sessions"] for one in row.values()} == {round(0.1 * pages)}
@@ -136,7 +136,7 @@ def test_a_log_without_time_in_random_parts(standins: Path) -> None:
     found = Backtest(queries=5, parts=6).on(log)
     assert found.sessions.sum() == log.total
     for task in TASKS:
-        rows = [row for row in found.rows if row["task"] == task and row["group"] == "the 5 most frequent"]
+        rows = [row for row in found.rows() if row["task"] == task and row["group"] == "the 5 most frequent"]
         least = {name: min(row["rmse"] for row in rows if row["estimator"] == name) for name in PAPER_ESTIMATORS}
         assert min(least.values()) > 0.9 * least["RCTR"]
 
@@ -165,9 +165,9 @@ def test_policy_shift_on_a_folder_of_files(standins: Path) -> None:
     protocol = replace(
         section_6_1(), contenders=(TRUTH, Contender("dCTR", "dCTR", "baseline"), Contender("PBM", "PBM"))
     )
-    world = on_corpus(replace(protocol.world, sessions=5000, test_sessions=2000), str(standins / "mslr_sample"))
+    world = replace(protocol.world, sessions=5000, test_sessions=2000).on_corpus(str(standins / "mslr_sample"))
     assert world.content != protocol.world.content
-    rows = [row for cell in replace(protocol, world=world, users=protocol.users[:1]).cells() for row in cell.rows()]
+    rows = [row for cell in replace(protocol, world=world, users=protocol.users[:1]).tasks() for row in cell.rows()]
     ppl = {(row["model"], row["shift"]): row["perplexity"] for row in of(rows, "clicks")}
     assert ppl["dCTR", "ood"] > ppl["PBM", "ood"] > ppl[ORACLE, "ood"]
     assert ppl["dCTR", "ood"] - ppl["dCTR", "ind"] > 0.05

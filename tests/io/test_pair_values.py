@@ -21,13 +21,13 @@ def written(path: Path, text: str) -> Path:
 def test_numbers_find_their_pairs(tmp_path: Path) -> None:
     found = read_pair_values(written(tmp_path / "s.csv", "query,doc,score,other\ncats,7,0.5,x\ndogs,7,-2,y\n"))
     words, _, _ = Vocabulary.of(["cats", "dogs", "dogs"], [7, 7, 8])
-    assert found.labels_for(words)[:2].tolist() == [0.5, -2.0]
-    assert str(found.labels_for(words)[2]) == "nan"
+    assert found.values_for(words)[:2].tolist() == [0.5, -2.0]
+    assert str(found.values_for(words)[2]) == "nan"
 
 
 def test_other_columns_and_formats(tmp_path: Path) -> None:
     lines = '{"query": 1, "doc": 2, "label": 3}\n'
-    assert read_pair_values(written(tmp_path / "s.jsonl", lines), "label").label.tolist() == [3.0]
+    assert read_pair_values(written(tmp_path / "s.jsonl", lines), "label").value.tolist() == [3.0]
 
 
 def test_two_values_of_a_pair_are_none(tmp_path: Path) -> None:

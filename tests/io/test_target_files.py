@@ -7,26 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
+from clickshift.data.weighted_lists import WeightedLists
 from clickshift.errors import FileError
+from clickshift.io.pair_values import PairValues
+from clickshift.io.tables import formats
 from clickshift.io.target_files import read_target, write_target
 from tests.codes import raises_code, warns_code
 
 
-def rows_of(path: Path) -> list[tuple[object, list[object], float | None]]:
-    lists, weight = read_target(path)
-    assert isinstance(lists, Rankings)
-    words = lists.vocabulary
+def rows_of(path: Path) -> list[tuple[object, list[object], float]]:
+    policy = read_target(path)
+    assert isinstance(policy, WeightedLists)
+    lists, words = policy.lists, policy.vocabulary
     return [
         (
             words.query_ids[q],
             words.doc_ids[words.pair_doc[pair[shown]]].tolist(),
-            None if weight is None else float(weight[i]),
+            float(policy.weight[i]),
         )
         for i, (q, pair, shown) in enumerate(zip(lists.query, lists.pair, lists.shown, strict=True))
     ]
@@ -41,7 +46,7 @@ def test_lists_without_weights(kind: str, tmp_path: Path) -> None:
         path.write_text("query,docs\nq,a b\nr,c\n")
     else:
         path.write_text('{"query": "q", "docs": ["a", "b"]}\n{"query": "r", "docs": ["c"]}\n')
-    assert rows_of(path) == [("q", ["a", "b"], None), ("r", ["c"], None)]
+    assert rows_of(path) == [("q", ["a", "b"], 1.0), ("r", ["c"], 1.0)]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
@@ -55,15 +60,36 @@ def test_weighted_lists_are_read_as_they_were_written(kind: str, text: bool, tmp
     places = np.array([[*pair[:3]], [pair[3], -1, -1], [*pair[4:], -1]])
     lists = Rankings(words, number[[0, 3, 4]], places)
     path, weight = tmp_path / f"target.{kind}", np.array([0.1, 0.9, 1.0])
-    write_target(path, lists, weight)
+    write_target(path, WeightedLists(lists, weight))
     assert rows_of(path) == list(zip(query, docs, weight.tolist(), strict=True))
+
+
+def test_frames_are_read_like_files() -> None:
+    lists = pd.DataFrame({"query": ["q", "q"], "docs": [["a", "b"], ["b"]], "weight": [0.25, 0.75]})
+    for frame in (lists, pl.from_pandas(lists), pa.Table.from_pandas(lists)):
+        policy = read_target(frame)
+        assert isinstance(policy, WeightedLists)
+        assert policy.lists.length.tolist() == [2, 1]
+        assert policy.weight.tolist() == [0.25, 0.75]
+    with raises_code("weights-do-not-sum-to-one", FileError, query="q", value=0.25, count=1):
+        read_target(lists[:1])
+
+
+def test_a_file_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.csv").write_text("query,docs,weight\nq,a b,1\n")
+    opened: list[Path] = []
+    read = formats.open_bytes
+    monkeypatch.setattr(formats, "open_bytes", lambda path: opened.append(path) or read(path))
+    read_target(tmp_path / "t.csv")
+    assert len(opened) == 1
 
 
 def test_scores(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("doc,score,query,note\n7,0.5,2,x\n4,-1,2,x\n7,3,1,x\n")
-    words, score = read_target(path)
-    assert isinstance(words, Vocabulary)
+    found = read_target(path)
+    assert isinstance(found, PairValues)
+    words, score = found.vocabulary, found.value
     pairs = zip(words.query_ids[words.pair_query], words.doc_ids[words.pair_doc], score, strict=True)
     assert sorted(pairs) == [(1, 7, 3.0), (2, 4, -1.0), (2, 7, 0.5)]
 
@@ -80,10 +106,10 @@ def test_a_pair_with_two_scores_is_left_out_and_told(tmp_path: Path) -> None:
         document="7",
         labels=(1.0, 2.0),
     ):
-        words, score = read_target(path)
-    assert isinstance(words, Vocabulary)
-    assert words.doc_ids.tolist() == [8]
-    assert score.tolist() == [3.0]
+        found = read_target(path)
+    assert isinstance(found, PairValues)
+    assert found.vocabulary.doc_ids.tolist() == [8]
+    assert found.value.tolist() == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -121,4 +147,4 @@ def test_slips(name: str, text: str | None, code: str, facts: dict[str, Any], tm
 
 def test_a_table_of_rankings_may_hold_scores_too(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(json.dumps({"query": 1, "docs": [2, 3], "doc": 9, "score": 1.0}) + "\n")
-    assert rows_of(tmp_path / "t.jsonl") == [(1, [2, 3], None)]
+    assert rows_of(tmp_path / "t.jsonl") == [(1, [2, 3], 1.0)]

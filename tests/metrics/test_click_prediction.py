@@ -16,11 +16,11 @@ from clickshift.metrics.click_prediction import (
     auroc,
     click_bits,
     evaluation,
-    evaluation_of_seeds,
     log_likelihood_per_session,
     perplexity,
     unseen_pair_share,
 )
+from clickshift.metrics.model_evaluation import evaluate
 from clickshift.models.base import ClickModel
 from clickshift.simulation import users
 from tests.models.random_models import random_neural
@@ -143,7 +143,7 @@ def test_a_peeking_model_has_no_auroc(corpus: Corpus, log: Sessions) -> None:
     assert np.isnan([facts["auroc"], *facts["auroc_at_rank"], facts["marginal_perplexity"]]).all()
     assert facts["conditional_perplexity"] > 1
     assert "calibration" not in facts
-    assert np.isnan(evaluation_of_seeds([peeking, peeking], log)["auroc"])
+    assert np.isnan(evaluate([peeking, peeking], log).facts()["auroc"])
 
 
 def test_an_evaluation_says_what_each_metric_says(corpus: Corpus, weighted: Sessions) -> None:
@@ -169,7 +169,7 @@ def test_an_evaluation_asks_the_model_once(corpus: Corpus, log: Sessions, monkey
         ClickModel, "click_prob_given_history", lambda self, log: (heard.append("history"), history(self, log))[1]
     )
     monkeypatch.setattr(
-        ClickModel, "click_prob", lambda self, lists: (heard.append("marginal"), marginal(self, lists))[1]
+        ClickModel, "click_prob", lambda self, lists, **how: (heard.append("marginal"), marginal(self, lists, **how))[1]
     )
     evaluation(model, log, calibrated=True)
     assert heard == calls

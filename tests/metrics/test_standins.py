@@ -10,7 +10,7 @@ from sklearn.metrics import ndcg_score
 
 from clickshift.counts.daily import DayCounts
 from clickshift.data.sessions import Sessions
-from clickshift.drift.compare import compare_days
+from clickshift.day_drift.compare import compare_days
 from clickshift.io.datasets.letor import read_corpus
 from clickshift.io.datasets.open_bandit import read_open_bandit
 from clickshift.metrics.ranking import CUTOFFS, JudgedPairs, ranking_quality

@@ -15,7 +15,7 @@ from clickshift.errors import CapabilityError, DataError
 from clickshift.learners import DEFAULT, fit
 from clickshift.models import DBN, PBM, RCTR
 from clickshift.models.base import Evidence
-from clickshift.models.forecast import forecast
+from clickshift.models.forecast import predict
 from clickshift.testing import random_rankings
 from tests.codes import raises_code
 from tests.models.random_models import random_neural
@@ -33,7 +33,7 @@ def pbm(error: float) -> PBM:
 def test_the_delta_method_by_hand() -> None:
     """p = e a, so dp = p (1 - a) dlogit(a) + p (1 - e) dlogit(e); here e_1 = 1 by convention, without error."""
     lists = Rankings(WORDS, np.array([0]), np.array([[1, 0]]))
-    found = forecast(pbm(0.3), lists)
+    found = predict(pbm(0.3), lists)
     assert found.click_prob[0].tolist() == pytest.approx([0.2, 0.4 * 0.5])
     terms = [0.2 * 0.8 * 0.6, 0.2 * 0.5 * 0.3, 0.2 * 0.6 * 0.1]
     assert found.error[0] == pytest.approx([terms[0], np.hypot(terms[1], terms[2])], rel=1e-4)
@@ -47,7 +47,7 @@ def test_what_all_lists_share_moves_all_ranks() -> None:
     errors = {"continuation": np.array([0.5]), "attractiveness": np.zeros(4)}
     evidence = Evidence("by hand", np.ones(4), np.ones(4), errors)
     model = DBN(WORDS, np.array([0.5, 0.2, 0.9, 0.1]), np.zeros(4), 0.9, evidence=evidence)
-    found = forecast(model, Rankings(WORDS, np.array([0]), np.array([[0, 1, 2]])))
+    found = predict(model, Rankings(WORDS, np.array([0]), np.array([[0, 1, 2]])))
     # P(C_r) = continuation^(r - 1) a_r, and dcontinuation = continuation (1 - continuation) dlogit
     slopes = np.array([0.0, 0.2, 2 * 0.9 * 0.9]) * 0.9 * 0.1 * 0.5
     assert found.error[0] == pytest.approx(slopes, rel=1e-4)
@@ -58,7 +58,7 @@ def test_clicks_above_are_a_source_of_error_too() -> None:
     """In a cascade the second result's clicks depend on how attractive and satisfying the first one is."""
     evidence = Evidence("by hand", np.ones(4), np.ones(4), {"attractiveness": np.array([0.2, 0.0, 0.0, 0.0])})
     model = DBN(WORDS, np.array([0.5, 0.2, 0.9, 0.1]), np.array([0.6, 0.6, 0.6, 0.6]), 0.9, evidence=evidence)
-    found = forecast(model, Rankings(WORDS, np.array([0]), np.array([[0, 1]])))
+    found = predict(model, Rankings(WORDS, np.array([0]), np.array([[0, 1]])))
     # P(C_2) = continuation (1 - a_1 s_1) a_2
     first, second = 0.25 * 0.2, -0.9 * 0.2 * 0.6 * 0.25 * 0.2
     assert found.error[0] == pytest.approx([first, abs(second)], rel=1e-4)
@@ -68,7 +68,7 @@ def test_clicks_above_are_a_source_of_error_too() -> None:
 def test_unseen_pairs_have_the_prior_and_its_error() -> None:
     other = Vocabulary.of([1, 1, 2], [10, 99, 10])[0]
     lists = Rankings(other, np.array([0, 1]), np.array([[1, 0], [2, -1]]))
-    found = forecast(pbm(0.3), lists)
+    found = predict(pbm(0.3), lists)
     assert found.unseen.tolist() == [[True, False], [True, False]]
     assert found.unseen_share == pytest.approx(2 / 3)
     assert found.click_prob[0, 0] == pytest.approx(0.1)
@@ -78,7 +78,7 @@ def test_unseen_pairs_have_the_prior_and_its_error() -> None:
 
 def test_the_table_says_everything_once() -> None:
     other = Vocabulary.of(["<q>", "<q>", "r"], ["x", "[b]", "x"])[0]
-    table = forecast(pbm(0.3), Rankings(other, np.array([1, 0]), np.array([[2, -1], [1, 0]]))).table()
+    table = predict(pbm(0.3), Rankings(other, np.array([1, 0]), np.array([[2, -1], [1, 0]]))).to_arrow()
     rows = table.to_pylist()
     assert [row["query"] for row in rows] == ["r", "<q>"]
     assert [row["docs"] for row in rows] == [["x"], ["x", "[b]"]]
@@ -91,7 +91,7 @@ def test_the_table_says_everything_once() -> None:
 
 def test_without_errors_there_are_no_intervals() -> None:
     lists = Rankings(WORDS, np.array([0]), np.array([[0, 1]]))
-    row = forecast(RCTR(WORDS, np.array([0.3, 0.2])), lists).table().to_pylist()[0]
+    row = predict(RCTR(WORDS, np.array([0.3, 0.2])), lists).to_arrow().to_pylist()[0]
     assert row["click_prob"] == [0.3, 0.2]
     assert row["low"] == row["high"] == [None, None]
     assert row["expected_clicks_low"] is row["expected_clicks_high"] is None
@@ -104,9 +104,9 @@ def test_every_model_forecasts_or_says_that_it_cannot(name: str, log: Sessions) 
     if not model.predicts_clicks or model.peeks:
         code = "no-marginal-prediction" if model.peeks else "cannot-predict-clicks"
         with raises_code(code, CapabilityError, model=type(model).__name__):
-            forecast(model, log.rankings)
+            predict(model, log.rankings)
         return
-    found = forecast(model, log.rankings)
+    found = predict(model, log.rankings)
     assert np.array_equal(found.click_prob, model.click_prob(log.rankings))
     known = ~np.isnan(found.error)
     assert known.all() or not known.any()
@@ -115,7 +115,7 @@ def test_every_model_forecasts_or_says_that_it_cannot(name: str, log: Sessions) 
         shown = log.rankings.shown
         assert (low[shown] < found.click_prob[shown]).all()
         assert (high[shown] > found.click_prob[shown]).all()
-    assert found.table().num_rows == len(log)
+    assert found.to_arrow().num_rows == len(log)
 
 
 def test_blocks_do_not_show(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_blocks_do_not_show(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> N
         model,
         evidence=dataclasses.replace(model.evidence, logit_error={"ctr": np.full(log.vocabulary.n_pairs + 1, 0.2)}),
     )
-    whole = forecast(model, log.rankings)
+    whole = predict(model, log.rankings)
     monkeypatch.setattr("clickshift.models.forecast._LISTS_PER_BLOCK", 101)
-    parts = forecast(model, log.rankings)
+    parts = predict(model, log.rankings)
     assert np.array_equal(whole.error, parts.error)
     assert np.array_equal(whole.total_error, parts.total_error)
 
@@ -147,7 +147,7 @@ def test_intervals_cover_the_truth_of_lists_never_shown(name: str, corpus: Corpu
         rng = np.random.default_rng(seed)
         log = truth.sample(random_rankings(corpus.vocabulary, 20_000, 5, rng=rng), rng=rng)
         lists = random_rankings(corpus.vocabulary, 500, 5, rng=rng)
-        found, prob = forecast(fit(name, log), lists), truth.click_prob(lists)
+        found, prob = predict(fit(name, log), lists), truth.click_prob(lists)
         (low, high), (total_low, total_high) = found.intervals(), found.total_intervals()
         inside += ((low <= prob) & (prob <= high))[lists.shown].sum()
         places += lists.shown.sum()
@@ -159,4 +159,4 @@ def test_intervals_cover_the_truth_of_lists_never_shown(name: str, corpus: Corpu
 def test_lists_must_come_with_their_ids(log: Sessions) -> None:
     part = log.in_vocabulary(log.vocabulary.with_pairs(np.arange(10)))
     with raises_code("unseen-id", DataError):
-        forecast(fit("rCTR", log), part.rankings)
+        predict(fit("rCTR", log), part.rankings)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from clickshift.data.sessions import Rankings
-from clickshift.data.vocabulary import Vocabulary
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.metrics.click_prediction import evaluation
 from clickshift.models import _histories
-from clickshift.models._histories import Histories
+from clickshift.models._histories import Histories, sum_over_histories
 from tests.codes import raises_code
 from tests.models.random_models import random_neural
 
@@ -48,6 +52,52 @@ def test_all_histories_are_where_they_are_looked_up() -> None:
 def test_too_long_lists_are_refused() -> None:
     with raises_code("lists-too-long", DataError, value=63, limit=62):
         Histories.of(np.zeros((1, 63), bool))
+
+
+@pytest.mark.parametrize("max_error", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("clicks", [0.1, 0.4])
+def test_likely_histories_keep_the_stated_error(clicks: float, max_error: float) -> None:
+    """Networks with large weights, whose clicks depend on the clicks above more than those of fitted ones."""
+    words = Vocabulary.of(np.zeros(10, int), np.arange(10))[0]
+    model = random_neural("NCM", words, ranks=9)
+    shared = {name: 3 * array for name, array in model.shared.items()}
+    shared["readout_bias"] = np.array(np.log(clicks / (1 - clicks)))
+    model = replace(model, shared=shared)
+    rng = np.random.default_rng(0)
+    pair = np.stack([rng.permutation(10)[:9] for _ in range(300)])
+    pair[np.arange(9) >= rng.integers(1, 10, 300)[:, None]] = UNSEEN  # lists of different lengths
+    lists = Rankings(words, np.zeros(305, int), np.concatenate([pair, pair[:5]]))
+    exact = model.click_prob(lists)
+    close = model.click_prob(lists, max_error=max_error)
+    assert np.abs(close - exact).max() <= max_error
+    assert close[:5] == pytest.approx(close[-5:], abs=1e-6)
+    assert (close[~lists.shown] == 0).all()
+    assert np.abs(np.diff(exact, axis=1)).max() > 0.05, "the lists are not trivial"
+
+
+def test_metrics_state_the_error_of_marginals() -> None:
+    words = Vocabulary.of(np.zeros(10, int), np.arange(10))[0]
+    model = random_neural("NCM", words, ranks=8)
+    lists = Rankings(words, np.zeros(100, int), np.stack([np.random.default_rng(k).permutation(8) for k in range(100)]))
+    sessions = model.sample(lists, rng=0)
+    close, exact = evaluation(model, sessions), evaluation(model, sessions, exact=True)
+    assert (close["marginal_error"], exact["marginal_error"]) == (1e-3, 0.0)
+    assert close["marginal_perplexity"] != exact["marginal_perplexity"]
+    assert close["marginal_perplexity"] == pytest.approx(exact["marginal_perplexity"], abs=2e-3)
+    assert close["conditional_perplexity"] == exact["conditional_perplexity"]
+
+
+@pytest.mark.parametrize("name", ["ARM", "CACM_minus"])
+def test_the_kernel_sums_over_all_histories(name: str) -> None:
+    words = Vocabulary.of(np.zeros(7, int), np.arange(7))[0]
+    model: Any = random_neural(name, words, ranks=7)
+    lists = Rankings(words, np.zeros(3, int), np.stack([np.random.default_rng(k).permutation(7) for k in range(3)]))
+    attractiveness, examination = model.attractiveness[lists.pair], model._examination_after_all(7)
+
+    def given(rank: int) -> np.ndarray:
+        return attractiveness[:, rank, None] * examination[(1 << rank) - 1 : (2 << rank) - 1]
+
+    assert model.click_prob(lists) == pytest.approx(sum_over_histories(given, 3, 7), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["NCM", "ARM", "CACM_minus"])

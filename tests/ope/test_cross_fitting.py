@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clickshift.data.sessions import Sessions
-from clickshift.ope import Bootstrap, GroupedLog, Reward, WeightedLists
+from clickshift.ope import GroupedLog, Reward, WeightedLists
 from clickshift.ope.cross_fitting import OptimisedPolicy, _split_in_halves, best_policy, optimise_policy
 from tests.ope.small_worlds import LISTS, RANKS, World, list_frequencies, pbm, records_of
 from tests.suite import Study
@@ -28,7 +28,8 @@ def value_of(policy: WeightedLists) -> float:
 
 def chosen(estimator: str, repeat: int, sessions: int = 1500) -> tuple[OptimisedPolicy, tuple[Sessions, Sessions]]:
     log = World(PI, PI, pbm).draw(sessions, np.random.default_rng(repeat))
-    return optimise_policy(log, Reward(), estimator, CLIP, Bootstrap(20), seed=repeat), _split_in_halves(log, repeat)[0]
+    found = optimise_policy(log, estimator=estimator, clip=CLIP, replicates=20, seed=repeat)
+    return found, _split_in_halves(log, Reward(), repeat)[0]
 
 
 def worth(halves: tuple[Sessions, Sessions], estimator: str) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clickshift.data.days import days_of
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.ope import Estimator, GroupedLog
-from clickshift.ope.daily_residuals import DayResidual, ResidualDrift, day_residuals, days_of
+from clickshift.ope.daily_residuals import DayResidual, ResidualDrift, day_residuals
 from clickshift.testing import random_rankings
 from tests.codes import raises_code
 from tests.ope.small_worlds import DOCS, by_definition, list_frequencies, records_of

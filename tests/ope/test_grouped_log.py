@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from clickshift.counts.open_log import open_log
+from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError
+from clickshift.io.read_log import write_log
 from clickshift.models import PBM
 from clickshift.models.base import pair_table
-from clickshift.ope import GroupedLog, Reward
+from clickshift.ope import Bootstrap, GroupedLog, Reward, evaluate_target, grouped_log
+from clickshift.ope.grouped_log import compact_sessions
 from tests.codes import raises_code
 
 
@@ -120,3 +125,40 @@ def test_unknown_rewards_are_refused(text: str) -> None:
 def test_weights_of_ranks_are_numbers_from_0(weights: tuple[float, ...]) -> None:
     with raises_code("bad-option", SpecError):
         Reward(weights=weights)
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_rows_that_are_merged_while_an_encoded_log_is_read_keep_the_estimates(
+    users: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few rows wait at a time, so that merged rows are merged again; draws of the bootstrap are the same."""
+    rng, rows = np.random.default_rng(2), 3000
+    pair = np.array([rng.permutation(3) for _ in range(rows)])
+    words = Vocabulary.of([0, 0, 0, 1, 1, 1], [7, 8, 9] * 2)[0]
+    query = rng.integers(2, size=rows).astype(np.int32)
+    lists = Rankings(words, query, (pair + 3 * query[:, None]).astype(np.int32), log_prob=np.log(1 / 6 + 0.1 * query))
+    time = np.datetime64("2026-01-01T00:00") + rng.integers(3000, size=rows).astype("timedelta64[m]")
+    log = Sessions(lists, rng.random((rows, 3)) < 0.3, np.ones(rows, int), time, rng.integers(40, size=rows))
+    write_log(log, tmp_path / "log.parquet")
+    encoded = open_log(tmp_path / "log.parquet", in_memory=False, output=tmp_path / "encoded")
+    assert isinstance(encoded, EncodedLog)
+    monkeypatch.setattr(grouped_log, "_WAITING_ROWS", 100)
+    monkeypatch.setattr(EncodedLog, "chunks", lambda self: (log[k : k + 150] for k in range(0, rows, 150)))
+    merged = compact_sessions(encoded, Reward(), users=users)
+    assert merged.total == rows
+    assert len(merged) == len(
+        {
+            (*p, *c, str(t)[:10], *([u] if users else []))
+            for p, c, t, u in zip(lists.pair.tolist(), log.click.tolist(), time, log.user, strict=True)
+        }
+    )
+    target = Rankings(words, np.array([0, 1], np.int32), np.array([[0, 1, 2], [5, 4, 3]], np.int32))
+    cluster = "user" if users else "session"
+    one, two = (
+        evaluate_target(GroupedLog.of(each, cluster=cluster), target, ["List", "IP"], interval=Bootstrap(20))
+        for each in (log, merged)
+    )
+    for a, b in zip(one, two, strict=True):
+        assert a.replicates is not None
+        assert b.replicates == pytest.approx(a.replicates)
+        assert b.estimates[0].value == pytest.approx(a.estimates[0].value)

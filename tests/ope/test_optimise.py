@@ -77,7 +77,7 @@ def check_placement(best: BestPlacement, length: int) -> None:
     assert best.placement.sum(axis=1).max() <= 1 + 1e-12
     assert np.abs(best.placement.sum(axis=0) - (np.arange(best.placement.shape[1]) < length)).max() < 1e-12
     rebuilt = np.zeros_like(best.placement)
-    for documents, share in zip(best.lottery.pair[:, :length].tolist(), best.lottery.weight, strict=True):
+    for documents, share in zip(best.lists.pair[:, :length].tolist(), best.lists.weight, strict=True):
         assert len(set(documents)) == length
         rebuilt[documents, range(length)] += share
     assert np.abs(rebuilt - best.placement).max() < 1e-9
@@ -108,12 +108,12 @@ def test_lists_are_as_good_as_the_papers_linear_program(clip: float, rng: np.ran
     query, pair, records, reward = (np.array(values)[mixed] for values in (query, pair, records, reward))
     best = best_lists(query, pair, records, reward, n_queries=25, clip=clip)
     assert best.value == pytest.approx(np.array(optimum), abs=1e-9)
-    assert np.bincount(best.lottery.query, best.lottery.weight) == pytest.approx(np.ones(25), abs=1e-12)
-    assert (best.lottery.weight > 0).all()
+    assert np.bincount(best.lists.query, best.lists.weight) == pytest.approx(np.ones(25), abs=1e-12)
+    assert (best.lists.weight > 0).all()
     # the value is that of the policy returned
     again = np.zeros(25)
     known = {(q, *p): (n, r) for q, p, n, r in zip(query.tolist(), pair.tolist(), records, reward, strict=True)}
-    for q, p, h in zip(best.lottery.query.tolist(), best.lottery.pair.tolist(), best.lottery.weight, strict=True):
+    for q, p, h in zip(best.lists.query.tolist(), best.lists.pair.tolist(), best.lists.weight, strict=True):
         n, r = known[q, *p]
         total = records[query == q].sum()
         again[q] += r / total * min(h / (n / total), clip)
@@ -126,7 +126,7 @@ def test_below_1_a_clip_leaves_the_logging_policy(rng: np.random.Generator) -> N
     mean = sum(theta[k] for clicked in world.clicked for k, c in enumerate(clicked) if c) / 50
     pair, records, reward = world.by_list(theta)
     lists = best_lists(np.zeros(len(records), int), pair, records, reward, n_queries=1, clip=0.3)
-    kept = {tuple(p): w for p, w in zip(lists.lottery.pair.tolist(), lists.lottery.weight, strict=True)}
+    kept = {tuple(p): w for p, w in zip(lists.lists.pair.tolist(), lists.lists.weight, strict=True)}
     assert kept == pytest.approx({tuple(p): n / 50 for p, n in zip(pair.tolist(), records, strict=True)})
     assert lists.value[0] == pytest.approx(0.3 * mean)
     counts = world.offsets, world.impressions, world.clicks
@@ -142,7 +142,7 @@ def test_of_equally_good_lists_the_better_known_is_shown() -> None:
     best = best_lists(
         np.zeros(3, int), np.array([[0], [1], [2]]), np.array([1, 9, 5]), np.array([1.0, 9.0, 5.0]), n_queries=1
     )
-    assert best.lottery.pair.tolist() == [[1]]
+    assert best.lists.pair.tolist() == [[1]]
 
 
 @pytest.mark.parametrize("clip", CLIPS)
@@ -216,7 +216,7 @@ def test_without_a_clip_one_list_is_best_of_all_lists(rng: np.random.Generator) 
         assert best_placement(*counts, theta=theta).value[0] == pytest.approx(max(by_place), abs=1e-9)
         found = best_exposure(*counts, theta=theta, examination=seen)
         assert found.value[0] == pytest.approx(max(by_exposure), abs=1e-9)
-        assert len(found.lottery) == 1
+        assert len(found.lists.weight) == 1
 
 
 def test_many_queries_at_once_are_each_alone(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,8 +246,8 @@ def test_many_queries_at_once_are_each_alone(rng: np.random.Generator, monkeypat
             if q not in {11, 12}:
                 single = alone(np.array([0, len(i)]), i, c)
                 assert best.value[q] == pytest.approx(single.value[0], abs=1e-12)
-        assert np.bincount(best.lottery.query, best.lottery.weight)[[0, 10, 13, 29]] == pytest.approx(np.ones(4))
-        assert best.lottery.pair.min() >= 0
+        assert np.bincount(best.lists.query, best.lists.weight)[[0, 10, 13, 29]] == pytest.approx(np.ones(4))
+        assert best.lists.pair.min() >= 0
 
 
 def test_exposures_keep_every_bound_and_are_placed(rng: np.random.Generator) -> None:
@@ -280,8 +280,8 @@ def test_smallest_logs(clip: float) -> None:
         )
         for best in (placed, exposed, listed):
             assert best.value.tolist() == [value]
-            assert best.lottery.pair.tolist() == [[0]]
-            assert best.lottery.weight.tolist() == [1.0]
+            assert best.lists.pair.tolist() == [[0]]
+            assert best.lists.weight.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("clip", [1.5, np.inf])
@@ -305,8 +305,8 @@ def test_lists_are_no_longer_than_logged_ones() -> None:
         best_placement(offsets, impressions, clicks, theta=theta),
         best_exposure(offsets, impressions, clicks, theta=theta, examination=1 / np.arange(1.0, 5)),
     ):
-        assert best.lottery.pair.tolist() == [[1, 0, -1, -1], [3, -1, -1, -1]]
-        assert best.lottery.query.tolist() == [0, 1]
+        assert best.lists.pair.tolist() == [[1, 0, -1, -1], [3, -1, -1, -1]]
+        assert best.lists.query.tolist() == [0, 1]
 
 
 def test_bad_input_is_refused() -> None:

@@ -13,7 +13,7 @@ from clickshift.ope.daily_residuals import ResidualDrift
 from clickshift.ope.slope import Choice, _slope_index, best_clip, choose_by_slope
 from clickshift.ope.weights import IPWeights
 from tests.ope.small_worlds import LISTS, World, by_place, pbm, whole_list
-from tests.ope.test_result import GOOD
+from tests.ope.test_estimate import GOOD
 
 CLIP = (1.0, 3.0, 10.0, 30.0, math.inf)
 RARE = tuple(2 if a == (1, 3) else 18 for a in LISTS)  # the best list, one session in a hundred

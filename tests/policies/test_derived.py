@@ -15,10 +15,11 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.models.base import ClickModel
+from clickshift.policies.birkhoff import decompose_placement
 from clickshift.policies.derived import fair, max_reward, top_down
 from clickshift.policies.derived._optimal_orders import best_order
 from clickshift.policies.derived._search import _sample_orders
-from clickshift.policies.derived.fair import _decompose_square_placement, _fair_placement, disparity
+from clickshift.policies.derived.fair import _fair_placement, disparity
 from clickshift.policies.derived.model_scores import examination
 from clickshift.simulation import users
 from clickshift.testing import random_rankings
@@ -410,33 +411,36 @@ def test_decompositions_give_the_placement(n: int, rng: RNG) -> None:
     orders = [rng.permutation(n) for _ in range(12)]
     share = rng.dirichlet(np.ones(12))
     placement = sum(s * (np.arange(n)[:, None] == o[None, :]) for s, o in zip(share, orders, strict=True))
-    found = list(_decompose_square_placement(np.asarray(placement, float)))
-    assert sum(s for s, _ in found) == pytest.approx(1)
-    again = sum(s * (np.arange(n)[:, None] == o[None, :]) for s, o in found)
+    lists, weight = decompose_placement(np.asarray(placement, float))
+    assert weight.sum() == pytest.approx(1)
+    again = sum(s * (np.arange(n)[:, None] == o[None, :]) for s, o in zip(weight, lists, strict=True))
     assert again == pytest.approx(placement, abs=1e-8)
-    assert len(found) <= (n - 1) ** 2 + 1
+    assert len(lists) <= (n - 1) ** 2 + 1
 
 
 def test_fair_lists_are_a_lottery_over_the_most_relevant(rng: RNG) -> None:
     corpus = small_corpus(9, 5, 2, 7)
     model = models.PBM(corpus.vocabulary, probs(corpus.vocabulary, rng, 0.3), np.array([1, 0.7, 0.5, 0.4, 0.35, 0.3]))
     found, best = fair(model, corpus, ranks=6, rng=0), top_down(model, corpus, ranks=6, rng=0)
-    placement = found.placement
+    placement = found.policy.placement
     by_query = np.add.reduceat(placement, corpus.offsets[:-1])
     length = np.minimum(corpus.n_candidates, 6)
     assert by_query == pytest.approx((np.arange(6) < length[:, None]).astype(float))
-    assert np.bincount(found.lists.query, found.weight) == pytest.approx(np.ones(4))
+    assert np.bincount(found.policy.lists.query, found.policy.weight) == pytest.approx(np.ones(4))
     exposed = (placement @ found.examination)[best.rankings.pair[3]]
     share = model.attractiveness[best.rankings.pair[3]]
     assert np.abs(exposed - share / share.sum() * exposed.sum()).max() == pytest.approx(
-        disparity(found.lists, found.weight, found.relevance, found.examination)[3], abs=1e-9
+        disparity(found.policy.lists, found.policy.weight, found.relevance, found.examination)[3], abs=1e-9
     )
     before = disparity(best.rankings, np.ones(4), found.relevance, found.examination)
-    after = disparity(found.lists, found.weight, found.relevance, found.examination)
+    after = disparity(found.policy.lists, found.policy.weight, found.relevance, found.examination)
     assert (after <= before + 1e-7).all()
     assert after.mean() < before.mean() / 2
     assert (found.predicted <= best.predicted + 1e-9).all()
-    expected = [found.weight[rows] @ realised(model, found.lists[rows]) for rows in rows_of(found.lists.query)]
+    expected = [
+        found.policy.weight[rows] @ realised(model, found.policy.lists[rows])
+        for rows in rows_of(found.policy.lists.query)
+    ]
     assert found.predicted == pytest.approx(np.array(expected))
 
 
@@ -449,12 +453,12 @@ def test_fair_lists_are_drawn_as_often_as_they_should(rng: RNG) -> None:
     found = fair(
         models.PBM(corpus.vocabulary, probs(corpus.vocabulary, rng, 0.5), np.array([1, 0.6, 0.4])), corpus, rng=0
     )
-    drawn = found.sample(np.full(20_000, 1), rng=1)
+    drawn = found.policy.sample(np.full(20_000, 1), rng=1)
     assert (drawn.query == 1).all()
     at_rank = [np.bincount(drawn.pair[:, rank], minlength=corpus.n_pairs) / 20_000 for rank in range(drawn.n_ranks)]
-    wanted = np.where(corpus.vocabulary.pair_query[:, None] == 1, found.placement, 0.0)
+    wanted = np.where(corpus.vocabulary.pair_query[:, None] == 1, found.policy.placement, 0.0)
     assert np.stack(at_rank, axis=1) == pytest.approx(wanted, abs=0.02)
-    everyone = found.sample(np.array([2, 0, 1, 2]), rng=0)
+    everyone = found.policy.sample(np.array([2, 0, 1, 2]), rng=0)
     assert everyone.query.tolist() == [2, 0, 1, 2]
 
 
@@ -466,7 +470,9 @@ def test_any_model_that_predicts_clicks_can_be_fair(rng: RNG) -> None:
         best = top_down(model, corpus, rng=0)
         assert found.examination == pytest.approx(examination(model, best.rankings))
         unfair = disparity(best.rankings, np.ones(2), found.relevance, found.examination)
-        assert (disparity(found.lists, found.weight, found.relevance, found.examination) <= unfair + 1e-7).all()
+        assert (
+            disparity(found.policy.lists, found.policy.weight, found.relevance, found.examination) <= unfair + 1e-7
+        ).all()
 
 
 def test_what_cannot_be_fair(rng: RNG) -> None:

@@ -15,7 +15,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, ClickshiftWarning, DataError, FileError, SpecError
 from clickshift.policies.basic import Uniform
 from clickshift.policies.derived.model_scores import examination
-from clickshift.propensity.estimate import METHODS, Propensities, propensities, read_propensities, write_propensities
+from clickshift.propensity.estimate import METHODS, Propensities, propensities, read_propensities
 from clickshift.simulation.simulate import simulate
 from tests.codes import raises_code, warns_code
 from tests.propensity.worlds import PLANTED, RANKS, clicks, expected, swapped_clicks, users, world
@@ -266,9 +266,9 @@ def test_files_come_back(tmp_path: Path, ending: str) -> None:
         warnings.simplefilter("ignore", ClickshiftWarning)
         found = propensities(log, reference_rank=1, level=0.9)
     path = tmp_path / f"curve.{ending}"
-    write_propensities(found, path)
+    found.write(path)
     again = read_propensities(path)
-    assert again.table() == found.table()
+    assert again.rows() == found.rows()
     assert again.reference_rank == 1
     assert again.examination == pytest.approx(found.examination)
     if ending == "json":
@@ -280,7 +280,7 @@ def test_an_unknown_rank_comes_back_unknown(tmp_path: Path) -> None:
     nothing = np.array([np.nan, np.nan])
     found = Propensities("harvesting", np.array([1.0, np.nan]), nothing, nothing, nothing)
     for ending in ("json", "csv"):
-        write_propensities(found, tmp_path / f"curve.{ending}")
+        found.write(tmp_path / f"curve.{ending}")
         assert np.isnan(read_propensities(tmp_path / f"curve.{ending}").estimate[1])
 
 

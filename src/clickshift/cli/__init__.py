@@ -26,6 +26,7 @@ import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
 from clickshift.cli._console import printable
+from clickshift.cli._startup import prepare_process
 
 __all__ = ["app", "main"]
 
@@ -93,6 +94,8 @@ def main(arguments: list[str] | None = None) -> None:
     from clickshift.cli._messages import with_options
     from clickshift.errors import ClickshiftError
 
+    if arguments is None:
+        prepare_process()
     try:
         code = app(arguments, prog_name="clickshift", standalone_mode=False)
     except _UsageError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json as json_text
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from clickshift.cli._startup import compilation_announced
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
@@ -65,20 +67,13 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block on standard error, and its warnings after it, one line each."""
     from clickshift.display.progress import progress as shown
 
-    with warnings_shown(), shown(description, total) as report:
+    with warnings_shown(), shown(description, total) as report, compilation_announced():
         yield report
 
 
-def encoding_progress(report: Callable[[str], None]) -> Callable[[int], None]:
-    """Return a progress callback for `open_log` that reports the number of sessions encoded so far."""
-    total = 0
-
-    def add(rows: int) -> None:
-        nonlocal total
-        total += rows
-        report(f"{total:,} sessions encoded")
-
-    return add
+def encoding_progress(report: Progress) -> Progress:
+    """Return the progress callback of `open_log`, which reports the number of sessions encoded so far itself."""
+    return report
 
 
 @contextmanager

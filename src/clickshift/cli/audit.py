@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli._console import printable, progress, show_json, show_table, show_warnings, warnings_shown
-from clickshift.cli._experiment_runner import show_paths
-from clickshift.cli._options import JSON, REPORT_FOLDER
-
-if TYPE_CHECKING:
-    from clickshift.models.base import ClickModel
-
-_STRATEGY = "PPL among top nDCG & mean dependence"
+from clickshift.cli._console import render, reporting, show_table, show_warnings
+from clickshift.cli._options import COLUMN, JSON, REPORT, SKIP_BAD, parse_columns
 
 
 def audit(
@@ -45,9 +38,14 @@ def audit(
     ),
     permutations: int = typer.Option(100, min=0, help="Number of permutations for the chance level."),
     subsamples: int = typer.Option(100, min=0, help="Number of half-samples of the queries for intervals."),
-    strategy: str = typer.Option(_STRATEGY, help="Strategy to choose among several models; '?' lists all strategies."),
+    strategy: str = typer.Option(
+        "PPL among top nDCG & mean dependence",
+        help="Strategy to choose among several models; '?' lists all strategies.",
+    ),
     seed: int = typer.Option(0, help="Random seed for permutations, subsamples and tie-breaking."),
-    output: Path | None = REPORT_FOLDER,
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
+    output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
     """Test whether a model's relevance depends on the logging policy once the true relevance is known.
@@ -55,69 +53,34 @@ def audit(
     Shows mean dependence and CMIP with intervals and chance levels, next to perplexity and nDCG, explains them in a
     verdict, and recommends one of several models.
     """
-    from clickshift.debiasedness.metrics import CMIP, MeanDependence
-    from clickshift.experiments._audit_report import audit_table, choice_note, verdict, write_audit_report
-    from clickshift.experiments.audit import Audit, choose_by_strategy, read_logging_scores, read_relevance
+    from clickshift.experiments._audit_report import AuditResult
+    from clickshift.experiments.audit import audit as audit_models
     from clickshift.experiments.model_selection.strategies import STRATEGIES
-    from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
-    from clickshift.io.read_log import read_log
 
     if strategy == "?":
         show_table([{"strategy": name, "chooses by": " then ".join(s.metrics)} for name, s in STRATEGIES.items()])
         return
-    strategy_of(strategy)  # an unknown name is an error before any work
-    with warnings_shown(), progress("auditing", len(model)) as advance:
-        models, sessions = _load_models(model), read_log(log)
-        task = Audit(
-            sessions,
-            read_logging_scores(sessions, logging_scores, otherwise=logging),
-            read_relevance(sessions, labels=labels, random_log=random_log, orderings=orderings, groups=grades),
-            within_queries or orderings is not None,
-            CMIP(estimator, permutations, subsamples),
-            MeanDependence(permutations, subsamples),
-            seed,
+    if output is not None:
+        AuditResult.check_output(output)
+    with reporting("auditing", len(model)) as progress:
+        result = audit_models(
+            model,
+            log,
+            labels=labels,
+            random_log=random_log,
+            orderings=orderings,
+            grades=grades,
+            logging_scores=logging_scores,
+            logging=logging,
+            within_queries=within_queries,
+            estimator=estimator,
+            permutations=permutations,
+            subsamples=subsamples,
+            strategy=strategy,
+            seed=seed,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            progress=progress,
         )
-        cautions = task.cautions(models)
-        audited = list(task.run(models, progress=lambda done: advance(1)))
-    facts = [one.facts for one in audited]
-    chosen = {"strategy": strategy, "model": choose_by_strategy(strategy, facts)} if len(facts) > 1 else {}
-    settings = {
-        "models": [str(path) for path in model],
-        "log": log,
-        "labels": str(labels or random_log or orderings),
-        "logging": str(logging_scores or logging),
-        "estimator": estimator,
-        "permutations": permutations,
-        "subsamples": subsamples,
-        "strategy": strategy,
-        "seed": seed,
-    }
-    written = None if output is None else write_audit_report(output, audited, chosen, cautions, settings)
-    verdicts = [verdict(one) for one in facts]
-    if json:
-        report = None if written is None else str(written.page)
-        show_json({"rows": facts, "verdicts": verdicts, "chosen": chosen, "cautions": cautions, "report": report})
-        return
-    show_table(audit_table(facts), title=f"Debiasedness on {facts[0]['pairs']:,} judged pairs of {log}")
-    for one in verdicts:
-        typer.echo(f"{printable(one['model'])}: {one['verdict']}. {one['text']}\n")
-    typer.echo("Random scores would be debiased too: read this together with perplexity and nDCG.")
-    if chosen:
-        typer.echo(printable(choice_note(chosen)))
-    show_warnings(cautions)
-    if written is not None:
-        show_paths(written)
-
-
-def _load_models(paths: list[Path]) -> dict[str, list[ClickModel]]:
-    """Load the seeds of each model, by the model's name; with the folder added where two have the same name."""
-    from clickshift.models import model_name
-    from clickshift.models.storage import load_seeds
-
-    fitted = {path: load_seeds(path) for path in dict.fromkeys(paths)}
-    names = [model_name(seeds[0]) for seeds in fitted.values()]
-    unique = {name for name in names if names.count(name) == 1}
-    return {
-        name if name in unique else f"{name} ({path})": seeds
-        for name, (path, seeds) in zip(names, fitted.items(), strict=True)
-    }
+    show_warnings(result.cautions)
+    render(result, json=json, output=output)

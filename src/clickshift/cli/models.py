@@ -8,39 +8,15 @@ from typing import Any
 
 import typer
 
-from clickshift.cli._console import encoding_progress, progress, show, show_json, show_table, warnings_shown
-from clickshift.cli._options import JSON, LOG, MODEL_FOLDER
+from clickshift.cli._console import render, reporting, warnings_shown
+from clickshift.cli._options import COLUMN, JSON, LOG, MODEL_FOLDER, SKIP_BAD, parse_columns
 
 
 def models(json: bool = JSON) -> None:
     """List every click model with its capabilities and its default learner."""
-    rows = _models_table()
-    if json:
-        show_json({"models": rows})
-        return
-    show_table([{name.replace("_", " "): value for name, value in row.items()} for row in rows], title="Click models")
+    from clickshift.learners.model_list import list_models
 
-
-def _models_table() -> list[dict[str, Any]]:
-    """Return a row for every click model; its learner is the one that `fit` uses, or None if there is no default."""
-    from clickshift.core.spec import resolve
-    from clickshift.learners import DEFAULT
-    from clickshift.models import MODELS
-    from clickshift.models._differentiable import Differentiable
-
-    models = {name: resolve(name, MODELS) for name in MODELS}
-    return [
-        {
-            "model": name,
-            "predicts_clicks": model.predicts_clicks,
-            "uses_history": model.uses_history,
-            "ranks_documents": model.ranks_documents,
-            "peeks": model.peeks,
-            "learner": DEFAULT.get(name),
-            "by_gradient": issubclass(model, Differentiable),
-        }
-        for name, model in models.items()
-    ]
+    render(list_models(), json=json)
 
 
 def fit(
@@ -62,6 +38,8 @@ def fit(
         help="Held-out log for early stopping; by default, a tenth of the sessions (models fitted by gradient only).",
     ),
     corpus: str | None = typer.Option(None, help="LETOR file or folder with the features for tower='features'."),
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
     json: bool = JSON,
 ) -> None:
     """Fit a click model on a log and save it to a folder.
@@ -72,60 +50,50 @@ def fit(
     Models fitted by gradient report their progress and can be interrupted: the best parameters so far are kept, and
     the same command resumes from there.
     """
-    from clickshift.counts.daily import DayCounts
-    from clickshift.counts.open_log import open_log
-    from clickshift.io.datasets.letor import read_corpus
-    from clickshift.learners import fit_seeds, learner_for
-    from clickshift.learners.fit import data_for, open_all
-    from clickshift.models import model_name
-    from clickshift.models.storage import save_seeds
+    from clickshift.learners.fit import fit as fit_model
+    from clickshift.models.summary import ModelSummary
 
-    learner = learner_for(model)
-    with warnings_shown(), progress(f"fitting {model}") as report:
-        opened = open_all(log, progress=encoding_progress(report))
-        fitted = fit_seeds(
-            learner,
-            data_for(learner, opened),
-            seeds,
-            held_out=None if held_out is None else open_log(held_out, progress=encoding_progress(report)),
-            corpus=None if corpus is None else read_corpus(corpus),
-            progress=report,
+    with reporting(f"fitting {model}") as progress:
+        fitted = fit_model(
+            model,
+            log if len(log) > 1 else log[0],
+            seeds=seeds,
+            held_out=held_out,
+            features=corpus,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            progress=progress,
             checkpoint=output / "checkpoint.npz",
         )
-        sessions = round(opened.sessions) if isinstance(opened, DayCounts) else opened.total
-        save_seeds(fitted, output, notes={"log": " ".join(log), "sessions": sessions})
-    evidence = [one.evidence for one in fitted if one.evidence is not None]
-    facts = {
-        "model": model_name(fitted[0]),
-        "learner": evidence[0].learner,
-        "sessions": sessions,
-        "pairs": fitted[0].vocabulary.n_pairs,
-        "iterations": max(one.iterations for one in evidence),
-        "converged": all(one.converged for one in evidence),
-        **({"seeds": len(fitted)} if len(fitted) > 1 else {}),
-        "output": str(output),
-    }
-    show(facts, json=json, title="Fitted model")
+    render(ModelSummary(tuple(fitted) if isinstance(fitted, list) else (fitted,)), json=json, output=output)
 
 
-def evaluate(model: Path = MODEL_FOLDER, log: str = LOG, json: bool = JSON) -> None:
+def evaluate(
+    model: Path = MODEL_FOLDER,
+    log: str = LOG,
+    output: Path | None = typer.Option(None, "--output", "-o", help="Page (.html) or folder for the report."),
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
+    json: bool = JSON,
+) -> None:
     """Compute the perplexity and log-likelihood of a fitted model on a log.
 
     For several seeds, each metric is their mean with a 95 % interval.
     """
-    from clickshift.counts.open_log import open_log
-    from clickshift.metrics.click_prediction import evaluation_of_seeds
-    from clickshift.models import model_name
-    from clickshift.models.storage import load_seeds
+    from clickshift.metrics.model_evaluation import ClickPrediction
+    from clickshift.metrics.model_evaluation import evaluate as evaluate_model
 
-    with warnings_shown(), progress("evaluating") as report:
-        fitted = load_seeds(model)
-        facts = evaluation_of_seeds(fitted, open_log(log, progress=encoding_progress(report)))
-    if fitted[0].peeks:
-        facts["caution"] = (
-            "this model sees the clicks that it predicts: its perplexity must not be compared with that of others."
+    if output is not None:
+        ClickPrediction.check_output(output)
+    with reporting("evaluating") as progress:
+        result = evaluate_model(
+            model,
+            log,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            progress=progress,
         )
-    show(facts, json=json, title=f"{model_name(fitted[0])} on {log}")
+    render(result, json=json, output=output)
 
 
 def predict(
@@ -134,7 +102,7 @@ def predict(
         ..., help="Ranked lists: a .parquet, .csv or .jsonl file with the columns query and docs."
     ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="File for the predictions: .parquet, .csv or .jsonl."
+        None, "--output", "-o", help="File for the predictions (.parquet, .csv or .jsonl), page (.html) or folder."
     ),
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Skip bad lists and report their number, instead of stopping."
@@ -146,74 +114,34 @@ def predict(
     The 95 % intervals are by the delta method, from the standard errors of the model's parameters, taken as
     independent.
     """
-    from clickshift.io.rankings import read_rankings
-    from clickshift.io.table_writer import table_ending, write_table
-    from clickshift.models import model_name
-    from clickshift.models.forecast import forecast, forecast_facts, forecast_table
-    from clickshift.models.storage import load_model
+    from clickshift.models.forecast import Forecast
+    from clickshift.models.forecast import predict as predict_clicks
 
     if output is not None:
-        table_ending(output)
-    with warnings_shown():
-        fitted = load_model(model)
-        lists = read_rankings(rankings, on_bad_line="skip" if skip_bad else "error")
-        with progress("predicting", len(lists)) as advance:
-            prediction = forecast(fitted, lists, progress=advance)
-        table = prediction.table()
-        if output is not None:
-            write_table(
-                table, output, notes={"model": model_name(fitted), "folder": str(model), "lists": str(rankings)}
-            )
-    facts = {"model": model_name(fitted), **forecast_facts(prediction)}
-    if json:
-        show_json(facts | ({"lists": table.to_pylist()} if output is None else {"output": str(output)}))
-        return
-    lines, rest = forecast_table(prediction)
-    show_table(lines, title=f"Expected clicks, by {model_name(fitted)}", caption=rest)
-    typer.echo(f"{facts['lists']:,} lists, {facts['unseen_share']:.1%} of their results unseen in training.")
-    if output is not None:
-        typer.echo(f"Predictions: {output}")
+        Forecast.check_output(output)
+    with reporting("predicting") as progress:
+        result = predict_clicks(model, rankings, on_bad_line="skip" if skip_bad else "error", progress=progress)
+    render(result, json=json, output=output)
 
 
 def examine(
     model: Path = MODEL_FOLDER,
-    output: Path | None = typer.Option(None, "--output", "-o", help="File for the plot, one .html page."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Page (.html) or folder for the table and plot."),
     json: bool = JSON,
 ) -> None:
     """Show the examination or continuation curve of a fitted model, with intervals, as a table and a plot."""
-    from clickshift.display.document import Section, check_page, write_report
-    from clickshift.display.figures import curve_figure
-    from clickshift.display.tables import curve_table
-    from clickshift.models import model_name
-    from clickshift.models.storage import load_model, read_header
+    from clickshift.models.summary import Examination, examination
 
     if output is not None:
-        check_page(output)
-    with warnings_shown(), progress("examining"):
-        fitted = load_model(model)
-        rows = fitted.examination_table()
-        table, name = curve_table(rows), model_name(fitted)
-        if output is not None:
-            header = read_header(model)
-            write_report(
-                output,
-                title=f"{name}: how users move through the list",
-                sections=[
-                    Section(f"{rows[0]['parameter']} with 95 % intervals".capitalize(), "", table, curve_figure(rows))
-                ],
-                settings={"model": name, "folder": model, "clickshift": header["clickshift"], **header["notes"]},
-            )
-    if json:
-        show_json({"model": name, "curve": rows, "plot": None if output is None else str(output)})
-        return
-    show_table(table, title=f"{name}: {rows[0]['parameter']} with 95 % intervals")
-    if output is not None:
-        typer.echo(f"Plot: {output}")
+        Examination.check_output(output)
+    with reporting("examining"):
+        result = examination(model)
+    render(result, json=json, output=output)
 
 
 def judgments(
     model: Path = MODEL_FOLDER,
-    output: Path = typer.Option(..., "--output", "-o", help="File for the judgments."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="File for the judgments, or page (.html)."),
     format: str | None = typer.Option(
         None, help="Format of the file: parquet, csv, qrels or lightgbm; by default, that of its ending."
     ),
@@ -229,25 +157,15 @@ def judgments(
 
     They are written as a table, as TREC qrels, or as labels and weights for LightGBM.
     """
-    from clickshift.judgments.export import judgments_format, write_judgments
-    from clickshift.judgments.grading import grade_documents, grading_facts, parse_grades
-    from clickshift.models import model_name
-    from clickshift.models.storage import load_model
+    from clickshift.grading.graded_judgments import GradedJudgments
+    from clickshift.grading.graded_judgments import judgments as grade
 
-    kind = judgments_format(output, format)
-    parse_grades(grades)
-    with warnings_shown(), progress("grading"):
-        fitted = load_model(model)
-        grading = grade_documents(fitted, grades=grades, min_impressions=min_impressions)
-        notes = {"model": model_name(fitted), "folder": str(model), "min_impressions": min_impressions}
-        files = write_judgments(grading, output, format=kind, notes=notes)
-    facts = {
-        "model": model_name(fitted),
-        "format": kind,
-        **grading_facts(grading),
-        "files": [str(file) for file in files],
-    }
-    show(facts, json=json, title="Judgments")
+    if output is not None:
+        GradedJudgments.check_output(output, format)
+    with warnings_shown():
+        with reporting("grading"):
+            result = grade(model, grades=grades, min_impressions=min_impressions, format=format)
+        render(result, json=json, output=output)
 
 
 @wraps(judgments)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-import clickshift.cli._click_vs_ips as click_vs_ips
-import clickshift.cli.selection as selection
-from clickshift.cli._console import show_json, show_table
-from clickshift.cli._experiment_runner import Pool
+from clickshift.cli._console import render
 from clickshift.cli._options import CLUSTER, JSON, WORKERS
-from clickshift.cli.shift import REFERENCE, run_and_report
+from clickshift.cli.shift import REFERENCE, render_experiment, reporting_tasks
 
 SHIFT_COMMANDS = {
     "table3": "Make Table 3 of the policy-shift paper: ind and ood perplexity, DBN users.",
@@ -55,9 +51,12 @@ def reproduce(
 ) -> None:
     """Make a table or figure of the papers; --list shows all of them."""
     if every or name is None:
-        _list(json=json)
+        from clickshift.experiments.papers import tables_and_figures
+
+        render(tables_and_figures(), json=json)
     else:
-        _make(name, output, corpus, seeds, queries, sessions, tuned, reference, Pool(workers, cluster), json)
+        options = {"corpus": corpus, "seeds": seeds, "queries": queries, "sessions": sessions, "tuned": tuned}
+        _make(name, output, json, **options, reference=reference, workers=workers, cluster=cluster)
 
 
 def paper_command(name: str) -> Callable[..., None]:
@@ -74,90 +73,18 @@ def paper_command(name: str) -> Callable[..., None]:
         cluster: str | None = CLUSTER,
         json: bool = JSON,
     ) -> None:
-        _make(name, output, corpus, seeds, queries, sessions, None, reference, Pool(workers, cluster), json)
+        options = {"corpus": corpus, "seeds": seeds, "queries": queries, "sessions": sessions}
+        _make(name, output, json, **options, reference=reference, workers=workers, cluster=cluster)
 
     command.__doc__ = SHIFT_COMMANDS[name]
     return command
 
 
-def _list(*, json: bool) -> None:
-    """Print all tables and figures."""
-    from clickshift.experiments.papers import TABLES_AND_FIGURES
+def _make(name: str, output: Path | None, json: bool, **options: Any) -> None:
+    """Make a table or figure in a folder named after it, unless another one is given."""
+    from clickshift.experiments.papers import reproduce
 
-    rows = [
-        {"name": name, "paper": e.paper, "shows": e.shows, "state": e.state, "command": e.command or None}
-        for name, e in TABLES_AND_FIGURES.items()
-    ]
-    if json:
-        show_json(rows)
-    else:
-        show_table(rows, title="Tables and figures of the papers")
-
-
-def _make(
-    name: str,
-    output: Path | None,
-    corpus: str | None,
-    seeds: int | None,
-    queries: int | None,
-    sessions: int | None,
-    tuned: Path | None,
-    reference: bool,
-    pool: Pool,
-    json: bool,
-) -> None:
-    """Run the experiment of a table or figure, with the given sizes replaced, and write its report."""
-    from clickshift.cli._presets import on_corpus, selection_protocol
-    from clickshift.errors import SpecError
-    from clickshift.experiments.model_selection.protocol import ModelSelection
-    from clickshift.experiments.papers import AnalyticProtocol, TrainedProtocol, table_or_figure, with_changes
-    from clickshift.simulation.search_engine import BUILTIN
-
-    wanted = table_or_figure(name)
-    if wanted.make is None:
-        advice = f"Run it on your log: {wanted.command}" if wanted.command else "It is not implemented yet."
-        raise SpecError(
-            f"{name} cannot be made by this command: {wanted.state}. {advice}",
-            code="cannot-reproduce",
-            name=name,
-            command=wanted.command,
-        )
-    protocol, folder = wanted.make(), output or Path("out") / name
-    if tuned is not None and not isinstance(protocol, TrainedProtocol):
-        raise SpecError(
-            f"--tuned is for trained rankers of the IPS paper: {name} has none. Remove it.",
-            code="bad-option",
-            option="tuned",
-        )
-    if isinstance(protocol, AnalyticProtocol):
-        click_vs_ips.show_analytic(protocol, folder, json=json)
-        return
-    if isinstance(protocol, TrainedProtocol):
-        tuning = None if tuned is None else _read_tuning(tuned)
-        protocol = with_changes(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
-        click_vs_ips.run_and_report(protocol, folder, pool=pool, json=json)
-        return
-    corpus = corpus or BUILTIN
-    if isinstance(protocol, ModelSelection):
-        smaller = selection_protocol("paper", corpus=corpus, queries=queries, sessions=sessions, seeds=seeds)
-        selection.run_and_report(smaller, folder, corpus=corpus, pool=pool, repeats=1000, json=json)
-        return
-    world = protocol.world
-    world = replace(world, queries=queries or world.queries, sessions=sessions or world.sessions)
-    protocol = replace(protocol, world=on_corpus(world, corpus), seeds=seeds or protocol.seeds)
-    run_and_report(protocol, folder, corpus=corpus, reference=reference, pool=pool, json=json)
-
-
-def _read_tuning(folder: Path) -> list[dict[str, Any]]:
-    """Read the rows of an ips-tuning run."""
-    from clickshift.display.tables import read_rows
-    from clickshift.errors import FileError
-
-    rows = folder / "rows.parquet"
-    if not rows.exists():
-        raise FileError(
-            folder,
-            f"has no rows of a tuning run. Run clickshift reproduce ips-tuning -o {folder}.",
-            code="missing-run",
-        )
-    return read_rows(rows)
+    folder = output or Path("out") / name
+    with reporting_tasks() as progress:
+        result = reproduce(name, folder, **options, progress=progress)
+    render_experiment(result, json=json, output=folder)

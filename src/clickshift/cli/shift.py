@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli._console import show_json, show_table
-from clickshift.cli._experiment_runner import Pool, show_written
-from clickshift.cli._options import CLUSTER, JSON, WORKERS
-from clickshift.cli.shift_logs import logs, show_logs
+from clickshift.cli._console import printable, render, reporting
+from clickshift.cli._options import CLUSTER, COLUMN, JSON, SKIP_BAD, WORKERS, parse_columns
 
 if TYPE_CHECKING:
-    from clickshift.experiments.policy_shift.protocol import PolicyShift
-    from clickshift.experiments.real_logs import RealLogs
-    from clickshift.experiments.runner import RunFolder
+    from clickshift.core.progress import Progress
+    from clickshift.experiments.experiment import ExperimentResult
 
 app = typer.Typer(
     help="Test click models under policy shift: does a model hold when the ranker changes?", no_args_is_help=True
@@ -68,111 +67,140 @@ def run(
 
     Finished tasks are kept in the output folder: after an interruption, run again, and only the missing ones run.
     """
-    from clickshift.cli._presets import policy_shift_protocol
+    from clickshift.experiments.policy_shift.protocol import policy_shift
 
-    pool = Pool(workers, cluster)
-    protocol = policy_shift_protocol(
-        scale,
-        candidates=candidate,
-        corpus=corpus,
-        users=user,
-        training=training,
-        testing=testing,
-        models=model,
-        queries=queries,
-        sessions=sessions,
-        test_sessions=test_sessions,
-        seeds=seeds,
-        derived=derived,
-        search=search,
-        penalties=penalty,
-        fair=fair,
-        seed=seed,
-    )
-    run_and_report(protocol, output, corpus=corpus, reference=reference, pool=pool, json=json)
+    with reporting_tasks() as progress:
+        result = policy_shift(
+            output,
+            scale=scale,
+            candidates=candidate,
+            corpus=corpus,
+            users=user,
+            training=training,
+            testing=testing,
+            models=model,
+            queries=queries,
+            sessions=sessions,
+            test_sessions=test_sessions,
+            seeds=seeds,
+            derived=derived,
+            search=search,
+            penalties=penalty,
+            fair=fair,
+            seed=seed,
+            reference=reference,
+            workers=workers,
+            cluster=cluster,
+            progress=progress,
+        )
+    render_experiment(result, json=json, output=output)
+
+
+@app.command()
+def logs(
+    train: list[str] = typer.Option(
+        ..., help="Training log: .parquet, .csv or .jsonl, a folder or a glob; repeatable, models are fitted on each."
+    ),
+    test: list[str] = typer.Option([], help="Log of another ranker, used only for testing; repeatable."),
+    judgments: Path | None = typer.Option(
+        None, help="Relevance labels for ranking metrics: qrels, or the labels of a public log's own format."
+    ),
+    model: list[str] = typer.Option(
+        [],
+        help="Model of the paper, e.g. PBM, or a learner, e.g. \"EM('PBM')\"; repeatable. "
+        "By default, the paper's six, the baselines and ARM NC.",
+    ),
+    candidate: list[str] = typer.Option([], help="Own model, as package.module:Class or as a learner; repeatable."),
+    seeds: int = typer.Option(10, min=1, help="Number of random seeds for models fitted by gradient."),
+    split: str = typer.Option(
+        "auto",
+        help="Method to split a training log: time, order, random or within-query; auto is time if the log has times.",
+    ),
+    held_out: float = typer.Option(
+        1 / 30,
+        help="Share of a training log that is held out for early stopping, and the same share for the ind test set.",
+        show_default="1/30",
+    ),
+    annotated: bool = typer.Option(False, "--annotated", help="Keep only queries with judgments, as in the paper."),
+    with_clicks: bool = typer.Option(
+        False, "--with-clicks", help="Drop sessions without clicks, as in the paper; this inflates click rates."
+    ),
+    format: str = typer.Option(
+        "table", help="Format of the logs: table, trec, yandex-sample, yandex-wscd or yandex-kaggle."
+    ),
+    judgments_format: str | None = typer.Option(
+        None, help="Format of the judgments: qrels, trec or yandex-wscd; by default, that of the logs."
+    ),
+    seed: int = typer.Option(0, help="Random seed for the train/test split."),
+    output: Path = typer.Option(Path("out/logs"), "--output", "-o", help="Folder for the result rows and the report."),
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
+    workers: int | None = WORKERS,
+    cluster: str | None = CLUSTER,
+    json: bool = JSON,
+) -> None:
+    """Compare click models on real logs: on held-out clicks (ind), other rankers' logs (ood), and judged documents.
+
+    Finished tasks are kept in the output folder: after an interruption, run again, and only the missing ones run.
+    """
+    from clickshift.experiments.real_logs import compare_logs
+
+    with reporting_tasks() as progress:
+        result = compare_logs(
+            train,
+            test,
+            judgments=judgments,
+            models=model,
+            candidates=candidate,
+            seeds=seeds,
+            split=split,
+            held_out=held_out,
+            annotated=annotated,
+            with_clicks=with_clicks,
+            format=format,
+            judgments_format=judgments_format,
+            seed=seed,
+            output=output,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            workers=workers,
+            cluster=cluster,
+            progress=progress,
+        )
+    render_experiment(result, json=json, output=output)
 
 
 @app.command()
 def status(output: Path = _OUTPUT, json: bool = JSON) -> None:
     """Show which tasks of a run are finished."""
-    protocol, folder, _ = _open_run(output)
-    done = {(cell.log, cell.contender.name): folder.has(cell) for cell in protocol.cells()}
-    if json:
-        cells = [{"log": log, "model": model, "done": finished} for (log, model), finished in done.items()]
-        show_json({"cells": cells, "done": sum(done.values()), "of": len(done)})
-        return
-    models = [contender.name for contender in protocol.contenders]
-    table = [
-        {"log": log} | {model: "done" if done[log, model] else "–" for model in models}
-        for log in dict.fromkeys(log for log, _ in done)
-    ]
-    show_table(table, title=f"{output}: {sum(done.values())} of {len(done)} tasks are finished")
+    from clickshift.experiments.experiment import run_status
+
+    render(run_status(output), json=json)
 
 
 @app.command()
 def report(output: Path = _OUTPUT, json: bool = JSON) -> None:
     """Write the tables, charts and verdicts of a run again, from its finished tasks."""
-    from clickshift.errors import RunError
-    from clickshift.experiments.real_logs import RealLogs
+    from clickshift.experiments.experiment import read_run
 
-    protocol, folder, settings = _open_run(output)
-    rows = folder.rows(protocol.cells())
-    if not rows:
-        raise RunError(
-            f"{output}: no task of this run is finished yet. Run it first.", code="empty-run", path=str(output)
-        )
-    if isinstance(protocol, RealLogs):
-        show_logs([*folder.rows(protocol.facts()), *rows], output, settings, json=json)
-    else:
-        _show(rows, output, settings, json=json)
+    render(read_run(output), json=json, output=output)
 
 
-app.command()(logs)
+@contextmanager
+def reporting_tasks() -> Iterator[Progress]:
+    """Show the progress of an experiment on standard error, with a line per finished task; then its warnings."""
+    with reporting("tasks") as progress:
+
+        def report(step: int | str, /, *, total: int | None = None) -> None:
+            if isinstance(step, str):
+                typer.echo(printable(step), err=True)
+            else:
+                progress(step, total=total)
+
+        yield report
 
 
-def _open_run(output: Path) -> tuple[PolicyShift | RealLogs, RunFolder, dict[str, object]]:
-    """Open the folder of a run, which must be one of policy shift, simulated or on real logs."""
-    from clickshift.errors import RunError
-    from clickshift.experiments.model_selection.protocol import ModelSelection
-    from clickshift.experiments.run_metadata import open_run
-
-    protocol, folder, settings = open_run(output)
-    if isinstance(protocol, ModelSelection):
-        raise RunError(
-            f"{output}: holds a run of another protocol. Use `clickshift selection` for it.",
-            code="other-protocol",
-            path=str(output),
-        )
-    return protocol, folder, settings
-
-
-def run_and_report(
-    protocol: PolicyShift, output: Path, *, corpus: str, reference: bool, pool: Pool, json: bool
-) -> None:
-    """Run the missing tasks of a protocol and write its report: for `run`, and for tables and figures by name."""
-    from clickshift.cli._experiment_runner import run_with_progress
-    from clickshift.experiments.policy_shift.protocol import rows_of
-    from clickshift.experiments.run_metadata import start_run
-    from clickshift.experiments.runner import copy_reference_rows
-
-    folder, settings = start_run(protocol, output, corpus=corpus)
-    cells = protocol.cells()
-    n_copied = copy_reference_rows(cells, folder) if reference else 0
-    if n_copied and not json:
-        typer.echo(f"{n_copied} of {len(cells)} tasks are taken from the reference rows of the package.", err=True)
-    failures = run_with_progress(cells, rows_of, folder, pool, name=lambda cell: cell.name)
-    rows = folder.rows(cells)
-    if rows:
-        _show(rows, output, settings, json=json)
-    failures.raise_if_any()
-
-
-def _show(rows: list[dict[str, object]], output: Path, settings: dict[str, object], *, json: bool) -> None:
-    """Write the report of a run and print it, or its rows as JSON."""
-    from clickshift.experiments.policy_shift._report import write_shift_report
-
-    written = write_shift_report(output, rows, settings)
-    if json:
-        show_json({"rows": rows, "verdicts": written.verdicts, "report": str(written.page)})
-        return
-    show_written(written)
+def render_experiment(result: ExperimentResult, *, json: bool, output: Path) -> None:
+    """Write and print the result of the finished tasks, then raise an error if others failed."""
+    render(result, json=json, output=output)
+    result.check_complete()

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Float
 
 from clickshift.errors import DataError
+
+
+def normal_quantile(prob: float) -> float:
+    """Return the quantile of the standard normal distribution; unlike SciPy's, it needs no import.
+
+    Parameters
+    ----------
+    prob
+        Probability, between 0 and 1.
+
+    Examples
+    --------
+    >>> round(normal_quantile(0.975), 4)
+    1.96
+    """
+    return NormalDist().inv_cdf(prob)
 
 
 def mean_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
@@ -75,13 +92,11 @@ def wilson_interval(
     >>> round(float(low[0]), 4), round(float(high[0]), 4)
     (0.0, 0.2775)
     """
-    from scipy.special import ndtri
-
     if not 0 < level < 1:
         raise DataError(
             f"the level of an interval must be between 0 and 1: got {level}.", code="level-out-of-range", value=level
         )
-    z = float(ndtri((1 + level) / 2))
+    z = normal_quantile((1 + level) / 2)
     middle = (successes + z**2 / 2) / (trials + z**2)
     half = z / (trials + z**2) * np.sqrt(successes * (trials - successes) / trials + z**2 / 4)
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)

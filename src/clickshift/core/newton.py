@@ -18,6 +18,8 @@ from jaxtyping import Float
 Vector = Float[np.ndarray, " parameter"]
 MAX_LOGIT_STEP = 2.0
 """Largest change of a logit in one step."""
+MAX_HALVINGS = 8
+"""Number of lengths of a step that are tried, each half of the one before."""
 _ROUNDING_ERROR = 1e-12
 """Relative rounding error of the objective: a decrease by less does not count, or the order of sums would decide."""
 
@@ -97,6 +99,31 @@ def maximise(
         else:
             converged = True
     return current, NewtonResult(current.objective, trace, steps, converged)
+
+
+def halved_steps(
+    step: Float[np.ndarray, " free"], *, longest: float = MAX_LOGIT_STEP, times: int = MAX_HALVINGS
+) -> Iterator[Float[np.ndarray, " free"]]:
+    """Yield a step, then half of it, a quarter, and so on: the candidates of a `LocalModel`.
+
+    Parameters
+    ----------
+    step
+        Newton step.
+    longest
+        Largest change of one parameter; a longer step is shortened.
+    times
+        Number of steps to yield.
+
+    Examples
+    --------
+    >>> [step.tolist() for step in halved_steps(np.array([4.0, 1.0]), times=2)]
+    [[2.0, 0.5], [1.0, 0.25]]
+    """
+    step = step * min(1.0, longest / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+    for _ in range(times):
+        yield step
+        step = step / 2
 
 
 def damped_newton_step(

@@ -17,7 +17,8 @@ class Progress(Protocol):
         Parameters
         ----------
         step
-            Number of newly completed steps, or a text such as "round 3, loss 0.21".
+            Number of newly completed steps, or a text such as "round 3, loss 0.21". A text that ends with a line break
+            is a result, which stays.
         total
             Number of steps in all, where it has become known.
         """

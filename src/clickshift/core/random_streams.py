@@ -15,19 +15,9 @@ from typing import no_type_check
 import numpy as np
 from numba import njit, uint64
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+from clickshift.core.splitmix import GOLDEN, MULTIPLIER_1, mix
+
 _TO_UNIT = 1.0 / 4503599627370496.0  # 2 ** -52
-
-
-@njit(inline="always")
-@no_type_check
-def _splitmix(x):
-    """Return the splitmix64 output function of x."""
-    z = (x ^ (x >> uint64(30))) * _MIX_1
-    z = (z ^ (z >> uint64(27))) * _MIX_2
-    return z ^ (z >> uint64(31))
 
 
 @njit(inline="always")
@@ -44,10 +34,10 @@ def open_stream(state, key, number):
     number
         Number of the stream, e.g. of the session.
     """
-    seed = _splitmix(uint64(key) + _GOLDEN) ^ (_splitmix(uint64(number) * _GOLDEN + _MIX_1))
+    seed = mix(uint64(key) + GOLDEN) ^ mix(uint64(number) * GOLDEN + MULTIPLIER_1)
     for i in range(4):
-        seed += _GOLDEN
-        state[i] = _splitmix(seed)
+        seed += GOLDEN
+        state[i] = mix(seed)
 
 
 @njit(inline="always")

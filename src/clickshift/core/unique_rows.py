@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Int, UInt64
 from numba import njit, uint64
 
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+from clickshift.core.splitmix import GOLDEN
+
 _SHIFT = np.uint64(29)
 _ROWS_AT_ONCE = 32
 """Number of rows whose table entries are prefetched together."""
@@ -165,7 +166,7 @@ def _hash_of(rows, i):
     """Return the hash of row i."""
     h = uint64(rows.shape[1])
     for j in range(rows.shape[1]):
-        h = (h ^ uint64(rows[i, j])) * _MULTIPLIER
+        h = (h ^ uint64(rows[i, j])) * GOLDEN
         h ^= h >> _SHIFT
     return h
 

@@ -7,7 +7,7 @@ counts added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -21,22 +21,16 @@ from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells, count_situations
 from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
 from clickshift.counts.tails import TailsByShape, TailsInParts
+from clickshift.data.days import MAX_DAYS, Time, choose_time, decay, time_range
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import union
 from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftError, DataError
 
-Time = np.datetime64 | float
-"""A date, a time, or a day number."""
-
 _COUNTS_FORMAT = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
 _SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
-_MAX_DAY_SPAN = 1000
-"""Largest difference of numeric times that are taken for day numbers; times further apart are e.g. seconds."""
-_MAX_HALF_LIVES = 50
-"""Age in half-lives after which a day has weight 0: its weight would be below the precision of a sum."""
 
 
 @final
@@ -74,8 +68,8 @@ class DayCounts:
     @classmethod
     def of(cls, log: Log) -> DayCounts:
         """Count a log: sessions or an encoded log."""
-        ranges = [_time_range(part.time) for part in log.chunks()]
-        first, last = _choose_time([one[0] for one in ranges], min), _choose_time([one[1] for one in ranges], max)
+        ranges = [time_range(part.time) for part in log.chunks()]
+        first, last = choose_time([one[0] for one in ranges], min), choose_time([one[1] for one in ranges], max)
         return cls(Cells.of(log, "last_click"), Cascade.of(log), float(log.total), first, last)
 
     @classmethod
@@ -126,8 +120,8 @@ class DayCounts:
             _add_cells(vocabulary, n_ranks, parts, numbers, factors),
             _add_cascades(vocabulary, n_ranks, parts, numbers, factors),
             sum(factor * part.sessions for part, factor in used),
-            _choose_time([part.first for part in parts], min),
-            _choose_time([part.last for part in parts], max),
+            choose_time([part.first for part in parts], min),
+            choose_time([part.last for part in parts], max),
         )
 
     @property
@@ -219,93 +213,9 @@ def is_counts(path: str | Path) -> bool:
     return (Path(path) / _COUNTS_FORMAT.header).is_file()
 
 
-def decay(last: Sequence[Time | None], half_life: float) -> list[float]:
-    """Return the exponential-decay weight of each of several days: 1/2 to the power of its age in half-lives.
-
-    Parameters
-    ----------
-    last
-        Time of each day's last session; None for all if there are no times, and each is a day later than the last.
-    half_life
-        Half-life in days, above 0.
-
-    Returns
-    -------
-    list[float]
-        Weight of each day; 1 for the latest.
-
-    Raises
-    ------
-    DataError
-        If the half-life is not above 0 ("bad-half-life"), only some days have times ("missing-time"), or some times
-        are dates and others numbers ("mixed-times").
-
-    Examples
-    --------
-    >>> decay([np.datetime64("2024-03-01"), np.datetime64("2024-03-08T23:59")], 7)
-    [0.5, 1.0]
-    >>> decay([None, None, None], 1)  # no times: one day each
-    [0.25, 0.5, 1.0]
-    """
-    if not half_life > 0:
-        raise DataError(
-            f"a half-life must be above 0 days: got {half_life:g}. Pass no half_life for equal weights.",
-            code="bad-half-life",
-            value=half_life,
-        )
-    times = [time for time in last if time is not None]
-    if len(times) not in {0, len(last)}:
-        raise DataError(
-            f"a half-life needs the times of all days or of none: {len(last) - len(times)} of {len(last)} have none. "
-            "Count them again with a 'time' or 'day' column, or pass weights.",
-            code="missing-time",
-            count=len(last) - len(times),
-            total=len(last),
-        )
-    if not times:
-        age = np.arange(len(last))[::-1].astype(np.float64)
-    else:
-        day = np.array([_day_number(time) for time in _check_same_type(times)])
-        age = day.max() - day
-    weight = np.where(age > _MAX_HALF_LIVES * half_life, 0.0, 0.5 ** (age / half_life))
-    weights: list[float] = weight.tolist()
-    return weights
-
-
-def sort_by_time(last: Sequence[Time | None]) -> list[int]:
-    """Return the positions of several days in chronological order; in the given order if any has no time.
-
-    Parameters
-    ----------
-    last
-        Time of each day's last session.
-
-    Raises
-    ------
-    DataError
-        If some times are dates and others numbers ("mixed-times").
-    """
-    given = [time for time in last if time is not None]
-    if len(given) < len(last):
-        return list(range(len(last)))
-    times = _check_same_type(given)
-    return sorted(range(len(times)), key=lambda i: times[i])
-
-
-def _check_same_type(times: Sequence[Time]) -> Sequence[Any]:
-    """Return the times if all are dates or all are numbers, or raise."""
-    if len({isinstance(time, np.datetime64) for time in times}) > 1:
-        raise DataError(
-            "the times of all days must be of one type: some are dates, some are numbers. "
-            "Count the logs again with the same type of 'time' or 'day' column.",
-            code="mixed-times",
-        )
-    return times
-
-
 def _check_day_numbers(day: DayCounts) -> None:
     """Raise if numeric times are too far apart to be day numbers."""
-    if isinstance(day.first, float) and isinstance(day.last, float) and day.last - day.first > _MAX_DAY_SPAN:
+    if isinstance(day.first, float) and isinstance(day.last, float) and day.last - day.first > MAX_DAYS:
         raise DataError(
             f"a half-life needs times that are dates or day numbers: one log has numbers from {day.first:.10g} to "
             f"{day.last:.10g}, which are not days. Count it again with a date in its 'time' or 'day' column.",
@@ -313,32 +223,6 @@ def _check_day_numbers(day: DayCounts) -> None:
             first=day.first,
             last=day.last,
         )
-
-
-def _day_number(time: Any) -> float:
-    """Return the day of a time as a number."""
-    if isinstance(time, np.datetime64):
-        return float(time.astype("datetime64[D]").astype(np.int64))
-    return float(np.floor(time))
-
-
-def _time_range(time: np.ndarray | None) -> tuple[Time | None, Time | None]:
-    """Return the first and the last of some times; durations become numbers of days."""
-    if time is None:
-        return None, None
-    if time.dtype.kind == "m":
-        time = time / np.timedelta64(1, "D")
-    first, last = (end if isinstance(end, np.datetime64) else float(end) for end in (time.min(), time.max()))
-    return first, last
-
-
-def _choose_time(times: Sequence[Time | None], choose: Callable[[Sequence[Any]], Any]) -> Time | None:
-    """Return the time that `choose` (min or max) selects; None if any is missing."""
-    given = [time for time in times if time is not None]
-    if len(given) < len(times):
-        return None
-    chosen: Time = choose(_check_same_type(given))
-    return chosen
 
 
 def _add_cells(

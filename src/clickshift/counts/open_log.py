@@ -1,4 +1,4 @@
-"""Open a log of any size: a small one is read into memory, a large one is encoded on disk once and read from there.
+"""Open a log of any kind and size: a small one is read into memory, a large one is encoded on disk once.
 
 The encoded form is cached in a hidden directory next to the log, `.clickshift`, under a digest of the files; it can be
 deleted at any time.
@@ -8,67 +8,69 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clickshift.core.files import cache_folder
-from clickshift.data.encoded_log import LOG_FORMAT, Log
-from clickshift.errors import ClickshiftError, DataError, FileError
-from clickshift.io.encode.batches import batches_of
-from clickshift.io.encode.duckdb import (
-    DuckdbLimits,
-    database_batches,
-    is_duckdb_table,
-    long_batches,
-    parse_duckdb_table,
-)
-from clickshift.io.encode.writer import open_encoded, write_encoded_log
-from clickshift.io.read_log import check_same, checked_columns, choose_columns, log_files, read_log
-from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables.formats import column_names
-from clickshift.io.tables.json_lines import Choose
+from clickshift.core.progress import Progress, silent
+from clickshift.data.encoded_log import LOG_FORMAT, EncodedLog, Log
+from clickshift.data.sessions import Sessions
+from clickshift.errors import ClickshiftError, FileError, SpecError
+from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
+from clickshift.io.read_report import OnBadLine, ReadReport
+
+if TYPE_CHECKING:
+    from clickshift.counts.daily import DayCounts
+    from clickshift.io.encode.duckdb import DuckdbLimits
+    from clickshift.io.tables.formats import Choose
 
 MEMORY_LIMIT = 1 << 28
 """Total size of log files, in bytes, from which a log is encoded instead of read into memory."""
-_ENCODING_VERSION = 1
+_ENCODING_VERSION = 2
 """Version of the encoding, raised when the same log would be encoded differently."""
 _DIGEST_BYTES = 1 << 16
 """Number of bytes at the end of each file that enter the cache key."""
-LogSource = str | Path | Sequence[str | Path]
-"""Files of a log: a file, directory or glob pattern, several of them, or "FILE.duckdb::TABLE"."""
+_ENCODED_HEADER, _COUNTS_HEADER = "log.json", "count.json"
+
+
+LogLike = str | Path | Sequence[str | Path] | Sessions | EncodedLog | Any  # Any: data frames
+"""Anything that `open_log` opens: a file, directory, glob pattern or a list of them, a table "FILE.duckdb::TABLE", a
+data frame (pandas, Polars, Arrow, DuckDB, Spark, Ibis), a directory with an encoded log, `Sessions` or an `EncodedLog`.
+Functions that need counts only, such as `fit`, also take daily counts: a directory, several, or `DayCounts`."""
 
 
 def open_log(
-    path: LogSource,
+    log: LogLike,
     *,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     in_memory: bool | None = None,
     output: str | Path | None = None,
     spill: DuckdbLimits | None = None,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Progress = silent,
 ) -> Log:
-    """Open a log of any size.
+    """Open a log of any kind and size.
 
     Parameters
     ----------
-    path
+    log
         A file, a directory (also one partitioned by day), a glob pattern, a list of those, a directory with an encoded
-        log, or a table of a DuckDB database ("clicks.duckdb::table").
+        log, a table of a DuckDB database ("clicks.duckdb::table"), or a data frame: pandas, Polars, Arrow, DuckDB,
+        Spark, Ibis. `Sessions` and an `EncodedLog` are returned as they are.
     columns
         Names of the log's columns, by the names that `read_log` expects.
     on_bad_line
         "error", or "skip" to leave out bad sessions, and also files that cannot be read.
     in_memory
-        Whether to read the log into memory as `Sessions`. By default, logs below 256 MB are.
+        Whether to read files into memory as `Sessions`. By default, files below 256 MB are; data frames always.
     output
         Directory for the encoded log; by default a hidden one next to the log.
     spill
         Memory limit and temporary directory of DuckDB, which joins the rows of a session or reads a database.
     progress
-        Called with the number of newly encoded sessions.
+        Called with a text such as "65,536 sessions encoded" while a large log is encoded.
 
     Returns
     -------
@@ -78,27 +80,107 @@ def open_log(
     Raises
     ------
     DataError
-        If an option is not known ("bad-option") or the log breaks a rule.
+        If an option is not known ("bad-option", "unknown-column"), the log breaks a rule, or it is neither a path nor a
+        table ("not-a-log").
     FileError
         If a file cannot be read ("unreadable-file"), or `output` exists and is not an encoded log ("folder-exists").
+    SpecError
+        If these are daily counts, which have no sessions ("needs-sessions").
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> open_log(pd.DataFrame({"q": ["cats", "cats"], "items": [[1, 2], [2, 1]], "clicks": [[1, 0], [0, 1]]})).total
+    2
     """
-    if isinstance(path, str | Path) and (Path(path) / LOG_FORMAT.header).exists():
-        return open_encoded(Path(path))
-    if is_duckdb_table(path):
-        database, table = parse_duckdb_table(str(path))
-        files = [database]
-    else:
-        files, table = log_files(path), None
-        if in_memory or (in_memory is None and output is None and sum(map(_file_size, files)) < MEMORY_LIMIT):
-            return read_log(path, columns=columns, on_bad_line=on_bad_line)
-    columns = checked_columns(columns or {})
-    if on_bad_line not in {"error", "skip"}:
-        raise DataError(
-            f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.',
-            code="bad-option",
-            name="on_bad_line",
-            value=on_bad_line,
+    if isinstance(log, Sessions | EncodedLog):
+        return log
+    if not isinstance(log, str | Path | list | tuple):
+        return read_log(log, columns=columns, on_bad_line=on_bad_line)
+    if isinstance(log, str | Path):
+        if (Path(log) / _ENCODED_HEADER).exists():
+            from clickshift.io.encode.writer import open_encoded
+
+            return open_encoded(Path(log))
+        if (Path(log) / _COUNTS_HEADER).exists():
+            raise SpecError(
+                f"{log} has daily counts, and this needs the sessions. Pass the log itself.", code="needs-sessions"
+            )
+    table = isinstance(log, str) and "::" in log
+    if not table and (in_memory or (in_memory is None and output is None)):
+        files = log_files(log)
+        if in_memory or sum(os.path.getsize(file) for file in files if os.access(file, os.R_OK)) < MEMORY_LIMIT:
+            return read_log(files, columns=columns, on_bad_line=on_bad_line)
+    return _open_encoded(log, columns or {}, on_bad_line, output, spill, progress)
+
+
+def open_log_or_counts(
+    log: LogLike | DayCounts | Sequence[DayCounts],
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> Log | DayCounts:
+    """Open a log, or daily counts where they are enough; several daily counts are added.
+
+    Parameters
+    ----------
+    log
+        Anything that `open_log` opens, daily counts, or a list of daily counts.
+    columns, on_bad_line, progress
+        As in `open_log`.
+
+    Returns
+    -------
+    Sessions, EncodedLog or DayCounts
+        The log, or the sum of the counts.
+
+    Raises
+    ------
+    SpecError
+        If some of several logs are daily counts and others are not ("not-daily-counts").
+    """
+    from clickshift.counts.daily import DayCounts
+
+    if isinstance(log, DayCounts):
+        return log
+    parts: list[Any] = list(log) if isinstance(log, list | tuple) else [log]
+    folders = [Path(part) if isinstance(part, str | Path) else None for part in parts]
+    counted = [
+        isinstance(part, DayCounts) or (folder is not None and (folder / _COUNTS_HEADER).exists())
+        for part, folder in zip(parts, folders, strict=True)
+    ]
+    encoded = len(parts) > 1 and any(folder is not None and (folder / _ENCODED_HEADER).exists() for folder in folders)
+    if not any(counted) and not encoded:
+        return open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    if not all(counted):
+        other = parts[counted.index(False)]
+        raise SpecError(
+            f"several logs must be daily counts, which `clickshift log count` writes: {other} is not. Name the files "
+            "of one log by its folder or by a pattern in quotes.",
+            code="not-daily-counts",
+            value=str(other),
         )
+    days = [part if isinstance(part, DayCounts) else DayCounts.load(part) for part in parts]
+    return days[0] if len(days) == 1 else DayCounts.merged(days)
+
+
+def _open_encoded(
+    log: Any,
+    columns: Mapping[str, str],
+    on_bad_line: OnBadLine,
+    output: str | Path | None,
+    spill: DuckdbLimits | None,
+    progress: Progress,
+) -> EncodedLog:
+    """Encode a log of files or of a database, or open it where it was encoded before."""
+    from clickshift.io.encode.batches import batches_of
+    from clickshift.io.encode.duckdb import DuckdbLimits, database_batches, long_batches, parse_duckdb_table
+    from clickshift.io.encode.writer import open_encoded, write_encoded_log
+
+    database, table = parse_duckdb_table(log) if isinstance(log, str) and "::" in log else (None, None)
+    files = log_files(log) if database is None else [database]
+    report = ReadReport(f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", on_bad_line)
     key = _cache_key(files, table, dict(columns), on_bad_line)
     folder = _default_folder(files) / key if output is None else Path(output)
     if output is not None and folder.exists() and not (folder / LOG_FORMAT.header).exists():
@@ -110,25 +192,22 @@ def open_log(
             return open_encoded(folder)
         except ClickshiftError:  # of another version or damaged: encode the log again
             pass
-    choose = _ColumnChooser(columns)
+    facts = {"files": len(files), "first_file": str(files[0]), "key": key}
+    choose = _ColumnChooser(columns, facts)
     if table is not None:
-        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits())
+        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits(), skip=report.skip)
     elif _is_long_layout(files, columns):
-        batches = partial(long_batches, files, choose, spill or DuckdbLimits())
+        batches = partial(long_batches, files, choose, spill or DuckdbLimits(), skip=report.skip)
     else:
         batches = partial(batches_of, files, choose)
-    description = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    facts = {"files": len(files), "first_file": str(files[0]), "key": key}
-    return write_encoded_log(
-        batches, folder, skip_bad=on_bad_line == "skip", source=description, facts=facts, progress=progress
-    )
+    return write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)
 
 
 class _ColumnChooser:
-    """Choice of the columns to read from each file, which must be the same in all files."""
+    """Choice of the columns to read from each file, which must be the same in all files; noted in `facts`."""
 
-    def __init__(self, columns: Mapping[str, str]) -> None:
-        self._columns, self._first = columns, dict[str, Any]()
+    def __init__(self, columns: Mapping[str, str], facts: dict[str, Any]) -> None:
+        self._columns, self._first, self._facts = columns, dict[str, Any](), facts
 
     def __call__(self, path: Path) -> Choose:
         return partial(self._choose, path)
@@ -138,11 +217,14 @@ class _ColumnChooser:
         chosen = choose_columns(path, self._columns, names)
         self._first = self._first or {"path": path, "names": list(chosen)}
         check_same(path, list(chosen), self._first["path"], self._first["names"])
+        self._facts.setdefault("columns", chosen)
         return chosen
 
 
 def _is_long_layout(files: Sequence[Path], columns: Mapping[str, str]) -> bool:
     """Return whether the log has one row per result, judging by the first file that can be read."""
+    from clickshift.io.tables.formats import column_names
+
     for file in files:
         try:
             names = column_names(file)
@@ -150,14 +232,6 @@ def _is_long_layout(files: Sequence[Path], columns: Mapping[str, str]) -> bool:
             continue
         return "docs" not in choose_columns(file, columns, names)
     return False
-
-
-def _file_size(file: Path) -> int:
-    """Return the size of a file in bytes; 0 if it cannot be read."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0  # the reader reports what is wrong
 
 
 def _cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str], on_bad_line: str) -> str:

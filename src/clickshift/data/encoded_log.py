@@ -27,6 +27,8 @@ LOG_FORMAT = ArtifactFormat("log", 1, "encode the log again", "clickshift log en
 """Format of the directory's header and vocabulary."""
 PAIRS, CLICKS = "pair.bin", "click.bin"
 """Names of the files of pair numbers and of click bits."""
+_ROWS_AT_ONCE = 1 << 20
+"""Number of rows that are sorted by query at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,18 @@ class EncodedLog:
         Number in `vocabulary` of each pair number in the files; None if they are the same. The last entry is `UNSEEN`.
     translated_query
         Query number in `vocabulary` of each pair number in the files, likewise.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import clickshift as cs
+    >>> sessions = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 100, rng=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cs.write_log(sessions, Path(folder) / "clicks.parquet")
+    ...     log = cs.open_log(Path(folder) / "clicks.parquet", in_memory=False)
+    ...     (len(log), sum(len(chunk) for chunk in log.chunks()))
+    (100, 100)
     """
 
     folder: Path
@@ -117,6 +131,20 @@ class EncodedLog:
             return len(self)
         count = self._column("count")
         return int(count.sum() if self.kept is None else count[self.kept].sum())
+
+    @property
+    def time(self) -> np.ndarray | None:
+        """Time of each row; None if the log has no times."""
+        if "time" not in self.kinds:
+            return None
+        time = self._column("time")
+        return np.asarray(time if self.kept is None else time[self.kept])
+
+    def __getitem__(self, rows: Bool[np.ndarray, " row"]) -> EncodedLog:
+        """Return the part of the log with some of its rows, given as a mask."""
+        kept = np.zeros(self._stored_rows, bool)
+        kept[slice(None) if self.kept is None else self.kept] = rows
+        return replace(self, kept=kept)
 
     @property
     def has_counts(self) -> bool:
@@ -221,7 +249,8 @@ class EncodedLog:
         DataError
             If a part would be empty ("empty-split").
         """
-        return self._split_at(as_generator(rng).random(self._stored_rows, np.float32) < fraction, fraction)
+        first = as_generator(rng).random(self._stored_rows, np.float32) < fraction
+        return self._split_at(first if self.kept is None else first[self.kept], fraction)
 
     def split_by_time(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
         """Split chronologically into about the earliest `fraction` of the rows and the rest.
@@ -233,26 +262,25 @@ class EncodedLog:
         DataError
             If the log has no times ("missing-time") or a part would be empty ("empty-split").
         """
-        if "time" not in self.kinds:
+        if (time := self.time) is None:
             raise DataError(
                 "a chronological split needs times: this log has none. Split at random or in order.",
                 code="missing-time",
             )
-        time = self._column("time")
         position = min(int(fraction * len(time)), len(time) - 1)
-        return self._split_at(np.asarray(time < np.partition(time, position)[position]), fraction)
+        return self._split_at(time < np.partition(time, position)[position], fraction)
 
     def split_in_order(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
         """Split into the first `fraction` of the rows, in the order of the log, and the rest."""
-        return self._split_at(np.arange(self._stored_rows) < round(fraction * self._stored_rows), fraction)
+        return self._split_at(np.arange(len(self)) < round(fraction * len(self)), fraction)
 
     def split_within_queries(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
         """Split into the first `fraction` of each query's rows, in the order of the log, and the rest."""
-        seen, first = np.zeros(self.vocabulary.n_queries, np.int64), np.zeros(self._stored_rows, bool)
-        query = np.concatenate([part.rankings.query for part in replace(self, kept=None).chunks()])
+        query = np.concatenate([part.rankings.query for part in self.chunks()])
+        seen, first = np.zeros(self.vocabulary.n_queries, np.int64), np.zeros(len(query), bool)
         quota = np.rint(fraction * np.bincount(query, minlength=len(seen)))
-        for block in self.blocks:
-            rows = block.row_slice
+        for begin in range(0, len(query), _ROWS_AT_ONCE):
+            rows = slice(begin, begin + _ROWS_AT_ONCE)
             block_query, order = query[rows], np.argsort(query[rows], kind="stable")
             start = np.r_[0, np.flatnonzero(np.diff(block_query[order])) + 1]
             sizes = np.diff(np.r_[start, len(order)])
@@ -264,9 +292,7 @@ class EncodedLog:
 
     def _split_at(self, first: Bool[np.ndarray, " row"], fraction: float) -> tuple[EncodedLog, EncodedLog]:
         """Return the parts inside and outside the mask `first`, or raise if one of them is empty."""
-        kept = np.ones(self._stored_rows, bool) if self.kept is None else self.kept
-        parts = kept & first, kept & ~first
-        if not 0 < fraction < 1 or not (parts[0].any() and parts[1].any()):
+        if not 0 < fraction < 1 or first.all() or not first.any():
             raise DataError(
                 f"both parts of a split must have a session: fraction {fraction} of {len(self)} rows leaves one part "
                 "empty. Choose a fraction between 0 and 1, or use a larger log.",
@@ -274,7 +300,7 @@ class EncodedLog:
                 fraction=fraction,
                 total=len(self),
             )
-        return replace(self, kept=parts[0]), replace(self, kept=parts[1])
+        return self[first], self[~first]
 
     def __repr__(self) -> str:
         return f"EncodedLog({len(self):,} rows, up to {self.n_ranks} ranks, {self.vocabulary})"

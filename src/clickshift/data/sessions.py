@@ -17,12 +17,15 @@ from jaxtyping import Float, Int
 
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import distinct_rows
+from clickshift.data._arrow import Layout, arrow_tables, check_layout
 from clickshift.data._validation import check_bits, check_integers, check_lists, check_shape, raise_for_rows
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
 RowSelection = slice | np.ndarray
 """Rows of a container: a slice, row numbers or a mask."""
+_TABLE_RESULTS = 1 << 30
+"""Results of one chunk of an Arrow table, whose lists have 32-bit offsets."""
 _Container = TypeVar("_Container", "Rankings", "Sessions")
 
 
@@ -264,7 +267,7 @@ class Sessions:
     @property
     def n_ranks(self) -> int:
         """Number of ranks: the length of the longest list."""
-        return self.rankings.n_ranks
+        return int(self.click.shape[1])
 
     def chunks(self) -> Iterator[Sessions]:
         """Yield the log itself as its only chunk; an `EncodedLog` yields several."""
@@ -395,6 +398,53 @@ class Sessions:
             _concat_if_all([part.time for part in parts]),
             _concat_if_all([part.user for part in parts]),
         )
+
+    def to_arrow(self, layout: Layout = "wide") -> Any:
+        """Return the log as a pyarrow table, which `read_log` reads back: the same ids, lists, clicks, counts, times.
+
+        Parameters
+        ----------
+        layout
+            "wide" for one row per list (columns query, docs, clicks), "long" for one row per result (columns session,
+            query, rank, doc, click); `time`, `user`, `count` and `propensity` where the log has them.
+
+        Returns
+        -------
+        pyarrow.Table
+            The table.
+
+        Raises
+        ------
+        DataError
+            "bad-option" for another layout, "unseen-id" for ids that the vocabulary does not hold, "bad-column" for
+            times or users that a table cannot hold.
+
+        Examples
+        --------
+        >>> vocabulary, query, pair = Vocabulary.of(["cats", "cats"], [7, 12])
+        >>> sessions = Sessions(Rankings(vocabulary, query[:1], pair[None]), np.array([[0, 1]]))
+        >>> sessions.to_arrow("long").to_pylist()[1]
+        {'session': 1, 'query': 'cats', 'rank': 2, 'doc': 12, 'click': 1}
+        """
+        import pyarrow as pa
+
+        check_layout(layout)
+        return pa.concat_tables(arrow_tables(self, layout, _TABLE_RESULTS))
+
+    def to_pandas(self, layout: Layout = "wide") -> Any:
+        """Return the log as a pandas data frame; see `to_arrow`.
+
+        Parameters
+        ----------
+        layout
+            "wide" for one row per list, "long" for one row per result.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table.
+        """
+        return self.to_arrow(layout).to_pandas()
 
     def __repr__(self) -> str:
         return f"Sessions({self.total:,} in {len(self):,} rows, up to {self.n_ranks} ranks, {self.vocabulary})"

@@ -9,13 +9,13 @@ from clickshift.debiasedness.agreement import conditional_independence_test as c
 from clickshift.debiasedness.classifier_cmi import BoostedTrees as BoostedTrees
 from clickshift.debiasedness.classifier_cmi import Classifier as Classifier
 from clickshift.debiasedness.classifier_cmi import Logistic as Logistic
-from clickshift.debiasedness.ksg import KSG as KSG
 from clickshift.debiasedness.label_grades import coarse_label_warning as coarse_label_warning
 from clickshift.debiasedness.label_grades import grades as grades
 from clickshift.debiasedness.metrics import CMIP as CMIP
 from clickshift.debiasedness.metrics import Dependence as Dependence
 from clickshift.debiasedness.metrics import DependenceEstimator as DependenceEstimator
 from clickshift.debiasedness.metrics import MeanDependence as MeanDependence
+from clickshift.debiasedness.nearest_neighbour_cmi import KSG as KSG
 from clickshift.debiasedness.relevance_from_preferences import relevance_from_orderings as relevance_from_orderings
 from clickshift.debiasedness.relevance_from_random_traffic import RandomisationTest as RandomisationTest
 from clickshift.debiasedness.relevance_from_random_traffic import randomisation_test as randomisation_test

@@ -22,7 +22,9 @@ SIGIR.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import final
 
@@ -30,6 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.core.boosting import lightgbm_settings
+from clickshift.core.newton import halved_steps, maximise
 from clickshift.core.parallel import for_each
 from clickshift.core.rng import generator, stream_key
 from clickshift.debiasedness.scored_pairs import ScoredPairs
@@ -409,24 +412,31 @@ def _random_halves(sample: np.ndarray, rng: np.random.Generator) -> list[np.ndar
 
 
 def _logistic_regression(terms: np.ndarray, is_real: np.ndarray) -> np.ndarray:
-    """Fit the weights by Newton's method with step halving; the first term is the constant, which is not penalised."""
-    from scipy.special import expit
+    """Fit the weights by Newton's method; the first term is the constant, which is not penalised."""
+    start = np.zeros(terms.shape[1])
+    look = partial(_LogisticLikelihood, terms, is_real)
+    return maximise(look, start, tolerance=_NEWTON_TOLERANCE / 2, max_steps=_MAX_NEWTON_STEPS)[0].weight
 
-    penalty, sign = np.r_[0.0, np.ones(terms.shape[1] - 1)], np.where(is_real, 1.0, -1.0)
 
-    def loss(weight: np.ndarray) -> float:
-        return float(np.logaddexp(0, -sign * (terms @ weight)).sum() + penalty @ weight**2 / 2)
+class _LogisticLikelihood:
+    """Penalised logistic likelihood at one point: a `core.newton.LocalModel`."""
 
-    weight = np.zeros(terms.shape[1])
-    current = loss(weight)
-    for _ in range(_MAX_NEWTON_STEPS):
-        prob = expit(terms @ weight)
-        gradient = terms.T @ (prob - is_real) + penalty * weight
-        hessian = (terms.T * (prob * (1 - prob))) @ terms + np.diag(penalty)
-        step = np.linalg.solve(hessian, gradient)
-        if gradient @ step < _NEWTON_TOLERANCE:
-            break
-        while (proposed := loss(weight - step)) > current and gradient @ step >= _NEWTON_TOLERANCE:
-            step = step / 2
-        weight, current = weight - step, proposed
-    return weight
+    def __init__(self, terms: np.ndarray, is_real: np.ndarray, weight: np.ndarray) -> None:
+        from scipy.special import expit
+
+        self.weight, logit, penalty = weight, terms @ weight, np.r_[0.0, np.ones(terms.shape[1] - 1)]
+        self.objective = -float(np.logaddexp(0, np.where(is_real, -logit, logit)).sum() + penalty @ weight**2 / 2)
+        prob = expit(logit)
+        self._gradient = terms.T @ (is_real - prob) - penalty * weight
+        self._step = np.linalg.solve((terms.T * (prob * (1 - prob))) @ terms + np.diag(penalty), self._gradient)
+
+    def expected_gain(self) -> float:
+        """Return the expected gain of the Newton step."""
+        return float(self._gradient @ self._step) / 2
+
+    def candidates(self) -> Iterator[np.ndarray]:
+        """Yield the Newton step, then half of it, and so on, while a gain is expected."""
+        for step in halved_steps(self._step, longest=np.inf, times=_MAX_NEWTON_STEPS):
+            if self._gradient @ step < _NEWTON_TOLERANCE:
+                return
+            yield self.weight + step

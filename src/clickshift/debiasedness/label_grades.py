@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.errors import DataError
+from clickshift.grading.quantiles import quantile_grades
 
 FEWEST_GRADES = 3
 """Number of grades below which labels are too coarse."""
@@ -53,12 +54,8 @@ def grades(relevance: Float[np.ndarray, " pair"], groups: int = 5) -> Float[np.n
             option="groups",
             value=groups,
         )
-    present = ~np.isnan(relevance)
-    _, value, count = np.unique(relevance[present], return_inverse=True, return_counts=True)
-    middle = (np.cumsum(count) - count / 2) / max(present.sum(), 1)
-    _, group = np.unique(np.floor(middle * groups), return_inverse=True)
-    grade = np.full(relevance.shape, np.nan)
-    grade[present] = group[value]
+    present, grade = ~np.isnan(relevance), np.full(relevance.shape, np.nan)
+    grade[present] = quantile_grades(relevance[present], groups)
     return grade
 
 

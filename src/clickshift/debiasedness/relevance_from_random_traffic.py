@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.counts.cells import Cells
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.encoded_log import Log
+from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import ClickshiftWarning
 
@@ -29,7 +30,7 @@ _HALF_WEIGHT_EXPOSURE = 20.0
 """Exposure at which a pair's rate has half the weight of a precisely known one in the mean and variance of rates."""
 
 
-def relevance_from_random_log(sessions: Sessions) -> Float[np.ndarray, " pair"]:
+def relevance_from_random_log(log: Log) -> Float[np.ndarray, " pair"]:
     """Estimate each pair's click-through rate at an average rank of randomised lists, with shrinkage.
 
     A document that chance showed at good ranks is not better for it. With examination t_k of rank k (1 on average over
@@ -45,8 +46,8 @@ def relevance_from_random_log(sessions: Sessions) -> Float[np.ndarray, " pair"]:
 
     Parameters
     ----------
-    sessions
-        Randomised log.
+    log
+        Randomised log, in memory or encoded.
 
     Returns
     -------
@@ -58,12 +59,12 @@ def relevance_from_random_log(sessions: Sessions) -> Float[np.ndarray, " pair"]:
     ClickshiftWarning
         "not-randomised" if the lists do not look random: see `randomisation_test`.
     """
-    test = randomisation_test(sessions.rankings, weight=sessions.count)
+    test = randomisation_test(log)
     if message := test.warning():
         warnings.warn(
             ClickshiftWarning(message, code="not-randomised", share=test.share, p_value=test.p_value), stacklevel=2
         )
-    cells = Cells.of(sessions)
+    cells = Cells.of(log)
     examination = _rank_examination(cells)
     cell_examination, n_pairs = examination[cells.situation], cells.vocabulary.n_pairs
     impressions, clicks = cells.by_pair()
@@ -102,7 +103,7 @@ class RandomisationTest:
         )
 
 
-def randomisation_test(rankings: Rankings, *, weight: np.ndarray | None = None) -> RandomisationTest:
+def randomisation_test(lists: Rankings | Log, *, weight: np.ndarray | None = None) -> RandomisationTest:
     """Test whether lists are in random order, by the mean rank of every pair (Friedman's test).
 
     In a random list of L results the rank from 0 has mean (L - 1) / 2 and variance (L^2 - 1) / 12. For each pair, z is
@@ -113,10 +114,10 @@ def randomisation_test(rankings: Rankings, *, weight: np.ndarray | None = None) 
 
     Parameters
     ----------
-    rankings
-        Lists.
+    lists
+        Lists, or a log, in memory or encoded.
     weight
-        Number of sessions of each list; None for one each.
+        Number of sessions of each list, for lists without a log; None for one each.
 
     Returns
     -------
@@ -130,17 +131,23 @@ def randomisation_test(rankings: Rankings, *, weight: np.ndarray | None = None) 
     """
     from scipy.special import chdtrc
 
-    n_pairs, length = rankings.vocabulary.n_pairs, rankings.length
-    count = np.ones(len(rankings)) if weight is None else weight.astype(np.float64)
+    n_pairs = lists.vocabulary.n_pairs
     impressions, deviation, variance = np.zeros(n_pairs), np.zeros(n_pairs), np.zeros(n_pairs)
-    mean_rank, rank_variance = (length - 1) / 2, (length**2 - 1.0) / 12
-    for rank in range(rankings.n_ranks):
-        pair = rankings.pair[:, rank]
-        use = np.flatnonzero((pair != UNSEEN) & (length > 1))
-        used_pair, times = pair[use], count[use]
-        impressions += np.bincount(used_pair, times, n_pairs)
-        deviation += np.bincount(used_pair, times * (rank - mean_rank[use]), n_pairs)
-        variance += np.bincount(used_pair, times * rank_variance[use], n_pairs)
+    parts = (
+        [(lists, np.ones(len(lists)) if weight is None else weight.astype(np.float64))]
+        if isinstance(lists, Rankings)
+        else ((part.rankings, part.count.astype(np.float64)) for part in lists.chunks())
+    )
+    for rankings, count in parts:
+        length = rankings.length
+        mean_rank, rank_variance = (length - 1) / 2, (length**2 - 1.0) / 12
+        for rank in range(rankings.n_ranks):
+            pair = rankings.pair[:, rank]
+            use = np.flatnonzero((pair != UNSEEN) & (length > 1))
+            used_pair, times = pair[use], count[use]
+            impressions += np.bincount(used_pair, times, n_pairs)
+            deviation += np.bincount(used_pair, times * (rank - mean_rank[use]), n_pairs)
+            variance += np.bincount(used_pair, times * rank_variance[use], n_pairs)
     seen = impressions > 0
     n_seen, repeats = int(seen.sum()), float((impressions[seen] - 1).sum())
     if not repeats:

@@ -11,13 +11,14 @@ import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
+from functools import cached_property
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
+from clickshift.core.versions import library_versions
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, decimal
 from clickshift.errors import FileError
@@ -50,7 +51,8 @@ class Section:
     table
         Rows with equal keys.
     figure
-        Plotly figure; one with a width and a height keeps their ratio at any width of the page.
+        Plotly figure, or a function that makes it, which a terminal never calls; one with a width and a height keeps
+        their ratio at any width of the page.
     parts
         Subsections, shown side by side if all of them hold nothing but a figure, or nothing but text.
     caption
@@ -69,6 +71,11 @@ class Section:
     caption: str = ""
     name: str = ""
     page_only: bool = False
+
+    @cached_property
+    def drawn(self) -> Any:
+        """The figure, made when it is first asked for."""
+        return self.figure() if callable(self.figure) else self.figure
 
     def flat(self) -> Iterator[Section]:
         """Yield the section and all its subsections."""
@@ -116,7 +123,7 @@ class Document:
         found: dict[str, Any] = {}
         for section in self._flat():
             if section.figure is not None:
-                found[_unique(section.name or section.title, found)] = section.figure
+                found[_unique(section.name or section.title, found)] = section.drawn
         return found
 
     def _flat(self) -> Iterator[Section]:
@@ -242,7 +249,7 @@ def _section(section: Section, name: str, level: int = 2) -> str:
     inner = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
     inner += _table(section.table, section.title) if section.table else ""
     inner += f"<p class='caption'>{html.escape(section.caption)}</p>" if section.caption else ""
-    inner += _figure(section.figure, section.title, f"figure-{name}") if section.figure is not None else ""
+    inner += _figure(section.drawn, section.title, f"figure-{name}") if section.figure is not None else ""
     if _is_figure(section) and level > 2:  # the figure shows its title itself
         return inner
     parts = "".join(_section(part, f"{name}-{number}", level + 1) for number, part in enumerate(section.parts, 1))
@@ -346,10 +353,5 @@ def _setting_text(value: Any, inner: bool = False) -> str:
 
 def _versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that are installed."""
-    versions = {"Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}"}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # optional
-            continue
-    return versions
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return {"Python": python, **library_versions(_LIBRARIES)}

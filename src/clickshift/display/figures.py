@@ -15,13 +15,13 @@ SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
 
 
 def curve_figure(rows: Sequence[Row]) -> Any:
-    """Plot a browsing parameter of a click model with 95 % intervals.
+    """Plot a browsing parameter of a click model, with 95 % intervals where the rows have them.
 
     Parameters
     ----------
     rows
-        Tidy rows of one parameter: parameter, estimate, low, high, and rank or after; last_click where the parameter
-        depends on the rank of the last click.
+        Tidy rows of one parameter: parameter, estimate, rank or after, and low and high where there are intervals;
+        last_click where the parameter depends on the rank of the last click.
 
     Returns
     -------
@@ -31,30 +31,35 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    parameter = html.escape(str(rows[0]["parameter"]))
+    parameter, intervals = html.escape(str(rows[0]["parameter"])), "low" in rows[0]
     for i, (name, line) in enumerate(_lines(rows).items()):
         figure.add_scatter(
             name=name,
             x=[row.get("rank", row.get("after")) for row in line],
             y=[row["estimate"] for row in line],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [row["high"] - row["estimate"] for row in line],
-                "arrayminus": [row["estimate"] - row["low"] for row in line],
-            },
+            error_y=_error_bars(line) if intervals else None,
             mode="lines+markers" if "rank" in rows[0] else "markers",
             marker={"color": COLOURS[i % len(COLOURS)], "size": 8},
             hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
         )
     figure.update_layout(
         template="plotly_white",
-        yaxis={"title": f"{parameter} (95 % intervals)", "rangemode": "tozero"},
+        yaxis={"title": f"{parameter} (95 % intervals)" if intervals else parameter, "rangemode": "tozero"},
         xaxis={"title": "rank", "dtick": 1} if "rank" in rows[0] else {"title": "after"},
         showlegend=len(figure.data) > 1,
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
     )
     return figure
+
+
+def _error_bars(line: Sequence[Row]) -> dict[str, Any]:
+    """Return the intervals of a line, as Plotly takes them."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [row["high"] - row["estimate"] for row in line],
+        "arrayminus": [row["estimate"] - row["low"] for row in line],
+    }
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:

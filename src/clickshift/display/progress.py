@@ -21,6 +21,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block on standard error.
 
     A terminal and a notebook show a bar. A log file receives a line every 15 seconds, so that short work leaves none.
+    A text that ends with a line break is a result: it stays on the terminal, above the bar.
 
     Parameters
     ----------
@@ -70,13 +71,15 @@ def _bar(console: object, description: str, total: int | None) -> Iterator[Progr
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:  # type: ignore[arg-type]
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
 
         def report(step: int | str, /, *, total: int | None = None) -> None:
             if total is not None:
                 bar.update(task, total=total)
-            if isinstance(step, str):
+            if isinstance(step, str) and step.endswith("\n"):
+                bar.print(printable(step[:-1]), markup=False, highlight=False)
+            elif isinstance(step, str):
                 bar.update(task, description=f"{description}: {printable(step)}")
             else:
                 bar.advance(task, step)
@@ -94,7 +97,7 @@ class _Lines:
     def __call__(self, step: int | str, /, *, total: int | None = None) -> None:
         self._total = total if total is not None else self._total
         if isinstance(step, str):
-            self._state = f": {printable(step)}"
+            self._state = f": {printable(step.rstrip())}"
         else:
             self._done += step
         now = time.monotonic()

@@ -40,6 +40,27 @@ def curve_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
+def facts_table(facts: Row) -> Rows:
+    """Format facts as a table of two columns without headings.
+
+    Parameters
+    ----------
+    facts
+        Values by name.
+
+    Returns
+    -------
+    list of dict
+        One row per fact.
+
+    Examples
+    --------
+    >>> facts_table({"unseen_share": 0.5})
+    [{'': 'unseen share', ' ': 0.5}]
+    """
+    return [{"": name.replace("_", " "), " ": value} for name, value in facts.items()]
+
+
 def arrow_table(rows: Sequence[Row]) -> Any:
     """Return tidy rows as a pyarrow table.
 

@@ -1,8 +1,9 @@
-"""Experiments: protocols as frozen values that yield tasks, a runner that computes tasks, and reports of their rows.
+"""Experiments: protocols as frozen values that yield tasks, a runner that computes tasks, and results of their rows.
 
 `policy_shift`, `model_selection` and `click_vs_ips` hold one paper's protocol each, `papers` lists their tables and
-figures by name. `real_logs`, `comparison`, `audit` and `backtest` work on a log of one's own. `runner` computes the
-tasks of a protocol in parallel and keeps the result rows on disk; `dask` does the same on a cluster.
+figures by name. `real_logs`, `comparison`, `audit` and `backtest` work on a log of one's own. `experiment` runs a
+protocol and makes its result, `runner` computes tasks in parallel and keeps their rows on disk, `dask` does the same on
+a cluster.
 
 The modules are imported one by one, so that importing the package costs nothing.
 """
@@ -13,12 +14,12 @@ __all__ = [  # noqa: F822 (modules)
     "click_vs_ips",
     "comparison",
     "dask",
+    "experiment",
     "log_files",
     "model_selection",
     "models",
     "papers",
     "policy_shift",
     "real_logs",
-    "run_metadata",
     "runner",
 ]

@@ -1,21 +1,21 @@
-"""Report of an audit: which models depend on the logging policy, as verdicts, tables and charts."""
+"""Result of an audit: which models depend on the logging policy, as verdicts, tables and charts."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
+from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import write_rows
-from clickshift.experiments.audit import AuditResult
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 
 _TITLE = "Debiasedness: does the relevance of click models depend on the logging policy?"
 _SIGNIFICANCE_LEVEL = 0.05
@@ -39,49 +39,111 @@ most. The lines are means with two standard errors. A line that rises or falls i
 side are noise."""
 
 
-def write_audit_report(
-    folder: Path,
-    audited: Sequence[AuditResult],
-    chosen: Mapping[str, str],
-    cautions: Sequence[str],
-    settings: Mapping[str, Any],
-) -> Written:
-    """Write report.html, rows.parquet, and tables and charts as files in the folder exports.
+class ModelAudit(NamedTuple):
+    """Audit of one model.
 
     Parameters
     ----------
-    folder
-        Folder to write to.
-    audited
-        Results of the models.
-    chosen
-        Strategy and chosen model; empty if there was nothing to choose.
-    cautions
-        Warnings of `Audit.cautions`.
-    settings
-        Settings to show at the end of the page.
-
-    Returns
-    -------
-    Written
-        The files, verdicts and tables.
+    facts
+        Numbers by name: mean dependence and CMIP with intervals and null distributions, perplexity, nDCG@10.
+    rows
+        The scored pairs of the model's first seed.
     """
-    facts, figures = [one.facts for one in audited], {str(a.facts["model"]): _scatter_figure(a) for a in audited}
-    table, verdicts = audit_table(facts), [verdict(one) for one in facts]
-    write_rows(facts, folder / "rows.parquet")
-    answer = "\n\n".join([choice_note(chosen), *cautions, _TEXT])
-    sections = [
-        Section("Verdicts", answer, parts=[Section(f"{v['model']}: {v['verdict']}", v["text"]) for v in verdicts]),
-        Section("In numbers", _TEXT_TABLE, table),
-        Section("Within labels", _TEXT_CHARTS, parts=[Section(name, figure=f) for name, f in figures.items()]),
-    ]
-    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
-    exports = write_exports(folder / "exports", {"audit": table}, figures)
-    notes = [exports.note] if exports.note else []
-    return Written(folder / "report.html", folder / "rows.parquet", exports.files, verdicts, {"Audit": table}, notes)
+
+    facts: dict[str, Any]
+    rows: ScoredPairs
 
 
-def audit_table(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class AuditResult(Result):
+    """Audit of click models: which of them depend on the logging policy, and which one to choose.
+
+    Parameters
+    ----------
+    models
+        Audits of the models.
+    strategy
+        Strategy that chooses among several models.
+    chosen
+        Name of the chosen model; None if there is only one.
+    cautions
+        Warnings for readers: coarse labels, pairs left out, too few queries.
+    settings
+        Settings of the computation, by name.
+
+    Notes
+    -----
+    Facts, as `to_dict` returns them:
+
+    - conclusion: the answer, as text.
+    - rows: for each model its name (model), seeds, pairs and queries; mean_dependence and cmip, each with the suffixes
+      _low and _high (95 % interval), _null_mean and _null_high (under independence), _slope, _p_value and
+      _skipped_rows; perplexity and nDCG@10.
+    - verdicts: for each model its name (model), a short verdict, and a text with the evidence.
+    - chosen: strategy and model; empty for one model.
+    - cautions: warnings, as texts.
+    """
+
+    models: tuple[ModelAudit, ...]
+    strategy: str
+    chosen: str | None
+    cautions: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    @property
+    def verdicts(self) -> list[dict[str, str]]:
+        """Verdict on each model: "model", "verdict" and "text"."""
+        return [verdict(one.facts) for one in self.models]
+
+    @property
+    def conclusion(self) -> str:
+        """Short verdict on each model, and the chosen one."""
+        verdicts = "; ".join(f"{one['model']}: {one['verdict']}" for one in self.verdicts)
+        chosen = f" Recommended by the strategy “{self.strategy}”: {self.chosen}." if self.chosen else ""
+        return f"{verdicts}.{chosen} Random scores would be debiased too: read this together with perplexity and nDCG."
+
+    def rows(self) -> Rows:
+        """Return the facts of each model."""
+        return [one.facts for one in self.models]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the facts that the notes of the class list."""
+        return {
+            "conclusion": self.conclusion,
+            "rows": self.rows(),
+            "verdicts": self.verdicts,
+            "chosen": {"strategy": self.strategy, "model": self.chosen} if self.chosen else {},
+            "cautions": self.cautions,
+        }
+
+    def _document(self) -> Document:
+        """Show numbers, verdicts with their evidence, and a chart for each model."""
+        pairs = self.models[0].facts["pairs"]
+        figures = [
+            Section(str(one.facts["model"]), figure=partial(_scatter_figure, one), page_only=True)
+            for one in self.models
+        ]
+        return Document(
+            _TITLE,
+            self.conclusion,
+            [
+                Section(
+                    f"Debiasedness on {pairs:,} judged pairs", table=_audit_table(self.rows()), caption=_TEXT_TABLE
+                ),
+                Section(
+                    "Verdicts",
+                    "\n\n".join(self.cautions),
+                    parts=[Section(f"{v['model']}: {v['verdict']}", v["text"]) for v in self.verdicts],
+                ),
+                Section("Within labels", _TEXT_CHARTS, parts=figures, page_only=True),
+                Section("Method", _TEXT, page_only=True),
+            ],
+            self.settings,
+        )
+
+
+def _audit_table(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one line per model from the facts of the audit."""
     return [
         {
@@ -141,14 +203,7 @@ def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
     return {"model": str(facts["model"]), "verdict": short, "text": text}
 
 
-def choice_note(chosen: Mapping[str, str]) -> str:
-    """Return one sentence on the model that a strategy chose; "" if there was nothing to choose."""
-    if not chosen:
-        return ""
-    return f"Recommended by the strategy “{chosen['strategy']}”: {chosen['model']}."
-
-
-def _scatter_figure(audited: AuditResult) -> Any:
+def _scatter_figure(audited: ModelAudit) -> Any:
     """Plot the estimates of one model against the logging policy's ranking within each label."""
     import plotly.graph_objects as go
 

@@ -1,21 +1,31 @@
-"""Report of a backtest: errors of the estimators about past days, as a conclusion, tables and charts."""
+"""The result of a backtest: errors of the estimators about past days, as a conclusion, tables and charts."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
+from clickshift.core.rng import generator
+from clickshift.data.sessions import Sessions
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import Row, write_rows
-from clickshift.experiments.backtest import DAYS, IN_ORDER, RANDOM, BacktestResult
+from clickshift.display.result import Result
+from clickshift.display.tables import Row, Rows, write_rows
+from clickshift.errors import DataError, SpecError
+from clickshift.ope.estimators import clip_text
 
+DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
+_MIN_QUERIES = 10
+"""Smallest number of queries for a bootstrap interval over queries."""
 _TITLE = "Backtest: error of off-policy evaluation on past days"
 _STRUCTURED = ("IP", "PBM", "Item")
 """Estimators that assume a click model."""
@@ -24,7 +34,6 @@ _PUBLISHED = {"clicks@2": (0.1790, 0.1318), "clicks@3": (0.4624, 0.1250), "dcg":
 """Published error reduction of IP over List and RCTR, at any M of 100 or more, for the 100 most frequent queries of the
 Yandex log (Li et al. 2018, section 6.3)."""
 _LARGE_CLIP = 100.0
-_CONCLUSION = "Conclusion"
 _TEXT = """Each day in turn is treated as the day of a new policy: its list frequencies are the target, its mean reward
 is the truth, and the estimators see all other days. The error is the root mean square error over queries and days,
 where each pair counts once, whatever its traffic (Li et al. 2018, section 6). The estimator and its clipping constant M
@@ -43,55 +52,332 @@ _TEXT_PUBLISHED = """Smallest error reduction of IP over the two baselines at th
 the published value for the 100 most frequent queries of the Yandex log (section 6.3)."""
 
 
-def write_backtest_report(folder: Path, result: BacktestResult, settings: Mapping[str, Any]) -> Written:
-    """Write report.html, rows.parquet, queries.parquet, days.parquet, and tables and charts in the folder exports.
+@final
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Truth and estimates of one estimator on one task.
 
     Parameters
     ----------
-    folder
-        Folder to write to.
-    result
-        Result of the backtest.
-    settings
-        Settings to show at the end of the page.
-
-    Returns
-    -------
-    Written
-        The files and tables.
+    task
+        Name of the reward.
+    estimator
+        Name of the estimator.
+    clip
+        Clipping constants.
+    actual
+        Mean reward of each day; NaN where the day, or all other days, have no session of the query.
+    estimated
+        The same, estimated from the other days.
+    no_overlap
+        Where no list of the day was logged on other days, so that the estimate is 0.
     """
-    rows, days = result.rows, result.day_rows
-    write_rows(rows, folder / "rows.parquet")
-    write_rows(result.query_rows, folder / "queries.parquet")
-    write_rows(days, folder / "days.parquet")
-    conclusion, gains, published = backtest_conclusion(result), gain_table(result), _published_table(result)
-    errors, residuals = _error_figures(rows), _day_figures(result, days)
-    single = _query_figures(result, days)
+
+    task: str
+    estimator: str
+    clip: tuple[float, ...]
+    actual: Float[np.ndarray, "query day"]
+    estimated: Float[np.ndarray, "query day clip"]
+    no_overlap: Bool[np.ndarray, "query day"]
+
+    @property
+    def used(self) -> Bool[np.ndarray, "query day"]:
+        """Pairs of a query and a day that can be compared."""
+        used: np.ndarray = ~np.isnan(self.actual)
+        return used
+
+    def squared(self, queries: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, "chosen clip"]:
+        """Return the sum over days of the squared errors of each query."""
+        error = self.estimated[queries] - self.actual[queries][:, :, None]
+        squared: np.ndarray = np.nansum(error**2, axis=1)
+        return squared
+
+    def rmse(self, queries: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " clip"]:
+        """Return the root mean square error over all usable pairs of a query and a day, unweighted by traffic."""
+        pairs = int(self.used[queries].sum())
+        total: np.ndarray = self.squared(queries).sum(axis=0)
+        return np.sqrt(total / pairs) if pairs else np.full(len(self.clip), np.nan)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class BacktestResult(Result):
+    """Result of a backtest.
+
+    Parameters
+    ----------
+    log
+        Sessions of the compared queries.
+    days
+        Names of the days or parts.
+    split
+        How the log was divided: `DAYS`, `RANDOM` or `IN_ORDER` parts.
+    groups
+        Numbers of the queries of each group, by name: the most frequent ones, possibly the next ones, and the single
+        one.
+    sessions
+        Number of sessions.
+    first_clicks
+        Clicks at the first rank per session; NaN on days without sessions.
+    all_clicks
+        Clicks at all ranks per session; NaN on days without sessions.
+    residuals
+        Truth and estimates, by task, then by estimator.
+    seed
+        Random seed of the intervals.
+    settings
+        The log and the options of the backtest.
+
+    Notes
+    -----
+    `to_dict` holds:
+
+    - conclusion: what was compared, the errors of the most frequent queries, and the estimators with the least error.
+    - rows: one per task, group, estimator and clipping constant M ("inf" for no clipping): rmse, and the numbers of
+      queries, of pairs of a query and a day, and of those dropped and without overlap.
+    - days: actual and estimated reward and residual by task, group, estimator and day.
+    - chosen: the row with the least error among the most frequent queries, by task.
+    """
+
+    log: Sessions
+    days: tuple[str, ...]
+    split: str
+    groups: Mapping[str, Int[np.ndarray, " _"]]
+    sessions: Float[np.ndarray, "query day"]
+    first_clicks: Float[np.ndarray, "query day"]
+    all_clicks: Float[np.ndarray, "query day"]
+    residuals: tuple[Residuals, ...]
+    seed: int
+    settings: Mapping[str, Any]
+
+    @property
+    def conclusion(self) -> str:
+        """What was compared, the results for the most frequent queries, and the recommended estimators."""
+        return _conclusion(self)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the rewards."""
+        return tuple(dict.fromkeys(r.task for r in self.residuals))
+
+    @property
+    def estimators(self) -> tuple[str, ...]:
+        """Names of the estimators."""
+        return tuple(dict.fromkeys(r.estimator for r in self.residuals))
+
+    def rows(self) -> Rows:
+        """Return pooled errors: one row per task, group, estimator and clipping constant."""
+        return self._rows
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, the errors, the residuals by day, and the chosen estimators."""
+        return {
+            "conclusion": self.conclusion,
+            "rows": list(map(_finite_clip, self._rows)),
+            "days": list(map(_finite_clip, self.day_rows)),
+            "chosen": {task: _finite_clip(self.choice(task)) for task in self.tasks},
+        }
+
+    def _document(self) -> Document:
+        return _backtest_document(self)
+
+    def write(self, path: str | Path) -> Written:
+        """Write the result as `Result.write` does; to a folder also queries.parquet and days.parquet.
+
+        Parameters
+        ----------
+        path
+            A page (.html), or a folder.
+
+        Returns
+        -------
+        Written
+            Paths of what was written.
+        """
+        written = super().write(path)
+        if written.rows is not None:
+            write_rows(self.query_rows, Path(path) / "queries.parquet")
+            write_rows(self.day_rows, Path(path) / "days.parquet")
+        return written
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """Pooled errors."""
+        rows = []
+        for r in self.residuals:
+            for group, queries in self.groups.items():
+                used = int(r.used[queries].sum())
+                counts = {
+                    "queries": len(queries),
+                    "pairs": used,
+                    "pairs_dropped": len(queries) * len(self.days) - used,
+                    "pairs_without_overlap": int(r.no_overlap[queries].sum()),
+                    "split": self.split,
+                }
+                setting = {"task": r.task, "group": group, "estimator": r.estimator}
+                for clip, rmse in zip(r.clip, r.rmse(queries).tolist(), strict=True):
+                    rows.append({**setting, "M": clip, "rmse": rmse, **counts})
+        return rows
+
+    @property
+    def query_rows(self) -> Rows:
+        """Errors of single queries: one row per task, query, estimator and clipping constant."""
+        names = self.log.vocabulary.query_ids.tolist()
+        sessions = self.sessions.sum(axis=1).astype(int).tolist()
+        rows = []
+        for r in self.residuals:
+            pairs = r.used.sum(axis=1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                rmse = np.sqrt(r.squared(np.arange(len(names))) / pairs[:, None])
+            for q, (errors, used) in enumerate(zip(rmse.tolist(), pairs.tolist(), strict=True)):
+                setting = {"task": r.task, "query": str(names[q]), "estimator": r.estimator}
+                counts = {"sessions": sessions[q], "pairs": used, "pairs_dropped": len(self.days) - used}
+                rows += [
+                    {**setting, "M": clip, "rmse": error, **counts} for clip, error in zip(r.clip, errors, strict=True)
+                ]
+        return rows
+
+    @property
+    def day_rows(self) -> Rows:
+        """Truth and estimates by day: means over a group's queries, each estimator with its best clipping constant."""
+        rows = []
+        for r in self.residuals:
+            for group, queries in self.groups.items():
+                best, used = _argmin(r.rmse(queries)), r.used[queries]
+                pairs = used.sum(axis=0)
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    means = [
+                        np.nansum(x, axis=0) / pairs for x in (r.actual[queries], r.estimated[queries][:, :, best])
+                    ]
+                setting = {"task": r.task, "group": group, "estimator": r.estimator, "M": r.clip[best]}
+                for d in np.flatnonzero(pairs):
+                    actual, estimated = (float(x[d]) for x in means)
+                    values = {"actual": actual, "estimated": estimated, "residual": estimated - actual}
+                    rows.append({**setting, "day": self.days[d], **values, "pairs": int(pairs[d])})
+        return rows
+
+    def choice(self, task: str, group: str | None = None) -> dict[str, Any]:
+        """Return the row of the estimator and clipping constant with the smallest pooled error; the first of equals.
+
+        Parameters
+        ----------
+        task
+            Name of the reward.
+        group
+            Name of the group; by default that of the most frequent queries.
+
+        Raises
+        ------
+        SpecError
+            If the backtest does not have this task or group ("unknown-name").
+        DataError
+            If no query of the group has sessions on two days ("no-overlap").
+        """
+        group = next(iter(self.groups)) if group is None else group
+        rows = [row for row in self._rows if row["task"] == task and row["group"] == group]
+        if not rows:
+            raise SpecError(
+                f"the backtest must have the task and the group: got {task!r} and {group!r}. Choose a task of "
+                f"{', '.join(self.tasks)} and a group of {', '.join(self.groups)}.",
+                code="unknown-name",
+                task=task,
+                group=group,
+            )
+        if all(math.isnan(row["rmse"]) for row in rows):
+            raise DataError(
+                f"nothing of {group} can be compared: no query has sessions on two {self.split}.",
+                code="no-overlap",
+                group=group,
+            )
+        return min(rows, key=lambda row: row["rmse"])
+
+    def gain(
+        self, task: str, group: str, estimator: str, baseline: str, *, replicates: int = 2000
+    ) -> tuple[float, float, float]:
+        """Return the relative error reduction of an estimator over a baseline, each with its best clipping constant.
+
+        Parameters
+        ----------
+        task
+            Name of the reward.
+        group
+            Name of the group of queries.
+        estimator, baseline
+            Names of estimators.
+        replicates
+            Number of bootstrap replicates.
+
+        Returns
+        -------
+        tuple of float
+            The reduction as a share of the baseline's error, and a 95 % bootstrap interval over queries; the interval
+            is NaN for fewer than 10 queries.
+        """
+        queries = self.groups[group]
+        squares = []
+        for r in (self.residuals_for(task, estimator), self.residuals_for(task, baseline)):
+            squares.append(r.squared(queries)[:, _argmin(r.rmse(queries))])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = float(1 - np.sqrt(squares[0].sum() / squares[1].sum()))
+            if len(queries) < _MIN_QUERIES:
+                return value, math.nan, math.nan
+            rng = generator(self.seed, "backtest", "gain")
+            resampled = rng.multinomial(len(queries), np.full(len(queries), 1 / len(queries)), replicates)
+            low, high = np.quantile(1 - np.sqrt(resampled @ squares[0] / (resampled @ squares[1])), [0.025, 0.975])
+        return value, float(low), float(high)
+
+    def residuals_for(self, task: str, estimator: str) -> Residuals:
+        """Return truth and estimates of one estimator on one task; raise a SpecError ("unknown-name") for others."""
+        for r in self.residuals:
+            if (r.task, r.estimator) == (task, estimator):
+                return r
+        raise SpecError(
+            f"the backtest must have the task and the estimator: got {task!r} and {estimator!r}. Choose a task of "
+            f"{', '.join(self.tasks)} and an estimator of {', '.join(self.estimators)}.",
+            code="unknown-name",
+            task=task,
+            estimator=estimator,
+        )
+
+
+def _finite_clip(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Write an infinite clipping constant as text: JSON has no infinity."""
+    return {**row, "M": "inf" if math.isinf(row["M"]) else row["M"]}
+
+
+def _argmin(values: Float[np.ndarray, " clip"]) -> int:
+    """Return the index of the smallest value, the first of equals; 0 if all are NaN."""
+    return 0 if np.isnan(values).all() else int(np.nanargmin(values))
+
+
+def _backtest_document(result: BacktestResult) -> Document:
+    """Return the document of a backtest: gains, errors by clipping constant, residuals by day, and a single query."""
+    rows, days = result.rows(), result.day_rows
+    gains = _gain_table(result)
+    title = f"Backtest by {result.split}: root mean squared errors"
     sections = [
-        Section(_CONCLUSION, f"{conclusion}\n\n{_TEXT}"),
-        Section("Structured estimators against the baselines", _TEXT_GAINS, gains),
-        Section("Comparison with the published numbers", _TEXT_PUBLISHED, published),
-        Section("Errors", _TEXT_ERRORS, parts=_figure_sections(errors)),
-        Section("Day by day", _TEXT_DAYS, parts=_figure_sections(residuals)),
-        Section("A single query", _TEXT_QUERY, parts=_figure_sections(single)),
-        Section("Errors in numbers", table=error_table(result)),
+        Section(title, table=gains, caption=_TEXT_GAINS, name="gains"),
+        Section("Comparison with the published numbers", _TEXT_PUBLISHED, _published_table(result), name="published"),
+        Section("Errors", _TEXT_ERRORS, parts=_figure_sections(_error_figures(rows))),
+        Section("Day by day", _TEXT_DAYS, parts=_figure_sections(_day_figures(result, days))),
+        Section("A single query", _TEXT_QUERY, parts=_figure_sections(_query_figures(result, days))),
+        Section("Errors in numbers", table=_error_table(result), name="errors"),
+        Section("How errors are measured", _TEXT),
     ]
-    sections = [section for section in sections if section.table or section.parts or section.title == _CONCLUSION]
-    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
-    tables = {"gains": gains, "published": published, "errors": error_table(result)}
-    exports = write_exports(folder / "exports", {k: t for k, t in tables.items() if t}, errors | residuals | single)
-    notes = [exports.note] if exports.note else []
-    return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], {"Backtest": gains}, notes)
+    shown = 5 if not gains else 0  # the terminal shows one table
+    sections = [replace(section, page_only=k != shown) for k, section in enumerate(sections)]
+    sections = [section for section in sections if section.table or section.parts or section.text == _TEXT]
+    return Document(_TITLE, result.conclusion, sections, result.settings)
 
 
-def backtest_conclusion(result: BacktestResult) -> str:
+def _conclusion(result: BacktestResult) -> str:
     """Return what was compared, the results for the most frequent queries, and the recommended estimators.
 
     Paragraphs are separated by empty lines.
     """
     group = next(iter(result.groups))
-    tasks = list(dict.fromkeys(r.task for r in result.residuals))
-    first = next(row for row in result.rows if row["group"] == group)
+    tasks = result.tasks
+    first = next(row for row in result.rows() if row["group"] == group)
     about = f"{_counted(first['queries'], 'query', 'queries')} on {len(result.days)} {_DAY_NAMES[result.split][0]}"
     dropped = (
         f", {first['pairs_dropped']:,} dropped because the query has no session in that "
@@ -123,7 +409,7 @@ _NOTE_RANDOM = (
 def _gain_text(result: BacktestResult, task: str, group: str, baseline: str) -> str:
     """Describe the error reduction of the best structured estimator over a baseline; "" if there is none."""
     best = _best_structured(result, task, group)
-    if best is None or baseline not in result.protocol.estimators:
+    if best is None or baseline not in result.estimators:
         return ""
     value, low, high = result.gain(task, group, best["estimator"], baseline)
     if math.isnan(value):
@@ -137,17 +423,17 @@ def _gain_text(result: BacktestResult, task: str, group: str, baseline: str) -> 
 
 def _best_structured(result: BacktestResult, task: str, group: str) -> dict[str, Any] | None:
     """Return the row of the structured estimator with the smallest error."""
-    rows = [row for row in result.rows if (row["task"], row["group"]) == (task, group)]
+    rows = [row for row in result.rows() if (row["task"], row["group"]) == (task, group)]
     rows = [row for row in rows if row["estimator"] in _STRUCTURED and not math.isnan(row["rmse"])]
     return min(rows, key=lambda row: float(row["rmse"]), default=None)
 
 
-def gain_table(result: BacktestResult) -> list[dict[str, Any]]:
+def _gain_table(result: BacktestResult) -> list[dict[str, Any]]:
     """Return the error reduction of the best structured estimator over the baselines, by group and task."""
     table = []
-    baselines = [name for name in _BASELINES if name in result.protocol.estimators]
+    baselines = [name for name in _BASELINES if name in result.estimators]
     for group, queries in result.groups.items():
-        for task in result.protocol.tasks:
+        for task in result.tasks:
             best = _best_structured(result, task, group)
             if best is None:
                 continue
@@ -166,11 +452,11 @@ def gain_table(result: BacktestResult) -> list[dict[str, Any]]:
 
 def _published_table(result: BacktestResult) -> list[dict[str, Any]]:
     """Return IP against the baselines as in the paper; empty if the backtest lacks an estimator or large M."""
-    large = np.array(result.protocol.clip) >= _LARGE_CLIP
-    if not {"IP", *_BASELINES} <= set(result.protocol.estimators) or not large.any():
+    large = np.array(result.residuals[0].clip) >= _LARGE_CLIP
+    if not {"IP", *_BASELINES} <= set(result.estimators) or not large.any():
         return []
     queries, table = next(iter(result.groups.values())), []
-    for task in (task for task in result.protocol.tasks if task in _PUBLISHED):
+    for task in (task for task in result.tasks if task in _PUBLISHED):
         error = {name: result.residuals_for(task, name).rmse(queries)[large] for name in ("IP", *_BASELINES)}
         line: dict[str, Any] = {"reward": task}
         for baseline, published in zip(_BASELINES, _PUBLISHED[task], strict=True):
@@ -180,7 +466,7 @@ def _published_table(result: BacktestResult) -> list[dict[str, Any]]:
     return table
 
 
-def error_table(result: BacktestResult) -> list[dict[str, Any]]:
+def _error_table(result: BacktestResult) -> list[dict[str, Any]]:
     """Return smallest error, error at the largest M, and pairs without overlap, by group, task and estimator."""
     table = []
     for group, queries in result.groups.items():
@@ -192,9 +478,9 @@ def error_table(result: BacktestResult) -> list[dict[str, Any]]:
                     "queries": group,
                     "reward": r.task,
                     "estimator": r.estimator,
-                    "best M": _clip_text(r.clip[best]),
+                    "best M": clip_text(r.clip[best]),
                     "RMSE": float(error[best]),
-                    f"at M = {_clip_text(r.clip[-1])}": float(error[-1]),
+                    f"at M = {clip_text(r.clip[-1])}": float(error[-1]),
                     "pairs": int(r.used[queries].sum()),
                     "without overlap": int(r.no_overlap[queries].sum()),
                 }
@@ -208,22 +494,22 @@ def _error_figures(rows: Sequence[Row]) -> dict[str, Any]:
     for task, group in dict.fromkeys((row["task"], row["group"]) for row in rows):
         selected = [row for row in rows if (row["task"], row["group"]) == (task, group)]
         lines = {
-            name: ([_clip_text(row["M"]) for row in curve], [row["rmse"] for row in curve])
+            name: ([clip_text(row["M"]) for row in curve], [row["rmse"] for row in curve])
             for name in dict.fromkeys(row["estimator"] for row in selected)
             if (curve := [row for row in selected if row["estimator"] == name])
         }
         axes = {"xaxis": {"title": "clipping constant M", "type": "category"}, "yaxis": {"title": "error (RMSE)"}}
-        figures[f"{task}, {group}"] = _figure(f"{task}, {group}", lines, axes, _error_range(lines))
+        figures[f"{task}, {group}"] = partial(_figure, f"{task}, {group}", lines, axes, _error_range(lines))
     return figures
 
 
 def _day_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any]:
     """Plot residuals by day, averaged over the most frequent queries."""
     group, figures = next(iter(result.groups)), {}
-    for task in result.protocol.tasks:
+    for task in result.tasks:
         title, lines = f"{task}, {group}: estimate minus truth", _lines_by_day(days, task, group, "residual")
         axes = {"xaxis": {"title": _DAY_NAMES[result.split][1]}, "yaxis": {"title": "residual", "zeroline": True}}
-        figures[title] = _figure(title, lines, axes, _residual_range(lines))
+        figures[title] = partial(_figure, title, lines, axes, _residual_range(lines))
     return figures
 
 
@@ -238,14 +524,14 @@ def _query_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any
     }
     highest = max(value for _, values in clicks.values() for value in values if value is not None)
     title = f"{group}: clicks by rank"
-    figures = {title: _figure(title, clicks, axes, (0.0, 1.06 * highest + 1e-6))}
-    for task in result.protocol.tasks:
+    figures = {title: partial(_figure, title, clicks, axes, (0.0, 1.06 * highest + 1e-6))}
+    for task in result.tasks:
         selected = [row for row in days if (row["task"], row["group"]) == (task, group)]
-        first = [row for row in selected if row["estimator"] == result.protocol.estimators[0]]
+        first = [row for row in selected if row["estimator"] == result.estimators[0]]
         truth: Lines = {"truth": ([row["day"] for row in first], [row["actual"] for row in first])}
         lines, title = truth | _lines_by_day(days, task, group, "estimated"), f"{group}: {task}"
-        figures[title] = _figure(
-            title, lines, axes | {"yaxis": {"title": f"{task} per session"}}, _residual_range(lines)
+        figures[title] = partial(
+            _figure, title, lines, axes | {"yaxis": {"title": f"{task} per session"}}, _residual_range(lines)
         )
     return figures
 
@@ -335,12 +621,7 @@ def _figure_sections(figures: Mapping[str, Any]) -> list[Section]:
 
 def _with_clip(row: Row) -> str:
     """Return the name of an estimator with its clipping constant; RCTR has none."""
-    return str(row["estimator"]) if row["estimator"] == "RCTR" else f"{row['estimator']}, M = {_clip_text(row['M'])}"
-
-
-def _clip_text(clip: float) -> str:
-    """Format a clipping constant."""
-    return "∞" if math.isinf(clip) else f"{clip:g}"
+    return str(row["estimator"]) if row["estimator"] == "RCTR" else f"{row['estimator']}, M = {clip_text(row['M'])}"
 
 
 def _percents(low: float, high: float) -> str:

@@ -1,14 +1,94 @@
-"""Tables and charts of a comparison of click models on one log."""
+"""Report of a comparison of click models on one log: conclusion, table and chart."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import Row
+from clickshift.display.tables import Row, Rows
+from clickshift.display.values import Measured
+from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
+
+_BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
+_Z = 1.96  # 97.5 % quantile of the normal distribution
+
+
+def comparison_document(rows: Sequence[Row], conclusion: str, settings: Mapping[str, Any]) -> Document:
+    """Return the document of a comparison.
+
+    Parameters
+    ----------
+    rows
+        Rows of the models, the best first.
+    conclusion
+        The conclusion.
+    settings
+        Settings of the comparison, by name.
+
+    Returns
+    -------
+    Document
+        The conclusion, and a section with the table and the chart of the models.
+    """
+    sizes = f"{rows[0]['train_sessions']:,} training sessions, {rows[0]['test_sessions']:,} test sessions"
+    caption = (
+        "Lower perplexity is better; ± is the 95 % interval over test sessions. All models predict the same sessions, "
+        f"so differences between them are more precise. Probabilities are clipped at {PROBABILITY_FLOOR:g}."
+    )
+    if error := max((row["marginal_error"] or 0.0 for row in rows), default=0.0):
+        caption += f" Marginal probabilities of NCM have an error of at most {error:g}; exact=True computes exact ones."
+    errors = "\n\n".join(f"{row['model']} failed: {row['error']}" for row in rows if row["error"])
+    section = Section(
+        f"Models: {sizes}", errors, comparison_table(rows), comparison_figure(rows), caption=caption, name="models"
+    )
+    settings = {**settings, "probability clip": PROBABILITY_FLOOR}
+    return Document("Click models on one log", conclusion, [section], settings)
+
+
+def comparison_conclusion(rows: Sequence[Row]) -> str:
+    """Conclude a comparison of click models on one log.
+
+    Parameters
+    ----------
+    rows
+        Rows of the comparison, one per model.
+
+    Returns
+    -------
+    str
+        Which model predicts best, its improvement over the best baseline, and which models failed.
+    """
+    perplexity = {
+        row["model"]: row["conditional_perplexity"] for row in rows if row["conditional_perplexity"] is not None
+    }
+    sentences = []
+    if perplexity:
+        best = min(perplexity, key=perplexity.__getitem__)
+        lowest = perplexity[best]
+        tied = [name for name, value in perplexity.items() if round(value, 3) == round(lowest, 3) and name != best]
+        tie = f", tied with {' and '.join(tied)}" if tied else ""
+        sentences.append(f"{best} predicts these clicks best: conditional perplexity {lowest:.4f}{tie}.")
+        baseline = min((name for name in perplexity if name in _BASELINES), key=perplexity.__getitem__, default=None)
+        if baseline is not None and baseline != best and perplexity[baseline] > 1:
+            gain = (perplexity[baseline] - lowest) / (perplexity[baseline] - 1)
+            sentences.append(
+                f"That is {gain:.1%} closer to perfect prediction (perplexity 1) than {baseline}, the best baseline "
+                f"({perplexity[baseline]:.4f})."
+            )
+    failed = [row["model"] for row in rows if row["error"]]
+    if failed:
+        sentences.append(f"Not compared: {', '.join(failed)}.")
+    impossible = [row["model"] for row in rows if row["log_likelihood"] == -math.inf]
+    if impossible:
+        sentences.append(
+            f"{', '.join(impossible)} gave probability 0 to clicks that happened: their perplexity depends on the "
+            f"probability floor {PROBABILITY_FLOOR:g}."
+        )
+    return " ".join(sentences)
 
 
 def comparison_figure(rows: Sequence[Row]) -> Any:
@@ -17,12 +97,11 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     Parameters
     ----------
     rows
-        Rows of `Comparison.rows`.
+        Rows of the comparison, one per model.
     """
     import plotly.graph_objects as go
 
-    finished = [row for row in rows if row["conditional_perplexity"] is not None]
-    finished.sort(key=lambda row: row["conditional_perplexity"])
+    finished = [row for row in best_first(rows) if row["conditional_perplexity"] is not None]
     names = [html.escape(row["model"]) for row in finished]
     figure = go.Figure()
     kinds = {"conditional": "given the clicks above", "marginal": "without them"}
@@ -39,6 +118,7 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
             textposition="middle left",
             customdata=perplexity,
             marker={"color": colour, "size": 11, "symbol": symbol},
+            error_x=_error_bars(finished, limit) if kind == "conditional" else None,
             hovertemplate="%{y}: %{customdata:.4f}<extra></extra>",
         )
     margin = 0.05 * (limit - lowest) + 1e-6
@@ -51,6 +131,13 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
         height=140 + 32 * len(finished),
     )
     return figure
+
+
+def _error_bars(rows: Sequence[Row], limit: float) -> dict[str, Any]:
+    """Return 95 % intervals of conditional perplexity for plotly; none for outliers."""
+    inside = [row["conditional_perplexity"] <= limit for row in rows]
+    errors = [_Z * row["conditional_perplexity_error"] if near else 0.0 for row, near in zip(rows, inside, strict=True)]
+    return {"type": "data", "array": errors}
 
 
 def _axis_limit(values: Sequence[float]) -> float:
@@ -66,31 +153,37 @@ def _axis_limit(values: Sequence[float]) -> float:
     return inside[-1]
 
 
-def comparison_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return one line per model, sorted by conditional perplexity; failed models are last, with their errors.
+def best_first(rows: Sequence[Row]) -> Rows:
+    """Return the rows sorted by conditional perplexity; failed models are last."""
+    return sorted(map(dict, rows), key=lambda row: _sort_key(row["conditional_perplexity"]))
+
+
+def comparison_table(rows: Sequence[Row]) -> Rows:
+    """Return one line per model, sorted by conditional perplexity; failed models are last.
 
     Parameters
     ----------
     rows
-        Rows of `Comparison.rows`.
+        Rows of the comparison, one per model.
     """
-    ranked = sorted(rows, key=lambda row: _sort_key(row["conditional_perplexity"]))
-    table = [
+    return [
         {
             "model": row["model"],
-            "conditional perplexity": row["conditional_perplexity"],
+            "conditional perplexity": _measured(row),
             "marginal perplexity": row["marginal_perplexity"],
             "log-likelihood": row["log_likelihood"],
             "unseen pairs": row["unseen_pair_share"],
-            "seconds": row["seconds"],
-            "error": row["error"],
+            "fit (s)": row["fit_seconds"],
+            "whole time (s)": row["seconds"],
         }
-        for row in ranked
+        for row in best_first(rows)
     ]
-    if not any(row["error"] for row in rows):
-        for line in table:
-            del line["error"]
-    return table
+
+
+def _measured(row: Row) -> Measured | None:
+    """Return the conditional perplexity with its interval."""
+    perplexity, error = row["conditional_perplexity"], row["conditional_perplexity_error"]
+    return None if perplexity is None else Measured(perplexity, _Z * error)
 
 
 def _sort_key(value: float | None) -> float:

@@ -1,19 +1,27 @@
-"""The report of the real-log protocol: the logs, the tables of the policy-shift paper, and shifts between logs."""
+"""The result of the real-log protocol: the logs, the tables of the policy-shift paper, and shifts between logs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
+from clickshift.display.document import Document, Section
 from clickshift.display.tables import Rows
-from clickshift.experiments.policy_shift._report import shift_sections, write_shift_report
+from clickshift.experiments.experiment import ExperimentResult
+from clickshift.experiments.policy_shift._report import shift_sections
+from clickshift.experiments.policy_shift._report_robustness import rows_of_kind
 from clickshift.experiments.policy_shift._report_tables import perplexity_tables, ranking_tables
-from clickshift.experiments.real_logs import log_warnings
+from clickshift.experiments.policy_shift._report_verdicts import shift_summary, shift_verdicts
 
+_MANY_UNSEEN = 0.2
+"""From this share of unseen results on, a comparison reflects the models' priors more than what they learned."""
+_SAME_RANKER = 0.2
+"""Rankers count as the same below this rank displacement, if unseen results are hardly more than in held-out data."""
+_FEW_SESSIONS = 1000
+"""Below this number of sessions, the sampling noise of a test log exceeds the differences between models. Intervals
+over seeds do not include that noise."""
 _RANKS = (1, 2, 5, 10)
 """Ranks in the tables of the paper."""
 _TITLE = "Click models on real logs"
@@ -27,44 +35,120 @@ the best. "=": not significantly worse than the best (Welch's t-test, 95 %, not 
 brackets and not compared. Lower perplexity is better; higher AUROC, nDCG and Recall are better."""
 
 
-def write_real_logs_report(output: Path, rows: Rows, settings: Mapping[str, Any]) -> Written:
-    """Write the report of the policy-shift protocol, preceded by a description of the logs and tables of each log.
+@dataclass(frozen=True, repr=False)
+class RealLogsResult(ExperimentResult):
+    """How well click models predict held-out clicks and the clicks of other rankers' logs, and rank judged documents.
 
     Parameters
     ----------
-    output
-        Folder for report.html, rows.parquet and the folder exports.
-    rows
-        Rows of the finished tasks, those of `LogFacts` included.
+    task_rows
+        Tidy rows of the finished tasks, and of the descriptions of the logs.
     settings
-        Settings of the run, shown on the page.
+        Settings of the run, which end the page.
+    failures
+        Messages of the tasks that failed; the other tasks are in the rows.
+
+    Notes
+    -----
+    Facts (`to_dict`, `--json`):
+
+    - `conclusion`: the models by verdict, or the best model of each log where no log is another ranker's.
+    - `logs`: one row per training log and test log: `training`, `testing`, `shift`, `train_sessions`, `sessions`,
+      `unseen_pair_share`, `unseen_query_share`, `displacement` and `lists_in_common`.
+    - `warnings`: sentences about unseen results, small logs and rankers that hardly differ; notes of the tasks.
+    - `rows`: tidy rows of kind "clicks" and "ranking", as in `PolicyShiftResult`.
+    - `verdicts`: as in `PolicyShiftResult`; empty without a test log of another ranker.
+    - `failures`: messages of the tasks that failed.
+    """
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Warnings about the logs, and notes of the tasks."""
+        return log_warnings(self.task_rows)
+
+    @cached_property
+    def verdicts(self) -> list[dict[str, str]]:
+        """Verdict of each click model under a change of policy; empty without a log of another ranker."""
+        return shift_verdicts(self.task_rows) if any(row.get("shift") == "ood" for row in self.task_rows) else []
+
+    def _answer(self) -> str:
+        return shift_summary(self.verdicts) if self.verdicts else _best_models(self.task_rows)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, logs, warnings, rows, verdicts and failures."""
+        return {
+            **super().facts(),
+            "logs": rows_of_kind(self.task_rows, "log"),
+            "warnings": self.warnings,
+            "rows": [row for row in self.task_rows if row["kind"] in {"clicks", "ranking"}],
+            "verdicts": self.verdicts,
+        }
+
+    def _document(self) -> Document:
+        rows, tables = self.task_rows, _one_log_tables(self.task_rows)
+        parts = [Section(f"{title}: {log}", table=table) for (log, title), table in tables.items()]
+        shifted = any(row.get("shift") == "ood" for row in rows)
+        sections = [
+            Section("Logs", "\n\n".join([_HOW_LOGS, *self.warnings]), _log_table(rows)),
+            Section("Held-out clicks and judged documents", _HOW_MARKS, parts=parts),
+            *(shift_sections(rows, self.verdicts) if shifted else ()),  # for a single log they repeat the tables above
+        ]
+        shown = [section for section in sections if section.table or section.parts]
+        return Document(_TITLE, self.conclusion, shown, self.settings)
+
+
+def _best_models(rows: Rows) -> str:
+    """Name the model with the lowest held-out perplexity of each log."""
+    sentences = []
+    for log, table in perplexity_tables(rows).items():
+        compared = {line["model"]: line["ind"] for line in table if line["role"] not in {"peeking", "oracle"}}
+        best = min(compared, key=lambda model: compared[model].mean, default=None)
+        if best is not None:
+            sentences.append(f"{best} predicts held-out clicks of {log.training} best: perplexity {compared[best]}.")
+    return " ".join(sentences)
+
+
+def log_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Collect the warnings that apply to the rows of a run, as sentences.
+
+    Parameters
+    ----------
+    rows
+        Rows of `LogFacts`, and of `LogCell` tasks that are finished.
 
     Returns
     -------
-    Written
-        The files, and the tables, verdicts and notes for a terminal.
+    list of str
+        Warnings about unseen results, small logs and rankers that hardly differ; then the notes of the tasks.
     """
-    written = write_shift_report(output, rows, settings)
-    log_table, tables = _log_table(rows), _one_log_tables(rows)
-    by_log = {log: {title: t for (log_, title), t in tables.items() if log_ == log} for log, _ in tables}
-    parts = [Section(log, parts=[Section(title, table=t) for title, t in own.items()]) for log, own in by_log.items()]
-    shifted = any(row.get("shift") == "ood" for row in rows)
-    sections = [
-        Section("Logs", "\n\n".join([_HOW_LOGS, *log_warnings(rows)]), log_table),
-        Section("Held-out clicks and judged documents", _HOW_MARKS, parts=parts),
-        *(shift_sections(rows) if shifted else ()),  # for a single log they would repeat the tables above
+    messages = []
+    facts = [row for row in rows if row["kind"] == "log"]
+    ind_facts = {row["training"]: row for row in facts if row["shift"] == "ind"}
+    for row in facts:
+        ind = row["shift"] == "ind"
+        log = f"the held-out part of {row['training']}" if ind else row["testing"]
+        if row["unseen_pair_share"] >= _MANY_UNSEEN:
+            messages.append(
+                f"{row['unseen_pair_share']:.0%} of the results of {log} were never shown in {row['training']}. "
+                "A model predicts documents that it never saw from its prior: on these results, priors are compared."
+            )
+        if row["sessions"] < _FEW_SESSIONS:
+            messages.append(
+                f"Only {row['sessions']:,} sessions are in {log}: small differences are noise, even if all seeds "
+                f"agree.{' Hold out more sessions.' if ind else ''}"
+            )
+        extra_unseen = row["unseen_pair_share"] - ind_facts[row["training"]]["unseen_pair_share"]
+        if not ind and row["displacement"] < _SAME_RANKER and extra_unseen < _SAME_RANKER:
+            messages.append(
+                f"The rankers of {row['training']} and {row['testing']} hardly differ: the mean rank of a result "
+                f"changes by {row['displacement']:.2f}. These two logs hardly test a policy shift."
+            )
+    notes = dict.fromkeys(row["text"] for row in rows if row["kind"] == "note")
+    # a note about a log is not repeated for every model that was trained on it
+    log_notes = [note.partition(": ")[2] for note in notes if note.partition(": ")[0] in ind_facts]
+    return messages + [
+        note for note in notes if note.partition(": ")[0] in ind_facts or not note.endswith(tuple(log_notes))
     ]
-    write_report(
-        output / "report.html", title=_TITLE, sections=[s for s in sections if s.table or s.parts], settings=settings
-    )
-    shown = {"Logs": log_table} | {f"{title}: {log}": table for (log, title), table in tables.items()}
-    exports = write_exports(output / "exports", shown, {})
-    return replace(
-        written,
-        files=(*written.files, *exports.files),
-        tables=shown | (written.tables if shifted else {}),
-        verdicts=written.verdicts if shifted else [],
-    )
 
 
 def _log_table(rows: Rows) -> list[dict[str, Any]]:

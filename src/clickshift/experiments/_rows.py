@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from clickshift.core.rng import generator
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
 from clickshift.metrics.click_prediction import conditional_evaluation
 from clickshift.metrics.ranking import JudgedPairs, head_queries, ranking_quality
 from clickshift.models.base import ClickModel
 from clickshift.simulation.search_engine import IND
 
 
-def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Sessions]) -> Iterator[dict[str, Any]]:
+def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Log]) -> Iterator[dict[str, Any]]:
     """Yield one row per seed and log with all metrics conditional on the clicks above a result.
 
     Models that predict no clicks yield nothing.

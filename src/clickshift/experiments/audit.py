@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
-from clickshift.data.sessions import Sessions
+from clickshift.counts.cells import Cells
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.encoded_log import Log
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.debiasedness.label_grades import coarse_label_warning, grades
 from clickshift.debiasedness.metrics import CMIP, FEWEST_QUERIES, Dependence, MeanDependence
@@ -25,36 +28,178 @@ from clickshift.debiasedness.relevance_from_preferences import relevance_from_or
 from clickshift.debiasedness.relevance_from_random_traffic import relevance_from_random_log
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
+from clickshift.experiments._audit_report import AuditResult, ModelAudit
 from clickshift.experiments.model_selection.strategies import choose_model
 from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
 from clickshift.io.pair_values import read_pair_values
-from clickshift.io.qrels import read_qrels
+from clickshift.io.qrels import Judgments, read_qrels
 from clickshift.io.rankings import read_rankings
-from clickshift.io.read_log import read_log
+from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables.formats import ending
-from clickshift.metrics.click_prediction import conditional_evaluation
+from clickshift.metrics.click_prediction import Perplexity, click_bits
 from clickshift.metrics.log_comparison import logged_exposure, logged_rank
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
+from clickshift.models import model_name
 from clickshift.models.base import ClickModel, pair_table
+from clickshift.models.storage import load_seeds
 
 Models = Mapping[str, Sequence[ClickModel]]
 """Models of one kind, fitted with different seeds, by name."""
+ModelLike = str | Path | ClickModel
+"""A fitted model, or its folder."""
+ModelsLike = ModelLike | Sequence[ModelLike] | Mapping[str, ModelLike | Sequence[ClickModel]]
+"""Models to audit: fitted models or their folders, one or several, also by name."""
+STRATEGY = "PPL among top nDCG & mean dependence"
+"""Default strategy to choose among several models."""
 _CMIP, _MEAN = CMIP(), MeanDependence()
 
 
-class AuditResult(NamedTuple):
-    """Result of the audit of one model.
+def audit(
+    models: ModelsLike,
+    log: LogLike,
+    *,
+    labels: str | Path | Judgments | None = None,
+    random_log: LogLike | None = None,
+    orderings: str | Path | None = None,
+    grades: int = 5,
+    logging_scores: str | Path | None = None,
+    logging: str = "rank",
+    within_queries: bool = False,
+    estimator: str = "ksg",
+    permutations: int = 100,
+    subsamples: int = 100,
+    strategy: str = STRATEGY,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> AuditResult:
+    """Test whether a model's relevance depends on the logging policy once the true relevance is known.
+
+    The true relevance comes from one of `labels`, `random_log` and `orderings`.
 
     Parameters
     ----------
-    facts
-        Numbers by name: mean dependence and CMIP with intervals and null distributions, perplexity, nDCG@10.
-    rows
-        The scored pairs of the model's first seed.
-    """
+    models
+        Fitted models, or their folders, or both by name; several are compared.
+    log
+        Click log of the same ranker, preferably not the training log: anything that :func:`open_log` opens.
+    labels
+        Relevance labels: TREC qrels, or a table of query, doc and label.
+    random_log
+        Log of randomly ordered lists, whose click rates serve as relevance instead of labels.
+    orderings
+        Table of query and docs, best first, instead of labels: preferences (two docs) or whole lists.
+    grades
+        Number of grades that relevance is divided into if it is not graded.
+    logging_scores
+        Scores of the logging policy: a table of query, doc and score; None to compute them from the log.
+    logging
+        Logging policy's preference without scores: "rank" (mean rank) or "exposure" (exposure share).
+    within_queries
+        Whether to compare ranks within queries, for scores that differ in scale between queries.
+    estimator
+        Estimator of CMIP: "ksg", or the published "classifier" (slow, biased).
+    permutations
+        Number of permutations for the chance level.
+    subsamples
+        Number of half-samples of the queries for intervals.
+    strategy
+        Strategy to choose among several models, see `clickshift.experiments.model_selection.strategies`.
+    seed
+        Random seed for permutations, subsamples and tie-breaking.
+    columns
+        The log's names of our columns, e.g. ``{"docs": "results"}``.
+    on_bad_line
+        "error" stops at the first bad session; "skip" leaves bad sessions out and warns.
+    progress
+        Called after each model.
 
-    facts: dict[str, Any]
-    rows: ScoredPairs
+    Returns
+    -------
+    AuditResult
+        Mean dependence and CMIP of each model with intervals and chance levels, next to perplexity and nDCG, a verdict
+        in words, and the recommended model.
+
+    Raises
+    ------
+    SpecError
+        "not-one-source" if there is not exactly one source of relevance, "bad-option" or "unknown-name" for an unknown
+        estimator, logging preference or strategy.
+    DataError
+        "cannot-rank-documents" for a model with the same relevance for all documents, "no-common-pairs" if no judged
+        pair can be compared.
+
+    References
+    ----------
+    Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(30)
+    >>> log = cs.simulate(corpus, cs.Feature(), cs.users.PBM(), 2000, rng=0)
+    >>> random_log = cs.simulate(corpus, cs.Uniform(), cs.users.PBM(), 2000, rng=1)
+    >>> found = cs.audit(cs.fit("dCTR", log), log, random_log=random_log, permutations=20, subsamples=0)
+    >>> [one["model"] for one in found.verdicts]
+    ['dCTR']
+    """
+    strategy_of(strategy)  # an unknown name is an error before any work
+    cmip, mean = CMIP(estimator, permutations, subsamples), MeanDependence(permutations, subsamples)
+    loaded = _load_models(models)
+    source: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line}
+    opened = open_log(log, **source, progress=progress)
+    task = Audit(
+        opened,
+        read_logging_scores(opened, logging_scores, otherwise=logging),
+        read_relevance(opened, labels=labels, random_log=random_log, orderings=orderings, groups=grades),
+        within_queries or orderings is not None,
+        cmip,
+        mean,
+        seed,
+    )
+    cautions = task.cautions(loaded)
+    audited = tuple(task.run(loaded, progress=lambda name: progress(1, total=len(loaded))))
+    chosen = _choose_by_strategy(strategy, [one.facts for one in audited]) if len(audited) > 1 else None
+    settings = {
+        "models": list(loaded),
+        "labels": next(text for text in map(_path_text, (labels, random_log, orderings)) if text),
+        "logging": _path_text(logging_scores) or logging,
+        "estimator": estimator,
+        "permutations": permutations,
+        "subsamples": subsamples,
+        "strategy": strategy,
+        "seed": seed,
+    }
+    return AuditResult(audited, strategy, chosen, tuple(cautions), settings)
+
+
+def _path_text(source: Any) -> str:
+    """Return a source as text: its path, or its type; "" for None."""
+    if source is None or isinstance(source, str | Path):
+        return str(source or "")
+    return type(source).__name__
+
+
+def _load_models(models: ModelsLike) -> dict[str, list[ClickModel]]:
+    """Return the seeds of each model, by the model's name; with the folder added where two have the same name."""
+    if isinstance(models, Mapping):
+        return {name: _seeds_of(one) for name, one in models.items()}
+    several = list(models) if isinstance(models, list | tuple) else [models]
+    loaded = {str(one) if isinstance(one, str | Path) else f"model {k}": one for k, one in enumerate(several, 1)}
+    seeds = {place: _seeds_of(one) for place, one in loaded.items()}
+    names = [model_name(each[0]) for each in seeds.values()]
+    return {
+        name if names.count(name) == 1 else f"{name} ({place})": each
+        for name, (place, each) in zip(names, seeds.items(), strict=True)
+    }
+
+
+def _seeds_of(model: Any) -> list[ClickModel]:
+    """Return the seeds of a model: those of a folder, several models, or one."""
+    if isinstance(model, str | Path):
+        return load_seeds(model)
+    return [model] if isinstance(model, ClickModel) else list(model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +209,8 @@ class Audit:
     Parameters
     ----------
     log
-        A log of one ranker, preferably one that the models were not fitted on: perplexity is computed on it, too.
+        A log of one ranker, in memory or encoded, preferably one that the models were not fitted on: perplexity is
+        computed on it, too.
     logging
         The logging policy's score of each pair of the log's vocabulary, NaN where it is not known.
     label
@@ -97,7 +243,7 @@ class Audit:
     ['dCTR']
     """
 
-    log: Sessions
+    log: Log
     logging: Float[np.ndarray, " pair"]
     label: Float[np.ndarray, " pair"]
     within_queries: bool = False
@@ -105,7 +251,7 @@ class Audit:
     mean_dependence: MeanDependence = _MEAN
     seed: int = 0
 
-    def run(self, models: Models, *, progress: Callable[[str], None] = lambda name: None) -> Iterator[AuditResult]:
+    def run(self, models: Models, *, progress: Callable[[str], None] = lambda name: None) -> Iterator[ModelAudit]:
         """Audit models one after the other.
 
         Parameters
@@ -117,8 +263,8 @@ class Audit:
 
         Yields
         ------
-        AuditResult
-            The result of each model.
+        ModelAudit
+            The audit of each model.
 
         Raises
         ------
@@ -156,7 +302,7 @@ class Audit:
     def _shared_labels(self, models: Models) -> np.ndarray:
         """Return the labels of the pairs that all models are compared on, NaN elsewhere."""
         vocabulary = self.log.vocabulary
-        impressions = np.bincount(self.log.rankings.pair[self.log.rankings.shown], minlength=vocabulary.n_pairs)
+        impressions, _ = Cells.of(self.log).by_pair()
         usable = (impressions > 0) & ~np.isnan(self.logging) & ~np.isnan(self.label)
         for model in (seeds[0] for seeds in models.values()):
             usable &= model.vocabulary.pairs_of(vocabulary) != UNSEEN
@@ -172,7 +318,7 @@ class Audit:
         """Return the number of queries with a judged pair."""
         return len(np.unique(self.log.vocabulary.pair_query[~np.isnan(label)]))
 
-    def _audit_model(self, name: str, seeds: Sequence[ClickModel], label: np.ndarray) -> AuditResult:
+    def _audit_model(self, name: str, seeds: Sequence[ClickModel], label: np.ndarray) -> ModelAudit:
         """Audit one model on the pairs that have a label here."""
         too_few = self._n_queries(label) < 2 * FEWEST_QUERIES
         cmip, mean = (replace(m, subsamples=0) if too_few else m for m in (self.cmip, self.mean_dependence))
@@ -189,7 +335,7 @@ class Audit:
         facts |= _mean_over_seeds("cmip", [cmip(r, rng=generator(self.seed, "cmip")) for r in rows])
         facts["perplexity"] = float(np.mean([_perplexity(model, self.log) for model in seeds]))
         facts["nDCG@10"] = float(np.mean([self._ndcg(model, judged) for model in seeds]))
-        return AuditResult(facts, rows[0])
+        return ModelAudit(facts, rows[0])
 
     def _scored_pairs(self, model: ClickModel, label: np.ndarray) -> ScoredPairs:
         """Return the model's relevance, the logging score and the label of every pair."""
@@ -206,21 +352,8 @@ class Audit:
         return ranking_quality(score, judged, rng=generator(self.seed, "ties")).means()["nDCG@10"]
 
 
-def choose_by_strategy(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
-    """Choose one of several audited models.
-
-    Parameters
-    ----------
-    strategy
-        Name of a selection strategy, see `clickshift.experiments.model_selection.strategies`.
-    facts
-        Facts of the audited models.
-
-    Returns
-    -------
-    str
-        Name of the chosen model.
-    """
+def _choose_by_strategy(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
+    """Choose one of several audited models."""
     metrics = {
         str(one["model"]): {
             "PPL": one["perplexity"],
@@ -233,13 +366,16 @@ def choose_by_strategy(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str
     return choose_model(strategy_of(strategy), metrics)
 
 
-def _perplexity(model: ClickModel, log: Sessions) -> float:
+def _perplexity(model: ClickModel, log: Log) -> float:
     """Return the conditional perplexity; NaN for models that do not predict clicks, or that see them."""
-    return (
-        float(conditional_evaluation(model, log)["perplexity"])
-        if model.predicts_clicks and not model.peeks
-        else float("nan")
-    )
+    if not model.predicts_clicks or model.peeks:
+        return float("nan")
+    bits, impressions = np.zeros(log.n_ranks), np.zeros(log.n_ranks)
+    for part in log.chunks():
+        bits += part.count @ click_bits(model, part)
+        impressions += part.impressions_by_rank()
+    with np.errstate(invalid="ignore"):
+        return float(Perplexity(np.exp2(bits / np.where(impressions > 0, impressions, np.nan))).average)
 
 
 def _mean_over_seeds(name: str, estimates: Sequence[Dependence]) -> dict[str, float]:
@@ -256,7 +392,7 @@ _LOG_DERIVED_SCORES = {"rank": logged_rank, "exposure": logged_exposure}
 """Scores of the logging policy that can be computed from its log alone."""
 
 
-def read_logging_scores(log: Sessions, scores: Path | None, *, otherwise: str = "rank") -> Float[np.ndarray, " pair"]:
+def read_logging_scores(log: Log, scores: str | Path | None, *, otherwise: str = "rank") -> Float[np.ndarray, " pair"]:
     """Return the logging policy's score of every pair of a log.
 
     Parameters
@@ -287,16 +423,16 @@ def read_logging_scores(log: Sessions, scores: Path | None, *, otherwise: str = 
             known=list(_LOG_DERIVED_SCORES),
         )
     return (
-        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).labels_for(log.vocabulary)
+        _LOG_DERIVED_SCORES[otherwise](log) if scores is None else read_pair_values(scores).values_for(log.vocabulary)
     )
 
 
 def read_relevance(
-    log: Sessions,
+    log: Log,
     *,
-    labels: Path | None = None,
-    random_log: str | None = None,
-    orderings: Path | None = None,
+    labels: str | Path | Judgments | None = None,
+    random_log: LogLike | None = None,
+    orderings: str | Path | None = None,
     groups: int = 5,
 ) -> Float[np.ndarray, " pair"]:
     """Return the true relevance of every pair of a log, from one of three sources.
@@ -332,12 +468,14 @@ def read_relevance(
             count=n_sources,
         )
     if labels is not None:
-        judgments = read_pair_values(labels, "label") if ending(labels) else read_qrels(labels)
-        return judgments.labels_for(log.vocabulary)
+        if isinstance(labels, str | Path) and ending(Path(labels)):
+            return read_pair_values(labels, "label").values_for(log.vocabulary)
+        judged = read_qrels(labels) if isinstance(labels, str | Path) else labels
+        return judged.labels_for(log.vocabulary)
     if orderings is not None:
         lists = read_rankings(orderings)
         vocabulary, relevance = lists.vocabulary, relevance_from_orderings(lists)
     else:
-        traffic = read_log(str(random_log))
+        traffic = open_log(random_log)
         vocabulary, relevance = traffic.vocabulary, relevance_from_random_log(traffic)
     return grades(pair_table(relevance, unseen=np.nan)[vocabulary.pairs_of(log.vocabulary)], groups)

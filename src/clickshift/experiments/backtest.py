@@ -8,34 +8,38 @@ the other days are those of all days minus one. Where a log has no time, parts o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.days import days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.display.tables import Rows
 from clickshift.errors import DataError, SpecError
+from clickshift.experiments._backtest_report import DAYS, IN_ORDER, RANDOM, Residuals
+from clickshift.experiments._backtest_report import BacktestResult as BacktestResult
+from clickshift.experiments.log_files import TABLE, LogFile
+from clickshift.io.read_report import OnBadLine
 from clickshift.ope.bound_estimator import BoundEstimator
-from clickshift.ope.daily_residuals import days_of, leave_one_out
+from clickshift.ope.daily_residuals import leave_one_out
+from clickshift.ope.estimate import PAPER_ESTIMATORS
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.evaluate import PAPER_ESTIMATORS
 from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.rewards import Reward
+from clickshift.simulation.drifting_log import DriftingLog
 
 TASKS = ("clicks@2", "clicks@3", "dcg", "clicks")
 """Rewards of the paper."""
 CLIPPING_CONSTANTS = (1.0, 2.0, 3.0, 5.0, 9.0, 10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 200.0, 500.0, 1000.0, math.inf)
 """All clipping constants that the paper quotes, and some between them."""
-DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
-_MIN_QUERIES = 10
-"""Smallest number of queries for a bootstrap interval over queries."""
 
 
 @final
@@ -112,7 +116,7 @@ class Backtest:
                     estimator=name,
                 )
 
-    def on(self, whole: Log, *, progress: Callable[[int], None] | None = None) -> BacktestResult:
+    def on(self, whole: Log, *, progress: Progress = silent) -> BacktestResult:
         """Run the backtest on a log, of which only the sessions of frequent queries must fit in memory.
 
         Parameters
@@ -138,7 +142,9 @@ class Backtest:
         counts = _session_and_click_counts(log, day, len(names))
         residuals = [r for task in self.tasks for r in self._task_residuals(task, log, day, len(names), progress)]
         groups = self._group_queries(log, by_frequency, *counts[:2])
-        return BacktestResult(self, log, names, self.split, groups, *counts, tuple(residuals))
+        return BacktestResult(
+            log, names, self.split, groups, *counts, tuple(residuals), self.seed, {"backtest": str(self)}
+        )
 
     @property
     def split(self) -> str:
@@ -209,7 +215,7 @@ class Backtest:
         log: Sessions,
         day: Int[np.ndarray, " row"],
         days: int,
-        progress: Callable[[int], None] | None,
+        progress: Progress,
     ) -> Iterator[Residuals]:
         """Estimate the reward of each day from the other days, by each estimator."""
         logged, limits = GroupedLog.of(log, task), checked_clip(self.clip)
@@ -223,8 +229,7 @@ class Backtest:
             for name, estimated in estimates.items():
                 bound = BoundEstimator.of(Estimator.named(name), logged, target)
                 estimated[both, d] = bound.per_query(others, limits)[both]
-            if progress is not None:
-                progress(1)
+            progress(1, total=days * len(self.tasks))
         for name, estimated in estimates.items():
             no_overlap = np.isnan(estimated).all(axis=2) & ~np.isnan(actual)
             # the sum over the log is empty, and so the paper's estimate is 0
@@ -252,234 +257,107 @@ class Backtest:
         return groups | {f"query {log.vocabulary.query_ids[single]}": np.array([single])}
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Residuals:
-    """Truth and estimates of one estimator on one task.
+def backtest(
+    log: LogLike | None = None,
+    *,
+    simulated: bool = False,
+    parts: int | None = None,
+    in_order: bool = False,
+    rewards: Sequence[str] = TASKS,
+    estimators: Sequence[str] = PAPER_ESTIMATORS,
+    clip: Sequence[float] = CLIPPING_CONSTANTS,
+    queries: int = 100,
+    query: str | None = None,
+    format: str = TABLE,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> BacktestResult:
+    """Hold out one day after the other and measure which estimator predicts its reward best from the other days.
 
     Parameters
     ----------
-    task
-        Name of the reward.
-    estimator
-        Name of the estimator.
-    clip
-        Clipping constants.
-    actual
-        Mean reward of each day; NaN where the day, or all other days, have no session of the query.
-    estimated
-        The same, estimated from the other days.
-    no_overlap
-        Where no list of the day was logged on other days, so that the estimate is 0.
-    """
-
-    task: str
-    estimator: str
-    clip: tuple[float, ...]
-    actual: Float[np.ndarray, "query day"]
-    estimated: Float[np.ndarray, "query day clip"]
-    no_overlap: Bool[np.ndarray, "query day"]
-
-    @property
-    def used(self) -> Bool[np.ndarray, "query day"]:
-        """Pairs of a query and a day that can be compared."""
-        used: np.ndarray = ~np.isnan(self.actual)
-        return used
-
-    def squared(self, queries: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, "chosen clip"]:
-        """Return the sum over days of the squared errors of each query."""
-        error = self.estimated[queries] - self.actual[queries][:, :, None]
-        squared: np.ndarray = np.nansum(error**2, axis=1)
-        return squared
-
-    def rmse(self, queries: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " clip"]:
-        """Return the root mean square error over all usable pairs of a query and a day, unweighted by traffic."""
-        pairs = int(self.used[queries].sum())
-        total: np.ndarray = self.squared(queries).sum(axis=0)
-        return np.sqrt(total / pairs) if pairs else np.full(len(self.clip), np.nan)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class BacktestResult:
-    """Result of a backtest.
-
-    Parameters
-    ----------
-    protocol
-        Settings of the backtest.
     log
-        Sessions of the compared queries.
-    days
-        Names of the days or parts.
-    split
-        How the log was divided: `DAYS`, `RANDOM` or `IN_ORDER` parts.
-    groups
-        Numbers of the queries of each group, by name: the most frequent ones, possibly the next ones, and the single
-        one.
-    sessions
-        Number of sessions.
-    first_clicks
-        Clicks at the first rank per session; NaN on days without sessions.
-    all_clicks
-        Clicks at all ranks per session; NaN on days without sessions.
-    residuals
-        Truth and estimates, by task, then by estimator.
+        Anything that `open_log` opens, with days; only the sessions of frequent queries must fit in memory.
+    simulated
+        Whether to use a simulated log, whose ranker changes by day, instead of `log`.
+    parts
+        Number of parts of each query's sessions, instead of days, for a log without times.
+    in_order
+        Whether to form parts in the order of the log, not at random.
+    rewards
+        Rewards: "clicks", "dcg" or "any-click", with @K for the first K ranks. By default, the paper's four.
+    estimators
+        List, IP, PBM, Item or RCTR, self-normalised with the prefix SN-.
+    clip
+        Clipping constants M, ascending.
+    queries
+        Number of most frequent queries in the head group; the next ones, up to the 1000th, form the tail.
+    query
+        Query with a chart of its own; by default, one whose click rate changed between days.
+    format
+        Format of the log: "table", or a public one such as "yandex-kaggle".
+    seed
+        Random seed for random parts, intervals and the simulated log.
+    columns
+        Names of the log's columns, by the names that `read_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions of the log.
+    progress
+        Called with 1 for every finished day of a reward, and with texts.
+
+    Returns
+    -------
+    BacktestResult
+        Errors of the estimators by reward, group of queries and clipping constant, and the chosen ones.
+
+    Raises
+    ------
+    SpecError
+        If there is no log, or both a log and `simulated` ("bad-option"), and as `Backtest`.
+    DataError
+        As `Backtest.on`.
+
+    References
+    ----------
+    Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=5)
+    >>> log = cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=0.5), cs.users.PBM(), 1000, rng=1)
+    >>> result = backtest(log, parts=3, rewards=["clicks@2"], estimators=["IP", "RCTR"])
+    >>> result.choice("clicks@2")["estimator"]
+    'RCTR'
     """
-
-    protocol: Backtest
-    log: Sessions
-    days: tuple[str, ...]
-    split: str
-    groups: Mapping[str, Int[np.ndarray, " _"]]
-    sessions: Float[np.ndarray, "query day"]
-    first_clicks: Float[np.ndarray, "query day"]
-    all_clicks: Float[np.ndarray, "query day"]
-    residuals: tuple[Residuals, ...]
-
-    @cached_property
-    def rows(self) -> Rows:
-        """Pooled errors: one row per task, group, estimator and clipping constant."""
-        rows = []
-        for r in self.residuals:
-            for group, queries in self.groups.items():
-                used = int(r.used[queries].sum())
-                counts = {
-                    "queries": len(queries),
-                    "pairs": used,
-                    "pairs_dropped": len(queries) * len(self.days) - used,
-                    "pairs_without_overlap": int(r.no_overlap[queries].sum()),
-                    "split": self.split,
-                }
-                setting = {"task": r.task, "group": group, "estimator": r.estimator}
-                for clip, rmse in zip(r.clip, r.rmse(queries).tolist(), strict=True):
-                    rows.append({**setting, "M": clip, "rmse": rmse, **counts})
-        return rows
-
-    @property
-    def query_rows(self) -> Rows:
-        """Errors of single queries: one row per task, query, estimator and clipping constant."""
-        names = self.log.vocabulary.query_ids.tolist()
-        sessions = self.sessions.sum(axis=1).astype(int).tolist()
-        rows = []
-        for r in self.residuals:
-            pairs = r.used.sum(axis=1)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                rmse = np.sqrt(r.squared(np.arange(len(names))) / pairs[:, None])
-            for q, (errors, used) in enumerate(zip(rmse.tolist(), pairs.tolist(), strict=True)):
-                setting = {"task": r.task, "query": str(names[q]), "estimator": r.estimator}
-                counts = {"sessions": sessions[q], "pairs": used, "pairs_dropped": len(self.days) - used}
-                rows += [
-                    {**setting, "M": clip, "rmse": error, **counts} for clip, error in zip(r.clip, errors, strict=True)
-                ]
-        return rows
-
-    @property
-    def day_rows(self) -> Rows:
-        """Truth and estimates by day: means over a group's queries, each estimator with its best clipping constant."""
-        rows = []
-        for r in self.residuals:
-            for group, queries in self.groups.items():
-                best, used = _argmin(r.rmse(queries)), r.used[queries]
-                pairs = used.sum(axis=0)
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    means = [
-                        np.nansum(x, axis=0) / pairs for x in (r.actual[queries], r.estimated[queries][:, :, best])
-                    ]
-                setting = {"task": r.task, "group": group, "estimator": r.estimator, "M": r.clip[best]}
-                for d in np.flatnonzero(pairs):
-                    actual, estimated = (float(x[d]) for x in means)
-                    values = {"actual": actual, "estimated": estimated, "residual": estimated - actual}
-                    rows.append({**setting, "day": self.days[d], **values, "pairs": int(pairs[d])})
-        return rows
-
-    def choice(self, task: str, group: str | None = None) -> dict[str, Any]:
-        """Return the row of the estimator and clipping constant with the smallest pooled error; the first of equals.
-
-        Parameters
-        ----------
-        task
-            Name of the reward.
-        group
-            Name of the group; by default that of the most frequent queries.
-
-        Raises
-        ------
-        SpecError
-            If the backtest does not have this task or group ("unknown-name").
-        DataError
-            If no query of the group has sessions on two days ("no-overlap").
-        """
-        group = next(iter(self.groups)) if group is None else group
-        rows = [row for row in self.rows if row["task"] == task and row["group"] == group]
-        if not rows:
-            raise SpecError(
-                f"the backtest must have the task and the group: got {task!r} and {group!r}. Choose a task of "
-                f"{', '.join(self.protocol.tasks)} and a group of {', '.join(self.groups)}.",
-                code="unknown-name",
-                task=task,
-                group=group,
-            )
-        if all(math.isnan(row["rmse"]) for row in rows):
-            raise DataError(
-                f"nothing of {group} can be compared: no query has sessions on two {self.split}.",
-                code="no-overlap",
-                group=group,
-            )
-        return min(rows, key=lambda row: row["rmse"])
-
-    def gain(
-        self, task: str, group: str, estimator: str, baseline: str, *, replicates: int = 2000
-    ) -> tuple[float, float, float]:
-        """Return the relative error reduction of an estimator over a baseline, each with its best clipping constant.
-
-        Parameters
-        ----------
-        task
-            Name of the reward.
-        group
-            Name of the group of queries.
-        estimator, baseline
-            Names of estimators.
-        replicates
-            Number of bootstrap replicates.
-
-        Returns
-        -------
-        tuple of float
-            The reduction as a share of the baseline's error, and a 95 % bootstrap interval over queries; the interval
-            is NaN for fewer than 10 queries.
-        """
-        queries = self.groups[group]
-        squares = []
-        for r in (self.residuals_for(task, estimator), self.residuals_for(task, baseline)):
-            squares.append(r.squared(queries)[:, _argmin(r.rmse(queries))])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            value = float(1 - np.sqrt(squares[0].sum() / squares[1].sum()))
-            if len(queries) < _MIN_QUERIES:
-                return value, math.nan, math.nan
-            rng = generator(self.protocol.seed, "backtest", "gain")
-            resampled = rng.multinomial(len(queries), np.full(len(queries), 1 / len(queries)), replicates)
-            low, high = np.quantile(1 - np.sqrt(resampled @ squares[0] / (resampled @ squares[1])), [0.025, 0.975])
-        return value, float(low), float(high)
-
-    def residuals_for(self, task: str, estimator: str) -> Residuals:
-        """Return truth and estimates of one estimator on one task; raise a SpecError ("unknown-name") for others."""
-        for r in self.residuals:
-            if (r.task, r.estimator) == (task, estimator):
-                return r
+    if simulated == (log is not None):
         raise SpecError(
-            f"the backtest must have the task and the estimator: got {task!r} and {estimator!r}. Choose a task of "
-            f"{', '.join(self.protocol.tasks)} and an estimator of {', '.join(self.protocol.estimators)}.",
-            code="unknown-name",
-            task=task,
-            estimator=estimator,
+            "a backtest needs either a log or a simulated one. Pass `log`, or `simulated`, and not both.",
+            code="bad-option",
         )
-
-
-def _argmin(values: Float[np.ndarray, " clip"]) -> int:
-    """Return the index of the smallest value, the first of equals; 0 if all are NaN."""
-    return 0 if np.isnan(values).all() else int(np.nanargmin(values))
+    protocol = Backtest(
+        tuple(dict.fromkeys(rewards)),
+        tuple(dict.fromkeys(estimators)),
+        tuple(float(limit) for limit in clip),
+        queries=queries,
+        query=query,
+        parts=parts,
+        in_order=in_order,
+        seed=seed,
+    )
+    simulation = DriftingLog(seed=seed)
+    if log is None:
+        progress("simulating")
+        sessions: Log = simulation.draw()
+    elif format == TABLE:
+        sessions = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    else:
+        sessions = LogFile.at(str(log), format=format).read()
+    source = str(simulation) if log is None else str(log) if isinstance(log, str | Path) else "the log"
+    result = protocol.on(sessions, progress=progress)
+    return replace(result, settings={"log": source, **result.settings})
 
 
 def _most_variable_query(sessions: Float[np.ndarray, "query day"], ctr: Float[np.ndarray, "query day"]) -> int:

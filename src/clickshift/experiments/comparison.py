@@ -6,135 +6,232 @@ Models are fitted on one part of the log and evaluated on the other, or on a sec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from clickshift.core.rng import generator
+from typing_extensions import override
+
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import resolve
+from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import Log
-from clickshift.errors import ClickshiftError, DataError
-from clickshift.learners import DEFAULT, Learner, fit, learner_for
-from clickshift.metrics.click_prediction import evaluation
+from clickshift.data.splits import check_split, split_sessions
+from clickshift.display.document import Document
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows, write_rows
+from clickshift.errors import ClickshiftError
+from clickshift.experiments._comparison_report import best_first, comparison_conclusion, comparison_document
+from clickshift.io.read_report import OnBadLine
+from clickshift.learners.base import DEFAULT, Learner, learner_for
+from clickshift.metrics.click_prediction import PROBABILITY_FLOOR, evaluation
 from clickshift.models import MODELS
 
-SPLITS: dict[str, Callable[[Any, float, int], tuple[Any, Any]]] = {
-    "random": lambda log, fraction, seed: log.split(fraction, rng=generator(seed, "comparison", "split")),
-    "time": lambda log, fraction, seed: log.split_by_time(fraction),
-    "order": lambda log, fraction, seed: log.split_in_order(fraction),
-    "within-query": lambda log, fraction, seed: log.split_within_queries(fraction),
-}
-"""Train/test splits of a log: at random, by time, in the order of its rows, or in the order of each query's rows."""
+__all__ = ["Comparison", "click_predicting_models", "compare"]
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
     """Comparison of click models on one log.
 
     Parameters
     ----------
+    results
+        One row per model, in the order in which they were fitted.
+    settings
+        Settings of the comparison, by name.
+
+    Notes
+    -----
+    Keys of `to_dict`:
+
+    - ``conclusion``: the best model, its improvement over the best baseline, and the models that failed.
+    - ``rows``: one dict per model, the best first and failed models last: ``model``; ``train_sessions`` and
+      ``test_sessions``; ``conditional_perplexity`` and its standard error over test sessions,
+      ``conditional_perplexity_error``; ``marginal_perplexity`` and the accepted error of a marginal probability,
+      ``marginal_error`` (0 if exact); ``log_likelihood`` in nats per session; ``fit_seconds``; ``seconds``, the whole
+      time of the model, evaluation included; ``unseen_pair_share``; ``conditional_perplexity@1`` and so on by rank;
+      ``error``, the message of a model that failed.
+    - ``split``, ``fraction``, ``seed``: how the log was split; null with a test log.
+    - ``clip``: distance from 0 and 1 to which probabilities are clipped.
+
+    Examples
+    --------
+    >>> row = {"model": "PBM", "conditional_perplexity": 1.2, "marginal_perplexity": 1.3, "error": None}
+    >>> Comparison((row,), {}).rows()[0]["model"]
+    'PBM'
+    """
+
+    results: tuple[Mapping[str, Any], ...]
+    settings: Mapping[str, Any]
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        return comparison_conclusion(self.results)
+
+    @override
+    def rows(self) -> Rows:
+        return best_first(self.results)
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        split = {name: self.settings[name] for name in ("split", "fraction", "seed")}
+        return {**super().facts(), **split, "clip": PROBABILITY_FLOOR}
+
+    @override
+    def _document(self) -> Document:
+        return comparison_document(self.rows(), self.conclusion, self.settings)
+
+
+def compare(
+    log: LogLike,
+    *,
+    test: LogLike | None = None,
+    models: Sequence[str] = (),
+    neural: bool = False,
+    exact: bool = False,
+    split: str = "random",
+    fraction: float = 0.8,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    output: str | Path | None = None,
+    progress: Progress = silent,
+) -> Comparison:
+    """Fit click models on a log and compare how well they predict held-out clicks.
+
+    If a model fails, its row has the error, and the comparison continues.
+
+    Parameters
+    ----------
+    log
+        Anything that :func:`open_log` opens: a path, a data frame, `Sessions`, an encoded log.
+    test
+        Another log to predict; by default, the first one is split.
     models
-        Names of models, each fitted by its default learner, or spec texts of learners with options. By default, all
-        models that predict clicks and have a default learner.
+        Names of models, each fitted by its default learner, or texts of learners with options. By default, all
+        classical models that predict clicks.
+    neural
+        Whether to compare all models that are fitted by gradient as well.
+    exact
+        Whether marginal probabilities of models that sum over click histories (NCM) are exact, which takes a
+        thousand times as long. By default, their error is at most 0.001.
     split
         Train/test split: "random", "time", "order" or "within-query".
     fraction
-        Share of the sessions to train on.
+        Share of the sessions in the training part.
     seed
         Random seed for a random split.
+    columns
+        Names of the log's columns, by the names that `read_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions.
+    output
+        Folder that receives the rows after every model, so that an interrupted comparison keeps the finished ones;
+        `Comparison.write` writes the report.
+    progress
+        Called after every model, with a line of its result and with 1.
+
+    Returns
+    -------
+    Comparison
+        The conclusion, and one row per model, the best first.
 
     Raises
     ------
     DataError
         If the split is not one of the above ("bad-option").
     SpecError
-        If a model or learner does not exist.
+        If a model or learner does not exist ("unknown-name").
 
     Examples
     --------
-    >>> Comparison(("PBM", "DBN", "PBM"), split="time").models
-    ('PBM', 'DBN')
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(queries=20), cs.Uniform(), cs.users.PBM(), 2_000, rng=0)
+    >>> comparison = cs.compare(log, models=["rCTR", "PBM"])
+    >>> [row["model"] for row in comparison.rows()]
+    ['PBM', 'rCTR']
     """
-
-    models: tuple[str, ...] = ()
-    split: str = "random"
-    fraction: float = 0.8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.split not in SPLITS:
-            raise DataError(
-                f"a split must be one of {', '.join(SPLITS)}: got {self.split!r}.",
-                code="bad-option",
-                option="split",
-                value=self.split,
-                known=list(SPLITS),
-            )
-        chosen = self.models or click_predicting_models()
-        object.__setattr__(self, "models", tuple(dict.fromkeys(chosen)))
-        self.learners()
-
-    def learners(self) -> dict[str, Learner]:
-        """Return the learner of each model; raise a SpecError for a text that names none, before anything is fitted."""
-        return {name: learner_for(name) for name in self.models}
-
-    def parts(self, log: Log, test: Log | None = None) -> tuple[Log, Log]:
-        """Return the logs to train and to test on: two parts of the log, or the whole log and another one."""
-        return SPLITS[self.split](log, self.fraction, self.seed) if test is None else (log, test)
-
-    def rows(
-        self, log: Log, test: Log | None = None, *, progress: Callable[[str], None] = lambda name: None
-    ) -> Iterator[dict[str, Any]]:
-        """Fit and evaluate the models, and yield one tidy row for each.
-
-        Parameters
-        ----------
-        log
-            The log.
-        test
-            Another log to predict; None to split the first one.
-        progress
-            Called with the name of every finished model.
-
-        Yields
-        ------
-        dict
-            The row of a model, as soon as it is finished. If a model fails, its row has the error, and the comparison
-            continues.
-        """
-        train, test = self.parts(log, test)
-        for name, learner in self.learners().items():
-            row: dict[str, Any] = {"model": name, "train_sessions": train.total, "test_sessions": test.total}
-            row |= dict.fromkeys((*_RESULTS, *_rank_columns(test), "error"))
-            try:
-                row |= _fit_and_evaluate(learner, train, test)
-            except ClickshiftError as error:
-                row["error"] = str(error)
-            except Exception as error:  # the failure of one model must not lose the results of the others
-                row["error"] = f"{type(error).__name__}: {error}"
-            yield row
-            progress(name)
+    check_split(split)
+    chosen = [*(models or click_predicting_models("classical")), *(click_predicting_models("neural") if neural else ())]
+    learners = {name: learner_for(name) for name in chosen}
+    train = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    if test is None:
+        train, held_out = split_sessions(train, split, fraction, seed)
+    else:
+        held_out = open_log(test, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    rows = []
+    progress(0, total=len(learners))
+    for name, learner in learners.items():
+        rows.append(_row(name, learner, train, held_out, exact=exact))
+        progress(_line(rows[-1]))
+        progress(1)
+        if output is not None and not Path(output).suffix:
+            write_rows(rows, Path(output) / "rows.parquet")
+    how = {"split": split, "fraction": fraction, "seed": seed} if test is None else dict.fromkeys(_SPLIT_OPTIONS)
+    logs = {"log": _name(log), "test": None if test is None else _name(test)}
+    return Comparison(tuple(rows), {**logs, "models": list(learners), "exact": exact, **how})
 
 
-_RESULTS = ("conditional_perplexity", "marginal_perplexity", "log_likelihood", "seconds", "unseen_pair_share")
-"""Columns of the results that do not depend on the number of ranks."""
+_SPLIT_OPTIONS = ("split", "fraction", "seed")
+_RESULTS = (
+    "conditional_perplexity",
+    "conditional_perplexity_error",
+    "marginal_perplexity",
+    "marginal_error",
+    "log_likelihood",
+    "unseen_pair_share",
+)
+"""Columns that an evaluation yields and that do not depend on the number of ranks."""
 
 
-def click_predicting_models() -> list[str]:
-    """Return the names of models that have a default learner and predict clicks without seeing them."""
-    return [name for name in DEFAULT if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
+def click_predicting_models(kind: str = "all") -> list[str]:
+    """Return the names of models that have a default learner and predict clicks without seeing them.
+
+    Parameters
+    ----------
+    kind
+        "classical" for models that are counted or fitted by maximum likelihood, "neural" for those fitted by gradient,
+        or "all".
+
+    Returns
+    -------
+    list of str
+        Names of models.
+    """
+    learners = {"classical": {"Counting", "MaximumLikelihood"}, "neural": {"Gradient"}}.get(kind, {*DEFAULT.values()})
+    named = [name for name, learner in DEFAULT.items() if learner in learners]
+    return [name for name in named if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
 
 
-def _rank_columns(test: Log) -> list[str]:
-    """Return the names of the columns of perplexity by rank."""
-    return [f"conditional_perplexity@{rank + 1}" for rank in range(test.n_ranks)]
-
-
-def _fit_and_evaluate(learner: Learner, train: Log, test: Log) -> dict[str, Any]:
-    """Fit a model and return its results on the test log, with the time of fitting."""
+def _row(name: str, learner: Learner, train: Log, test: Log, *, exact: bool) -> dict[str, Any]:
+    """Fit and evaluate one model, and return its row."""
+    by_rank = [f"conditional_perplexity@{rank + 1}" for rank in range(test.n_ranks)]
+    row: dict[str, Any] = {"model": name, "train_sessions": train.total, "test_sessions": test.total}
+    row |= dict.fromkeys((*_RESULTS, "fit_seconds", "seconds", *by_rank, "error"))
     start = time.perf_counter()
-    model = fit(learner, train)
-    seconds = time.perf_counter() - start
-    facts = {**evaluation(model, test), "seconds": seconds}
-    by_rank = zip(_rank_columns(test), facts["conditional_perplexity_at_rank"], strict=True)
-    return {name: facts[name] for name in _RESULTS} | dict(by_rank)
+    try:
+        model = learner.fit(train)
+        row["fit_seconds"] = time.perf_counter() - start
+        facts = evaluation(model, test, exact=exact)
+        row |= {key: facts[key] for key in _RESULTS}
+        row |= zip(by_rank, facts["conditional_perplexity_at_rank"], strict=True)
+    except ClickshiftError as error:
+        row["error"] = str(error)
+    except Exception as error:  # the failure of one model must not lose the results of the others
+        row["error"] = f"{type(error).__name__}: {error}"
+    row["seconds"] = time.perf_counter() - start
+    return row
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """Return the result of one model as a line of progress."""
+    result = row["error"] or f"perplexity {row['conditional_perplexity']:.4f}"
+    return f"{row['model']}: {result} ({row['seconds']:.1f} s)\n"
+
+
+def _name(log: LogLike) -> str:
+    """Return what the settings call a log: its path, or the type of the object."""
+    return str(log) if isinstance(log, str | Path) else type(log).__name__

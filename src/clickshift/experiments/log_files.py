@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from clickshift.core.files import content_key
 from clickshift.core.spec import resolve
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.encoded_log import LOG_FORMAT, Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
+from clickshift.experiments.runner import digest
 from clickshift.io.datasets.filters import annotated_only
 from clickshift.io.datasets.registry import FORMATS, JUDGMENTS, read_raw, read_raw_judgments
 from clickshift.io.qrels import Judgments
-from clickshift.io.read_log import log_files, read_log
+from clickshift.io.read_log import log_files, write_log
+from clickshift.io.read_report import OnBadLine
 
 TABLE = "table"
 """The format of logs in clickshift's own layout, which `read_log` reads."""
@@ -35,25 +40,41 @@ class LogFile:
         "table" (clickshift's own layout), or a public format such as "trec".
     files
         Paths of the files.
+    columns
+        Names of the log's columns, by the names that `open_log` expects; part of `content`.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions; part of `content`.
     """
 
     name: str
     content: str
     format: str = TABLE
     files: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    columns: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
+    on_bad_line: OnBadLine = field(default="error", repr=False, compare=False)
 
     @classmethod
-    def at(cls, path: str, *, format: str = TABLE, name: str | None = None) -> LogFile:
+    def at(
+        cls,
+        path: str,
+        *,
+        format: str = TABLE,
+        name: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        on_bad_line: OnBadLine = "error",
+    ) -> LogFile:
         """Describe the log at a path.
 
         Parameters
         ----------
         path
-            File, folder or glob pattern.
+            File, folder, glob pattern, table "FILE.duckdb::TABLE", or folder of an encoded log.
         format
             "table" (clickshift's own layout), or a public format such as "trec".
         name
             Name in the tables; by default the file name without its extension.
+        columns, on_bad_line
+            As in `open_log`, for clickshift's own layout.
 
         Returns
         -------
@@ -69,16 +90,32 @@ class LogFile:
         """
         if format != TABLE:
             resolve(format, FORMATS)
-        files = log_files(path)
-        return cls(name or Path(path).name.split(".")[0] or path, content_key(files), format, tuple(map(str, files)))
+        chosen = tuple(sorted((columns or {}).items()))
+        content, files = _content(path)
+        if chosen or on_bad_line != "error":  # read in another way, the same files are another log
+            content = digest((content, chosen, on_bad_line))
+        name = name or Path(path).name.split(".")[0] or path
+        return cls(name, content, format, files, chosen, on_bad_line)
 
-    def read(self, judged: Judgments | None = None) -> Sessions:
-        """Read the sessions; with `judged`, only those of judged queries."""
+    def read(self, judged: Judgments | None = None) -> Log:
+        """Open the log, whatever its size; with `judged`, only the sessions of judged queries."""
         if self.format != TABLE:
             parts = [read_raw(file, format=self.format, judged=judged) for file in self.files]
             return parts[0] if len(parts) == 1 else Sessions.concat(parts)
-        log = read_log(self.files)
-        return log if judged is None else annotated_only(log, judged)
+        source = self.files[0] if len(self.files) == 1 else list(self.files)
+        log = open_log(source, columns=dict(self.columns), on_bad_line=self.on_bad_line)
+        return log if judged is None else annotated_only(log, judged)  # type: ignore[type-var]
+
+
+def _content(path: str) -> tuple[str, tuple[str, ...]]:
+    """Return the digest of a log's content, and the paths from which it is opened."""
+    database, _, table = path.partition("::")
+    if table:
+        return digest((content_key([database]), table)), (path,)
+    if (header := Path(path) / LOG_FORMAT.header).exists():
+        return content_key([header]), (path,)
+    files = log_files(path)
+    return content_key(files), tuple(map(str, files))
 
 
 @dataclass(frozen=True)
@@ -134,24 +171,43 @@ class JudgmentFile:
         return read_raw_judgments(self.file, format=self.format)
 
 
-def named_logs(paths: Sequence[str], *, format: str = TABLE) -> list[LogFile]:
+def named_logs(
+    logs: Sequence[LogLike], folder: Path = Path(), *, names: Sequence[str | None] = (), **options: Any
+) -> list[LogFile]:
     """Describe several logs, named by their files, or by their paths where two files have the same name.
 
     Parameters
     ----------
-    paths
-        Files, folders or glob patterns.
-    format
-        Format of all logs.
+    logs
+        The logs. One in memory, such as a data frame, is written to `folder`, so that worker processes can read it.
+    folder
+        Folder for logs in memory.
+    names
+        Name of each log, where it has one.
+    **options
+        Options of `LogFile.at`: the format, columns and treatment of bad lines of all logs.
 
     Returns
     -------
     list of LogFile
-        The logs, in the order of the paths.
+        The logs, in the order given.
     """
-    logs = [LogFile.at(path, format=format) for path in paths]
-    names = [log.name for log in logs]
+    given = names or [None] * len(logs)
+    files = [_log_file(log, folder, name, options) for name, log in zip(given, logs, strict=True)]
+    taken = [file.name for file in files]
     return [
-        log if names.count(log.name) == 1 else LogFile.at(path, format=format, name=path)
-        for log, path in zip(logs, paths, strict=True)
+        replace(file, name=str(log)) if name is None and taken.count(file.name) > 1 else file
+        for file, name, log in zip(files, given, logs, strict=True)
     ]
+
+
+def _log_file(log: LogLike, folder: Path, name: str | None, options: Mapping[str, Any]) -> LogFile:
+    """Describe a log on disk; write one that is in memory to the folder first."""
+    if isinstance(log, str | Path):
+        return LogFile.at(str(log), name=name, **options)
+    opened = open_log(log, columns=options.get("columns"), on_bad_line=options.get("on_bad_line", "error"))
+    sessions = opened if isinstance(opened, Sessions) else opened.sessions()
+    name = name or f"log {len(list(folder.glob('*.parquet'))) + 1}"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_log(sessions, folder / f"{name}.parquet")
+    return LogFile.at(str(folder / f"{name}.parquet"), name=name)

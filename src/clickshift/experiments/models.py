@@ -11,10 +11,10 @@ from typing import Literal
 
 from clickshift.core.files import content_key
 from clickshift.core.spec import resolve
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
-from clickshift.learners import fit_seeds, learner_for
-from clickshift.learners.base import Learner
+from clickshift.learners import fit, learner_for
+from clickshift.learners.base import Learner, fit_seeds
 from clickshift.models import MODELS, register
 from clickshift.models.base import ClickModel
 
@@ -59,7 +59,7 @@ class Contender:
             import_model(self.module)
         return learner_for(self.learner)
 
-    def fit(self, train: Sessions, held_out: Sessions, seeds: int) -> list[ClickModel]:
+    def fit(self, train: Log, held_out: Log, seeds: int) -> list[ClickModel]:
         """Fit one model per seed, or a single model if the learner does not depend on a seed.
 
         Parameters
@@ -79,7 +79,7 @@ class Contender:
         learner = self.make()
         if _depends_on_seed(learner):
             return fit_seeds(learner, train, seeds, held_out=held_out)
-        return [learner.fit(train)]
+        return [fit(learner, train)]
 
 
 def import_model(path: str) -> str:

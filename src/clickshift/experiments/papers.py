@@ -6,7 +6,8 @@ Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of
 shift. ACM Transactions on Information Systems.
 Deffayet, R., Hager, P., Renders, J.-M. & de Rijke, M. (2023). An offline metric for the debiasedness of click models.
 SIGIR.
-Hager, P., de Rijke, M. & Zoeter, O. (2022). Contrasting neural click models and pointwise IPS rankers. ECIR 2023.
+Hager, P., de Rijke, M. & Zoeter, O. (2022). Are neural click models pointwise IPS rankers? CONSEQUENCES+REVEAL workshop
+at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
 Li, S., Abbasi-Yadkori, Y., Kveton, B., Muthukrishnan, S., Vinay, V. & Wen, Z. (2018). Offline evaluation of ranking
 policies with click models. KDD.
 """
@@ -15,17 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from clickshift.errors import SpecError
+from clickshift.core.progress import Progress, silent
+from clickshift.display.document import Document, Section
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
+from clickshift.errors import ClickshiftError, FileError, SpecError
 from clickshift.experiments.click_vs_ips.checks import PointwiseChecks
 from clickshift.experiments.click_vs_ips.data import PointwiseData, pointwise_data
 from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures
 from clickshift.experiments.click_vs_ips.protocol import TRUE_BIAS_RANKERS, Pointwise
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
-from clickshift.experiments.model_selection.protocol import ModelSelection, quick_model_selection
+from clickshift.experiments.experiment import Experiment, ExperimentResult, read_run
+from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
-from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.simulation.search_engine import BUILTIN, World
 
@@ -34,24 +40,6 @@ CMIP_PAPER = "CMIP (Deffayet et al. 2023)"
 IPS_PAPER = "click models and IPS (Hager et al. 2022)"
 OPE_PAPER = "offline evaluation (Li et al. 2018)"
 
-
-def _quick_policy_shift() -> PolicyShift:
-    """The policy-shift protocol for a few minutes: two users, one training policy, 200 queries, three seeds."""
-    full = PolicyShift()
-    return replace(
-        full,
-        users=(full.users[0], full.users[2]),
-        training=full.training[:1],
-        world=World(queries=200, sessions=20_000, test_sessions=5_000),
-        seeds=3,
-        derived=DerivedPolicies(sessions=20_000),
-    )
-
-
-SCALES: dict[str, Callable[[], PolicyShift]] = {"quick": _quick_policy_shift, "paper": PolicyShift}
-SELECTION_SCALES: dict[str, Callable[[], ModelSelection]] = {"quick": quick_model_selection, "paper": ModelSelection}
-"""Protocols by scale: "paper" is the whole grid of a paper, "quick" enough of it to see its main result. (`SCALES` is
-for policy shift, `SELECTION_SCALES` for model selection.)"""
 
 _DCTR = Contender("dCTR", "dCTR", "baseline")
 _INCREASING_RELEVANCE = (("increasing", "Reversed(Oracle)"),)
@@ -89,8 +77,6 @@ def _figure_2() -> PolicyShift:
 
 _LARGEST_LOG = 10**8
 """Sessions of the largest log of the IPS paper."""
-AnalyticProtocol = SharedFeatures | LossByRank | GradientByRank
-"""Protocols of the IPS paper that are computed without training."""
 TrainedProtocol = Pointwise | Tuning | PointwiseChecks
 """Protocols of the IPS paper that train rankers."""
 
@@ -181,7 +167,7 @@ class TableOrFigure:
 
     paper: str
     shows: str
-    make: Callable[[], PolicyShift | ModelSelection | TrainedProtocol | AnalyticProtocol] | None = None
+    make: Callable[[], Experiment[Any]] | None = None
     command: str = ""
 
     @property
@@ -260,3 +246,151 @@ def table_or_figure(name: str) -> TableOrFigure:
             known=list(TABLES_AND_FIGURES),
         )
     return TABLES_AND_FIGURES[name]
+
+
+@dataclass(frozen=True, repr=False)
+class PaperIndex(Result):
+    """The tables and figures of the papers, and how each is reproduced.
+
+    Notes
+    -----
+    Facts (`to_dict`, `--json`): `conclusion`; `rows`, one per table or figure: `name`, `paper`, `shows`, `state`
+    ("ready", "needs your log" or "open") and `command`, if it needs a log.
+    """
+
+    @property
+    def conclusion(self) -> str:
+        """How many can be made without a log of one's own."""
+        ready = sum(one.state == "ready" for one in TABLES_AND_FIGURES.values())
+        return f"{ready} of {len(TABLES_AND_FIGURES)} tables and figures can be made without a log of your own."
+
+    def rows(self) -> Rows:
+        """Return one row per table or figure."""
+        return [
+            {"name": name, "paper": one.paper, "shows": one.shows, "state": one.state, "command": one.command or None}
+            for name, one in TABLES_AND_FIGURES.items()
+        ]
+
+    def _document(self) -> Document:
+        title = "Tables and figures of the papers"
+        return Document(title, self.conclusion, [Section(title, table=self.rows())])
+
+
+def tables_and_figures() -> PaperIndex:
+    """List the tables and figures of the papers that `reproduce` can make.
+
+    Returns
+    -------
+    PaperIndex
+        One row per table or figure.
+
+    Examples
+    --------
+    >>> tables_and_figures().rows()[0]["name"]
+    'table1'
+    """
+    return PaperIndex()
+
+
+def reproduce(
+    name: str,
+    output: str | Path | None = None,
+    *,
+    corpus: str | None = None,
+    seeds: int | None = None,
+    queries: int | None = None,
+    sessions: int | None = None,
+    tuned: str | Path | None = None,
+    reference: bool = True,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Progress = silent,
+) -> ExperimentResult:
+    """Make a table or figure of the papers; what is None stays as the paper has it.
+
+    Parameters
+    ----------
+    name
+        Table or figure, e.g. "table3" or "figure1"; `tables_and_figures` lists all of them.
+    output
+        Folder that keeps the rows of finished tasks: after an interruption, call again, and only the missing ones run.
+        By default, a temporary folder.
+    corpus
+        "builtin", "one-hot" (the IPS paper's corpus), or a LETOR file or folder.
+    seeds
+        Number of models per task, or of runs.
+    queries
+        Number of queries of the corpus.
+    sessions
+        Largest number of sessions of a training log.
+    tuned
+        Folder of an "ips-tuning" run, whose optimisers and learning rates are used for rankers of the IPS paper.
+    reference
+        Whether to use the reference rows that come with the package, where they apply.
+    workers
+        Number of worker processes; by default, one per core.
+    cluster
+        Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
+    progress
+        Called with a text and a step for each finished task.
+
+    Returns
+    -------
+    PolicyShiftResult, ModelSelectionResult or ClickVsIpsResult
+        The result of the experiment. A task that fails is among its `failures`.
+
+    Raises
+    ------
+    SpecError
+        If there is none of that name ("unknown-name"), it needs a log of one's own ("cannot-reproduce"), or an option
+        is not for it ("bad-option").
+    FileError
+        "missing-run" if `tuned` holds no tuning run.
+    RunError
+        "failed-tasks" if no task could be finished.
+
+    Examples
+    --------
+    >>> reproduce("ips-figure3").conclusion
+    "Both losses have their minimum at the document's relevance at every rank."
+    """
+    wanted = table_or_figure(name)
+    if wanted.make is None:
+        advice = f"Run it on your log: {wanted.command}" if wanted.command else "It is not implemented yet."
+        raise SpecError(
+            f"{name} cannot be made by this command: {wanted.state}. {advice}",
+            code="cannot-reproduce",
+            name=name,
+            command=wanted.command,
+        )
+    protocol = wanted.make()
+    if tuned is not None and not isinstance(protocol, TrainedProtocol):
+        raise SpecError(
+            f"`tuned` is for trained rankers of the IPS paper: {name} has none. Remove it.",
+            code="bad-option",
+            option="tuned",
+        )
+    if isinstance(protocol, TrainedProtocol):
+        tuning = None if tuned is None else _tuning_rows(Path(tuned))
+        protocol = with_changes(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
+    elif isinstance(protocol, PolicyShift | ModelSelection):
+        others = None if sessions is None or isinstance(protocol, PolicyShift) else max(sessions // 5, 1)
+        sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
+        given: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
+        changes: dict[str, Any] = {"world": replace(protocol.world, **given).on_corpus(corpus or BUILTIN)}
+        protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
+    shipped = reference and isinstance(protocol, PolicyShift)
+    return protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
+
+
+def _tuning_rows(folder: Path) -> Rows:
+    """Read the rows of an ips-tuning run."""
+    try:
+        rows: Rows = read_run(folder).rows()
+    except ClickshiftError as error:
+        raise FileError(
+            folder,
+            f'must be the folder of a tuning run, which reproduce("ips-tuning", folder) makes. ({error})',
+            code="missing-run",
+        ) from None
+    return rows

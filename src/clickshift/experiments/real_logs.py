@@ -20,24 +20,41 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
-from clickshift.data.sessions import Sessions
+from clickshift.counts.open_log import LogLike
+from clickshift.data.encoded_log import Log
+from clickshift.data.splits import SPLITS
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.experiments._real_logs_report import RealLogsResult
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.comparison import SPLITS
-from clickshift.experiments.log_files import JudgmentFile, LogFile
-from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, PEEKING, Contender
-from clickshift.experiments.runner import clickshift_warnings
+from clickshift.experiments.experiment import Experiment
+from clickshift.experiments.log_files import TABLE, JudgmentFile, LogFile, named_logs
+from clickshift.experiments.models import (
+    BASELINES,
+    CLICK_MODELS,
+    LOGGING,
+    PEEKING,
+    Contender,
+    candidate_model,
+    compared_model,
+)
+from clickshift.experiments.runner import RunFolder, clickshift_warnings
 from clickshift.io.datasets.filters import compact, drop_without_clicks
+from clickshift.io.datasets.registry import JUDGMENTS
 from clickshift.io.qrels import Judgments
+from clickshift.io.read_report import OnBadLine
 from clickshift.metrics.log_comparison import MeanRanks, log_difference
 from clickshift.metrics.ranking import JudgedPairs, head_queries
 from clickshift.simulation.search_engine import IND
@@ -50,13 +67,6 @@ AUTO = "auto"
 """Split by time if the log has times, else at random."""
 VERSION = 2
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
-_MANY_UNSEEN = 0.2
-"""From this share of unseen results on, a comparison reflects the models' priors more than what they learned."""
-_SAME_RANKER = 0.2
-"""Rankers count as the same below this rank displacement, if unseen results are hardly more than in held-out data."""
-_FEW_SESSIONS = 1000
-"""Below this number of sessions, the sampling noise of a test log exceeds the differences between models. Intervals
-over seeds do not include that noise."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Preparation:
         too high, and so are perplexities, which then cannot be compared with those of other logs.
     split
         How a training log is split: "auto" (by time if the log has times, else at random), or one of
-        `clickshift.experiments.comparison.SPLITS`.
+        `clickshift.data.splits.SPLITS`.
     fractions
         Fractions of a training log that are held out: for early stopping, and for the ind perplexity. The default is
         the paper's for Yandex.
@@ -117,7 +127,7 @@ class Preparation:
                 code="missing-judgments",
             )
 
-    def parts(self, log: Sessions) -> tuple[Sessions, Sessions, Sessions]:
+    def parts(self, log: Log) -> tuple[Log, Log, Log]:
         """Split a log into sessions for training, for early stopping and for the ind perplexity.
 
         By time, the last sessions are those for the ind perplexity.
@@ -126,7 +136,7 @@ class Preparation:
         train, rest = self._split(log, 1 - stopping - testing, "first")
         return train, *self._split(rest, stopping / (stopping + testing), "rest")
 
-    def _split(self, log: Sessions, fraction: float, name: str) -> tuple[Sessions, Sessions]:
+    def _split(self, log: Log, fraction: float, name: str) -> tuple[Log, Log]:
         """Split off the first fraction; `name` keeps the random streams of the two splits apart."""
         split = self.split if self.split != AUTO else "random" if log.time is None else "time"
         if split == "random":
@@ -135,11 +145,11 @@ class Preparation:
 
 
 class _PreparedLogs(NamedTuple):
-    """The data of a task: sessions for training and testing, and judgments."""
+    """The data of a task: logs for training and testing, and judgments."""
 
-    train: Sessions
-    held_out: Sessions
-    test: dict[str, Sessions]
+    train: Log
+    held_out: Log
+    test: dict[str, Log]
     """Test logs by name: `IND` is the held-out part of the training log."""
     judged: JudgedPairs | None
     """None without judgments, or if rankings cannot differ on any judged query."""
@@ -254,24 +264,8 @@ class LogCell:
             yield from ranking_rows(models, logs.judged, logs.impressions)
 
 
-def rows_of(task: LogFacts | LogCell) -> list[dict[str, Any]]:
-    """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
-
-    Parameters
-    ----------
-    task
-        The task.
-
-    Returns
-    -------
-    list of dict
-        Its tidy rows.
-    """
-    return task.rows()
-
-
 @dataclass(frozen=True)
-class RealLogs:
+class RealLogs(Experiment[RealLogsResult]):
     """The real-log protocol: every model is trained on each training log and tested on all other logs.
 
     Parameters
@@ -341,7 +335,7 @@ class RealLogs:
         """Tasks that describe each training log and compare it with the other logs."""
         return [LogFacts(log, self._others(log), self.preparation) for log in self.training]
 
-    def cells(self) -> list[LogCell]:
+    def tasks(self) -> list[LogCell]:
         """Tasks that fit models. Tasks of one training log follow each other, so that a process reads it once."""
         return [
             LogCell(log, self._others(log), self.preparation, contender, self.seeds)
@@ -349,51 +343,146 @@ class RealLogs:
             for contender in self.contenders
         ]
 
+    def prepare(self, folder: RunFolder, progress: Progress) -> None:
+        """Read every log before the long work, so that unreadable ones stop it here."""
+        super().prepare(folder, progress)
+        clear_log_cache()  # worker processes read the logs themselves
+
+    def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> RealLogsResult:
+        """Make the result of the rows of finished tasks."""
+        return RealLogsResult(rows, settings, failures)
+
+    def sources(self) -> dict[str, Any]:
+        """Return the paths of the logs and of the judgments."""
+        judgments = self.preparation.judgments
+        paths = {log.name: ", ".join(log.files) for log in self.logs}
+        return {"logs": paths, "judgments": None if judgments is None else judgments.file}
+
     def _others(self, log: LogFile) -> tuple[LogFile, ...]:
         return tuple(other for other in self.logs if other != log)
 
 
-def log_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Collect the warnings that apply to the rows of a run, as sentences.
+def compare_logs(
+    train: LogLike | Mapping[str, LogLike],
+    test: LogLike | Mapping[str, LogLike] = (),
+    *,
+    judgments: str | Path | None = None,
+    models: Sequence[str] = (),
+    candidates: Sequence[str] = (),
+    seeds: int = 10,
+    split: str = AUTO,
+    held_out: float = 1 / 30,
+    annotated: bool = False,
+    with_clicks: bool = False,
+    format: str = TABLE,
+    judgments_format: str | None = None,
+    seed: int = 0,
+    output: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Progress = silent,
+) -> RealLogsResult:
+    """Compare click models on real logs: on held-out clicks (ind), other rankers' logs (ood), and judged documents.
 
     Parameters
     ----------
-    rows
-        Rows of `LogFacts`, and of `LogCell` tasks that are finished.
+    train
+        Log to learn from: anything that `open_log` opens. Several, in a list or by name, are used in turn.
+    test
+        Log of another ranker, or several, used only for testing.
+    judgments
+        Relevance labels for ranking metrics: qrels, or the labels of a public log's own format.
+    models
+        Models of the policy-shift paper, e.g. "PBM", or learners, e.g. "EM('PBM')". By default, the paper's six, the
+        baselines and ARM NC.
+    candidates
+        Own models, as "package.module:Class" or as learners.
+    seeds
+        Number of random seeds for models fitted by gradient.
+    split
+        Method to split a training log: "time", "order", "random" or "within-query"; "auto" is "time" if the log has
+        times.
+    held_out
+        Share of a training log that is held out for early stopping, and the same share for the ind test set.
+    annotated
+        Whether to keep only queries with judgments, as in the paper.
+    with_clicks
+        Whether to drop sessions without clicks, as in the paper; this inflates click rates.
+    format
+        Format of the logs: "table", or a public format such as "trec".
+    judgments_format
+        Format of the judgments: "qrels", or a public format; by default, that of the logs.
+    seed
+        Random seed for the train/test split.
+    output
+        Folder that keeps the rows of finished tasks: after an interruption, call again, and only the missing ones run.
+        By default, a temporary folder.
+    columns
+        Names of the logs' columns, by the names that `open_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions.
+    workers
+        Number of worker processes; by default, one per core.
+    cluster
+        Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
+    progress
+        Called with a text and a step for each finished task.
 
     Returns
     -------
-    list of str
-        Warnings about unseen results, small logs and rankers that hardly differ; then the notes of the tasks.
+    RealLogsResult
+        Rows, facts about the logs, warnings, verdicts, tables and figures. A task that fails is among its `failures`.
+
+    Raises
+    ------
+    DataError
+        If the logs or the options cannot be used, before any model is fitted.
+    SpecError
+        If a model does not exist.
+    RunError
+        "failed-tasks" if no task could be finished.
+
+    References
+    ----------
+    Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of click models to policy
+    distributional shift. ACM Transactions on Information Systems.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> result = cs.compare_logs("old.parquet", "new.parquet", models=["PBM", "dCTR"])  # doctest: +SKIP
+    >>> result.verdicts[0]["model"]  # doctest: +SKIP
+    'PBM'
     """
-    messages = []
-    facts = [row for row in rows if row["kind"] == "log"]
-    ind_facts = {row["training"]: row for row in facts if row["shift"] == "ind"}
-    for row in facts:
-        ind = row["shift"] == "ind"
-        log = f"the held-out part of {row['training']}" if ind else row["testing"]
-        if row["unseen_pair_share"] >= _MANY_UNSEEN:
-            messages.append(
-                f"{row['unseen_pair_share']:.0%} of the results of {log} were never shown in {row['training']}. "
-                "A model predicts documents that it never saw from its prior: on these results, priors are compared."
-            )
-        if row["sessions"] < _FEW_SESSIONS:
-            messages.append(
-                f"Only {row['sessions']:,} sessions are in {log}: small differences are noise, even if all seeds "
-                f"agree.{' Hold out more sessions.' if ind else ''}"
-            )
-        extra_unseen = row["unseen_pair_share"] - ind_facts[row["training"]]["unseen_pair_share"]
-        if not ind and row["displacement"] < _SAME_RANKER and extra_unseen < _SAME_RANKER:
-            messages.append(
-                f"The rankers of {row['training']} and {row['testing']} hardly differ: the mean rank of a result "
-                f"changes by {row['displacement']:.2f}. These two logs hardly test a policy shift."
-            )
-    notes = dict.fromkeys(row["text"] for row in rows if row["kind"] == "note")
-    # a note about a log is not repeated for every model that was trained on it
-    log_notes = [note.partition(": ")[2] for note in notes if note.partition(": ")[0] in ind_facts]
-    return messages + [
-        note for note in notes if note.partition(": ")[0] in ind_facts or not note.endswith(tuple(log_notes))
-    ]
+    default_format = format if format in JUDGMENTS else "qrels"
+    judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)
+    options = {"format": format, "columns": columns, "on_bad_line": on_bad_line}
+    with TemporaryDirectory(prefix="clickshift-logs-") as temporary:
+        folder = Path(temporary if output is None else output) / "logs"
+        training, testing = _by_name(train), _by_name(test)
+        names, logs = zip(*training, *testing, strict=True)
+        files = named_logs(logs, folder, names=names, **options)
+        contenders = (*(map(compared_model, dict.fromkeys(models)) if models else PAPER_MODELS),)
+        protocol = RealLogs(
+            tuple(files[: len(training)]),
+            tuple(files[len(training) :]),
+            (*contenders, *map(candidate_model, candidates)),
+            Preparation(judged, annotated, with_clicks, split, (held_out, held_out), seed),
+            seeds,
+        )
+        result = protocol.run(output, workers=workers, cluster=cluster, progress=progress)
+    for text in result.warnings:
+        warnings.warn(text, ClickshiftWarning, stacklevel=2)
+    return result
+
+
+def _by_name(logs: LogLike | Mapping[str, LogLike]) -> list[tuple[str | None, LogLike]]:
+    """Return one or several logs with the names that were given for them."""
+    if isinstance(logs, Mapping):
+        return list(logs.items())
+    return [(None, log) for log in (logs if isinstance(logs, list | tuple) else [logs])]
 
 
 def clear_log_cache() -> None:
@@ -426,14 +515,14 @@ def _read_logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Pre
 
 
 @lru_cache(maxsize=16)  # all logs of a protocol, as each is a test log of the others
-def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Sessions, tuple[str, ...]]:
+def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Log, tuple[str, ...]]:
     """Read and filter a log; with the messages of warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
         judged = None
         if preparation.annotated and preparation.judgments is not None:
             judged, _ = _read_judgments(preparation.judgments)
-        sessions = log.read(judged)
+        sessions: Any = log.read(judged)
         if preparation.with_clicks:
             sessions = drop_without_clicks(sessions)
     return compact(sessions), clickshift_warnings(caught)
@@ -448,13 +537,15 @@ def _read_judgments(file: JudgmentFile) -> tuple[Judgments, tuple[str, ...]]:
     return judgments, clickshift_warnings(caught)
 
 
-def _judged_pairs(judgments: Judgments, train: Sessions) -> tuple[JudgedPairs, Float[np.ndarray, " query"]]:
+def _judged_pairs(judgments: Judgments, train: Log) -> tuple[JudgedPairs, Float[np.ndarray, " query"]]:
     """Select the judged documents that the training log shows, and count the sessions of each judged query."""
     vocabulary = Vocabulary.of(judgments.query, judgments.doc)[0]
-    lists = train.in_vocabulary(vocabulary).rankings
-    shown = np.bincount(lists.pair[lists.pair != UNSEEN], minlength=vocabulary.n_pairs) > 0
+    shown, impressions = np.zeros(vocabulary.n_pairs + 1, bool), np.zeros(vocabulary.n_queries)
+    for part in train.in_vocabulary(vocabulary).chunks():
+        lists = part.rankings
+        shown[lists.pair] = True  # UNSEEN is the last
+        is_judged = lists.query != UNSEEN
+        impressions += np.bincount(lists.query[is_judged], part.count[is_judged], vocabulary.n_queries)
     # TREC's -2 is spam, which is as useful as 0: a negative gain would take nDCG out of [0, 1]
-    judged = JudgedPairs.of(vocabulary, np.maximum(judgments.labels_for(vocabulary), 0.0), shown=shown)
-    is_judged = lists.query != UNSEEN
-    impressions = np.bincount(lists.query[is_judged], train.count[is_judged], vocabulary.n_queries)
-    return judged, impressions.astype(np.float64)
+    labels = np.maximum(judgments.labels_for(vocabulary), 0.0)
+    return JudgedPairs.of(vocabulary, labels, shown=shown[:-1]), impressions

@@ -36,18 +36,29 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol, runtime_checkable
 
 from clickshift.core.files import write_atomically
 from clickshift.core.spec import key
 from clickshift.display.tables import Rows, read_rows, write_rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
 
-Task = TypeVar("Task")
 _POLL = 0.5
 """Seconds between two checks of a task that another run is computing."""
 _TIMEOUT = 90.0
 """Seconds to wait for a file of another machine: NFS caches for up to a minute that a folder does not have it."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A task: a frozen dataclass whose specification text names its file, and which computes its rows."""
+
+    @property
+    def name(self) -> str:
+        """Name of the task in progress messages."""
+
+    def rows(self) -> Rows:
+        """Compute the tidy rows; called in a worker process."""
 
 
 def digest(task: Any) -> str:
@@ -165,7 +176,7 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class FinishedTask(Generic[Task]):
+class FinishedTask:
     """The outcome of one task, as reported to `progress`.
 
     Parameters
@@ -180,7 +191,7 @@ class FinishedTask(Generic[Task]):
         Messages of the warnings that it issued.
     """
 
-    task: Task
+    task: Any
     seconds: float
     error: str | None = None
     notes: tuple[str, ...] = ()
@@ -188,11 +199,10 @@ class FinishedTask(Generic[Task]):
 
 def run_tasks(
     tasks: Sequence[Task],
-    work: Callable[[Task], Rows],
     folder: RunFolder,
     executor: Executor,
     *,
-    progress: Callable[[FinishedTask[Task]], None] = lambda finished: None,
+    progress: Callable[[FinishedTask], None] = lambda finished: None,
 ) -> None:
     """Compute the tasks whose rows are missing; a task that fails is reported, and the others continue.
 
@@ -202,9 +212,6 @@ def run_tasks(
     ----------
     tasks
         Frozen dataclasses; finished ones are skipped.
-    work
-        Computes the rows of a task. It is sent to the executor's processes, so it must be a function at the top level
-        of a module.
     folder
         Folder of the run.
     executor
@@ -221,13 +228,13 @@ def run_tasks(
     folder, run_id = RunFolder(folder.path.absolute()), secrets.token_hex(8)
     missing: deque[Task] = deque(task for task in tasks if not folder.has(task))
     claimed_elsewhere: list[Task] = []
-    running: dict[Future[FinishedTask[Task] | None], Task] = {}
+    running: dict[Future[FinishedTask | None], Task] = {}
     try:
         while missing or running or claimed_elsewhere:
             # one task per process, so that a process that dies loses one task; asked every time, as a cluster may grow
             while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
                 task = missing.popleft()
-                running[executor.submit(_run_task, task, work, folder, run_id)] = task
+                running[executor.submit(_run_task, task, folder, run_id)] = task
             done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
             if not done:
                 time.sleep(0 if running else _POLL)
@@ -258,7 +265,7 @@ def run_tasks(
         raise
 
 
-def _finished(future: Future[FinishedTask[Task] | None], task: Task, folder: RunFolder) -> FinishedTask[Task] | None:
+def _finished(future: Future[FinishedTask | None], task: Task, folder: RunFolder) -> FinishedTask | None:
     """Outcome of a task; None if another run is computing it."""
     try:
         finished = future.result()
@@ -295,7 +302,7 @@ def wait_for_file(path: Path, *, timeout: float | None = None) -> bool:
     return True
 
 
-def _run_task(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run_id: str) -> FinishedTask[Task] | None:
+def _run_task(task: Task, folder: RunFolder, run_id: str) -> FinishedTask | None:
     """Compute one task in a worker process and write its rows; None if another run is computing it."""
     with folder.claim(task, run=run_id) as claimed:
         if not claimed:
@@ -306,7 +313,7 @@ def _run_task(task: Task, work: Callable[[Task], Rows], folder: RunFolder, run_i
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
             try:
-                rows = work(task)
+                rows = task.rows()
                 seconds = time.perf_counter() - start
                 write_rows([{**row, "task_seconds": seconds} for row in rows], folder.file(task))
             except ClickshiftError as error:

@@ -9,6 +9,7 @@ Start with :func:`clickshift.io.read_log.read_log` and :func:`clickshift.io.read
 __all__ = [
     "datasets",
     "encode",
+    "frames",
     "pair_values",
     "qrels",
     "rankings",

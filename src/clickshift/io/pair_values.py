@@ -3,35 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, final
 
 import numpy as np
+from jaxtyping import Float
 
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
-from clickshift.io.qrels import Judgments, consistent_judgments
-from clickshift.io.read_report import ReadReport
-from clickshift.io.tables.columns import id_column, number_column
-from clickshift.io.tables.formats import read_table
-from clickshift.io.tables.json_lines import ColumnError
+from clickshift.io.frames import read_source
+from clickshift.io.qrels import consistent_pairs
+from clickshift.io.read_report import ReadReport, unreadable_lines_error
+from clickshift.io.tables.formats import ColumnError, TableFile
+from clickshift.io.tables.layouts import id_column, number_column
 
 _ID_COLUMNS = ("query", "doc")
 
 
-def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
-    """Read one number per (query, document) pair from a table file.
+@final
+@dataclass(frozen=True, eq=False)
+class PairValues:
+    """One number per (query, document) pair, such as the score that a ranker gives it.
 
     Parameters
     ----------
-    path
-        A table (Parquet, CSV or JSON lines) with the columns `query`, `doc` and `value`; other columns are ignored.
+    vocabulary
+        The pairs that have a number.
+    value
+        The number of each pair.
+
+    Examples
+    --------
+    >>> scores = PairValues(Vocabulary.of(["cats", "cats"], [7, 12])[0], np.array([0.5, 0.25]))
+    >>> scores.values_for(Vocabulary.of(["cats", "dogs"], [12, 12])[0]).tolist()
+    [0.25, nan]
+    """
+
+    vocabulary: Vocabulary
+    value: Float[np.ndarray, " pair"]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def values_for(self, vocabulary: Vocabulary) -> Float[np.ndarray, " pair"]:
+        """Return the number of every pair of another vocabulary, NaN for pairs without one."""
+        values = np.full(vocabulary.n_pairs, np.nan)
+        pair = vocabulary.pairs_of(self.vocabulary)
+        values[pair[pair != UNSEEN]] = self.value[pair != UNSEEN]
+        return values
+
+
+def read_pair_values(source: str | Path | Any, value: str = "score") -> PairValues:
+    """Read one number per (query, document) pair from a table.
+
+    Parameters
+    ----------
+    source
+        A table (Parquet, CSV or JSON lines) or a data frame, with the columns `query`, `doc` and `value`; other columns
+        are ignored.
     value
         Name of the column with the numbers.
 
     Returns
     -------
-    Judgments
-        The numbers as labels; `Judgments.labels_for` looks up those of a log's pairs. Pairs with different values are
-        left out and counted in a warning (code "skipped-input").
+    PairValues
+        The numbers. Pairs with different ones are left out and counted in a warning (code "skipped-input").
 
     Raises
     ------
@@ -45,27 +82,40 @@ def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
     ...     file = Path(folder) / "scores.csv"
     ...     _ = file.write_text("query,doc,score\\ncats,a,0.5\\ncats,b,0.25\\n")
     ...     scores = read_pair_values(file)
-    >>> scores.label.tolist()
+    >>> scores.value.tolist()
     [0.5, 0.25]
     """
-    path = Path(path)
-    part = read_table(path, lambda names: _choose_columns(path, names, value))
-    if part.unreadable:
-        (line, problem), count = part.unreadable[0], len(part.unreadable)
-        raise FileError(
-            path,
-            f"{problem} ({count:,} such lines). Fix or remove it.",
-            line=line,
-            code="unreadable-line",
-            count=count,
+    return pair_values_of(read_source(source, lambda path, names: _choose_columns(path, names, value)), value)
+
+
+def pair_values_of(part: TableFile, value: str) -> PairValues:
+    """Return the numbers of a table with the columns query, doc and `value`; see `read_pair_values`."""
+    query, doc, label = read_pair_columns(part, value)
+    report = ReadReport(part.path)
+    vocabulary, values, consistent = consistent_pairs(query, doc, label, report)
+    report.report()
+    if not consistent.all():
+        keys = (
+            vocabulary.query_ids[vocabulary.pair_query[consistent]],
+            vocabulary.doc_ids[vocabulary.pair_doc[consistent]],
         )
+        vocabulary, _, pair = Vocabulary.of(*keys)
+        values = values[consistent][np.argsort(pair)]
+    return PairValues(vocabulary, values)
+
+
+def read_pair_columns(part: TableFile, value: str) -> tuple[Any, Any, Float[np.ndarray, " row"]]:
+    """Return the raw queries, documents and numbers of a table, none of which may be missing."""
+    path = part.path
+    if part.unreadable:
+        raise unreadable_lines_error(path, part.unreadable, "Fix or remove it.")
     if not part.table.num_rows:
         raise FileError(path, "has no rows. There must be at least one.", code="empty-file")
     try:
         query, doc = (id_column(name, [part.table[name]]) for name in _ID_COLUMNS)
         number = number_column(value, [part.table[value]])
     except ColumnError as error:
-        raise FileError(path, f"column {error.name} {error.problem}.", code="bad-column", column=error.name) from None
+        raise FileError(path, f"column {error.name} {error.problem}.", code=error.code, column=error.name) from None
     for name, column in zip((*_ID_COLUMNS, value), (query, doc, number), strict=True):
         if column.bad.any():
             row, count = int(column.bad.argmax()) + 1, int(column.bad.sum())
@@ -77,10 +127,7 @@ def read_pair_values(path: str | Path, value: str = "score") -> Judgments:
                 row=row,
                 count=count,
             )
-    report = ReadReport(path)
-    judgments = consistent_judgments(query.ids(), doc.ids(), number.values.astype(np.float64), report)
-    report.report()
-    return judgments
+    return query.ids(), doc.ids(), number.values.astype(np.float64)
 
 
 def _choose_columns(path: Path, names: Sequence[str], value: str) -> dict[str, str]:

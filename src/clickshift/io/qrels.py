@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from typing_extensions import override
 
 from clickshift.core.files import open_text
@@ -143,8 +143,6 @@ def read_qrels(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgmen
 def consistent_judgments(query: Raw, doc: Raw, label: Raw, report: ReadReport) -> Judgments:
     """Make judgments from aligned columns, without the pairs that have different labels.
 
-    No label of such a pair is the one that all assessors gave, so the pair is left unjudged and counted.
-
     Parameters
     ----------
     query, doc
@@ -164,8 +162,46 @@ def consistent_judgments(query: Raw, doc: Raw, label: Raw, report: ReadReport) -
     DataError
         "unequal-lengths" if there is not one label per judgment.
     """
+    vocabulary, value, consistent = consistent_pairs(query, doc, label, report)
+    return Judgments(
+        vocabulary.query_ids[vocabulary.pair_query[consistent]],
+        vocabulary.doc_ids[vocabulary.pair_doc[consistent]],
+        value[consistent],
+    )
+
+
+def consistent_pairs(
+    query: Raw, doc: Raw, value: Raw, report: ReadReport
+) -> tuple[Vocabulary, Float[np.ndarray, " pair"], Bool[np.ndarray, " pair"]]:
+    """Number the pairs of aligned columns, and mark those that have one value.
+
+    No value of another pair is the one that all rows gave, so such pairs are counted as left out.
+
+    Parameters
+    ----------
+    query, doc
+        Raw ids, one per row.
+    value
+        Numbers, one per row.
+    report
+        Where pairs with different values are counted, under "conflicting-labels".
+
+    Returns
+    -------
+    vocabulary
+        All pairs.
+    value
+        The smallest value of each pair.
+    consistent
+        Whether each pair has one value.
+
+    Raises
+    ------
+    DataError
+        "unequal-lengths" if there is not one value per row.
+    """
     vocabulary, _, pair = Vocabulary.of(query, doc)
-    label = np.asarray(label, np.float64)
+    label = np.asarray(value, np.float64)
     if label.shape != pair.shape:
         raise DataError(
             f"there must be one label per judged pair, {len(pair)}: got shape {label.shape}.",
@@ -189,11 +225,7 @@ def consistent_judgments(query: Raw, doc: Raw, label: Raw, report: ReadReport) -
             "labels": (float(low[first]), float(high[first])),
         }
         report.left_out(int((~consistent).sum()), what, "conflicting-labels", total=vocabulary.n_pairs, **facts)
-    return Judgments(
-        vocabulary.query_ids[vocabulary.pair_query[consistent]],
-        vocabulary.doc_ids[vocabulary.pair_doc[consistent]],
-        low[consistent],
-    )
+    return vocabulary, low, consistent
 
 
 def _is_label(text: str) -> bool:

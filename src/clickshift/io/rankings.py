@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
-from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables._layouts import TableRows, read_wide
-from clickshift.io.tables.columns import Column, ListColumn
-from clickshift.io.tables.formats import read_table
+from clickshift.io.frames import read_source
+from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
+from clickshift.io.tables.formats import TableFile
+from clickshift.io.tables.layouts import TableRows, read_wide
 
 _COLUMNS = ("query", "docs")
 
 
-def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rankings:
-    """Read ranked lists from a table file.
+def read_rankings(source: str | Path | Any, *, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Read ranked lists from a table.
 
     Parameters
     ----------
-    path
-        A table (Parquet, CSV or JSON lines) with the columns `query` and `docs`; other columns are ignored.
+    source
+        A table (Parquet, CSV or JSON lines) or a data frame, with the columns `query` and `docs`; other columns are
+        ignored.
     on_bad_line
         "error" raises at the first list that breaks a rule; "skip" drops such lists and reports their number in one
         `ClickshiftWarning` (code "skipped-sessions").
@@ -51,45 +52,29 @@ def read_rankings(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Rank
     >>> rankings.vocabulary.doc_ids[rankings.vocabulary.pair_doc[rankings.pair[0]]].tolist()
     ['b', 'a']
     """
-    path, skip = Path(path), on_bad_line == "skip"
-    part = read_table(path, lambda names: _choose_columns(path, names))
-    unreadable = [f"line {line}: {problem}" for line, problem in part.unreadable]
-    if unreadable and not skip:
-        line, problem = part.unreadable[0]
-        advice = 'Fix or remove it, or pass on_bad_line="skip".'
-        raise FileError(
-            path,
-            f"{problem} ({len(unreadable):,} such lines). {advice}",
-            line=line,
-            code="unreadable-line",
-            count=len(unreadable),
-        )
+    return rankings_of(read_source(source, _choose_columns), on_bad_line=on_bad_line)
+
+
+def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Return the lists of a table with the columns query and docs; see `read_rankings`."""
+    path, skip = part.path, on_bad_line == "skip"
+    if part.unreadable and not skip:
+        raise unreadable_lines_error(path, part.unreadable)
+    report = ReadReport(path)
+    report.unreadable_lines(path, part.unreadable)
     if not part.table.num_rows:
-        raise FileError(path, "has no rows. There must be at least one list.", code="empty-file")
-    lists, bad_sessions = read_wide(_RowsWithoutClicks([part]), skip=skip)
-    bad_sessions.report(str(path), unreadable=unreadable)
+        report.fail_empty("list")
+    lists, bad_lists = read_wide(TableRows([part]), skip=skip)
+    bad_lists.report_to(report)
+    if bad_lists.bad.all():
+        report.fail_empty("list", "empty-log")
+    report.report()
     owner = np.repeat(np.arange(len(lists.length)), lists.length)
     vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
     shown = np.arange(lists.length.max()) < lists.length[:, None]
     pairs = np.full(shown.shape, UNSEEN, np.int32)
     pairs[shown] = pair
     return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
-
-
-class _RowsWithoutClicks(TableRows):
-    """Rows of a table whose lists have no clicks, even if the file has a column of clicks."""
-
-    @override
-    def lists(self, name: str) -> ListColumn:
-        docs = super().lists("docs")
-        if name == "docs":
-            return docs
-        no_clicks = np.zeros(len(docs.items), np.int64)
-        return ListColumn(docs.length, docs.bad, Column(no_clicks, no_clicks > 0))
-
-    @override
-    def show(self, name: str, row: int) -> str:
-        return super().show("docs" if name == "clicks" else name, row)
 
 
 def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:

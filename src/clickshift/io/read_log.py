@@ -1,20 +1,25 @@
-"""Click logs in table files: Parquet, CSV or JSON lines, one row per list ("wide") or one row per result ("long").
+"""Click logs as tables: Parquet, CSV, JSON lines or data frames, one row per list ("wide") or per result ("long").
 
 | layout | columns                             | a row                                                              |
 |--------|-------------------------------------|--------------------------------------------------------------------|
 | wide   | query, docs, clicks                 | `docs` a list of ids, `clicks` a list of 0 and 1, equally long     |
 | long   | session, query, rank, doc, click    | one result, `rank` from 1; rows of a session may be anywhere       |
 
-Optional columns of both layouts: `time` or `day` (number, date or timestamp), `user`, `count` (how many identical
+Optional columns of both layouts: `time` or `day` (see below), `user`, `count` (how many identical
 sessions a row stands for), and `propensity`, the probability with which the logging policy drew the list (or
 `log_propensity`, for lists whose probability is too small for a floating-point number). Other columns are ignored. Ids
-are integers or text. The wide layout reads faster.
+are integers or text. The wide layout reads faster. Common names of these columns are recognised, see `COMMON_NAMES`.
+
+A time is a date, a timestamp, ISO text, or seconds, milli-, micro- or nanoseconds since 1970 (numbers that lie between
+the years 1990 and 2100), without a zone in UTC; other numbers are day numbers.
+
+Data frames have the same two layouts, the same rules and the same errors, see `clickshift.io.frames`.
 """
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,21 +30,35 @@ from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
-from clickshift.io.encode.batches import with_partition_day
-from clickshift.io.read_report import OnBadLine
-from clickshift.io.tables._layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
+from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
-from clickshift.io.tables.formats import LOG_ENDINGS, TableFile, ending, read_table
+from clickshift.io.tables.formats import LOG_ENDINGS, ending, read_table
+from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 
 WIDE = ("query", "docs", "clicks")
 """Required columns of the wide layout."""
 LONG = ("session", "query", "rank", "doc", "click")
 """Required columns of the long layout."""
+COMMON_NAMES = {
+    "query": ("q", "query_id", "qid", "search_query", "query_text", "keyword"),
+    "docs": ("results", "doc_ids", "items", "documents", "ranking"),
+    "clicks": ("clicked",),
+    "session": ("session_id", "sid", "search_id", "impression_id", "list_id", "serp_id", "request_id"),
+    "rank": ("position", "pos"),
+    "doc": ("doc_id", "document", "document_id", "product_id", "item", "item_id", "url", "asin"),
+    "click": ("clicked", "is_click", "is_clicked"),
+    "time": ("timestamp", "ts", "datetime", "event_time", "date"),
+    "user": ("user_id", "uid", "visitor_id"),
+    "propensity": ("logging_propensity", "logging_probability"),
+}
+"""Other names of our columns that are recognised, in upper or lower case, where a table has none of our name."""
+_LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "hf": "huggingface_hub"}
+_SAME_MEANING = {"time": "day", "propensity": "log_propensity"}
 
 
 def read_log(
-    path: str | Path | Sequence[str | Path],
+    log: str | Path | Sequence[str | Path] | Any,
     *,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
@@ -49,10 +68,13 @@ def read_log(
 
     Parameters
     ----------
-    path
-        A file, a folder, a pattern ("logs/*.parquet") or a list of files; several files are read in order of name.
+    log
+        A file, a folder, a pattern ("logs/*.parquet") or a list of files, which are read in order of name; or a data
+        frame: pandas, Polars, Arrow, a DuckDB relation, or another one that `narwhals` or Arrow's PyCapsule interface
+        can read.
     columns
-        The file's names of our columns, e.g. ``{"query": "q", "docs": "results"}``.
+        The log's names of our columns, e.g. ``{"query": "text", "docs": "shown"}``. Those of `COMMON_NAMES` are
+        recognised; an empty name leaves an optional column out.
     on_bad_line
         "error" raises at the first session that breaks a rule; "skip" drops such sessions and reports their number in
         one `ClickshiftWarning` (code "skipped-sessions").
@@ -67,16 +89,22 @@ def read_log(
     Raises
     ------
     FileError
-        For files that cannot be read ("file-not-found", "unknown-format", "empty-file", "damaged-file",
+        For files that cannot be read ("file-not-found", "not-local", "unknown-format", "empty-file", "damaged-file",
         "unreadable-line"), columns that cannot be used ("missing-column", "unknown-column", "duplicate-column",
-        "inconsistent-columns", "bad-column"), sessions that break a rule ("missing-value", "empty-list",
-        "unequal-lengths", "not-zero-or-one", "not-an-integer", "bad-ranks", "inconsistent-session",
-        "duplicate-document", "bad-count", "not-a-probability"), and a log without sessions ("empty-log").
+        "ambiguous-column", "inconsistent-columns", "bad-column", "float-ids", "mixed-ids"), sessions that break a rule
+        ("missing-value", "empty-list", "unequal-lengths", "not-zero-or-one", "not-an-integer", "bad-ranks",
+        "inconsistent-session", "duplicate-document", "bad-count", "not-a-probability"), and a log without sessions
+        ("empty-log").
     DataError
-        "bad-option" for another `on_bad_line`, "unknown-column" for a key of `columns` that is not one of ours.
+        "bad-option" for another `on_bad_line`, "unknown-column" for a key of `columns` that is not one of ours,
+        "not-a-log" for an object that is neither a path nor a table.
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"query": ["cats"], "results": [["a", "b"]], "clicks": [[0, 1]]})
+    >>> read_log(frame)
+    Sessions(1 in 1 rows, up to 2 ranks, Vocabulary(1 queries, 2 documents, 2 pairs))
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "log.jsonl"
@@ -85,38 +113,82 @@ def read_log(
     >>> sessions.click.tolist()
     [[False, True]]
     """
-    columns = checked_columns(columns or {})
-    if on_bad_line not in {"error", "skip"}:
-        raise DataError(
-            f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.',
-            code="bad-option",
-            option="on_bad_line",
-            value=on_bad_line,
-        )
-    skip = on_bad_line == "skip"
-    files = log_files(path)
-    parts = [with_partition_day(read_table(file, partial(choose_columns, file, columns))) for file in files]
-    for part in parts[1:]:
-        check_same(part.path, part.table.column_names, parts[0].path, parts[0].table.column_names)
-    wide = "docs" in parts[0].table.column_names
-    source = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    unreadable = _unreadable_lines(parts, skip=skip, wide=wide)
-    if not any(part.table.num_rows for part in parts):
-        reason = (
-            f"{len(unreadable):,} line(s) cannot be read, the first: {unreadable[0]}"
-            if unreadable
-            else "it has no rows"
-        )
-        raise FileError(
-            source,
-            f"there must be at least one session to read: {reason}.",
-            code="empty-log",
-            unreadable_lines=len(unreadable),
-        )
-    raw_sessions, bad_sessions = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
-    bad_sessions.report(source, unreadable=unreadable)
-    sessions = _to_sessions(raw_sessions)
+    raw = _read_raw(log, lambda path, names: choose_columns(path, columns or {}, names), on_bad_line)
+    sessions = _to_sessions(raw)
     return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
+
+
+def read_log_with_number(
+    log: str | Path | Sequence[str | Path] | Any,
+    number: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+) -> tuple[Sessions, np.ndarray]:
+    """Read a click log into memory with one more column, which has a number for each session.
+
+    Parameters
+    ----------
+    log, columns, on_bad_line
+        As in `read_log`.
+    number
+        The log's name of the column.
+
+    Returns
+    -------
+    tuple[Sessions, array]
+        The log, and the number of each of its rows.
+
+    Raises
+    ------
+    FileError
+        "unknown-column" if there is no such column, "bad-column" or "missing-value" if it does not hold numbers, and
+        those of `read_log`.
+    """
+
+    def choose(path: str | Path, names: Sequence[str]) -> dict[str, str]:
+        chosen = choose_columns(path, columns or {}, names)
+        if number not in names:
+            known = ", ".join(names)
+            message = f"there is no column {number}: the table has {known}."
+            raise FileError(path, message, code="unknown-column", column=number, known=list(names))
+        return chosen | {"number": number}
+
+    raw = _read_raw(log, choose, on_bad_line)
+    return _to_sessions(raw), raw.attributes["number"].values
+
+
+def _read_raw(
+    log: Any, choose: Callable[[str | Path, Sequence[str]], Mapping[str, str]], on_bad_line: OnBadLine
+) -> RawSessions:
+    """Read the sessions of a log that keep all rules; warn about the others if they are skipped."""
+    if isinstance(log, str | Path | list | tuple):
+        parts = [read_table(file, partial(choose, file)) for file in log_files(log)]
+    else:
+        from clickshift.io.frames import PLACE, read_frame
+
+        parts = [read_frame(log, partial(choose, PLACE))]
+    first, skip = parts[0], on_bad_line == "skip"
+    report = ReadReport(f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more", on_bad_line)
+    wide = "docs" in first.table.column_names
+    for part in parts:
+        if part is not first:
+            check_same(part.path, part.table.column_names, first.path, first.table.column_names)
+        if part.unreadable and not (wide and skip):
+            # the session of an unreadable result is unknown: its list would be too short
+            advice = 'Fix or remove it, or pass on_bad_line="skip".' if wide else "Fix the line, or remove its session."
+            raise unreadable_lines_error(part.path, part.unreadable, advice)
+        if part.unreadable:
+            report.unreadable_lines(part.path, part.unreadable)
+    if not any(part.table.num_rows for part in parts):
+        report.fail_empty("session to read", "empty-log")
+    raw_sessions, bad_sessions = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
+    if skip:
+        bad_sessions.report_to(report)
+        if bad_sessions.bad.all():
+            report.fail_empty("session to read", "empty-log")
+        report.report()
+    return raw_sessions
 
 
 def _to_sessions(raw: RawSessions) -> Sessions:
@@ -134,25 +206,22 @@ def _to_sessions(raw: RawSessions) -> Sessions:
     if "user" in raw.attributes:
         user_ids, index = encode_ids(raw.attributes["user"].ids(), "user")
         user = user_ids[index]
-    return Sessions(
-        Rankings(vocabulary, query, _as_matrix(pair, shown, UNSEEN), shown, log_prob),
-        _as_matrix(raw.click, shown, False),
-        values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64),
-        values.get("time", values.get("day")),
-        user,
+    pairs, clicks = pair.astype(np.int32), raw.click
+    if len(pairs) < shown.size:
+        pairs, clicks = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
+        pairs[shown], clicks[shown] = pair, raw.click
+    rankings = Rankings.checked(
+        vocabulary,
+        query.astype(np.int32),
+        pairs.reshape(shown.shape),
+        shown,
+        None if log_prob is None else log_prob.astype(np.float64),
     )
+    count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
+    return Sessions.checked(rankings, clicks.reshape(shown.shape), count, values.get("time", values.get("day")), user)
 
 
-def _as_matrix(flat: np.ndarray, shown: np.ndarray, padding: Any) -> np.ndarray:
-    """Arrange concatenated lists as the rows of a matrix."""
-    if flat.size == shown.size:
-        return flat.reshape(shown.shape)
-    matrix = np.full(shown.shape, padding, flat.dtype)
-    matrix[shown] = flat
-    return matrix
-
-
-def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
+def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
     """Return the files of a log, sorted by name.
 
     Parameters
@@ -170,12 +239,29 @@ def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     FileError
         "no-files" if the folder or the pattern has no log file.
     DataError
-        "no-files" for an empty list.
+        "no-files" for an empty list, "not-a-log" for one of other things.
     """
     if not isinstance(path, str | Path):
         if not path:
             raise DataError("there must be at least one file to read: got an empty list.", code="no-files")
-        return sorted(Path(file) for file in path)
+        if other := [file for file in path if not isinstance(file, str | Path)]:
+            raise DataError(
+                f"a list must hold the paths of a log's files: got {type(other[0]).__name__}. Concatenate data frames "
+                "first.",
+                code="not-a-log",
+                type=type(path).__name__,
+            )
+        return sorted({file for one in path for file in log_files(one)})
+    if "://" in str(path):
+        scheme = str(path).split("://")[0]
+        advice = "Download it, or read it with pandas, Polars or DuckDB and pass the data frame."
+        library = _LIBRARIES.get(scheme, "the fsspec library")
+        raise FileError(
+            str(path),
+            f"a log must be on this machine: this is an address ({scheme}://). {advice} They need {library} for it.",
+            code="not-local",
+            scheme=scheme,
+        )
     root = Path(path)
     if root.is_dir():
         files = sorted(
@@ -199,86 +285,110 @@ def log_files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     return [root]
 
 
-def checked_columns(columns: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a mapping of column names after checking that its keys are names of ours.
+def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Choose the columns of a table: those of the layout that it has, and the optional ones.
 
-    Raises
-    ------
-    DataError
-        "unknown-column" for another key.
-    """
-    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS)))
-    if unknown := [name for name in columns if name not in known]:
-        raise DataError(
-            f"columns must map our names to the file's: {unknown[0]} is not one of ours, which are {', '.join(known)}. "
-            'Pass columns={"docs": "results"} for a file that calls the documents results.',
-            code="unknown-column",
-            column=unknown[0],
-            known=known,
-        )
-    return columns
-
-
-def choose_columns(path: Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Choose the columns of a log file: those of the layout that it has, and the optional ones.
+    A column is found by the name that `columns` gives, else by our name, else by one of `COMMON_NAMES` in upper or
+    lower case.
 
     Parameters
     ----------
     path
         The file, for errors.
     columns
-        The file's names of our columns, where they differ.
+        The table's names of our columns, where they differ.
     names
-        Names of the file's columns.
+        Names of the table's columns.
 
     Returns
     -------
     dict
-        ``{our name: the file's name}``.
+        ``{our name: the table's name}``.
 
     Raises
     ------
+    DataError
+        "unknown-column" for a key of `columns` that is not one of our names.
     FileError
-        "unknown-column" if `columns` gives a name that the file does not have, "missing-column" if the file has neither
-        layout, "duplicate-column" if a name occurs twice.
+        "unknown-column" if `columns` gives a name that the table does not have, "missing-column" if the table has
+        neither layout, "ambiguous-column" if several of its columns have a common name of one of ours,
+        "duplicate-column" if a name occurs twice.
     """
-    file_names = {name: columns.get(name, name) for name in (*WIDE, *LONG, *SESSION_COLUMNS)}
+    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS)))
+    if unknown := [name for name in columns if name not in known]:
+        raise DataError(
+            f"columns must map our names to the log's: {unknown[0]} is not one of ours, which are {', '.join(known)}. "
+            'Pass columns={"docs": "results"} for a log that calls the documents results.',
+            code="unknown-column",
+            column=unknown[0],
+            known=known,
+        )
     listed = ", ".join(names) or "none"
-    for name, file_name in columns.items():
-        if file_name not in names:
+    for name, theirs in columns.items():
+        if theirs and theirs not in names:
             raise FileError(
                 path,
-                f"there is no column {file_name}, which columns gives for {name}: the file has {listed}.",
+                f"there is no column {theirs}, which columns gives for {name}: the table has {listed}.",
                 code="unknown-column",
-                column=file_name,
+                column=theirs,
                 known=list(names),
             )
-    layout = min(WIDE, LONG, key=lambda layout: sum(file_names[name] not in names for name in layout))
-    if missing := [name for name in layout if file_names[name] not in names]:
+    given = set(columns.values())
+    found: dict[str, list[str]] = {}
+    for name in known:
+        if name in columns:
+            found[name] = [columns[name]] if columns[name] else []
+        elif name in names:
+            found[name] = [name]
+        else:
+            common = {name, *COMMON_NAMES.get(name, ())}
+            others = (theirs for theirs in dict.fromkeys(names) if theirs not in given)
+            found[name] = [theirs for theirs in others if theirs.lower() in common]
+    for name, other in _SAME_MEANING.items():
+        if found[other] == [columns.get(other, other)] and found[name] != [columns.get(name, name)]:
+            found[name] = []
+    exact = all(found[name] == [columns.get(name, name)] for name in WIDE)
+    layouts = (WIDE, LONG) if exact else (LONG, WIDE)  # on a tie, five common names say more than three
+    layout = min(layouts, key=lambda layout: sum(not found[name] for name in layout))
+    if missing := [name for name in layout if not found[name]]:
+        if sum(not found[name] for name in WIDE) == sum(not found[name] for name in LONG):
+            missing = [name for name in WIDE if not found[name]]
         example = ", ".join(f'"{name}": "..."' for name in missing)
+        recognised = [f"{theirs[0]} as {name}" for name, theirs in found.items() if theirs and theirs[0] != name]
+        also = f" (recognised: {', '.join(recognised)})" if recognised else ""
         raise FileError(
             path,
             f"a log must have the columns {', '.join(WIDE)} (one row per list) or {', '.join(LONG)} "
-            f"(one row per result): {', '.join(missing)} not found; the file has {listed}. "
+            f"(one row per result): {', '.join(missing)} not found; the table has {listed}{also}. "
             f"If it has other names for them, pass columns={{{example}}}.",
             code="missing-column",
             columns=missing,
             known=list(names),
         )
-    chosen = {name: file_names[name] for name in (*layout, *SESSION_COLUMNS) if file_names[name] in names}
+    chosen = {name: found[name] for name in (*layout, *SESSION_COLUMNS) if found[name]}
     if "time" in chosen:
         chosen.pop("day", None)
     if "log_propensity" in chosen:
         chosen.pop("propensity", None)
-    if duplicates := [file_name for file_name in chosen.values() if names.count(file_name) > 1]:
-        raise FileError(
-            path,
-            f"column names must be unique: {duplicates[0]} occurs twice among {listed}. Rename one.",
-            code="duplicate-column",
-            column=duplicates[0],
-            known=list(names),
-        )
-    return chosen
+    for name, candidates in chosen.items():
+        if len(candidates) > 1:
+            raise FileError(
+                path,
+                f"column {name} must be one: the table has {' and '.join(candidates)}, which are names for it. Pass "
+                f'columns={{"{name}": "{candidates[0]}"}}.',
+                code="ambiguous-column",
+                column=name,
+                known=candidates,
+            )
+        if names.count(candidates[0]) > 1:
+            raise FileError(
+                path,
+                f"column names must be unique: {candidates[0]} occurs twice among {listed}. Rename one.",
+                code="duplicate-column",
+                column=candidates[0],
+                known=list(names),
+            )
+    return {name: candidates[0] for name, candidates in chosen.items()}
 
 
 def check_same(path: Path, names: Collection[str], first: Path, first_names: Collection[str]) -> None:
@@ -298,23 +408,3 @@ def check_same(path: Path, names: Collection[str], first: Path, first_names: Col
             columns=differ,
             first=str(first),
         )
-
-
-def _unreadable_lines(parts: Sequence[TableFile], *, skip: bool, wide: bool) -> list[str]:
-    """Return the lines that are not rows, with their problems.
-
-    In the long layout they are always an error: the session of an unreadable result is unknown, so it cannot be
-    dropped, and its list would be too short.
-    """
-    lines = [(part.path, line) for part in parts for line in part.unreadable]
-    if lines and not (skip and wide):
-        path, (line, problem) = lines[0]
-        advice = 'Fix or remove it, or pass on_bad_line="skip".' if wide else "Fix the line, or remove its session."
-        raise FileError(
-            path,
-            f"{problem} ({len(lines):,} such lines). {advice}",
-            line=line,
-            code="unreadable-line",
-            count=len(lines),
-        )
-    return [f"{path}, line {line}: {problem}" for path, (line, problem) in lines]

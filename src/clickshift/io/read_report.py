@@ -4,14 +4,15 @@ A log is never read in part without a word. Input that breaks the format is an e
 caller asked for that. Input that the format allows but a list of results cannot represent (a click on a document that
 the list does not show) is left out and counted. All of it ends in one `ClickshiftWarning`.
 
-`ReadReport` counts the lines of one file; `BadSessions` marks the sessions of a table that break a rule.
+`ReadReport` counts everything that was skipped: lines, items, sessions, files. `BadSessions` marks the sessions of a
+table that break a rule.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, final
@@ -19,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, final
 import numpy as np
 from jaxtyping import Bool, Int
 
-from clickshift.errors import ClickshiftWarning, FileError
+from clickshift.errors import ClickshiftWarning, DataError, FileError
 
 OnBadLine = Literal["error", "skip"]
 """What to do with a line that breaks the format: raise a `FileError`, or skip it and report the count."""
@@ -27,9 +28,25 @@ OnBadLine = Literal["error", "skip"]
 _MAX_SHOWN_CHARACTERS = 80
 
 
+class UnreadableLine(NamedTuple):
+    """A line that is not a row of the table: its number from 1, and the reason."""
+
+    line: int
+    problem: str
+
+
+def unreadable_lines_error(
+    path: Path, lines: Sequence[UnreadableLine], advice: str = 'Fix or remove it, or pass on_bad_line="skip".'
+) -> FileError:
+    """Return the error of a file with lines that are not rows of its table (code "unreadable-line")."""
+    (line, problem), count = lines[0], len(lines)
+    message = f"{problem} ({count:,} such lines). {advice}"
+    return FileError(path, message, line=line, code="unreadable-line", count=count)
+
+
 @final
 class ReadReport:
-    """Counts of the bad lines and left-out items of one file.
+    """Counts of everything that was skipped while a log or a file was read.
 
     Parameters
     ----------
@@ -37,6 +54,11 @@ class ReadReport:
         The file, or another name of the input; messages begin with it.
     on_bad_line
         Whether the first bad line is an error or all of them are skipped and counted.
+
+    Raises
+    ------
+    DataError
+        "bad-option" for another `on_bad_line`.
 
     Examples
     --------
@@ -49,14 +71,29 @@ class ReadReport:
     qrels.txt: skipped 1 bad line(s), the first at line 3: a line must have four fields: got 'a b'.
     """
 
-    def __init__(self, path: str | Path, on_bad_line: OnBadLine = "error") -> None:
+    def __init__(self, path: str | Path, on_bad_line: str = "error") -> None:
+        if on_bad_line not in {"error", "skip"}:
+            raise DataError(
+                f'on_bad_line must be "error" or "skip": got {on_bad_line!r}.',
+                code="bad-option",
+                option="on_bad_line",
+                value=on_bad_line,
+            )
         self.path = path
-        self._skip = on_bad_line == "skip"
+        self.skip = on_bad_line == "skip"
         self._n_bad = 0
         self._first_bad = ""
         self._first_bad_line: int | None = None
         self._left_out: Counter[tuple[str, str]] = Counter()
         self._details: dict[str, Any] = {}
+        self._lines: list[str] = []
+        self._files: dict[str, str] = {}
+        self._sessions: dict[str, Any] = {"count": 0, "total": 0, "rule": "", "first": {}}
+        self._first_session = ""
+
+    def new(self) -> ReadReport:
+        """Return an empty report of the same input: for a reader that starts again."""
+        return ReadReport(self.path, "skip" if self.skip else "error")
 
     def bad_line(self, line: int, rule: str, got: str | bytes) -> None:
         """Raise an error for a line that breaks the format, or count it if bad lines are skipped.
@@ -79,7 +116,7 @@ class ReadReport:
             got = got.decode("utf-8", "backslashreplace")
         got = got if len(got) <= _MAX_SHOWN_CHARACTERS else got[:_MAX_SHOWN_CHARACTERS] + "..."
         problem = f"{rule}: got {got!r}"
-        if not self._skip:
+        if not self.skip:
             advice = 'Fix the line, or pass on_bad_line="skip".'
             raise FileError(self.path, f"{problem}. {advice}", line=line, code="bad-line", value=got)
         if self._first_bad_line is None:
@@ -92,34 +129,88 @@ class ReadReport:
         self._details.update(facts)
         self._left_out[what, code] += count
 
-    def fail_empty(self, what: str) -> NoReturn:
-        """Raise the error of a file that holds none of what was asked for (code "empty-file")."""
+    def unreadable_lines(self, path: Path, lines: Sequence[UnreadableLine]) -> None:
+        """Count lines that are not rows of a table."""
+        self._lines += [f"{path}, line {line}: {problem}" for line, problem in lines]
+
+    def skipped_sessions(
+        self, count: int, total: int, first: str, *, rule: str = "", facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Count sessions that break a rule.
+
+        Parameters
+        ----------
+        count, total
+            Number of skipped sessions, and of all sessions.
+        first
+            Location and problem of the first one.
+        rule, facts
+            Code of the rule that it breaks, and the facts.
+        """
+        if count and not self._sessions["count"]:
+            self._sessions |= {"rule": rule, "first": dict(facts or {})}
+            self._first_session = first
+        self._sessions["count"] += count
+        self._sessions["total"] += total
+
+    def damaged_file(self, path: Path, problem: str) -> None:
+        """Count a file, or a part of it, that cannot be read."""
+        self._files.setdefault(str(path), problem)
+
+    @property
+    def n_sessions(self) -> int:
+        """Number of skipped sessions."""
+        n: int = self._sessions["count"]
+        return n
+
+    @property
+    def files(self) -> list[str]:
+        """Files that could not be read in full."""
+        return list(self._files)
+
+    def fail_empty(self, what: str, code: str = "empty-file") -> NoReturn:
+        """Raise the error of an input that holds none of what was asked for."""
         reasons = "; ".join(self._sentences())
         raise FileError(
             self.path,
             f"there must be at least one {what}: got none{f' ({reasons})' if reasons else ''}.",
-            code="empty-file",
+            code=code,
             **self._facts(),
         )
 
     def report(self) -> None:
-        """Issue one warning about everything that was left out (code "skipped-input"), if anything was."""
+        """Issue one warning about everything that was skipped, if anything was.
+
+        Its code is "skipped-sessions" for sessions and unreadable lines or files of a log, else "skipped-input".
+        """
         if sentences := self._sentences():
-            message = f"{self.path}: {'; '.join(sentences)}."
             facts = {**self._facts(), "line": self._first_bad_line}
-            warnings.warn(ClickshiftWarning(message, code="skipped-input", **facts), stacklevel=3)
+            code = "skipped-sessions" if self.n_sessions or self._lines or self._files else "skipped-input"
+            warning = ClickshiftWarning(f"{self.path}: {'; '.join(sentences)}.", code=code, **facts)
+            warnings.warn(warning, stacklevel=3)
 
     def _sentences(self) -> list[str]:
-        """Return one sentence for every kind of left-out input."""
+        """Return one sentence for every kind of skipped input."""
         sentences = [f"left out {count:,} {what}" for (what, _), count in self._left_out.items() if count]
         if self._n_bad:
             sentences.append(f"skipped {self._n_bad:,} bad line(s), the first at {self._first_bad}")
+        if self.n_sessions:
+            share = f"{self.n_sessions:,} of {self._sessions['total']:,}"
+            sentences.append(f"skipped {share} sessions, the first: {self._first_session}")
+        if self._lines:
+            sentences.append(f"skipped {len(self._lines):,} unreadable line(s), the first: {self._lines[0]}")
+        if self._files:
+            path, problem = next(iter(self._files.items()))
+            sentences.append(
+                f"skipped the unreadable parts of {len(self._files):,} file(s), the first: {path}: {problem}"
+            )
         return sentences
 
     def _facts(self) -> dict[str, Any]:
-        """Return the number of bad lines, and the number of left-out items by the code of the reason."""
+        """Return the numbers of everything that was skipped; of left-out items by the code of the reason."""
         left_out = {code: count for (_, code), count in self._left_out.items() if count}
-        return {"bad_lines": self._n_bad, "left_out": left_out, **self._details}
+        files = {"unreadable_lines": len(self._lines), "files": len(self._files), "paths": self.files}
+        return {"bad_lines": self._n_bad, "left_out": left_out, **self._sessions, **files, **self._details}
 
 
 class SessionLocation(NamedTuple):
@@ -185,15 +276,15 @@ class BadSessions:
         self._locate = locate
         self._skip = skip
 
-    def mark(self, bad: Bool[np.ndarray, " session"], describe: Callable[[int], Violation]) -> None:
+    def mark(self, bad: Bool[np.ndarray, " session_or_row"], describe: Callable[[int], Violation]) -> None:
         """Mark sessions as bad, or raise the error of the first one.
 
         Parameters
         ----------
         bad
-            Mask of the sessions that break the rule.
+            Mask of the sessions that break the rule, or of their rows.
         describe
-            Function from a session number to the rule that it breaks.
+            Function from the number of a session, or of its first bad row, to the rule that it breaks.
 
         Raises
         ------
@@ -202,58 +293,26 @@ class BadSessions:
         """
         if not bad.any():
             return
-        first, count = int(np.argmax(bad)), int(bad.sum())
-        location, violation = self._locate(first), describe(first)
-        problem = f"{location.label}: {violation.problem}"
+        sessions, item = bad, int(np.argmax(bad))
+        first = item
+        if self._owner is not None and len(bad) == len(self._owner):
+            owners = self._owner[bad]
+            sessions = np.bincount(owners, minlength=len(self.bad)) > 0
+            first = int(owners.min())
+            item = int(np.flatnonzero(bad)[np.argmax(owners == first)])
+        count, location, violation = int(sessions.sum()), self._locate(first), describe(item)
         if not self._skip:
             others = f" ({count:,} such sessions)" if count > 1 else ""
-            advice = 'Fix or remove it, or pass on_bad_line="skip".'
+            message = f'{violation.problem}{others}. Fix or remove it, or pass on_bad_line="skip".'
             facts = {**violation.facts, **location.facts, "count": count}
-            raise FileError(location.path, f"{problem}{others}. {advice}", code=violation.code, **facts)
+            raise FileError(location.path, message, place=location.label, code=violation.code, **facts)
         if not self.first:
-            self.first, self.first_code = f"{location.path}, {problem}", violation.code
+            self.first = f"{location.path}, {location.label}: {violation.problem}"
+            self.first_code = violation.code
             self.first_facts = {**violation.facts, **location.facts}
-        self.bad |= bad
+        self.bad |= sessions
 
-    def mark_rows(self, bad: Bool[np.ndarray, " row"], describe: Callable[[int], Violation]) -> None:
-        """Mark the sessions of bad rows; `describe` receives the number of a session's first bad row."""
-        if self._owner is None:
-            return self.mark(bad, describe)
-        if bad.any():
-            rows = np.flatnonzero(bad)
-            owners = self._owner[rows]
-            sessions = np.zeros(len(self.bad), bool)
-            sessions[owners] = True
-            self.mark(sessions, lambda session: describe(int(rows[np.argmax(owners == session)])))
-
-    def report(self, path: str, *, unreadable: list[str]) -> None:
-        """Issue one warning about everything that was skipped, if anything was.
-
-        Parameters
-        ----------
-        path
-            Name of the input, with which the message begins.
-        unreadable
-            Locations and problems of the lines that are not rows of the table.
-
-        Raises
-        ------
-        FileError
-            With code "empty-log" if no session is left.
-        """
-        dropped, total = int(self.bad.sum()), len(self.bad)
-        sentences = [f"skipped {dropped:,} of {total:,} sessions, the first: {self.first}"] if dropped else []
-        if unreadable:
-            sentences.append(f"skipped {len(unreadable):,} unreadable line(s), the first: {unreadable[0]}")
-        facts: dict[str, Any] = {
-            "count": dropped,
-            "total": total,
-            "unreadable_lines": len(unreadable),
-            "rule": self.first_code,
-            "first": self.first_facts,
-        }
-        if dropped == total:
-            raise FileError(path, f"no session is left to read: {'; '.join(sentences)}.", code="empty-log", **facts)
-        if sentences:
-            message = f"{path}: {'; '.join(sentences)}."
-            warnings.warn(ClickshiftWarning(message, code="skipped-sessions", **facts), stacklevel=3)
+    def report_to(self, report: ReadReport) -> None:
+        """Add the marked sessions to a report."""
+        count = int(self.bad.sum())
+        report.skipped_sessions(count, len(self.bad), self.first, rule=self.first_code, facts=self.first_facts)

@@ -16,38 +16,36 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.data.sessions import Rankings
-from clickshift.data.vocabulary import UNSEEN, Ids, Vocabulary
-from clickshift.errors import FileError
-from clickshift.io.pair_values import read_pair_values
-from clickshift.io.qrels import Judgments
-from clickshift.io.rankings import read_rankings
+from clickshift.data.vocabulary import UNSEEN, Ids
+from clickshift.data.weighted_lists import WeightedLists
+from clickshift.errors import DataError, FileError
+from clickshift.io.frames import read_source
+from clickshift.io.pair_values import PairValues, pair_values_of
+from clickshift.io.rankings import rankings_of
 from clickshift.io.table_writer import table_ending, write_table
-from clickshift.io.tables.columns import number_column
-from clickshift.io.tables.formats import read_table
-from clickshift.io.tables.json_lines import ColumnError
+from clickshift.io.tables.formats import ColumnError
+from clickshift.io.tables.layouts import number_column
 
 
-def read_target(path: str | Path) -> tuple[Rankings, np.ndarray | None] | tuple[Vocabulary, np.ndarray]:
-    """Read a target policy from a table file; its columns decide between lists and scores.
+def read_target(source: str | Path | Any) -> WeightedLists | PairValues:
+    """Read a target policy from a table; its columns decide between lists and scores.
 
     Parameters
     ----------
-    path
-        A table (Parquet, CSV or JSON lines) with the columns query and docs; query, docs and weight; or query, doc and
-        score. Other columns are ignored.
+    source
+        A table (Parquet, CSV or JSON lines) or a data frame, with the columns query and docs; query, docs and weight;
+        or query, doc and score. Other columns are ignored.
 
     Returns
     -------
-    tuple
-        Lists with their weights (None if the table has none), or the vocabulary of the scored pairs with their scores.
-        Whether the weights of a query sum to 1 is not checked here.
+    WeightedLists or PairValues
+        Lists with their probabilities, or the scores to rank by.
 
     Raises
     ------
     FileError
         "missing-column", "bad-column", "missing-value", "not-finite" for a score that is not a finite number,
-        "empty-file", and those of `read_rankings` and `read_pair_values`.
+        "empty-file", those of `read_rankings` and `read_pair_values`, and those of `WeightedLists`.
 
     Examples
     --------
@@ -55,29 +53,29 @@ def read_target(path: str | Path) -> tuple[Rankings, np.ndarray | None] | tuple[
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "target.csv"
     ...     _ = file.write_text("query,doc,score\\ncats,a,0.5\\ncats,b,0.25\\n")
-    ...     read_target(file)
-    (Vocabulary(1 queries, 2 documents, 2 pairs), array([0.5 , 0.25]))
+    ...     read_target(file).value
+    array([0.5 , 0.25])
     """
-    path = Path(path)
-    # one column suffices to find the kind of the table; the reader of that kind reads and checks the others
-    part = read_table(path, lambda names: _choose_column(path, names))
+    part = read_source(source, _choose_columns)
     if "score" in part.table.column_names:
-        return _scores(path, read_pair_values(path))
-    lists = read_rankings(path)
-    return lists, _weights(path, part.table) if "weight" in part.table.column_names else None
+        return _finite(part.path, pair_values_of(part, "score"))
+    lists = rankings_of(part)
+    weight = _weights(part.path, part.table) if "weight" in part.table.column_names else None
+    try:
+        return WeightedLists(lists) if weight is None else WeightedLists(lists, weight)
+    except DataError as error:
+        raise FileError(part.path, str(error), code=error.code, **error.facts) from None
 
 
-def write_target(path: str | Path, lists: Rankings, weight: Float[np.ndarray, " list"]) -> None:
+def write_target(path: str | Path, policy: WeightedLists) -> None:
     """Write a stochastic target policy as a table that `read_target` reads back.
 
     Parameters
     ----------
     path
         The file: .parquet, .csv or .jsonl.
-    lists
-        Lists of all queries.
-    weight
-        Probability of each list.
+    policy
+        Lists with their probabilities.
 
     Raises
     ------
@@ -87,20 +85,20 @@ def write_target(path: str | Path, lists: Rankings, weight: Float[np.ndarray, " 
     import pyarrow as pa
 
     table_ending(path)
-    vocabulary = lists.vocabulary
+    lists, vocabulary = policy.lists, policy.vocabulary
     offsets = np.concatenate([[0], np.cumsum(lists.length)]).astype(np.int32)
     items = _ids(vocabulary.doc_ids, vocabulary.pair_doc[lists.pair[lists.shown]])
     docs = pa.ListArray.from_arrays(pa.array(offsets), items)
-    columns = {"query": _ids(vocabulary.query_ids, lists.query), "docs": docs, "weight": pa.array(weight)}
+    columns = {"query": _ids(vocabulary.query_ids, lists.query), "docs": docs, "weight": pa.array(policy.weight)}
     write_table(pa.table(columns), path)
 
 
-def _choose_column(path: Path, names: Sequence[str]) -> dict[str, str]:
-    """Choose the column that marks the kind of the table: weight, score, or query for lists without weights."""
+def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:
+    """Choose the columns of lists, with their weights, or of scores."""
     if {"query", "docs"} <= {*names}:
-        name = "weight" if "weight" in names else "query"
+        chosen = ["query", "docs", *(["weight"] if "weight" in names else [])]
     elif {"query", "doc", "score"} <= {*names}:
-        name = "score"
+        chosen = ["query", "doc", "score"]
     else:
         raise FileError(
             path,
@@ -109,7 +107,7 @@ def _choose_column(path: Path, names: Sequence[str]) -> dict[str, str]:
             code="missing-column",
             known=list(names),
         )
-    return {name: name}
+    return {name: name for name in chosen}
 
 
 def _weights(path: Path, table: Any) -> Float[np.ndarray, " list"]:
@@ -131,27 +129,25 @@ def _weights(path: Path, table: Any) -> Float[np.ndarray, " list"]:
     return column.values.astype(np.float64)
 
 
-def _scores(path: Path, scored: Judgments) -> tuple[Vocabulary, np.ndarray]:
-    """Return the vocabulary of the scored pairs, and their scores in its order."""
-    if not len(scored):
+def _finite(path: Path, scores: PairValues) -> PairValues:
+    """Return the scores; FileError if there is none, or one that is not a finite number."""
+    if not len(scores):
         raise FileError(path, "no document is left with a score. Give each pair one.", code="empty-file")
-    vocabulary, _, pair = Vocabulary.of(scored.query, scored.doc)
-    score = np.empty(vocabulary.n_pairs)
-    score[pair] = scored.label
-    bad = ~np.isfinite(score)
+    bad = ~np.isfinite(scores.value)
     if bad.any():
-        first = int(bad.argmax())
+        vocabulary, first = scores.vocabulary, int(bad.argmax())
         query = vocabulary.query_ids[vocabulary.pair_query[first]]
         doc = vocabulary.doc_ids[vocabulary.pair_doc[first]]
+        value = float(scores.value[first])
         raise FileError(
             path,
-            f"a score must be a finite number: document {doc} of query {query} has {score[first]}. Fix it.",
+            f"a score must be a finite number: document {doc} of query {query} has {value}. Fix it.",
             code="not-finite",
             query=str(query),
             document=str(doc),
-            value=float(score[first]),
+            value=value,
         )
-    return vocabulary, score
+    return scores
 
 
 def _ids(ids: Ids, number: np.ndarray) -> Any:

@@ -7,8 +7,7 @@ of those, and `Gradient` any model with differentiable formulas. `fit` chooses t
 from clickshift.learners.base import DEFAULT as DEFAULT
 from clickshift.learners.base import LEARNERS as LEARNERS
 from clickshift.learners.base import Learner as Learner
-from clickshift.learners.base import fit_seeds as fit_seeds
 from clickshift.learners.base import learner_for as learner_for
 from clickshift.learners.fit import fit as fit
 
-__all__ = ["DEFAULT", "LEARNERS", "Learner", "fit", "fit_seeds", "learner_for"]
+__all__ = ["DEFAULT", "LEARNERS", "Learner", "fit", "learner_for"]

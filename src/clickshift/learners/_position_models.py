@@ -20,7 +20,14 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.newton import MAX_LOGIT_STEP, NewtonResult, covariance, damped_newton_step, maximise, shift_logits
+from clickshift.core.newton import (
+    NewtonResult,
+    covariance,
+    damped_newton_step,
+    halved_steps,
+    maximise,
+    shift_logits,
+)
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
 from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
@@ -29,7 +36,6 @@ from clickshift.learners._priors import Beta, beta_by_likelihood
 _AT_LIMIT = 0.999
 """Examination above which a situation may be examined more than the reference situation."""
 _MIN_PROBABILITY = 1e-7
-_MAX_HALVINGS = 8
 EXAMINATION_PRIOR = Beta(0.1, 0.2)
 """Prior of examination: it only keeps it off 0 and 1. A prior ten times as strong would dominate where few documents
 connect the ranks."""
@@ -104,12 +110,10 @@ class _ProfileLikelihood:
 
     def candidates(self) -> Iterator[Float[np.ndarray, " situation"]]:
         """Yield the examination after the Newton step, then after half of it, and so on."""
-        step = self._step * min(1.0, MAX_LOGIT_STEP / max(float(np.abs(self._step).max(initial=0.0)), 1e-300))
-        for _ in range(_MAX_HALVINGS):
+        for step in halved_steps(self._step):
             e = self.examination.copy()
             e[self.free] = shift_logits(e[self.free], step, _MIN_PROBABILITY)
             yield e
-            step = step / 2
 
 
 def fit_examination(

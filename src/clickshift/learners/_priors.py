@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.core.newton import MAX_LOGIT_STEP, damped_newton_step, maximise
+from clickshift.core.newton import damped_newton_step, halved_steps, maximise
 from clickshift.core.rng import generator
 from clickshift.errors import SpecError
 
 _MAX_SAMPLE = 4096
 """Number of probabilities that determine the two parameters of a Beta well enough; more are subsampled."""
-_TOLERANCE, _MAX_STEPS, _MAX_HALVINGS = 1e-6, 100, 8
+_TOLERANCE, _MAX_STEPS = 1e-6, 100
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,8 @@ class _BetaBinomialLikelihood:
 
     def candidates(self) -> Iterator[np.ndarray]:
         """Yield the Newton step, then half of it, and so on."""
-        step = self._step * min(1.0, MAX_LOGIT_STEP / max(float(np.abs(self._step).max()), 1e-300))
-        for _ in range(_MAX_HALVINGS):
+        for step in halved_steps(self._step):
             yield np.clip(self.logs + step, np.log(1e-3), np.log(1e6))
-            step = step / 2
 
 
 @njit(cache=True, nogil=True)

@@ -1,9 +1,9 @@
-"""Learner: the interface of learners, the registry of learners by name, and `fit_seeds`."""
+"""Learner: the interface of learners, what they need of a log, and the registry of learners by name."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import label, parse, resolve
@@ -16,7 +16,10 @@ from clickshift.models import MODELS
 from clickshift.models._differentiable import Differentiable
 from clickshift.models.base import ClickModel
 
-__all__ = ["DEFAULT", "LEARNERS", "Learner", "fit_seeds", "learner_for"]
+__all__ = ["DEFAULT", "LEARNERS", "Learner", "Requirement", "fit_seeds", "learner_for"]
+
+Requirement = Literal["sessions", "cells", "cascade"]
+"""What a learner needs of a log: its sessions, or the counts `Cells` or `Cascade`."""
 
 LEARNERS = {
     "Counting": "clickshift.learners.counting:Counting",
@@ -52,7 +55,12 @@ DEFAULT = {
 
 @runtime_checkable
 class Learner(Protocol):
-    """Interface of learners: anything with a `fit` method that returns a click model."""
+    """Interface of learners: anything with a `fit` method that returns a click model.
+
+    An attribute `requires` says what the learner needs of a log: "sessions", "cells" or "cascade"; by default,
+    sessions. A learner that requires cells has an attribute `by`, the situations by which they are counted. One that
+    depends on a random seed has a method `fit_seeds`.
+    """
 
     def fit(self, data: Any) -> ClickModel:
         """Estimate the parameters of a model from a log, or from counts of it if the learner takes them."""
@@ -142,21 +150,29 @@ def fit_seeds(
     SpecError
         If `Gradient` is given counts ("needs-sessions"), or if another learner is given options that only `Gradient`
         has ("bad-option").
-    """
-    from clickshift.learners.gradient import Gradient
 
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> [type(model).__name__ for model in fit_seeds("rCTR", log, seeds=1)]
+    ['RCTR']
+    """
     learner = learner_for(model) if isinstance(model, str) else model
-    if isinstance(learner, Gradient):
+    if hasattr(learner, "fit_seeds"):
         if isinstance(log, Cells | Cascade):
             raise SpecError(
                 f"{label(learner)} needs sessions, not counts. Pass the log itself.",
                 code="needs-sessions",
                 learner=label(learner),
             )
-        return learner.fit_seeds(log, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint)
+        models: list[ClickModel] = learner.fit_seeds(
+            log, seeds, held_out=held_out, corpus=corpus, progress=progress, checkpoint=checkpoint
+        )
+        return models
     if seeds > 1 or held_out is not None or corpus is not None:
         raise SpecError(
-            f"{label(learner)} gives the same model for every seed and takes no held-out log or corpus. "
+            f"{label(learner)} gives the same model for every seed and takes no held-out log or features. "
             "Choose a model that is fitted by gradient, e.g. \"Gradient('PBM')\" or NCM.",
             code="bad-option",
             learner=label(learner),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.learners._position_kernels import usual_rank
 from clickshift.learners._priors import fit_beta_binomial
+from clickshift.learners.base import Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ctr import DCTR, DRCTR, GCTR, RCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
@@ -52,8 +53,20 @@ class Counting:
     Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy
     distributional shift. ACM TOIS.
     Deffayet, R. et al. (2023). An offline metric for the debiasedness of click models. SIGIR.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> model = cs.fit(Counting("rCTR"), log)
+    >>> bool(model.ctr[0] > model.ctr[9])
+    True
     """
 
+    requires: ClassVar[Requirement] = "cells"
+    """What this learner needs of a log."""
+    by: ClassVar[By] = "rank"
+    """Situations by which `Cells` are counted for this learner."""
     model: str
     smoothing: str = "fixed"
     strength: float = 1.0
@@ -80,11 +93,6 @@ class Counting:
                 option="strength",
                 value=self.strength,
             )
-
-    @property
-    def by(self) -> By:
-        """Situations by which `Cells` are counted for this learner."""
-        return "rank"
 
     def fit(self, data: Log | Cells) -> ClickModel:
         """Estimate the rates from a log, or from its counts.

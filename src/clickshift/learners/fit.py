@@ -1,27 +1,65 @@
-"""fit: a click model from any log: sessions, files of any size, daily counts, a table of a warehouse."""
+"""fit: a click model from any log: files of any size, data frames, sessions, daily counts, a table of a warehouse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import label
-from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import Cells
-from clickshift.counts.daily import DayCounts, is_counts
-from clickshift.counts.open_log import open_log
+from clickshift.counts.daily import DayCounts
+from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
-from clickshift.learners.base import Learner, learner_for
-from clickshift.learners.counting import Counting
-from clickshift.learners.likelihood import MaximumLikelihood
+from clickshift.io.read_report import OnBadLine
+from clickshift.learners._provenance import with_provenance
+from clickshift.learners.base import Learner, Requirement, fit_seeds, learner_for
 from clickshift.models.base import ClickModel
 
-__all__ = ["counts_for", "data_for", "fit", "open_all"]
+__all__ = ["data_for", "fit"]
 
 
-def fit(model: str | Learner, log: Any) -> ClickModel:
+@overload
+def fit(
+    model: str | Learner,
+    log: LogLike,
+    *,
+    seeds: Literal[1] = 1,
+    held_out: LogLike | None = None,
+    features: Corpus | str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+    checkpoint: str | Path | None = None,
+) -> ClickModel: ...
+@overload
+def fit(
+    model: str | Learner,
+    log: LogLike,
+    *,
+    seeds: int,
+    held_out: LogLike | None = None,
+    features: Corpus | str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+    checkpoint: str | Path | None = None,
+) -> ClickModel | list[ClickModel]: ...
+def fit(
+    model: str | Learner,
+    log: LogLike,
+    *,
+    seeds: int = 1,
+    held_out: LogLike | None = None,
+    features: Corpus | str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+    checkpoint: str | Path | None = None,
+) -> ClickModel | list[ClickModel]:
     """Fit a click model on a log.
 
     Parameters
@@ -30,83 +68,77 @@ def fit(model: str | Learner, log: Any) -> ClickModel:
         A model by name ("UBM"), which gets its default learner; a learner as text
         ("MaximumLikelihood('UBM', starts=3)"); or a learner.
     log
-        `Sessions`, anything that `open_log` opens (a path, a folder, a pattern, a table "FILE.duckdb::TABLE"), daily
-        counts, a DuckDB relation, a Spark data frame or an Ibis table.
+        Anything that `open_log` opens: a path, a folder, a pattern, a table "FILE.duckdb::TABLE", a data frame
+        (pandas, Polars, Arrow), `Sessions`, an encoded log. A DuckDB relation, a Spark data frame or an Ibis table is
+        counted where it is, if counts are enough for the learner. Also daily counts, or several of them, which are
+        added.
+    seeds
+        Number of models to fit, each from another random seed; above 1 only for models that are fitted by gradient.
+    held_out
+        Log that decides when training by gradient stops; by default, a part of `log` is held out.
+    features
+        Corpus with the features for ``Gradient(tower="features")``, or its LETOR file or folder.
+    columns
+        The log's names of our columns, e.g. ``{"doc": "product_id"}``; common ones are recognised.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions and report their number.
+    progress
+        Called with a text on the state of the work.
+    checkpoint
+        File in which training by gradient is saved from time to time, and from which it is resumed.
 
     Returns
     -------
-    ClickModel
-        The fitted model.
+    ClickModel or list of ClickModel
+        The fitted model; for `seeds` above 1, one model per seed.
 
     Raises
     ------
     SpecError
-        If the text names no model or learner ("unknown-name"), or if the learner needs sessions and `log` has only
-        counts ("needs-sessions").
+        If the text names no model or learner ("unknown-name"), the learner needs sessions and `log` has only counts
+        ("needs-sessions"), or it takes no seeds, held-out log or features ("bad-option").
+    DataError, FileError
+        If the log cannot be read; see `read_log`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from clickshift.data.sessions import Rankings, Sessions
-    >>> from clickshift.data.vocabulary import Vocabulary
-    >>> vocabulary, _, _ = Vocabulary.of(["shoes", "shoes"], ["a", "b"])
-    >>> lists = Rankings(vocabulary, np.array([0, 0]), np.array([[0, 1], [1, 0]]), np.ones((2, 2), bool))
-    >>> log = Sessions(lists, np.array([[True, False], [False, True]]))
+    >>> import pandas as pd
+    >>> log = pd.DataFrame({"query": ["shoes"] * 2, "docs": [["a", "b"], ["b", "a"]], "clicks": [[1, 0], [0, 1]]})
     >>> fit("dCTR", log).relevance().tolist()
     [0.75, 0.25]
     """
     learner = learner_for(model) if isinstance(model, str) else model
-    return learner.fit(data_for(learner, _open_any(log)))
+    if isinstance(features, str | Path):
+        from clickshift.io.datasets.letor import read_corpus
+
+        features = read_corpus(features)
+    if held_out is not None:
+        held_out = open_log(held_out, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    opened = _open_for(learner, log, columns, on_bad_line, progress)
+    data = _needed_part(learner, opened)
+    models = fit_seeds(
+        learner, data, seeds, held_out=held_out, corpus=features, progress=progress, checkpoint=checkpoint
+    )
+    models = [with_provenance(one, opened, log) for one in models]
+    return models[0] if seeds == 1 else models
 
 
-def _open_any(log: Any, *, progress: Callable[[int], None] = lambda rows: None) -> Any:
-    """Open a path, as daily counts or as a log; return anything else unchanged."""
-    if isinstance(log, str | Path) and is_counts(log):
-        return DayCounts.load(log)
-    return open_log(log, progress=progress) if isinstance(log, str | Path | list | tuple) else log
-
-
-def open_all(paths: Sequence[str], *, progress: Callable[[int], None] = lambda rows: None) -> Any:
-    """Open one log, or the sum of several daily counts.
-
-    Parameters
-    ----------
-    paths
-        One path of anything that `open_log` opens, or several paths of daily counts.
-    progress
-        Called with the number of newly encoded sessions of a large log.
-
-    Returns
-    -------
-    Sessions, EncodedLog or DayCounts
-        The log, or the merged counts.
-
-    Raises
-    ------
-    SpecError
-        If there are several paths and one of them is not daily counts ("not-daily-counts").
-    """
-    if len(paths) == 1:
-        return _open_any(paths[0], progress=progress)
-    if not_counts := [path for path in paths if not is_counts(path)]:
-        raise SpecError(
-            "several logs must be daily counts, which `clickshift log count` writes: "
-            f"{not_counts[0]} is not. Name the files of one log by its folder or by a pattern in quotes.",
-            code="not-daily-counts",
-            value=not_counts[0],
-        )
-    return DayCounts.merged([DayCounts.load(path) for path in paths])
-
-
-def data_for(learner: Learner, log: Any) -> Any:
-    """Return the part of a log that a learner needs: sessions, or sufficient statistics.
+def data_for(
+    learner: Learner,
+    log: LogLike,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> Any:
+    """Open a log as what a learner needs: sessions, or sufficient statistics where only those can be had.
 
     Parameters
     ----------
     learner
-        The learner.
-    log
-        A log, daily counts or a table of a warehouse.
+        The learner; its attribute `requires` decides.
+    log, columns, on_bad_line, progress
+        As in `fit`.
 
     Returns
     -------
@@ -118,42 +150,49 @@ def data_for(learner: Learner, log: Any) -> Any:
     SpecError
         If the learner needs sessions, and `log` has only counts ("needs-sessions").
     """
-    if isinstance(log, DayCounts):
-        if not isinstance(learner, Counting | MaximumLikelihood):
-            raise SpecError(
-                f"{label(learner)} needs sessions, not daily counts. Pass the log itself.",
-                code="needs-sessions",
-                learner=label(learner),
-            )
-        return log.cascade if learner.by is None else log.cells
-    return counts_for(learner, log) if is_warehouse_table(log) else log
+    return _needed_part(learner, _open_for(learner, log, columns, on_bad_line, progress))
 
 
-def counts_for(learner: object, table: Any) -> Cells | Cascade:
-    """Count what a learner needs in a table of a warehouse: ``learner.fit(counts_for(learner, table))``.
+def _requirement(learner: Learner) -> Requirement:
+    """Return what a learner needs of a log; a learner that does not say so needs sessions."""
+    requires: Requirement = getattr(learner, "requires", "sessions")
+    return requires
 
-    Parameters
-    ----------
-    learner
-        `Counting` or `MaximumLikelihood`.
-    table
-        A DuckDB relation, a Spark data frame or an Ibis table.
 
-    Returns
-    -------
-    Cells or Cascade
-        The sufficient statistics of the learner's model.
+def _open_for(
+    learner: Learner, log: LogLike, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
+) -> Any:
+    """Open a log or daily counts; count a table of a warehouse where it is, if counts are enough for the learner."""
+    requires = _requirement(learner)
+    counts_are_enough = requires != "sessions" and on_bad_line == "error"
+    if counts_are_enough and not isinstance(log, str | Path | Sessions) and is_warehouse_table(log):
+        table = _with_our_names(log, columns or {})
+        return count_cascade(table) if requires == "cascade" else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
+    return open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
 
-    Raises
-    ------
-    SpecError
-        If the learner needs sessions ("needs-sessions").
-    """
-    if isinstance(learner, Counting | MaximumLikelihood):
-        return count_cascade(table) if learner.by is None else count_cells(table, by=learner.by)
-    raise SpecError(
-        f"{label(learner)} needs the sessions of a log, not their counts. Write the table to Parquet and read it with "
-        "read_log, or choose a model that MaximumLikelihood or Counting fits.",
-        code="needs-sessions",
-        learner=label(learner),
-    )
+
+def _needed_part(learner: Learner, opened: Any) -> Any:
+    """Return what a learner needs of daily counts; anything else unchanged."""
+    requires = _requirement(learner)
+    if not isinstance(opened, DayCounts):
+        return opened
+    if requires == "sessions":
+        raise SpecError(
+            f"{label(learner)} needs sessions, not daily counts. Pass the log itself.",
+            code="needs-sessions",
+            learner=label(learner),
+        )
+    return opened.cascade if requires == "cascade" else opened.cells
+
+
+def _with_our_names(table: Any, columns: Mapping[str, str]) -> Any:
+    """Return a table of a warehouse with our names of its columns, renamed where it is."""
+    import narwhals as nw
+
+    from clickshift.io.read_log import choose_columns
+
+    frame = nw.from_native(table)
+    chosen = choose_columns("the table", columns, frame.collect_schema().names())
+    if all(ours == theirs for ours, theirs in chosen.items()):
+        return table
+    return frame.select(nw.col(theirs).alias(ours) for ours, theirs in chosen.items()).to_native()

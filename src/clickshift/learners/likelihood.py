@@ -25,6 +25,7 @@ from clickshift.learners._cascade_fit import CascadeFamily, CascadeFit
 from clickshift.learners._cascade_models import CCMFamily, DBNFamily, DCMFamily
 from clickshift.learners._position_models import ExaminationFit, fit_examination
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.learners.base import Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
 from clickshift.models.dbn import DBN, SDBN
@@ -136,6 +137,11 @@ class MaximumLikelihood:
                 value=self.continuation,
             )
         self._beta_prior()
+
+    @property
+    def requires(self) -> Requirement:
+        """What this learner needs of a log: cells for PBM and UBM, else cascade counts."""
+        return "cascade" if self.by is None else "cells"
 
     @property
     def by(self) -> By | None:

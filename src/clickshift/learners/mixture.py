@@ -50,6 +50,14 @@ class MixtureEM:
     SpecError
         If there are fewer than two components ("too-few-components"), or if one of them cannot be used
         ("bad-component", "unknown-name").
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> model = cs.fit(MixtureEM(("PBM", "DBN"), iterations=2, starts=1), log)
+    >>> [type(component).__name__ for component in model.components]
+    ['PBM', 'DBN']
     """
 
     components: tuple[str, ...]

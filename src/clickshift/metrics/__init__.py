@@ -8,11 +8,12 @@ from clickshift.metrics.click_prediction import auroc as auroc
 from clickshift.metrics.click_prediction import auroc_of as auroc_of
 from clickshift.metrics.click_prediction import click_bits as click_bits
 from clickshift.metrics.click_prediction import evaluation as evaluation
-from clickshift.metrics.click_prediction import evaluation_of_seeds as evaluation_of_seeds
 from clickshift.metrics.click_prediction import log_likelihood_per_session as log_likelihood_per_session
 from clickshift.metrics.click_prediction import perplexity as perplexity
 from clickshift.metrics.click_prediction import perplexity_of as perplexity_of
 from clickshift.metrics.click_prediction import unseen_pair_share as unseen_pair_share
+from clickshift.metrics.model_evaluation import ClickPrediction as ClickPrediction
+from clickshift.metrics.model_evaluation import evaluate as evaluate
 from clickshift.metrics.predictions import Predictions as Predictions
 from clickshift.metrics.ranking import CUTOFFS as CUTOFFS
 from clickshift.metrics.ranking import JudgedPairs as JudgedPairs
@@ -30,6 +31,7 @@ from clickshift.metrics.significance import welch as welch
 __all__ = [
     "AUROC",
     "CUTOFFS",
+    "ClickPrediction",
     "JudgedPairs",
     "Perplexity",
     "Predictions",
@@ -41,8 +43,8 @@ __all__ = [
     "calibration_of",
     "click_bits",
     "corrected_p_values",
+    "evaluate",
     "evaluation",
-    "evaluation_of_seeds",
     "head_queries",
     "log_likelihood_per_session",
     "normalised_perplexity",

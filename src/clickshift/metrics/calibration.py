@@ -48,6 +48,14 @@ def calibration(
     ------
     CapabilityError
         "model-peeks" for a model that is shown the clicks it predicts.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> rows = calibration(cs.fit("rCTR", log), log)
+    >>> [row["number"] for row in rows if row["by"] == "rank"]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
     return calibration_of(Predictions.of(model, sessions, kind=kind), level=level)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
-from clickshift.core.intervals import mean_interval
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.metrics.calibration import calibration_of
-from clickshift.metrics.predictions import PredictionKind, Predictions
+from clickshift.metrics.predictions import MARGINAL_ERROR, PredictionKind, Predictions
 from clickshift.models.base import ClickModel
 
 PROBABILITY_FLOOR = 1e-10
@@ -173,6 +172,13 @@ def perplexity(
     -------
     Perplexity
         Perplexity per rank and on average.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> perplexity(cs.fit("PBM", log), log).average < perplexity(cs.fit("gCTR", log), log).average
+    True
     """
     return _perplexity_of_predictions(Predictions.of(model, sessions, kind=kind), clip)
 
@@ -211,6 +217,13 @@ def auroc(model: ClickModel, sessions: Sessions, kind: PredictionKind = "conditi
     -------
     AUROC
         Area over all ranks and per rank; NaN for a model that is shown the clicks it predicts.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> auroc(cs.fit("PBM", log), log).full > 0.5
+    True
     """
     if model.peeks:
         return _undefined_auroc(sessions.n_ranks)
@@ -259,35 +272,7 @@ def unseen_pair_share(model: ClickModel, sessions: Sessions) -> float:
     return float((sessions.count @ (unseen & sessions.rankings.shown)).sum() / sessions.impressions_by_rank().sum())
 
 
-def evaluation_of_seeds(models: Sequence[ClickModel], log: Log) -> dict[str, Any]:
-    """Average `evaluation` over models of one kind that differ by seed.
-
-    Parameters
-    ----------
-    models
-        Click models.
-    log
-        Log to predict.
-
-    Returns
-    -------
-    dict
-        Means over models by metric, and the 95 % Student-t interval of each scalar metric as `<metric>_interval`.
-        With one model, its `evaluation`.
-    """
-    evaluations = [evaluation(model, log) for model in models]
-    if len(evaluations) == 1:
-        return evaluations[0]
-    facts: dict[str, Any] = {"sessions": log.total, "seeds": len(evaluations)}
-    for name in (name for name in evaluations[0] if name != "sessions"):
-        values = np.array([one[name] for one in evaluations])
-        facts[name] = values.mean(axis=0).tolist()
-        if values.ndim == 1:
-            facts[f"{name}_interval"] = mean_interval(values)[1:]
-    return facts
-
-
-def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict[str, Any]:
+def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False, exact: bool = False) -> dict[str, Any]:
     """Compute all metrics of a model's click predictions on a log.
 
     The model predicts once with the clicks above each result and once without them, whatever is asked for.
@@ -300,16 +285,27 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict
         Log to predict, in memory or encoded.
     calibrated
         Whether to add the rows of `calibration`, for a log in memory and a model that does not peek.
+    exact
+        Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
+        have an error of `MARGINAL_ERROR`, which is much faster.
 
     Returns
     -------
     dict
-        Metrics by name. AUROC is that of the conditional probabilities; for a log larger than memory, that of their
-        first three significant digits.
+        Metrics by name. The baseline is the perplexity of the click-through rate of each rank in this log, the best
+        prediction that ignores documents. AUROC is that of the conditional probabilities; for a log larger than
+        memory, that of their first three significant digits.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
+    >>> evaluation(cs.fit("rCTR", log), log)["sessions"]
+    2000
     """
     if isinstance(log, Sessions):
         predictions = Predictions.of(model, log)
-        facts = _metrics([(log, predictions)], model, auroc_of(predictions))
+        facts = _metrics([(log, predictions)], model, auroc_of(predictions), exact=exact)
         return facts | {"calibration": calibration_of(predictions)} if calibrated and not model.peeks else facts
     streamed = _StreamedAUROC(log.n_ranks)
 
@@ -319,24 +315,31 @@ def evaluation(model: ClickModel, log: Log, *, calibrated: bool = False) -> dict
             streamed.add(predictions)
             yield part, predictions
 
-    facts = _metrics(parts(), model, None)
+    facts = _metrics(parts(), model, None, exact=exact)
     area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
     return facts | {"auroc": area.full, "auroc_at_rank": area.at_rank.tolist()}
 
 
-def _metrics(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None) -> dict[str, Any]:
+def _metrics(
+    parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, area: AUROC | None, *, exact: bool
+) -> dict[str, Any]:
     """Return the metrics of a log from sums over its parts."""
-    sums = _Sums()
+    sums = _Sums(exact)
     for sessions, predictions in parts:
         sums.add(model, sessions, predictions)
     conditional, marginal = sums.perplexity(sums.bits), sums.perplexity(sums.marginal_bits)
+    baseline = sums.perplexity(sums.baseline_bits())
     return {
         "sessions": sums.sessions,
         "log_likelihood": sums.log_likelihood / sums.sessions,
         "conditional_perplexity": conditional.average,
+        "conditional_perplexity_error": sums.standard_error(conditional),
         "conditional_perplexity_at_rank": conditional.at_rank.tolist(),
         "marginal_perplexity": marginal.average,
         "marginal_perplexity_at_rank": marginal.at_rank.tolist(),
+        "marginal_error": MARGINAL_ERROR if model.approximate_marginals and not exact else 0.0,
+        "baseline_perplexity": baseline.average,
+        "baseline_perplexity_at_rank": baseline.at_rank.tolist(),
         "auroc": None if area is None else area.full,
         "auroc_at_rank": None if area is None else area.at_rank.tolist(),
         "unseen_pair_share": float(sums.unseen / sums.impressions.sum()),
@@ -346,28 +349,52 @@ def _metrics(parts: Iterable[tuple[Sessions, Predictions]], model: ClickModel, a
 class _Sums:
     """Sums over the parts of a log from which its metrics are computed."""
 
-    def __init__(self) -> None:
+    def __init__(self, exact: bool) -> None:
+        self._exact, self._moments = exact, np.zeros((1, 1))
         self.sessions, self.log_likelihood, self.unseen = 0, 0.0, 0.0
-        self.impressions = self.bits = self.marginal_bits = np.zeros(1)
+        self.impressions = self.clicks = self.bits = self.marginal_bits = np.zeros(1)
 
     def add(self, model: ClickModel, sessions: Sessions, predictions: Predictions) -> None:
         """Add one part of the log."""
-        bits = sessions.count @ bits_of(predictions)
+        by_result = bits_of(predictions)
+        terms, bits = np.hstack([by_result, sessions.rankings.shown]), sessions.count @ by_result
+        self._moments = self._moments + (terms * sessions.count[:, None]).T @ terms
         self.sessions += sessions.total
         self.impressions = self.impressions + sessions.impressions_by_rank()
+        self.clicks = self.clicks + sessions.count @ sessions.click
         self.bits = self.bits + bits
         self.log_likelihood += _log_likelihood(predictions) * sessions.total
         self.unseen += unseen_pair_share(model, sessions) * sessions.impressions_by_rank().sum()
         if model.peeks:
             bits = np.full_like(bits, np.nan)
         elif model.uses_history:
-            bits = sessions.count @ bits_of(Predictions.of(model, sessions, kind="marginal"))
+            bits = sessions.count @ bits_of(Predictions.of(model, sessions, kind="marginal", exact=self._exact))
         self.marginal_bits = self.marginal_bits + bits
+
+    def baseline_bits(self) -> Float[np.ndarray, " rank"]:
+        """Return the sum of bits at each rank if every click is predicted by the rank's click-through rate."""
+        from scipy.special import xlogy
+
+        skips, shown = self.impressions - self.clicks, np.maximum(self.impressions, 1)
+        bits: np.ndarray = -(xlogy(self.clicks, self.clicks / shown) + xlogy(skips, skips / shown)) / np.log(2)
+        return bits
 
     def perplexity(self, bits: Float[np.ndarray, " rank"]) -> Perplexity:
         """Return the perplexity from the sum of bits at each rank."""
         with np.errstate(invalid="ignore"):
             return Perplexity(np.exp2(bits / np.where(self.impressions > 0, self.impressions, np.nan)))
+
+    def standard_error(self, conditional: Perplexity) -> float:
+        """Return the standard error of the average perplexity over sessions, by the delta method.
+
+        The bits and impressions of a session change the perplexity of rank r by
+        ln 2 * PPL_r * (bits_r - mean bits_r * shown_r) / impressions_r; `_moments` holds their second moments.
+        """
+        seen = self.impressions > 0
+        weight = np.where(seen, np.log(2) * conditional.at_rank / np.where(seen, self.impressions, 1) / seen.sum(), 0.0)
+        mean = np.where(seen, self.bits / np.where(seen, self.impressions, 1), 0.0)
+        gradient = np.concatenate([np.where(seen, weight, 0.0), np.where(seen, -weight * mean, 0.0)])
+        return float(np.sqrt(max(gradient @ self._moments @ gradient, 0.0)))
 
 
 class _StreamedAUROC:
@@ -402,32 +429,52 @@ def _histogram_area(counts: Float[np.ndarray, "2 bin"]) -> float:
     return float(clicked @ (np.cumsum(skipped) - skipped / 2) / pairs) if pairs > 0 else float("nan")
 
 
-def conditional_evaluation(model: ClickModel, sessions: Sessions) -> dict[str, Any]:
+def conditional_evaluation(model: ClickModel, log: Log) -> dict[str, Any]:
     """Compute the metrics of a model's conditional predictions as one flat row.
 
     Parameters
     ----------
     model
         Click model.
-    sessions
-        Log to predict.
+    log
+        Log to predict, in memory or encoded.
 
     Returns
     -------
     dict
-        Metrics by name; per-rank metrics are named "perplexity@1", "auroc@1", ..., with ranks from 1.
+        Metrics by name; per-rank metrics are named "perplexity@1", "auroc@1", ..., with ranks from 1. For a log larger
+        than memory, AUROC is that of the first three significant digits of the probabilities.
     """
-    predictions = Predictions.of(model, sessions)
-    ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
+    if isinstance(log, Sessions):
+        predictions = Predictions.of(model, log)
+        ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
+        log_likelihood, unseen = _log_likelihood(predictions), unseen_pair_share(model, log)
+        clicks = float((log.count @ log.click).sum())
+    else:
+        streamed = _StreamedAUROC(log.n_ranks)
+        bits, impressions = np.zeros(log.n_ranks), np.zeros(log.n_ranks)
+        log_likelihood = unseen = clicks = 0.0
+        for part in log.in_vocabulary(model.vocabulary).chunks():
+            predictions = Predictions.of(model, part)
+            streamed.add(predictions)
+            shown = part.impressions_by_rank()
+            bits[: part.n_ranks] += part.count @ bits_of(predictions)
+            impressions[: part.n_ranks] += shown
+            log_likelihood += _log_likelihood(predictions) * part.total / log.total
+            unseen += unseen_pair_share(model, part) * float(shown.sum())
+            clicks += float((part.count @ part.click).sum())
+        ppl = Perplexity(np.exp2(bits / np.where(impressions > 0, impressions, np.nan)))
+        area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
+        unseen /= float(impressions.sum())
     return {
         "perplexity": ppl.average,
         **_at_ranks("perplexity", ppl.at_rank),
         "auroc": area.full,
         **_at_ranks("auroc", area.at_rank),
-        "log_likelihood": _log_likelihood(predictions),
-        "unseen_pair_share": unseen_pair_share(model, sessions),
-        "clicks": float((sessions.count @ sessions.click).sum() / sessions.total),
-        "sessions": sessions.total,
+        "log_likelihood": log_likelihood,
+        "unseen_pair_share": unseen,
+        "clicks": clicks / log.total,
+        "sessions": log.total,
     }
 
 

@@ -9,23 +9,24 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt64
 
-from clickshift.core.unique_rows import distinct_rows
+from clickshift.core.unique_rows import row_hashes
 from clickshift.counts.cells import Cells
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 
 
-def log_difference(train: Sessions, test: Sessions) -> dict[str, Any]:
+def log_difference(train: Log, test: Log) -> dict[str, Any]:
     """Measure how much the lists of a test log differ from those of a training log.
 
     Parameters
     ----------
     train
-        Training log.
+        Training log, in memory or encoded.
     test
-        Test log.
+        Test log, likewise.
 
     Returns
     -------
@@ -38,20 +39,31 @@ def log_difference(train: Sessions, test: Sessions) -> dict[str, Any]:
     """
     lists = test.in_vocabulary(train.vocabulary)
     train_ranks, test_ranks = MeanRanks.of(train), MeanRanks.of(lists)
-    n_results = test.impressions_by_rank().sum()
     squared_change = (train_ranks.mean - test_ranks.mean) ** 2 - train_ranks.error - test_ranks.error
     comparable = np.isfinite(squared_change)
     mean_square = (
         np.average(squared_change[comparable], weights=test_ranks.times[comparable]) if comparable.any() else np.nan
     )
-    in_train = np.append(np.bincount(train.rankings.query, minlength=train.vocabulary.n_queries) > 0, False)
+    ranks = max(train.n_ranks, test.n_ranks)
+    in_train, hashes = np.zeros(train.vocabulary.n_queries + 1, bool), []
+    for part in train.chunks():
+        in_train[part.rankings.query] = True
+        hashes.append(_list_hashes(part, ranks))
+    in_train[-1] = False  # the number of unseen queries
+    shown, n_results, unseen, common = np.unique(np.concatenate(hashes)), 0, 0, 0
+    for part in lists.chunks():
+        # a document unknown to the training vocabulary has no number: its list would equal a shorter one
+        whole = ((part.rankings.pair != UNSEEN) == part.rankings.shown).all(axis=1)
+        n_results += int(part.impressions_by_rank().sum())
+        unseen += int(part.count[~in_train[part.rankings.query]].sum())
+        common += int(part.count[whole & np.isin(_list_hashes(part, ranks), shown)].sum())
     return {
         "train_sessions": train.total,
         "sessions": test.total,
         "unseen_pair_share": 1 - float(test_ranks.times[train_ranks.times > 0].sum() / n_results),
-        "unseen_query_share": float(test.count[~in_train[lists.rankings.query]].sum() / test.total),
+        "unseen_query_share": unseen / test.total,
         "displacement": float(np.sqrt(np.maximum(mean_square, 0.0))),
-        "lists_in_common": _lists_in_common(train, lists),
+        "lists_in_common": common / test.total,
     }
 
 
@@ -73,55 +85,40 @@ class MeanRanks(NamedTuple):
     error: Float[np.ndarray, " pair"]
 
     @classmethod
-    def of(cls, sessions: Sessions) -> MeanRanks:
+    def of(cls, log: Log) -> MeanRanks:
         """Compute the mean ranks of a log."""
-        lists, n = sessions.rankings, sessions.vocabulary.n_pairs
-        row, rank = np.nonzero(lists.pair != UNSEEN)
-        pair, weight = lists.pair[row, rank], sessions.count[row].astype(np.float64)
-        times, first, second = (np.bincount(pair, weight * rank**power, n) for power in range(3))
+        cells, n = Cells.of(log), log.vocabulary.n_pairs
+        times, first, second = (np.bincount(cells.pair, cells.impressions * cells.rank() ** p, n) for p in range(3))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = first / times
             error = np.where(times > 1, (second / times - mean**2) / (times - 1), np.nan)
         return cls(times, mean, error)
 
 
-def _lists_in_common(train: Sessions, test: Sessions) -> float:
-    """Return the share of test sessions, in the training vocabulary, whose exact list was shown in training."""
-    ranks = max(train.n_ranks, test.n_ranks)
-    lists = [
-        np.concatenate([log.rankings.query[:, None], np.pad(log.rankings.pair, pad, constant_values=UNSEEN)], axis=1)
-        for log in (train, test)
-        for pad in [((0, 0), (0, ranks - log.n_ranks))]
-    ]
-    group, first = distinct_rows(np.concatenate(lists))
-    in_train = np.zeros(len(first), bool)
-    in_train[group[: len(train)]] = True
-    # a document unknown to the training vocabulary has no number: its list would equal a shorter one
-    whole = ((test.rankings.pair != UNSEEN) == test.rankings.shown).all(axis=1)
-    return float(test.count[whole & in_train[group[len(train) :]]].sum() / test.total)
+def _list_hashes(part: Sessions, ranks: int) -> UInt64[np.ndarray, " session"]:
+    """Return a hash of the query and list of each session, as for lists of this many ranks."""
+    lists = part.rankings
+    pairs = np.pad(lists.pair, ((0, 0), (0, ranks - lists.n_ranks)), constant_values=UNSEEN)
+    return row_hashes(np.concatenate([lists.query[:, None], pairs], axis=1))
 
 
-def logged_rank(sessions: Sessions) -> Float[np.ndarray, " pair"]:
+def logged_rank(log: Log) -> Float[np.ndarray, " pair"]:
     """Compute minus the mean rank of every pair over its impressions, so that higher is better.
 
     Parameters
     ----------
-    sessions
-        Log of the logging policy.
+    log
+        Log of the logging policy, in memory or encoded.
 
     Returns
     -------
     Float[pair]
         Minus the mean rank; NaN for a pair that was not shown.
     """
-    cells = Cells.of(sessions)
-    impressions, _ = cells.by_pair()
-    rank_sum = np.bincount(cells.pair, cells.impressions * cells.rank(), len(impressions))
-    mean: np.ndarray = np.divide(rank_sum, impressions, out=np.full(len(rank_sum), np.nan), where=impressions > 0)
-    return -mean
+    return -MeanRanks.of(log).mean
 
 
-def logged_exposure(sessions: Sessions) -> Float[np.ndarray, " pair"]:
+def logged_exposure(log: Log) -> Float[np.ndarray, " pair"]:
     """Compute the mean exposure of every pair in a session of its query.
 
     The exposure of a rank is its click-through rate relative to that of the first rank. Unlike the mean rank, this
@@ -129,21 +126,23 @@ def logged_exposure(sessions: Sessions) -> Float[np.ndarray, " pair"]:
 
     Parameters
     ----------
-    sessions
-        Log of the logging policy.
+    log
+        Log of the logging policy, in memory or encoded.
 
     Returns
     -------
     Float[pair]
         Exposure per session of the query; NaN where the query has no session.
     """
-    cells = Cells.of(sessions)
+    cells = Cells.of(log)
     impressions, clicks = cells.by_rank()
     rate = np.divide(clicks, impressions, out=np.zeros(len(impressions)), where=impressions > 0)
     rank_exposure = rate / rate[0] if rate[0] > 0 else np.ones(len(rate))
-    vocabulary, query = sessions.vocabulary, sessions.rankings.query
+    vocabulary, by_query = log.vocabulary, np.zeros(log.vocabulary.n_queries)
     exposure = np.bincount(cells.pair, cells.impressions * rank_exposure[cells.rank()], vocabulary.n_pairs)
-    by_query = np.bincount(query[query >= 0], sessions.count[query >= 0], vocabulary.n_queries)
+    for part in log.chunks():
+        query = part.rankings.query
+        by_query += np.bincount(query[query >= 0], part.count[query >= 0], len(by_query))
     n_sessions = by_query[vocabulary.pair_query]
     mean: np.ndarray = np.divide(exposure, n_sessions, out=np.full(len(exposure), np.nan), where=n_sessions > 0)
     return mean

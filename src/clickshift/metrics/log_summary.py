@@ -2,63 +2,229 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
+from clickshift.core.intervals import wilson_interval
+from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import row_hashes
 from clickshift.counts.cells import Cells
-from clickshift.counts.connectivity import swap_graph
-from clickshift.data.encoded_log import Log
+from clickshift.counts.connectivity import SwapGraph, swap_graph
+from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.sessions import Sessions
-from clickshift.display.tables import Row
+from clickshift.display.document import Document, Section
+from clickshift.display.figures import curve_figure
+from clickshift.display.result import Result
+from clickshift.display.summary import two_columns
+from clickshift.display.tables import Rows
+from clickshift.io.read_report import OnBadLine
 
 
-def log_summary(log: Log) -> dict[str, Any]:
-    """Summarise a log.
+@dataclass(frozen=True, repr=False, eq=False)
+class LogSummary(Result):
+    """Summary of a log: size, click-through rates, variation of its lists, and identifiability of its ranks.
+
+    Parameters
+    ----------
+    sessions, n_rows
+        Number of sessions, and of rows, which may represent several equal sessions.
+    queries, documents, pairs
+        Number of queries, documents and (query, document) pairs that were shown.
+    mean_list_length, clicks_per_session
+        Means over sessions.
+    sessions_without_click
+        Share of the sessions.
+    impressions, clicks
+        Number of impressions and clicks of each rank.
+    distinct_lists
+        Number of distinct (query, list) combinations.
+    pairs_seen_at_several_ranks
+        Share of the pairs.
+    swap_graph
+        Graph of ranks, joined by the documents that were shown at both.
+    propensities
+        Whether the log has the logging policy's propensities.
+    time
+        First and last time as text, if the log has times.
+    users
+        Number of users, if the log has them.
+
+    Notes
+    -----
+    Facts, as `to_dict` returns them:
+
+    - conclusion: the answer, as text.
+    - sessions, rows, queries, documents, pairs, ranks: numbers.
+    - mean_list_length, clicks_per_session: means over sessions.
+    - sessions_without_click: a share.
+    - ctr_by_rank: click-through rate of each rank.
+    - distinct_lists: a number.
+    - pairs_seen_at_several_ranks: a share.
+    - rank_groups: groups of ranks, from 1, that are connected by documents shown at several ranks.
+    - weakest_link: effective swaps on the weakest connection between ranks; None for a single rank.
+    - effective_swaps: effective number of swaps between every two ranks.
+    - identifiability: "all ranks are connected", or what is not identified.
+    - propensities: whether the log has propensities.
+    - time: [first, last], if the log has times; users: a number, if it has users.
+    """
+
+    sessions: int
+    n_rows: int
+    queries: int
+    documents: int
+    pairs: int
+    mean_list_length: float
+    clicks_per_session: float
+    sessions_without_click: float
+    impressions: Float[np.ndarray, " rank"]
+    clicks: Float[np.ndarray, " rank"]
+    distinct_lists: int
+    pairs_seen_at_several_ranks: float
+    swap_graph: SwapGraph
+    propensities: bool
+    time: tuple[str, str] | None = None
+    users: int | None = None
+
+    @property
+    def ctr_by_rank(self) -> Float[np.ndarray, " rank"]:
+        """Click-through rate of each rank."""
+        ctr: np.ndarray = self.clicks / np.maximum(self.impressions, 1)
+        return ctr
+
+    @property
+    def identifiability(self) -> str:
+        """What is not identified because documents do not change ranks; "all ranks are connected" otherwise."""
+        return self.swap_graph.warning() or "all ranks are connected"
+
+    @property
+    def conclusion(self) -> str:
+        """Size, clicks, and whether position bias can be told from attractiveness."""
+        text = self.identifiability
+        return (
+            f"{self.sessions:,} sessions of {self.queries:,} queries with {self.clicks_per_session:.2f} clicks each; "
+            f"the click-through rate is {self.ctr_by_rank[0]:.1%} at rank 1 and {self.ctr_by_rank[-1]:.1%} at rank "
+            f"{len(self.clicks)}. "
+            f"{text[0].upper()}{text[1:].removesuffix('.')}."
+        )
+
+    def rows(self) -> Rows:
+        """Return the click-through rate of each rank with its 95 % Wilson interval."""
+        shown = np.maximum(self.impressions, 1.0)
+        low, high = wilson_interval(self.clicks, shown)
+        columns = (self.impressions, self.clicks, self.ctr_by_rank, low, high)
+        names = ("rank", "impressions", "clicks", "ctr", "low", "high")
+        by_rank = zip(range(1, len(shown) + 1), *(values.tolist() for values in columns), strict=True)
+        return [dict(zip(names, values, strict=True)) for values in by_rank]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the facts that the notes of the class list."""
+        own, graph = vars(self), self.swap_graph
+        return {
+            "conclusion": self.conclusion,
+            "sessions": self.sessions,
+            "rows": self.n_rows,
+            **{name: own[name] for name in ("queries", "documents", "pairs")},
+            "ranks": len(self.clicks),
+            **{name: own[name] for name in ("mean_list_length", "clicks_per_session", "sessions_without_click")},
+            "ctr_by_rank": self.ctr_by_rank,
+            **{name: own[name] for name in ("distinct_lists", "pairs_seen_at_several_ranks")},
+            "rank_groups": graph.groups(),
+            "weakest_link": graph.weakest_link,
+            "effective_swaps": graph.swaps,
+            "identifiability": self.identifiability,
+            "propensities": self.propensities,
+            **{name: own[name] for name in ("time", "users") if own[name] is not None},
+        }
+
+    def _document(self) -> Document:
+        """Show the facts, and the click-through rates as a curve."""
+        table = [{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self.rows()]
+        values = self.to_dict() | short_graph(self.swap_graph)
+        del values["conclusion"]
+        return Document(
+            "Click log",
+            self.conclusion,
+            [
+                Section("Click log", table=two_columns(values)),
+                Section(
+                    "Click-through rate by rank",
+                    table=self.rows(),
+                    figure=lambda: curve_figure(table),
+                    page_only=True,
+                ),
+            ],
+        )
+
+
+def log_summary(
+    log: LogLike,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> LogSummary:
+    """Summarise a log: what `clickshift log info` shows.
 
     Parameters
     ----------
     log
-        Log, in memory or encoded.
+        Anything that :func:`open_log` opens: a path, a data frame, `Sessions`, an encoded log.
+    columns
+        The log's names of our columns, e.g. ``{"docs": "results"}``.
+    on_bad_line
+        "error" stops at the first bad session; "skip" leaves bad sessions out and warns.
+    progress
+        Called while a large log is encoded.
 
     Returns
     -------
-    dict
+    LogSummary
         Sizes, click-through rates by rank, variation of the lists, connectivity of the ranks, and whether the log has
-        propensities, times and users, as plain values. `clickshift log info` prints them.
+        propensities, times and users.
+
+    Raises
+    ------
+    FileError, DataError
+        Those of :func:`open_log`.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 1000, rng=1)
+    >>> summary = cs.log_summary(log)
+    >>> summary.sessions, len(summary.ctr_by_rank)
+    (1000, 10)
     """
-    cells = Cells.of(log)
-    ranks_per_pair = np.bincount(cells.pair, minlength=log.vocabulary.n_pairs)
+    sessions = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    cells, vocabulary, total = Cells.of(sessions), sessions.vocabulary, sessions.total
+    ranks_per_pair = np.bincount(cells.pair, minlength=vocabulary.n_pairs)
     shown = ranks_per_pair > 0
-    graph = swap_graph(cells)
     impressions, clicks = cells.by_rank()
-    parts = [_summarise_part(part) for part in log.chunks()]
-    facts: dict[str, Any] = {
-        "sessions": log.total,
-        "rows": len(log),
-        "queries": len(np.unique(log.vocabulary.pair_query[shown])),
-        "documents": len(np.unique(log.vocabulary.pair_doc[shown])),
-        "pairs": int(shown.sum()),
-        "ranks": log.n_ranks,
-        "mean_list_length": float(sum(part.results for part in parts) / log.total),
-        "clicks_per_session": float(sum(part.clicks for part in parts) / log.total),
-        "sessions_without_click": float(sum(part.without_click for part in parts) / log.total),
-        "ctr_by_rank": (clicks / np.maximum(impressions, 1)).tolist(),
-        "distinct_lists": len(np.unique(np.concatenate([part.lists for part in parts]))),
-        "pairs_seen_at_several_ranks": float((ranks_per_pair[shown] > 1).mean()),
-        "rank_groups": graph.groups(),
-        "weakest_link": graph.weakest_link,
-        "effective_swaps": graph.swaps.tolist(),
-        "identifiability": graph.warning() or "all ranks are connected",
-        "propensities": parts[0].propensities,
-    }
-    if all(part.first is not None for part in parts):
-        facts["time"] = [str(min(part.first for part in parts)), str(max(part.last for part in parts))]
-    if all(part.users is not None for part in parts):
-        facts["users"] = len(np.unique(np.concatenate([part.users for part in parts])))
-    return facts
+    parts = [_summarise_part(part) for part in sessions.chunks()]
+    times = [part.time for part in parts if part.time is not None]
+    users = [part.users for part in parts if part.users is not None]
+    return LogSummary(
+        sessions=total,
+        n_rows=len(sessions),
+        queries=len(np.unique(vocabulary.pair_query[shown])),
+        documents=len(np.unique(vocabulary.pair_doc[shown])),
+        pairs=int(shown.sum()),
+        mean_list_length=float(sum(part.results for part in parts) / total),
+        clicks_per_session=float(sum(part.clicks for part in parts) / total),
+        sessions_without_click=float(sum(part.without_click for part in parts) / total),
+        impressions=impressions,
+        clicks=clicks,
+        distinct_lists=len(np.unique(np.concatenate([part.lists for part in parts]))),
+        pairs_seen_at_several_ranks=float((ranks_per_pair[shown] > 1).mean()),
+        swap_graph=swap_graph(cells),
+        propensities=parts[0].propensities,
+        time=(str(min(first for first, _ in times)), str(max(last for _, last in times))) if times else None,
+        users=len(np.unique(np.concatenate(users))) if users else None,
+    )
 
 
 class _PartSummary(NamedTuple):
@@ -69,9 +235,8 @@ class _PartSummary(NamedTuple):
     without_click: float
     lists: np.ndarray
     propensities: bool
-    first: Any
-    last: Any
-    users: Any
+    time: tuple[Any, Any] | None
+    users: np.ndarray | None
 
 
 def _summarise_part(part: Sessions) -> _PartSummary:
@@ -83,26 +248,23 @@ def _summarise_part(part: Sessions) -> _PartSummary:
         float(part.count[~part.click.any(axis=1)].sum()),
         np.unique(row_hashes(np.concatenate([rankings.query[:, None], rankings.pair], axis=1))),
         rankings.log_prob is not None,
-        None if part.time is None else part.time.min(),
-        None if part.time is None else part.time.max(),
+        None if part.time is None else (part.time.min(), part.time.max()),
         None if part.user is None else np.unique(part.user),
     )
 
 
-def log_table(facts: Row) -> dict[str, Any]:
-    """Shorten a log summary for display: of the effective swaps, only those between neighbouring ranks are kept.
+def short_graph(graph: SwapGraph) -> dict[str, Any]:
+    """Shorten a graph of ranks for display: of the effective swaps, only those between neighbouring ranks are kept.
 
     Parameters
     ----------
-    facts
-        Summary as from `log_summary`.
+    graph
+        Graph of ranks.
     """
-    swaps, groups = facts["effective_swaps"], facts["rank_groups"]
-    neighbours = [swaps[rank][rank + 1] for rank in range(len(swaps) - 1)]
-    by_neighbours = {f"{rank + 1}–{rank + 2}": round(swap) for rank, swap in enumerate(neighbours)}
+    swaps = graph.swaps
+    by_neighbours = {f"{rank + 1}–{rank + 2}": round(swaps[rank, rank + 1]) for rank in range(len(swaps) - 1)}
     return {
-        **facts,
-        "rank_groups": "; ".join(_range_text(group) for group in groups),
+        "rank_groups": "; ".join(_range_text(group) for group in graph.groups()),
         "effective_swaps": by_neighbours or "none: every list has one result",
     }
 

@@ -14,6 +14,8 @@ from clickshift.models.base import ClickModel
 
 PredictionKind = Literal["conditional", "marginal"]
 """Kind of click probability: conditional on the clicks above a result, or marginal over them."""
+MARGINAL_ERROR = 1e-3
+"""Largest error of a marginal click probability that metrics accept, unless they are asked for exact ones."""
 
 
 @final
@@ -36,7 +38,9 @@ class Predictions:
     peeks: bool = False
 
     @classmethod
-    def of(cls, model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional") -> Predictions:
+    def of(
+        cls, model: ClickModel, sessions: Sessions, *, kind: PredictionKind = "conditional", exact: bool = False
+    ) -> Predictions:
         """Predict the clicks of a log.
 
         Parameters
@@ -47,10 +51,14 @@ class Predictions:
             Log to predict.
         kind
             "conditional" predicts each click given the clicks above it, "marginal" without them.
+        exact
+            Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
+            have an error of `MARGINAL_ERROR`, which is much faster.
         """
-        prob = (
-            model.click_prob_given_history(sessions) if kind == "conditional" else model.click_prob(sessions.rankings)
-        )
+        if kind == "conditional":
+            prob = model.click_prob_given_history(sessions)
+        else:
+            prob = model.click_prob(sessions.rankings, max_error=0.0 if exact else MARGINAL_ERROR)
         return cls(sessions, prob, model.peeks)
 
     @cached_property

@@ -17,14 +17,12 @@ __all__ = [
     "Prob",
     "both",
     "chain_click_given_history",
-    "chain_click_prob",
     "examined_after_skip",
     "gru",
     "gru_step",
     "sigmoid",
     "total_probability",
     "where",
-    "with_complement",
 ]
 
 Array = Any  # numpy.ndarray or jax.Array
@@ -39,11 +37,6 @@ class Prob(NamedTuple):
 
     yes: Array
     no: Array
-
-
-def with_complement(yes: Array) -> Prob:
-    """Add the complement to a table of probabilities."""
-    return Prob(yes, 1 - yes)
 
 
 def sigmoid(logit: Array) -> Prob:
@@ -131,29 +124,6 @@ def chain_click_given_history(chain: Chain, click: Array) -> Prob:
             _at_rank(chain.follow_unseen, rank),
         )
         examined = where(click[:, rank], _at_rank(chain.follow_click, rank), skipped)
-    return Prob(xp.stack([c.yes for c in columns], axis=1), xp.stack([c.no for c in columns], axis=1))
-
-
-def chain_click_prob(chain: Chain) -> Prob:
-    """Return P(C_r = 1) of top-down browsing, with the clicks above summed out."""
-    xp = chain.click.yes.__array_namespace__()
-    first = chain.click.yes[:, 0]
-    # the user's state: examining after a click, examining after anything else, not examining
-    after_click, examining, unseen = xp.zeros_like(first), xp.ones_like(first), xp.zeros_like(first)
-    columns = []
-    for rank in range(chain.click.yes.shape[1]):
-        click, again = _at_rank(chain.click, rank), _at_rank(chain.click_after_click, rank)
-        clicked = examining * click.yes + after_click * again.yes
-        skipped = examining * click.no + after_click * again.no
-        columns.append(Prob(clicked, skipped + unseen))
-        to_click, to_skip, to_unseen = (
-            _at_rank(chain.follow_click, rank),
-            _at_rank(chain.follow_skip, rank),
-            _at_rank(chain.follow_unseen, rank),
-        )
-        after_click = clicked * to_click.yes
-        examining = skipped * to_skip.yes + unseen * to_unseen.yes
-        unseen = clicked * to_click.no + skipped * to_skip.no + unseen * to_unseen.no
     return Prob(xp.stack([c.yes for c in columns], axis=1), xp.stack([c.no for c in columns], axis=1))
 
 

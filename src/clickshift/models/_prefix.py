@@ -18,7 +18,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._differentiable import Arrays, ExaminationBased
 from clickshift.models._formulas import sigmoid
-from clickshift.models._histories import MAX_ENUMERATED, Histories, average_over_draws, sum_over_histories
+from clickshift.models._histories import MAX_ENUMERATED, Histories, average_over_draws
 from clickshift.models.base import ClickModel, Evidence, PairTable
 
 
@@ -78,20 +78,8 @@ class PrefixModel(ClickModel, ExaminationBased):
             return average_over_draws(
                 lambda click, session: attractiveness[session] * self._examination_by_result(click), n, ranks
             )
-        examination = self._examination_after_all(ranks)
-
-        def prob_given_histories(rank: int) -> np.ndarray:
-            prob: np.ndarray = attractiveness[:, rank, None] * examination[(1 << rank) - 1 : (2 << rank) - 1]
-            return prob
-
-        return sum_over_histories(prob_given_histories, n, ranks)
-
-    @override
-    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
-        if rankings.n_ranks > MAX_ENUMERATED:
-            return super()._expected_clicks(rankings, tolerance)
-        out, examination = np.empty(len(rankings)), self._examination_after_all(rankings.n_ranks)
-        _expected_clicks_kernel(self.attractiveness, examination, rankings.pair, rankings.length, out)
+        out = np.zeros(attractiveness.shape)
+        _sum_over_histories_kernel(attractiveness, self._examination_after_all(ranks), rankings.length, out)
         return out
 
     @cached_property
@@ -129,18 +117,17 @@ class PrefixModel(ClickModel, ExaminationBased):
 
 @njit(cache=True, nogil=True, fastmath=True)
 @no_type_check
-def _expected_clicks_kernel(attractiveness, examination, pair, length, out):
-    """Compiled form of `_histories.sum_over_histories`, summed over ranks; history h of rank r is at 2^r - 1 + h."""
-    prob = np.empty(1 << pair.shape[1])
+def _sum_over_histories_kernel(attractiveness, examination, length, out):
+    """Compiled form of `_histories.sum_over_histories`; examination after history h of rank r is at 2^r - 1 + h."""
+    prob = np.empty(1 << out.shape[1])
     for i in range(len(out)):
-        prob[0], total = 1.0, 0.0
+        prob[0] = 1.0
         for rank in range(length[i]):
-            half = 1 << rank
-            attracted = attractiveness[pair[i, rank]]
+            half, total = 1 << rank, 0.0
             at_rank, skipped, clicked = examination[half - 1 : 2 * half - 1], prob[:half], prob[half : 2 * half]
             for h in range(half):
-                clicked[h] = skipped[h] * at_rank[h] * attracted
+                clicked[h] = skipped[h] * at_rank[h] * attractiveness[i, rank]
             for h in range(half):
                 skipped[h] -= clicked[h]
                 total += clicked[h]
-        out[i] = total
+            out[i, rank] = total

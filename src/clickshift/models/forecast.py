@@ -1,33 +1,49 @@
-"""Forecasts: expected clicks on each result of lists, shown before or not, with standard errors."""
+"""predict: expected clicks on each result of lists, shown before or not, with standard errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float
+from typing_extensions import override
 
 from clickshift.core.parallel import for_ranges
-from clickshift.data.sessions import Rankings
+from clickshift.core.progress import Progress, silent
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
+from clickshift.display.figures import curve_figure
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 from clickshift.errors import DataError
+from clickshift.io.rankings import read_rankings
+from clickshift.io.read_report import OnBadLine
+from clickshift.io.table_writer import ENDINGS, table_ending, write_table
+from clickshift.models import model_name
 from clickshift.models.base import ClickModel, PairTable, beta_interval
 from clickshift.models.perturb import STEP, is_pair_table, logit_errors, perturbed_shared_values, shift_logit
+from clickshift.models.storage import ModelLike, open_model
 
-__all__ = ["Forecast", "forecast", "forecast_facts", "forecast_table"]
+__all__ = ["Forecast", "predict"]
 
 _LISTS_PER_BLOCK = 4096  # lists whose expanded model is in memory at a time
+_LISTS_SHOWN = 20  # lists in the table that people read
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Forecast:
+@dataclass(frozen=True, repr=False, eq=False)
+class Forecast(Result):
     """Click probabilities and expected clicks of lists, with standard errors.
 
     Parameters
     ----------
+    model
+        Name of the model that predicts.
     rankings
         The lists, in their own vocabulary.
     click_prob
@@ -38,8 +54,22 @@ class Forecast:
         Standard error of the expected number of clicks on each list; NaN if the model has none.
     unseen
         True where the model has not seen the pair and uses its prior.
+
+    Notes
+    -----
+    Keys of `to_dict`, which `clickshift predict --json` prints:
+
+    - model: name of the model;
+    - n_lists: number of lists;
+    - unseen_share: share of results that the model has not seen;
+    - mean_expected_clicks: expected clicks of a list, on average;
+    - mean_click_prob_by_rank: click probability of each rank, on average over the lists that show it;
+    - intervals: "delta method, 95 %", or "none" if the model has no standard errors;
+    - lists: the rows of `to_arrow`, one for each list;
+    - conclusion.
     """
 
+    model: str
     rankings: Rankings
     click_prob: Float[np.ndarray, "list rank"]
     error: Float[np.ndarray, "list rank"]
@@ -73,7 +103,8 @@ class Forecast:
         low, high = beta_interval(p, self.total_error / length / (p * (1 - p)), level)
         return low * length, high * length
 
-    def table(self, *, level: float = 0.95) -> Any:
+    @override
+    def to_arrow(self, *, level: float = 0.95) -> Any:
         """Return a pyarrow table with one row per list.
 
         Parameters
@@ -110,8 +141,107 @@ class Forecast:
         }
         return pa.table(columns)
 
+    @override
+    def rows(self) -> Rows:
+        """Return a row per list, as in `to_arrow`."""
+        rows: Rows = self.to_arrow().to_pylist()
+        return rows
 
-def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int], None] = lambda done: None) -> Forecast:
+    @property
+    @override
+    def conclusion(self) -> str:
+        return (
+            f"{self.model} expects {self.expected_clicks.mean():.3f} clicks on a list, on average over "
+            f"{len(self.rankings):,} lists; {self.unseen_share:.1%} of their results were unseen in training."
+        )
+
+    def _mean_by_rank(self) -> list[float]:
+        """Return the mean click probability of each rank over the lists that show it."""
+        means: list[float] = (self.click_prob.sum(axis=0) / self.rankings.shown.sum(axis=0)).tolist()
+        return means
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "model": self.model,
+            "n_lists": len(self.rankings),
+            "unseen_share": self.unseen_share,
+            "mean_expected_clicks": float(self.expected_clicks.mean()),
+            "mean_click_prob_by_rank": self._mean_by_rank(),
+            "intervals": "none" if np.isnan(self.error).any() else "delta method, 95 %",
+            "lists": self.rows(),
+            "conclusion": self.conclusion,
+        }
+
+    @override
+    def _document(self) -> Document:
+        more = len(self.rankings) - _LISTS_SHOWN
+        curve = [
+            {"rank": rank, "parameter": "mean click probability", "estimate": mean}
+            for rank, mean in enumerate(self._mean_by_rank(), 1)
+        ]
+        lists = Section(
+            f"Expected clicks, by {self.model}",
+            table=self._first_lists(),
+            caption=f"and {more:,} more lists; `to_arrow` and the output file have them all" if more > 0 else "",
+            name="expected clicks",
+        )
+        by_rank = Section("Mean click probability by rank", figure=curve_figure(curve), page_only=True)
+        return Document("Predicted clicks", self.conclusion, [lists, by_rank], settings={"model": self.model})
+
+    def _first_lists(self) -> Rows:
+        """Return a table of the first lists."""
+        first, vocabulary = self.rankings[:_LISTS_SHOWN], self.rankings.vocabulary
+        low, high = self.total_intervals()
+        return [
+            {
+                "list": i + 1,
+                "query": str(vocabulary.query_ids[first.query[i]]),
+                "expected clicks": float(self.expected_clicks[i]),
+                "low": float(low[i]),
+                "high": float(high[i]),
+                "by rank": " ".join(f"{prob:.3f}" for prob in self.click_prob[i][first.shown[i]]),
+                "unseen": int(self.unseen[i].sum()),
+            }
+            for i in range(len(first))
+        ]
+
+    @override
+    @classmethod
+    def check_output(cls, path: str | Path) -> None:
+        if Path(path).suffix.lower() in {".html", ".htm"}:
+            super().check_output(path)
+        elif Path(path).suffix:
+            table_ending(path)
+
+    @override
+    def write(self, path: str | Path) -> Written:
+        """Write the predictions as a table, or a page or folder about them.
+
+        Parameters
+        ----------
+        path
+            A table with one row per list (.parquet, .csv or .jsonl), a page (.html), or a folder for both.
+
+        Returns
+        -------
+        Written
+            Paths of what was written.
+        """
+        self.check_output(path)
+        if Path(path).suffix.lower() not in ENDINGS:
+            return super().write(path)
+        write_table(self.to_arrow(), path, notes={"model": self.model, "lists": len(self.rankings)})
+        return Written(rows=Path(path))
+
+
+def predict(
+    model: ModelLike,
+    rankings: str | Path | Rankings | Sessions,
+    *,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> Forecast:
     """Predict the clicks on lists, whether they were shown before or not.
 
     Standard errors come from the delta method, with the errors of the parameters of the list's own documents
@@ -121,9 +251,12 @@ def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int],
     Parameters
     ----------
     model
-        A fitted click model.
+        Folder of a saved model, or a click model.
     rankings
-        Lists of documents, in their own vocabulary.
+        Lists of documents: a table (.parquet, .csv or .jsonl) with the columns query and docs, or lists in their own
+        vocabulary.
+    on_bad_line
+        "error", or "skip" to leave out bad lists.
     progress
         Called with the number of lists of every finished block.
 
@@ -144,9 +277,14 @@ def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int],
     >>> from clickshift.models.ctr import RCTR
     >>> vocabulary, _, _ = Vocabulary.of(["shoes", "shoes"], ["a", "b"])
     >>> rankings = Rankings(vocabulary, np.array([0]), np.array([[0, 1]]), np.array([[True, True]]))
-    >>> forecast(RCTR(vocabulary, np.array([0.5, 0.25])), rankings).expected_clicks
+    >>> predict(RCTR(vocabulary, np.array([0.5, 0.25])), rankings).expected_clicks
     array([0.75])
     """
+    model = open_model(model)
+    if isinstance(rankings, Sessions):
+        rankings = rankings.rankings
+    elif not isinstance(rankings, Rankings):
+        rankings = read_rankings(rankings, on_bad_line=on_bad_line)
     if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
         raise DataError(
             "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",
@@ -161,10 +299,10 @@ def forecast(model: ClickModel, rankings: Rankings, *, progress: Callable[[int],
     def work(rows: slice) -> None:
         if errors:
             error[rows], total_error[rows] = _delta_method(model, errors, translated[rows])
-        progress(rows.stop - rows.start)
+        progress(rows.stop - rows.start, total=len(prob))
 
     for_ranges(work, len(prob), chunk=_LISTS_PER_BLOCK)
-    return Forecast(rankings, prob, error, total_error, unseen & rankings.shown)
+    return Forecast(model_name(model), rankings, prob, error, total_error, unseen & rankings.shown)
 
 
 def _delta_method(
@@ -224,60 +362,3 @@ def _arrow_array(values: np.ndarray) -> Any:
     if values.dtype.kind == "T":
         return pa.array(values.astype(object), pa.string())
     return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)
-
-
-def forecast_facts(result: Forecast) -> dict[str, Any]:
-    """Summarise a forecast by averages over its lists.
-
-    Parameters
-    ----------
-    result
-        A forecast.
-
-    Returns
-    -------
-    dict
-        Facts that JSON can hold.
-    """
-    shown = result.rankings.shown
-    return {
-        "lists": len(result.click_prob),
-        "unseen_share": result.unseen_share,
-        "mean_expected_clicks": float(result.expected_clicks.mean()),
-        "mean_click_prob_by_rank": (result.click_prob.sum(axis=0) / shown.sum(axis=0)).tolist(),
-        "intervals": "none" if np.isnan(result.error).any() else "delta method, 95 %",
-    }
-
-
-def forecast_table(result: Forecast, *, longest: int = 20) -> tuple[list[dict[str, Any]], str]:
-    """Show the first lists of a forecast.
-
-    Parameters
-    ----------
-    result
-        A forecast.
-    longest
-        Number of lists to show, at most.
-
-    Returns
-    -------
-    tuple
-        Table rows, and a note on the lists that are not shown ("" if all are).
-    """
-    vocabulary, rankings = result.rankings.vocabulary, result.rankings
-    low, high = result.total_intervals()
-    rows = []
-    for i in range(min(longest, len(rankings))):
-        shown = rankings.shown[i]
-        row = {
-            "list": i + 1,
-            "query": str(vocabulary.query_ids[rankings.query[i]]),
-            "expected clicks": float(result.expected_clicks[i]),
-            "low": float(low[i]),
-            "high": float(high[i]),
-            "by rank": " ".join(f"{prob:.3f}" for prob in result.click_prob[i][shown]),
-            "unseen": int(result.unseen[i].sum()),
-        }
-        rows.append(row)
-    more = len(rankings) - len(rows)
-    return rows, f"and {more:,} more lists; `Forecast.table()` has them all" if more else ""

@@ -1,7 +1,7 @@
 """NCM: the neural click model (Borisov et al. 2016), with a GRU as in Deffayet et al. (2022).
 
-The expected number of clicks on a list is a sum over click histories. A search asks for it for many similar lists, and
-the compiled kernel below makes it cheap in three ways:
+A marginal click probability is a sum over all click histories above a result. The compiled kernel below makes it cheap,
+for a search over many similar lists and for the marginal perplexity of a log, in three ways:
 
 - A list shares its states with the list before it as far as both begin with the same documents.
 - The contribution of a state to the next gates is one product, whatever document comes next and whether the result
@@ -12,20 +12,22 @@ the compiled kernel below makes it cheap in three ways:
   replacing both outcomes by the likelier one, and .03 at a tolerance of 1, where each list has one state per rank.
 
 The kernel uses single precision, and computes tanh by Lambert's continued fraction, cut at its ninth step: the error
-is at most 7e-6.
+is at most 7e-6. `click_prob` with a `max_error` measures the error of a tolerance on 64 of the lists, against the sum
+over all histories, and takes the largest tolerance whose error there is a tenth of what is accepted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final, no_type_check
+from typing import ClassVar, final, no_type_check
 
 import numpy as np
 from jaxtyping import Float
 from numba import njit
 from typing_extensions import override
 
+from clickshift.core.parallel import for_ranges
 from clickshift.data.sessions import Rankings
 from clickshift.models._differentiable import Arrays, Recurrent, uniform_weights
 from clickshift.models._formulas import Array, Gru, Prob, gru, gru_step, sigmoid
@@ -33,6 +35,15 @@ from clickshift.models._histories import MAX_ENUMERATED, sum_over_histories
 from clickshift.models.neural import NeuralModel
 
 _MIN_TOLERANCE_LONG_LISTS = 1e-4  # at most ten thousand histories of a list are kept
+_ALL_HISTORIES = 1e-9  # tolerance
+_TOLERANCES = (0.05, 0.02, 0.005, 0.001)
+"""Tolerances of approximate marginals, the fastest first."""
+_CHECKED_LISTS = 64
+"""Number of lists on which the error of a tolerance is measured."""
+_SAFETY = 10
+"""Ratio of the accepted error to that of the checked lists: a log has more lists, and some have a larger error."""
+_LISTS_PER_TASK = 512
+"""Lists that a thread computes at a time."""
 
 
 @final
@@ -63,6 +74,8 @@ class NCM(Recurrent, NeuralModel):
     Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy
     distributional shift. ACM TOIS.
     """
+
+    approximate_marginals: ClassVar[bool] = True
 
     @override
     @classmethod
@@ -112,19 +125,43 @@ class NCM(Recurrent, NeuralModel):
         return sum_over_histories(prob_given_histories, n, ranks)
 
     @override
+    def _approximate_click_prob(self, rankings: Rankings, max_error: float) -> Float[np.ndarray, "session rank"]:
+        """Sum over likely histories, as few as give a tenth of `max_error` at most on a sample of the lists."""
+        order = np.lexsort(rankings.pair.T[::-1])  # lists that begin alike come one after the other and share states
+        lists, out = rankings[order], np.empty(rankings.pair.shape)
+        sample = lists[np.linspace(0, len(lists) - 1, min(len(lists), _CHECKED_LISTS)).astype(np.int64)]
+        reference = self._sum_over_likely_histories(sample, _ALL_HISTORIES)
+
+        def error(tolerance: float) -> float:
+            difference = self._sum_over_likely_histories(sample, tolerance) - reference
+            return float(np.abs(difference).max(initial=0.0))
+
+        tolerance = next((t for t in _TOLERANCES if error(t) <= max_error / _SAFETY), _ALL_HISTORIES)
+
+        def work(rows: slice) -> None:
+            out[order[rows]] = self._sum_over_likely_histories(lists[rows], tolerance)
+
+        for_ranges(work, len(lists), chunk=_LISTS_PER_TASK)
+        return out
+
+    @override
     def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
-        """Run the compiled kernel if there is a tolerance; for lists too long to enumerate, it has a minimum."""
         if tolerance <= 0:
             return super()._expected_clicks(rankings, tolerance)
+        total: np.ndarray = self._sum_over_likely_histories(rankings, tolerance).sum(axis=1)
+        return total
+
+    def _sum_over_likely_histories(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, "session rank"]:
+        """Run the compiled kernel; for lists too long to enumerate, the tolerance has a minimum."""
         if rankings.n_ranks > MAX_ENUMERATED:
             tolerance = max(tolerance, _MIN_TOLERANCE_LONG_LISTS)
         inputs, clicked, weight, bias, readout = (
             np.ascontiguousarray(array, np.float32)
             for array in (self.by_pair["input"], *(self.shared[k] for k in ("clicked", "weight", "bias", "readout")))
         )
-        readout_bias, out = self.shared["readout_bias"].item(), np.empty(len(rankings))
+        readout_bias, out = self.shared["readout_bias"].item(), np.empty(rankings.pair.shape)
         network = (inputs, clicked, weight, bias, readout, readout_bias)
-        _expected_clicks_kernel(rankings.pair, rankings.length, *network, float(tolerance), out)
+        _click_prob_kernel(rankings.pair, rankings.length, *network, float(tolerance), out)
         return out
 
 
@@ -138,8 +175,8 @@ _ROWS_PER_PRODUCT = 16
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 @no_type_check
-def _expected_clicks_kernel(pair, length, inputs, clicked, weight, bias, readout, readout_bias, tolerance, out):
-    """Write the expected clicks of each list into `out`; a list is the first `length` of its pair numbers."""
+def _click_prob_kernel(pair, length, inputs, clicked, weight, bias, readout, readout_bias, tolerance, out):
+    """Write the click probabilities of each list into `out`; a list is the first `length` of its pair numbers."""
     n, ranks = pair.shape
     size = len(readout)
     max_states = min(1 << min(ranks - 1, 30), int(1 / tolerance) + 1)  # histories of a list are at least that likely
@@ -150,10 +187,9 @@ def _expected_clicks_kernel(pair, length, inputs, clicked, weight, bias, readout
     begin, end = np.empty((2, block), np.int64), np.empty((2, block), np.int64)  # range of the states of each list
     product = np.empty((block * max_states, 3 * size), np.float32)  # of the states of the rank above
     work = np.empty((3, size), np.float32)
-    shared, clicks = np.empty(block, np.bool_), np.empty(block)
+    shared = np.empty(block, np.bool_)
     for start in range(0, n, block):
         lists = min(block, n - start)
-        out[start : start + lists] = 0.0
         shared[:] = True
         # before the first rank all lists share one state, and nothing was clicked
         above, current = 0, 1
@@ -170,14 +206,10 @@ def _expected_clicks_kernel(pair, length, inputs, clicked, weight, bias, readout
                     and pair[row, rank] == pair[row - 1, rank]
                 )
                 if shared[i]:
-                    begin[current, i], end[current, i], clicks[i] = (
-                        begin[current, i - 1],
-                        end[current, i - 1],
-                        clicks[i - 1],
-                    )
-                    out[row] += clicks[i]
+                    begin[current, i], end[current, i] = begin[current, i - 1], end[current, i - 1]
+                    out[row, rank] = out[row - 1, rank]
                     continue
-                begin[current, i], clicks[i] = m, 0.0
+                begin[current, i], clicks = m, 0.0
                 if rank < length[row]:
                     gates = inputs[pair[row, rank]]
                     for parent in range(begin[above, i], end[above, i]):
@@ -189,10 +221,10 @@ def _expected_clicks_kernel(pair, length, inputs, clicked, weight, bias, readout
                             _gru_step(gates, clicked, click, product[parent], state[above, parent], work, new)
                             prob[current, m] = p * (yes if outcome else 1 - yes) if split else p
                             click_prob[current, m] = 1 / (1 + np.exp(-(readout_bias + _dot(readout, new))))
-                            clicks[i] += prob[current, m] * click_prob[current, m]
+                            clicks += prob[current, m] * click_prob[current, m]
                             m += 1
                 end[current, i] = m
-                out[row] += clicks[i]
+                out[row, rank] = clicks
             if rank + 1 < ranks:
                 _recurrent_products(state[current, :m], weight, bias, product)
             above, current = current, above

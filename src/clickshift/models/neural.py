@@ -40,6 +40,21 @@ class NeuralModel(ClickModel, HistoryBased):
         Parameters that all sessions share, by name.
     evidence
         How the parameters were estimated.
+
+    Examples
+    --------
+    >>> class Attraction(NeuralModel):
+    ...     @classmethod
+    ...     def start(cls, n_ranks, state, rng):
+    ...         return {}
+    ...
+    ...     @classmethod
+    ...     def click_given_history(cls, by_pair, shared, click):
+    ...         return sigmoid(by_pair["attractiveness"])
+    >>> vocabulary, _, _ = Vocabulary.of(["shoes"], ["a"])
+    >>> model = Attraction(vocabulary, {"attractiveness": np.array([2.0, -1.0])}, {})  # logits, unseen pairs last
+    >>> model.relevance_table()["relevance"].to_numpy().round(2).tolist()
+    [0.88]
     """
 
     vocabulary: Vocabulary

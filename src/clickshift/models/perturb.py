@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.models._formulas import LOGIT_LIMIT
 from clickshift.models.base import ClickModel, PairTable
 
 __all__ = ["STEP", "is_pair_table", "logit_errors", "perturbed_models", "perturbed_shared_values", "shift_logit"]
 
 STEP = 1e-5
 """Step of the finite differences in standard errors: small against the curvature, large against rounding."""
-_LOGIT_LIMIT = 30.0  # largest absolute value of a logit, as in `models._formulas`
 
 
 def logit_errors(model: ClickModel) -> dict[str, np.ndarray]:
@@ -87,5 +87,5 @@ def shift_logit(prob: Float[np.ndarray, "*n"], by: Float[np.ndarray, "*n"]) -> F
     """Move the logits of probabilities; a probability that is moved by 0 stays the same to the last bit."""
     from scipy.special import expit, logit
 
-    shifted: np.ndarray = np.where(by == 0, prob, expit(np.clip(logit(prob), -_LOGIT_LIMIT, _LOGIT_LIMIT) + by))
+    shifted: np.ndarray = np.where(by == 0, prob, expit(np.clip(logit(prob), -LOGIT_LIMIT, LOGIT_LIMIT) + by))
     return shifted

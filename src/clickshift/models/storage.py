@@ -13,16 +13,31 @@ import numpy as np
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.spec import resolve
 from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
-from clickshift.errors import FileError
+from clickshift.errors import FileError, SpecError
 from clickshift.models import MODELS, model_name
 from clickshift.models.base import ClickModel, Evidence
 
-__all__ = ["FORMAT", "load_model", "load_seeds", "read_header", "save_model", "save_seeds"]
+__all__ = [
+    "FORMAT",
+    "ModelLike",
+    "best_seed",
+    "load_model",
+    "load_seeds",
+    "open_model",
+    "open_models",
+    "read_header",
+    "save_model",
+    "save_seeds",
+]
+
+ModelLike = str | Path | ClickModel
+"""A model as functions take it: the folder of a saved model, or the model itself."""
 
 FORMAT = 1
 """Version of the format; increased when a reader of the old format cannot read the new one."""
 _MODEL_FORMAT = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
+_PROVENANCE = ("sessions", "fingerprint", "source", "fitted_at", "version")
 _ARRAYS_OF = "arrays of"  # key in the header with the names of the arrays of a field
 
 
@@ -88,8 +103,7 @@ def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[
     if len(models) > 1:
         for k, model in enumerate(models):
             save_model(model, folder / f"seed-{k}", notes=notes)
-    losses = [np.inf if model.evidence is None else model.evidence.held_out_loss for model in models]
-    save_model(models[int(np.argmin(losses))], folder, notes=notes)
+    save_model(best_seed(models), folder, notes=notes)
 
 
 def load_seeds(folder: str | Path) -> list[ClickModel]:
@@ -133,6 +147,16 @@ def load_model(folder: str | Path) -> ClickModel:
     ------
     FileError
         If the folder is not a model, is damaged, or is from a newer version of clickshift.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from clickshift.models.ctr import GCTR
+    >>> vocabulary, _, _ = Vocabulary.of(["shoes"], ["a"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(GCTR(vocabulary, 0.25), folder)
+    ...     load_model(folder).ctr
+    0.25
     """
     header, arrays = _MODEL_FORMAT.read(folder)
     try:
@@ -142,6 +166,72 @@ def load_model(folder: str | Path) -> ClickModel:
         if isinstance(error, FileError):
             raise
         raise _MODEL_FORMAT.damaged(folder, error) from None
+
+
+def open_models(model: ModelLike | Sequence[ClickModel]) -> list[ClickModel]:
+    """Return the models that an argument names: a folder, with all its seeds, a model, or several.
+
+    Parameters
+    ----------
+    model
+        Folder of a saved model, a model, or models that differ by seed.
+
+    Returns
+    -------
+    list of ClickModel
+        The models; at least one.
+
+    Raises
+    ------
+    FileError
+        If the folder is not a model, is damaged, or is from a newer version of clickshift.
+    SpecError
+        If the argument is none of these ("not-a-model").
+    """
+    if isinstance(model, str | Path):
+        return load_seeds(model)
+    models = [model] if isinstance(model, ClickModel) else model
+    if isinstance(models, Sequence) and models and all(isinstance(one, ClickModel) for one in models):
+        return list(models)
+    raise SpecError(
+        "a model must be the folder of a saved model, a click model, or a list of click models: got "
+        f"{type(model).__name__}.",
+        code="not-a-model",
+        value=type(model).__name__,
+    )
+
+
+def open_model(model: ModelLike | Sequence[ClickModel]) -> ClickModel:
+    """Return the model that an argument names; of several seeds, the one with the smallest held-out loss.
+
+    Parameters
+    ----------
+    model
+        Folder of a saved model, a model, or models that differ by seed.
+
+    Returns
+    -------
+    ClickModel
+        The model.
+    """
+    return load_model(model) if isinstance(model, str | Path) else best_seed(open_models(model))
+
+
+def best_seed(models: Sequence[ClickModel]) -> ClickModel:
+    """Return the model with the smallest held-out loss.
+
+    Parameters
+    ----------
+    models
+        Models that differ by seed; at least one.
+
+    Returns
+    -------
+    ClickModel
+        One of them; the first where none has a held-out loss.
+    """
+    losses = [np.inf if model.evidence is None else model.evidence.held_out_loss for model in models]
+    return models[int(np.argmin(losses))]
 
 
 def read_header(folder: str | Path) -> dict[str, Any]:
@@ -225,6 +315,7 @@ def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray
         "iterations": evidence.iterations,
         "converged": evidence.converged,
         "held_out_loss": evidence.held_out_loss if np.isfinite(evidence.held_out_loss) else None,
+        **{name: getattr(evidence, name) for name in _PROVENANCE},
     }
     return {**scalars, "logit_error": list(evidence.logit_error)}
 
@@ -244,4 +335,5 @@ def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.n
         int(header["iterations"]),
         bool(header["converged"]),
         held_out_loss,
+        **{name: header[name] for name in _PROVENANCE if name in header},  # models of earlier versions have none
     )

@@ -38,7 +38,7 @@ from numba import njit
 from clickshift.core.parallel import for_each, for_ranges
 from clickshift.errors import DataError
 from clickshift.ope._optimal_exposure import place_optimal_exposure
-from clickshift.policies.birkhoff import Lottery, decompose_placements
+from clickshift.policies.birkhoff import ListArrays, decompose_placements
 
 _Counts = Int[np.ndarray, "pair rank"]
 
@@ -57,13 +57,13 @@ class BestLists:
 
     Parameters
     ----------
-    lottery
+    lists
         Lists with probabilities.
     value
         Its estimated reward on this log, by query; NaN for a query without records.
     """
 
-    lottery: Lottery
+    lists: ListArrays
     value: Float[np.ndarray, " query"]
 
 
@@ -88,7 +88,7 @@ class BestPlacement:
     value: Float[np.ndarray, " query"]
 
     @cached_property
-    def lottery(self) -> Lottery:
+    def lists(self) -> ListArrays:
         """Lists with probabilities that realise the placement; they need not have been logged."""
         return decompose_placements(self.offsets, self.placement)
 
@@ -129,7 +129,7 @@ def best_lists(
     >>> best = best_lists(
     ...     np.array([0, 0]), np.array([[0, 1], [1, 0]]), np.array([6, 2]), np.array([3.0, 2.0]), n_queries=1, clip=2
     ... )
-    >>> best.lottery.pair.tolist(), best.lottery.weight.tolist(), best.value.tolist()
+    >>> best.lists.pair.tolist(), best.lists.weight.tolist(), best.value.tolist()
     ([[1, 0], [0, 1]], [0.5, 0.5], [0.75])
     """
     _check_clip(clip)
@@ -155,7 +155,7 @@ def best_lists(
     _fill_in_order(order, query, max(clip, 1.0) * logged, prob)
     value = np.bincount(query, mean * np.minimum(prob, clip * logged), n_queries)
     kept = order[prob[order] > 0]
-    return BestLists(Lottery(query[kept], pair[kept], prob[kept]), np.where(n > 0, value, np.nan))
+    return BestLists(ListArrays(query[kept], pair[kept], prob[kept]), np.where(n > 0, value, np.nan))
 
 
 def best_exposure(

@@ -1,21 +1,21 @@
-"""The report of an off-policy evaluation: estimated rewards of target policies, and whether the log has overlap."""
+"""The result of an off-policy evaluation: estimated rewards of target policies, and whether the log has overlap."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, final
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
+from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import write_rows
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
-from clickshift.ope.evaluate import Difference, Evaluation
-from clickshift.ope.result import Estimate
+from clickshift.ope.estimate import Difference, Estimate, Evaluation
+from clickshift.ope.estimators import clip_text
 from clickshift.ope.slope import Choice, best_clip
 
 _TITLE = "Off-policy evaluation: what would the new ranker earn?"
@@ -39,20 +39,148 @@ _HOW_DIFFERENCES = """Both targets are evaluated on the same sessions, those of 
 resampled logs, so that sampling error that affects both cancels."""
 
 
-def facts_of(estimate: Estimate) -> dict[str, Any]:
+@final
+@dataclass(frozen=True, repr=False)
+class PolicyEvaluation(Result):
+    """Off-policy evaluation of one target policy, or of two that are compared.
+
+    Parameters
+    ----------
+    evaluations
+        One evaluation per estimator, by the name of the target.
+    choice
+        The chosen estimate of the first target; None unless "auto" was among the estimators.
+    differences
+        Paired differences of two targets, second minus first, by estimator.
+    residuals
+        Daily residuals, for a log with days.
+    notes
+        Remarks on each target.
+    settings
+        Arguments of the evaluation.
+
+    Notes
+    -----
+    `to_dict` holds:
+
+    - conclusion: the answer in words.
+    - rows: one per target, estimator and clipping constant; the fields of `Estimate` with verdict and explanation.
+      An infinite clipping constant is None.
+    - chosen: estimator, clip, value, low, high and reason; all but the reason are None where only a backtest can
+      choose. None without "auto".
+    - differences: estimator, clip, first, second, difference, error, low, high, and words.
+    - days: estimator, day, sessions, earned, estimated, error and residual.
+    - notes: remarks, by target.
+    """
+
+    evaluations: Mapping[str, tuple[Evaluation, ...]]
+    choice: Choice | None
+    differences: tuple[Mapping[str, Any], ...]
+    residuals: tuple[DayResidual, ...]
+    notes: Mapping[str, tuple[str, ...]]
+    settings: Mapping[str, Any]
+
+    @property
+    def conclusion(self) -> str:
+        """The chosen estimate with the reason for it, or all estimates; and the difference of two targets."""
+        results = next(iter(self.evaluations.values()))
+        chosen = None if self.choice is None else self.choice.estimate
+        if self.choice is None:
+            values = (f"{_with_clip(e)} {_value_text(e)} ({e.verdict})" for e in map(best_clip, results))
+            sentences = [f"Reward per session: {', '.join(values)}."]
+        else:
+            sentences = [self.choice.reason]
+            sentences += [] if chosen is None else [f"{_value_text(chosen)} per session."]
+        shown = {chosen.estimator} if chosen else set() if self.choice else {d["estimator"] for d in self.differences}
+        sentences += [f"{d['estimator']}: {d['words']}" for d in self.differences if d["estimator"] in shown]
+        return " ".join(sentences)
+
+    @property
+    def verdict(self) -> str:
+        """Verdict of the chosen estimate; empty where none was chosen."""
+        return "" if self.choice is None or self.choice.estimate is None else self.choice.estimate.verdict
+
+    def rows(self) -> Rows:
+        """Return one row per target, estimator and clipping constant."""
+        return [
+            {"target": name, **_estimate_facts(estimate)}
+            for name, results in self.evaluations.items()
+            for evaluation in results
+            for estimate in evaluation.estimates
+        ]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, rows, chosen estimate, differences, daily residuals and notes."""
+        chosen = None
+        if self.choice is not None:
+            e = self.choice.estimate
+            chosen = {name: e and getattr(e, name) for name in ("estimator", "clip", "value", "low", "high")}
+            chosen["reason"] = self.choice.reason
+        return {
+            "conclusion": self.conclusion,
+            "rows": self.rows(),
+            "chosen": chosen,
+            "differences": self.differences,
+            "days": [asdict(r) | {"residual": r.residual} for r in self.residuals],
+            "notes": self.notes,
+        }
+
+    def _document(self) -> Document:
+        target, *others = self.evaluations
+        results = self.evaluations[target]
+        e = results[0].estimates[0]
+        title = f"{e.reward} per session of {{}}, estimated from {self.settings['log']} ({e.interval})"
+        sections = [self._estimates(target, title.format(target), "estimates")]
+        for name in others:
+            sentences = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in self.differences)
+            table = _difference_table(self.differences)
+            sections.append(Section(f"{name} against {target}", sentences, table, name="differences"))
+            sections.append(self._estimates(name, title.format(name), "estimates compared"))
+        if self.residuals:
+            text = "\n\n".join(_drift_sentences(self.residuals))
+            sections.append(
+                Section("Daily residuals", text, figure=partial(_residual_figure, self.residuals), name="by day")
+            )
+        charts = [
+            Section(e.estimates[0].estimator, figure=partial(_clipping_figure, e, results), page_only=True)
+            for e in results
+        ]
+        sections.append(Section("Estimates by clipping constant", _HOW_CHARTS, parts=charts, page_only=True))
+        explanations = [
+            _HOW,
+            _HOW_TABLE,
+            *([_HOW_DAYS] if self.residuals else []),
+            *([_HOW_DIFFERENCES] if others else []),
+        ]
+        sections.append(Section("How to read this", "\n\n".join(explanations), page_only=True))
+        return Document(_TITLE, self.conclusion, sections, self.settings, self.verdict)
+
+    def _estimates(self, name: str, title: str, file_name: str) -> Section:
+        """Return the section of one target: the chart of all intervals, the table, verdicts and notes."""
+        results = self.evaluations[name]
+        text = "\n\n".join([*_verdicts(results), *(f"Note: {note}" for note in self.notes[name])])
+        return Section(title, text, _estimate_table(results), partial(_interval_figure, results), name=file_name)
+
+
+def _value_text(estimate: Estimate) -> str:
+    """Format the value of an estimate with its interval."""
+    return with_interval(estimate.value, estimate.low, estimate.high)
+
+
+def _estimate_facts(estimate: Estimate) -> dict[str, Any]:
     """Flatten an estimate, with its verdict and explanation, into a row."""
     facts = asdict(estimate)
     facts["notes"] = " ".join(estimate.notes)
     return facts | {"verdict": estimate.verdict, "explanation": estimate.explanation}
 
 
-def estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
+def _estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     """Make a table of estimates; of clipping constants that change nothing, only the largest one is kept."""
     return [
         {
             "estimator": e.estimator,
-            "M": _clip_text(e.clip),
-            "value": with_interval(e.value, e.low, e.high),
+            "M": clip_text(e.clip),
+            "value": _value_text(e),
             "logged": f"{e.coverage:.1%}",
             "never logged": f"{e.never_logged:.1%}",
             "clipped": f"{e.clipped:.1%}",
@@ -67,17 +195,16 @@ def estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     ]
 
 
-def verdicts_of(evaluations: Sequence[Evaluation]) -> list[dict[str, str]]:
+def _verdicts(evaluations: Sequence[Evaluation]) -> list[str]:
     """Explain the verdict of each estimator, at the clipping constant that SLOPE chooses."""
     best = [best_clip(evaluation) for evaluation in evaluations]
-    return [
-        {
-            "estimator": e.estimator + (f" (M = {_clip_text(e.clip)})" if e.clip < e.largest_weight else ""),
-            "verdict": e.verdict,
-            "text": e.explanation,
-        }
-        for e in best
-    ]
+    return [f"{_with_clip(e)}: {e.verdict}. {e.explanation}" for e in best]
+
+
+def _with_clip(estimate: Estimate) -> str:
+    """Name an estimator, with its clipping constant where that clips."""
+    clips = estimate.clip < estimate.largest_weight
+    return estimate.estimator + (f" (M = {clip_text(estimate.clip)})" if clips else "")
 
 
 def notes_of(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -97,25 +224,6 @@ def notes_of(evaluations: Sequence[Evaluation]) -> list[str]:
             )
         notes += e.notes
     return list(dict.fromkeys(notes))
-
-
-def choice_facts(choice: Choice) -> dict[str, Any]:
-    """Flatten the choice of an estimator into a row."""
-    e = choice.estimate
-    return {
-        "estimator": e and e.estimator,
-        "clip": e and e.clip,
-        "value": e and e.value,
-        "low": e and e.low,
-        "high": e and e.high,
-        "reason": choice.reason,
-    }
-
-
-def choice_note(choice: Choice) -> str:
-    """Explain the choice of an estimator, with its value."""
-    e = choice.estimate
-    return choice.reason if e is None else f"{choice.reason} {with_interval(e.value, e.low, e.high)} per session."
 
 
 def difference_facts(
@@ -157,7 +265,7 @@ def _difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str
     return [
         {
             "estimator": d["estimator"],
-            "M": _clip_text(d["clip"]),
+            "M": clip_text(d["clip"]),
             "first": d["first"],
             "second": d["second"],
             "difference": with_interval(d["difference"], d["low"], d["high"], signed=True),
@@ -166,68 +274,33 @@ def _difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str
     ]
 
 
-def write_ope_report(
-    folder: Path,
-    evaluations: Mapping[str, Sequence[Evaluation]],
-    notes: Mapping[str, Sequence[str]],
-    choice: Choice | None,
-    differences: Sequence[Mapping[str, Any]],
-    residuals: Sequence[DayResidual],
-    settings: Mapping[str, Any],
-) -> Written:
-    """Write report.html, rows.parquet, and tables and charts as files in the folder exports.
+def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
+    """Plot the value and interval of every estimator, at the clipping constant that SLOPE chooses."""
+    import plotly.graph_objects as go
 
-    Parameters
-    ----------
-    folder
-        Folder of the report.
-    evaluations, notes
-        Evaluations and remarks of one or two targets, by name; the second one is compared with the first.
-    choice
-        The chosen estimate.
-    differences
-        Rows of `difference_facts`.
-    residuals
-        Daily residuals, for a log with days.
-    settings
-        Settings that the report lists.
-    """
-    rows = [
-        {"target": name, **facts_of(estimate)}
-        for name, results in evaluations.items()
-        for evaluation in results
-        for estimate in evaluation.estimates
-    ]
-    write_rows(rows, folder / "rows.parquet")
-    target, *others = evaluations
-    figures = {e.estimates[0].estimator: _clipping_figure(e, evaluations[target]) for e in evaluations[target]}
-    verdicts = verdicts_of(evaluations[target])
-    cards = [Section(f"{v['estimator']}: {v['verdict']}", v["text"]) for v in verdicts]
-    answer = "\n\n".join(["" if choice is None else choice_note(choice), *notes[target], _HOW])
-    tables = {name: estimate_table(results) for name, results in evaluations.items()}
-    compared = _difference_table(differences)
-    sections = [
-        Section(f"What {target} would earn", answer, parts=cards),
-        Section("Estimates", _HOW_TABLE, tables[target]),
-        Section(
-            "Estimates by clipping constant", _HOW_CHARTS, parts=[Section(n, figure=f) for n, f in figures.items()]
-        ),
-    ]
-    if residuals:
-        figures["by day"] = _residual_figure(residuals)
-        days = "\n\n".join([*residual_drift_note(residuals), _HOW_DAYS])
-        sections.append(Section("Daily residuals", days, parts=[Section("", figure=figures["by day"])]))
-    for name in others:
-        sentences = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in differences)
-        sections += [
-            Section(f"{name} against {target}", f"{sentences}\n\n{_HOW_DIFFERENCES}", compared),
-            Section(f"Estimates of {name}", "\n\n".join(notes[name]), tables[name]),
-        ]
-    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
-    named = dict(zip(("estimates", "estimates compared"), tables.values(), strict=False))
-    exports = write_exports(folder / "exports", named | ({"differences": compared} if compared else {}), figures)
-    missing = [exports.note] if exports.note else []
-    return Written(folder / "report.html", folder / "rows.parquet", exports.files, verdicts, tables, missing)
+    best = [best_clip(evaluation) for evaluation in evaluations][::-1]
+    colours = {"usable": COLOURS[2], "weak overlap": COLOURS[3], "not identified": COLOURS[1]}
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[e.value for e in best],
+        y=[html.escape(_with_clip(e)) for e in best],
+        error_x=_error_bars(best),
+        mode="markers",
+        marker={"size": 9, "color": [colours[e.verdict] for e in best]},
+        text=[f"{_value_text(e)}, {e.verdict}" for e in best],
+        hovertemplate="%{y}: %{text}<extra></extra>",
+        showlegend=False,
+    )
+    if logged := [e for e in best if e.estimator == "RCTR"]:
+        figure.add_vline(x=logged[-1].value, line={"color": "#5c677d", "width": 1, "dash": "dot"})
+    figure.update_layout(
+        template="plotly_white",
+        height=120 + 40 * len(best),
+        xaxis={"title": f"{html.escape(best[0].reward)} per session; green is usable, dotted is the log itself"},
+        yaxis={"type": "category"},
+        margin={"l": 110, "r": 32, "t": 24, "b": 55},
+    )
+    return figure
 
 
 def _clipping_figure(evaluation: Evaluation, all_evaluations: Sequence[Evaluation]) -> Any:
@@ -236,34 +309,17 @@ def _clipping_figure(evaluation: Evaluation, all_evaluations: Sequence[Evaluatio
 
     estimates, figure = evaluation.estimates, go.Figure()
     name, colour = estimates[0].estimator, COLOURS[0]
-    x = [_clip_text(e.clip) for e in estimates]
+    x = [clip_text(e.clip) for e in estimates]
     if not math.isnan(estimates[0].floor):
-        for edge, fill in (([e.floor for e in estimates], None), ([e.ceiling for e in estimates], "tonexty")):
-            figure.add_scatter(
-                x=x,
-                y=edge,
-                mode="lines",
-                fill=fill,
-                line={"width": 0.5, "color": "#c9d3dd"},
-                fillcolor="rgba(92, 103, 125, 0.15)",
-                hoverinfo="skip",
-                showlegend=False,
-            )
+        _add_band(figure, x, [e.floor for e in estimates], [e.ceiling for e in estimates])
     figure.add_scatter(
         x=x,
         y=[e.value for e in estimates],
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [e.high - e.value for e in estimates],
-            "arrayminus": [e.value - e.low for e in estimates],
-            "thickness": 1.4,
-            "width": 4,
-        },
+        error_y=_error_bars(estimates),
         mode="lines+markers",
         line={"color": colour, "width": 1.5},
         marker={"size": 8},
-        text=[with_interval(e.value, e.low, e.high) for e in estimates],
+        text=[_value_text(e) for e in estimates],
         hovertemplate="M = %{x}: %{text}<extra></extra>",
         showlegend=False,
     )
@@ -282,7 +338,7 @@ def _clipping_figure(evaluation: Evaluation, all_evaluations: Sequence[Evaluatio
     return figure
 
 
-def residual_drift_note(residuals: Sequence[DayResidual]) -> list[str]:
+def _drift_sentences(residuals: Sequence[DayResidual]) -> list[str]:
     """Summarise the daily residuals of each estimator in a sentence."""
     return [
         f"Daily residuals of {d.estimator}: mean {d.mean:+.4f} per session, root mean square {d.rms:.4f}; sampling "
@@ -298,17 +354,7 @@ def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
     figure = go.Figure()
     names = list(dict.fromkeys(r.estimator for r in residuals))
     first = [r for r in residuals if r.estimator == names[0]]
-    for sign, fill in ((-2, None), (2, "tonexty")):
-        figure.add_scatter(
-            x=[html.escape(r.day) for r in first],
-            y=[sign * r.error for r in first],
-            mode="lines",
-            fill=fill,
-            line={"width": 0.5, "color": "#c9d3dd"},
-            fillcolor="rgba(92, 103, 125, 0.15)",
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    _add_band(figure, [html.escape(r.day) for r in first], [-2 * r.error for r in first], [2 * r.error for r in first])
     for name, colour in zip(names, COLOURS, strict=False):
         own = [r for r in residuals if r.estimator == name]
         figure.add_scatter(
@@ -331,17 +377,25 @@ def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
     return figure
 
 
+def _error_bars(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """Return the intervals of estimates as error bars."""
+    high, low = [e.high - e.value for e in estimates], [e.value - e.low for e in estimates]
+    return {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.4, "width": 4}
+
+
+def _add_band(figure: Any, x: Sequence[str], low: Sequence[float], high: Sequence[float]) -> None:
+    """Add a grey band to a figure."""
+    style = {"line": {"width": 0.5, "color": "#c9d3dd"}, "fillcolor": "rgba(92, 103, 125, 0.15)"}
+    for edge, fill in ((low, None), (high, "tonexty")):
+        figure.add_scatter(x=x, y=edge, mode="lines", fill=fill, hoverinfo="skip", showlegend=False, **style)
+
+
 def _axis_range(evaluations: Sequence[Evaluation]) -> list[float]:
     """Axis range that shows all intervals, and only as much of the ranges as keeps the intervals readable."""
     ends = [x for evaluation in evaluations for e in evaluation.estimates for x in (e.low, e.high) if math.isfinite(x)]
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     margin = 0.15 * (high - low) or 0.05
     return [low - margin, high + margin]
-
-
-def _clip_text(clip: float) -> str:
-    """Format a clipping constant."""
-    return "∞" if math.isinf(clip) else f"{clip:g}"
 
 
 def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:

@@ -6,29 +6,44 @@ it is. So a policy is also optimised on each half of the log and evaluated on th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from pathlib import Path
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from clickshift.core.progress import Progress, silent
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.days import earlier_half
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
+from clickshift.data.weighted_lists import WeightedLists
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, SpecError
+from clickshift.io.read_report import OnBadLine
+from clickshift.io.table_writer import ENDINGS, table_ending
+from clickshift.io.target_files import write_target
 from clickshift.ope._optimise import best_exposure, best_lists, best_placement
+from clickshift.ope._report import with_interval
 from clickshift.ope.bound_estimator import BoundEstimator
+from clickshift.ope.estimate import Difference, Estimate, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator
-from clickshift.ope.evaluate import Difference, evaluate_target, paired_difference
-from clickshift.ope.grouped_log import GroupedLog, sum_by_index
+from clickshift.ope.grouped_log import GroupedLog, compact_sessions, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
-from clickshift.ope.result import Estimate
 from clickshift.ope.rewards import Reward
-from clickshift.ope.target_policy import TargetProbabilities, WeightedLists
-from clickshift.policies.birkhoff import Lottery
+from clickshift.ope.target_policy import TargetProbabilities
+from clickshift.policies.birkhoff import ListArrays
 
 _VALUE_ONLY = Bootstrap(20)
 """The smallest bootstrap, for evaluations whose interval is not used."""
 _ESTIMATORS = ("List", "IP", "PBM", "Item")
+_LOST_TO_MENTION = 0.005
+"""Share of lost mass from which the conclusion mentions it."""
 
 
 class PooledValue(NamedTuple):
@@ -40,8 +55,8 @@ class PooledValue(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class OptimisedPolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class OptimisedPolicy(Result):
     """A policy that maximises an estimator, with in-sample and cross-fitted values.
 
     Parameters
@@ -64,6 +79,20 @@ class OptimisedPolicy:
         nothing.
     halves
         How the log was split: "by time" or "at random".
+    settings
+        Arguments of the optimisation.
+
+    Notes
+    -----
+    `to_dict` holds:
+
+    - conclusion: in-sample and cross-fitted gain in words.
+    - estimator, clip, reward: what was maximised.
+    - logging, in_sample: reward per session of the log, and of the policy on the log that chose it.
+    - cross_fitted, cross_fitted_low, cross_fitted_high, cross_fitted_lower_bound, cross_fitted_lost: reward per session
+      of policies chosen on the other half, with intervals and lost mass.
+    - gain, gain_low, gain_high: cross-fitted reward minus that of the log.
+    - halves, lists, queries: how the log was split, and the size of the policy.
 
     References
     ----------
@@ -78,27 +107,145 @@ class OptimisedPolicy:
     lower: float
     lost: float
     halves: str
+    settings: Mapping[str, Any]
+
+    @property
+    def conclusion(self) -> str:
+        """The gain in-sample, compared with the cross-fitted gain."""
+        in_sample = self.in_sample.value - self.logging.value
+        gain, assumption = self.gain, self.in_sample.assumption
+        interval = with_interval(*gain, signed=True)
+        text = f"The in-sample gain is {in_sample:+.4f} per session; the cross-fitted gain is {interval}"
+        if gain.low > 0:
+            text += ": expect the cross-fitted gain" + (f", if {assumption}." if assumption else ".")
+        else:
+            text += ": this is no evidence that the optimised policy is better than the logging policy."
+        if self.lost >= _LOST_TO_MENTION:
+            text += f" Lost mass, {self.lost:.1%} of the policy, is counted there as earning nothing."
+        return text
+
+    def rows(self) -> Rows:
+        """Return one row per list of the policy: query, docs and weight."""
+        lists, vocabulary = self.policy.lists, self.policy.vocabulary
+        docs = [vocabulary.doc_ids[vocabulary.pair_doc[pair[pair != UNSEEN]]].tolist() for pair in lists.pair]
+        query = vocabulary.query_ids[lists.query].tolist()
+        return [
+            {"query": q, "docs": d, "weight": w}
+            for q, d, w in zip(query, docs, self.policy.weight.tolist(), strict=True)
+        ]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, the values, and the size of the policy."""
+        return {
+            "conclusion": self.conclusion,
+            "estimator": self.in_sample.estimator,
+            "clip": self.in_sample.clip,
+            "reward": self.in_sample.reward,
+            "logging": self.logging.value,
+            "in_sample": self.in_sample.value,
+            "cross_fitted": self.cross_fitted.value,
+            "cross_fitted_low": self.cross_fitted.low,
+            "cross_fitted_high": self.cross_fitted.high,
+            "cross_fitted_lower_bound": self.lower,
+            "cross_fitted_lost": self.lost,
+            "gain": self.gain.value,
+            "gain_low": self.gain.low,
+            "gain_high": self.gain.high,
+            "halves": self.halves,
+            "lists": len(self.policy.weight),
+            "queries": self.in_sample.queries,
+        }
+
+    def _document(self) -> Document:
+        e = self.in_sample
+        values = (
+            ("logging policy", f"{self.logging.value:.4f}", ""),
+            ("optimised policy, in-sample", f"{e.value:.4f}", f"{e.lost:.1%}"),
+            (
+                f"optimised policy, cross-fitted (halves {self.halves})",
+                with_interval(*self.cross_fitted),
+                f"{self.lost:.1%}",
+            ),
+            ("optimised policy, cross-fitted, 95 % lower bound without bootstrap", f"{self.lower:.4f}", ""),
+        )
+        table = [{"": name, "value": value, "lost mass": lost} for name, value, lost in values]
+        title = f"{e.reward} per session, by {e.estimator} with M = {e.clip:g}"
+        text = f"The policy has {len(self.policy.weight):,} lists of {e.queries:,} queries."
+        section = Section(title, text, table, name="values")
+        return Document("The policy that the log values most", self.conclusion, [section], self.settings)
+
+    @classmethod
+    def check_output(cls, path: str | Path) -> None:
+        """Check that `write` can write to a path: a table, an HTML page or a folder.
+
+        Parameters
+        ----------
+        path
+            The path.
+
+        Raises
+        ------
+        FileError
+            "unknown-format" for another ending.
+        """
+        if Path(path).suffix and Path(path).suffix.lower() not in {".html", ".htm"}:
+            table_ending(path)
+
+    def write(self, path: str | Path) -> Written:
+        """Write the lists and their weights to a table, or the result to a page or a folder.
+
+        Parameters
+        ----------
+        path
+            A table that `evaluate_policy` reads as a target (.parquet, .csv or .jsonl); else as in `Result.write`.
+
+        Returns
+        -------
+        Written
+            Paths of what was written.
+        """
+        path = Path(path)
+        self.check_output(path)
+        if path.suffix.lower() not in ENDINGS:
+            return super().write(path)
+        write_target(path, self.policy)
+        return Written(files=(path,))
 
 
 def optimise_policy(
-    sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap, *, seed: int = 0
+    log: LogLike,
+    *,
+    estimator: str = "IP",
+    clip: float = 10.0,
+    reward: str | Reward = "clicks",
+    replicates: int = 200,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
 ) -> OptimisedPolicy:
     """Find the policy that maximises an estimator, and evaluate it with cross-fitting.
 
     Parameters
     ----------
-    sessions
-        The log.
-    reward
-        Reward of a list.
+    log
+        Anything that `open_log` opens. Of an encoded log, equal sessions are merged as they are read.
     estimator
         Name of the estimator: List, IP, PBM or Item.
     clip
         Clipping constant: how many times as often as logged something may be shown with gain.
-    interval
-        Bootstrap for the intervals of the cross-fitted values.
+    reward
+        Reward of a session: "clicks", "dcg" or "any-click", with @K for the first K ranks, or a `Reward`.
+    replicates
+        Number of bootstrap replicates for the intervals of the cross-fitted values.
     seed
-        Random seed of the halves, where the log has no time.
+        Random seed for the bootstrap, and for the halves of a log without times.
+    columns
+        Names of the log's columns, by the names that `read_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions of the log.
+    progress
+        Called with a text on the state of the work.
 
     Returns
     -------
@@ -111,14 +258,32 @@ def optimise_policy(
         If the estimator cannot be optimised ("unknown-name").
     CapabilityError
         If the reward is not a sum over clicks, as all estimators but List need ("nonlinear-reward").
+    DataError
+        If the clipping constant is not above 0 ("bad-clip"), or the log breaks a rule.
 
     References
     ----------
     Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD. Section 4.3.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=5)
+    >>> log = cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=2.0), cs.users.PBM(), 2000, rng=1)
+    >>> optimised = cs.optimise_policy(log, reward="clicks@3", replicates=20)
+    >>> optimised.halves, optimised.in_sample.value > optimised.logging.value
+    ('at random', True)
     """
+    reward = Reward.named(reward) if isinstance(reward, str) else reward
+    interval = Bootstrap(replicates, seed=seed)
+    check_estimator(estimator, reward)
+    opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    halves, split = _split_in_halves(opened, reward, seed)
+    sessions = opened if isinstance(opened, Sessions) else compact_sessions(opened, reward)
+    progress("optimising on the whole log")
     policy = best_policy(GroupedLog.of(sessions, reward), estimator, clip)
     logging, in_sample, _ = _evaluate(policy, sessions, reward, estimator, clip, _VALUE_ONLY)
-    halves, split = _split_in_halves(sessions, seed)
+    progress("optimising on each half of the log")
     held_out = [
         _evaluate(best_policy(GroupedLog.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
         for one, other in (halves, halves[::-1])
@@ -134,6 +299,14 @@ def optimise_policy(
         _lower_bound(halves, reward, estimator, clip),
         sum(e.lost * e.sessions for e in estimates) / max(sum(n_sessions), 1),
         split,
+        {
+            "log": str(log) if isinstance(log, str | Path) else "the log",
+            "estimator": estimator,
+            "clip": clip,
+            "reward": str(reward),
+            "replicates": replicates,
+            "seed": seed,
+        },
     )
 
 
@@ -216,6 +389,13 @@ def best_policy(log: GroupedLog, estimator: str, clip: float) -> WeightedLists:
     >>> policy.lists.pair.tolist(), policy.weight.tolist()
     ([[1, 0], [0, 1]], [0.5, 0.5])
     """
+    check_estimator(estimator, log.reward)
+    found = _optimise_lists(log, clip) if estimator == "List" else _optimise_placements(log, estimator, clip)
+    return WeightedLists(Rankings(log.vocabulary, found.query.astype(np.int32), found.pair), found.weight)
+
+
+def check_estimator(estimator: str, reward: Reward) -> None:
+    """Check that an estimator can be optimised for a reward; see `best_policy`."""
     if estimator not in _ESTIMATORS:
         raise SpecError(
             f"the estimator must be List, IP, PBM or Item to be optimised: got {estimator!r}.",
@@ -223,26 +403,24 @@ def best_policy(log: GroupedLog, estimator: str, clip: float) -> WeightedLists:
             value=estimator,
             known=list(_ESTIMATORS),
         )
-    if estimator != "List" and not log.reward.is_linear:
+    if estimator != "List" and not reward.is_linear:
         raise CapabilityError(
-            f"{estimator} cannot be optimised for {log.reward}, which is not a sum over clicks. Choose List.",
+            f"{estimator} cannot be optimised for {reward}, which is not a sum over clicks. Choose List.",
             code="nonlinear-reward",
             estimator=estimator,
-            reward=str(log.reward),
+            reward=str(reward),
         )
-    lottery = _optimise_lists(log, clip) if estimator == "List" else _optimise_placements(log, estimator, clip)
-    return WeightedLists(Rankings(log.vocabulary, lottery.query.astype(np.int32), lottery.pair), lottery.weight)
 
 
-def _optimise_lists(log: GroupedLog, clip: float) -> Lottery:
+def _optimise_lists(log: GroupedLog, clip: float) -> ListArrays:
     """Maximise the List estimator."""
     lists, total = log.lists, log.total
     records, reward = (sum_by_index(log.list_of, x, len(lists))[:, 0] for x in (total.shown, total.earned))
     query, counts = lists.query.astype(np.int64), records.astype(np.int64)
-    return best_lists(query, lists.pair, counts, reward, n_queries=log.n_queries, clip=clip).lottery
+    return best_lists(query, lists.pair, counts, reward, n_queries=log.n_queries, clip=clip).lists
 
 
-def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> Lottery:
+def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> ListArrays:
     """Maximise the IP, PBM or Item estimator."""
     ranks, vocabulary = np.arange(log.n_ranks), log.vocabulary
     pair = log.lists.pair[log.list_of].astype(np.int64)
@@ -254,22 +432,23 @@ def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> Lotter
     )
     counts = vocabulary.query_offsets, impressions, clicks
     if estimator == "IP":
-        return best_placement(*counts, theta=log.theta, clip=clip).lottery
+        return best_placement(*counts, theta=log.theta, clip=clip).lists
     examination = 1 / (1.0 + ranks) if estimator == "PBM" else np.ones(log.n_ranks)
-    return best_exposure(*counts, theta=log.theta, examination=examination, clip=clip).lottery
+    return best_exposure(*counts, theta=log.theta, examination=examination, clip=clip).lists
 
 
-def _split_in_halves(sessions: Sessions, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
+def _split_in_halves(log: Log, reward: Reward, seed: int) -> tuple[tuple[Sessions, Sessions], str]:
     """Split a log into earlier and later days; at random where the log has no time, or only one day."""
-    time = sessions.time
-    if time is not None:
-        days, day = np.unique(time.astype("datetime64[D]") if time.dtype.kind == "M" else time, return_inverse=True)
-        if len(days) > 1:
-            cumulative = np.cumsum(np.bincount(day, sessions.count))
-            last = min(int(np.abs(cumulative - cumulative[-1] / 2).argmin()), len(days) - 2)
-            early = day <= last
-            return (sessions[early], sessions[~early]), "by time"
-    return sessions.split(0.5, rng=seed), "at random"
+    if isinstance(log, Sessions):
+        early = earlier_half(log.time, log.count)
+        halves = log.split(0.5, rng=seed) if early is None else (log[early], log[~early])
+        return halves, "at random" if early is None else "by time"
+    if "time" in log.kinds:
+        whole = compact_sessions(log, reward)
+        if (early := earlier_half(whole.time, whole.count)) is not None:
+            return (whole[early], whole[~early]), "by time"
+    one, other = (compact_sessions(half, reward) for half in log.split(0.5, rng=seed))
+    return (one, other), "at random"
 
 
 def _evaluate(

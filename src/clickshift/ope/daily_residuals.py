@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Int
 
-from clickshift.errors import DataError
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimators import Estimator
 from clickshift.ope.grouped_log import GroupedLog, Tally
 from clickshift.ope.target_policy import TargetProbabilities
 from clickshift.ope.weights import IPWeights, ItemWeights, ListWeights, PBMWeights, RCTRWeights
-
-_MAX_DAYS = 1000
-"""More distinct values than this are not days but, e.g., seconds."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -64,44 +60,6 @@ class DayResidual:
     def residual(self) -> float:
         """Estimated minus earned reward per session."""
         return self.estimated - self.earned
-
-
-def days_of(time: Shaped[np.ndarray, " row"]) -> tuple[Int[np.ndarray, " row"], tuple[str, ...]]:
-    """Number the day of each row of a log.
-
-    Parameters
-    ----------
-    time
-        Timestamps, durations or numbers of days; fractions of a day are dropped.
-
-    Returns
-    -------
-    tuple of array and tuple of str
-        The number of each row's day, from 0, and the days' names.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than 2 or more than 1000 days ("bad-days").
-
-    Examples
-    --------
-    >>> days_of(np.array([2.1, 1.0, 2.9]))
-    (array([1, 0, 1]), ('1', '2'))
-    """
-    if time.dtype.kind in "Mm":
-        time = time.astype(f"{'datetime' if time.dtype.kind == 'M' else 'timedelta'}64[D]")
-    elif time.dtype.kind == "f":
-        time = np.floor(time)
-    days, day = np.unique(time, return_inverse=True)
-    if not 2 <= len(days) <= _MAX_DAYS:
-        raise DataError(
-            f"the times of a log must cover 2 to {_MAX_DAYS} days: got {len(days):,} distinct ones. "
-            "Add a 'day' column, or choose parts instead of days.",
-            code="bad-days",
-            count=len(days),
-        )
-    return day, tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in days.tolist())
 
 
 def leave_one_out(log: GroupedLog, day: Int[np.ndarray, " row"], n_days: int) -> Iterator[LeaveOneOut]:

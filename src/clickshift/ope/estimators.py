@@ -178,3 +178,12 @@ def checked_clip(clip: Sequence[float]) -> Float[np.ndarray, " clip"]:
             value=list(clip),
         )
     return limits
+
+
+def clip_text(clip: float) -> str:
+    """Format a clipping constant.
+
+    >>> clip_text(10.0), clip_text(float("inf"))
+    ('10', '∞')
+    """
+    return "∞" if np.isinf(clip) else f"{clip:g}"

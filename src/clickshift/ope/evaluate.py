@@ -1,338 +1,282 @@
-"""Off-policy evaluation: the reward of a target policy by several estimators and clipping constants at once."""
+"""Off-policy evaluation of one or two target policies, from any log to a result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import final
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool
 
-from clickshift.data.sessions import Rankings
-from clickshift.errors import DataError
-from clickshift.ope._accumulators import ClippingPath
-from clickshift.ope.bound_estimator import BoundEstimator, ClusterTerms
+from clickshift.core.progress import Progress, silent
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.corpus import Corpus
+from clickshift.data.days import days_of
+from clickshift.data.encoded_log import Log
+from clickshift.data.sessions import Sessions
+from clickshift.errors import DataError, SpecError
+from clickshift.io.read_report import OnBadLine
+from clickshift.models.base import ClickModel
+from clickshift.models.storage import load_model
+from clickshift.ope._report import PolicyEvaluation, difference_facts, notes_of
+from clickshift.ope.daily_residuals import DayResidual, ResidualDrift, day_residuals
+from clickshift.ope.estimate import PAPER_ESTIMATORS, Evaluation, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.grouped_log import GroupedLog, tally_resampled
-from clickshift.ope.intervals import (
-    RESAMPLED_FIELDS,
-    Bernstein,
-    Bootstrap,
-    Hoeffding,
-    Interval,
-    add_model_error,
-    has_model_error,
-    require_valid_bounds,
-    session_moments,
-)
-from clickshift.ope.result import Estimate
-from clickshift.ope.target_policy import Target, TargetProbabilities, as_target
-from clickshift.ope.weights import CIPSWeights, LoggingPolicy
+from clickshift.ope.grouped_log import GroupedLog, compact_sessions
+from clickshift.ope.intervals import Bootstrap
+from clickshift.ope.rewards import Reward
+from clickshift.ope.slope import best_clip, choose_by_slope
+from clickshift.ope.target_policy import Target, TargetLike, as_target, ranked_queries
+from clickshift.policies.derived import DerivedLists, max_reward, top_down
 
-PAPER_ESTIMATORS = ("List", "IP", "PBM", "Item", "RCTR")
-"""Estimators of Li et al. (2018), Offline evaluation of ranking policies with click models, KDD."""
+__all__ = ["evaluate_policy"]
 
-_Limits = tuple[float, float, float, float, float]
-"""Standard error, lower and upper limit, lower limit of the floor and upper limit of the ceiling."""
+_DERIVE: Mapping[str, Callable[..., DerivedLists]] = {"top-down": top_down, "max-reward": max_reward}
+"""Functions that derive a policy from a click model, by name."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Estimates of one estimator, one per clipping constant.
-
-    Parameters
-    ----------
-    estimates
-        One estimate per clipping constant, in ascending order.
-    replicates
-        Values in resampled logs; None for finite-sample bounds.
-    """
-
-    estimates: tuple[Estimate, ...]
-    replicates: Float[np.ndarray, "clip replicate"] | None
-
-
-def evaluate_target(
-    log: GroupedLog,
-    target: Target | Rankings,
-    estimators: Sequence[Estimator | str] = PAPER_ESTIMATORS,
+def evaluate_policy(
+    log: LogLike,
+    target: TargetLike | None = None,
     *,
-    clip: Sequence[float] = (math.inf,),
-    logging: Target | Rankings | str = "frequencies",
-    interval: Interval | None = None,
-) -> list[Evaluation]:
+    model: str | Path | ClickModel | None = None,
+    derive: str = "top-down",
+    compare: TargetLike | None = None,
+    estimators: Sequence[str] = ("auto",),
+    reward: str | Reward = "clicks",
+    clip: Sequence[float] = (10, 100, math.inf),
+    logging: str = "frequencies",
+    cluster: str = "session",
+    level: float = 0.95,
+    replicates: int = 200,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> PolicyEvaluation:
     """Estimate what a target policy would earn per session, from the log of another policy.
 
     Parameters
     ----------
     log
-        The grouped log.
+        Anything that `open_log` opens. Of an encoded log, only the sessions of queries that the targets rank are read,
+        and equal sessions are merged.
     target
-        The target policy: rankings with one list per query, weighted lists, or a distribution over rankings.
+        The target policy: a table of query and docs, optionally with weight, or of query, doc and score, as a file or
+        a data frame; `Rankings` with one list per query; or a policy. Without it, the policy that is derived from
+        `model`.
+    model
+        Fitted click model, or its folder, for DM, DR and CIPS.
+    derive
+        Method to derive the target policy from the model: "top-down" or "max-reward".
+    compare
+        Second target policy; both are evaluated on the sessions of queries that both rank.
     estimators
-        Estimators, or their names.
+        List, IP, PBM, Item, RCTR, RIPS, PI, CIPS or DM, with the prefix SN- (self-normalised) or DR- (doubly robust);
+        "auto" computes all that apply and chooses one.
+    reward
+        Reward of a session: "clicks", "dcg" or "any-click", with @K for the first K ranks, or a `Reward`.
     clip
-        Clipping constants, ascending; inf for no clipping.
+        Clipping constants M, the largest importance weights; inf for no clipping.
     logging
-        The logging policy: "frequencies" of the log's lists, "propensities" that the log carries (for List), or a known
-        policy.
-    interval
-        Method for confidence intervals; by default a bootstrap over sessions.
+        Logging policy: list "frequencies" of the log, or the "propensities" that it carries.
+    cluster
+        Independent unit of the bootstrap: "session" or "user".
+    level
+        Confidence level of the intervals.
+    replicates
+        Number of bootstrap replicates.
+    seed
+        Random seed for the bootstrap and tie-breaking.
+    columns
+        Names of the log's columns, by the names that `read_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions of the log.
+    progress
+        Called with a text on the state of the work.
 
     Returns
     -------
-    list of Evaluation
-        One evaluation per estimator, with one estimate per clipping constant.
+    PolicyEvaluation
+        The chosen estimate, all estimates with intervals and verdicts, paired differences and daily residuals.
 
     Raises
     ------
     SpecError
-        If an estimator ("unknown-name") or a clipping constant ("bad-clip") is not valid.
+        If there is no target ("missing-target"), the same one twice ("same-target"), or an option is not valid
+        ("bad-option", "bad-clip", "unknown-name", "missing-model").
     CapabilityError
-        If an estimator cannot be used with this reward, logging policy or interval ("nonlinear-reward",
-        "list-propensities-only", "frequencies-only", "invalid-bounds").
+        If an estimator cannot be used with this reward or logging policy.
     DataError
-        If the logging policy is not valid for this log ("bad-option", "missing-propensities", "zero-propensity").
+        If two targets rank no query of the log in common ("no-common-queries"), or the log breaks a rule.
+    FileError
+        If a file cannot be read, or is no target.
 
     References
     ----------
     Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
 
+    Su, Y., Srinath, P. & Krishnamurthy, A. (2020). Adaptive estimator selection for off-policy evaluation. ICML.
+
     Examples
     --------
-    >>> from clickshift.data.sessions import Sessions
-    >>> from clickshift.data.vocabulary import Vocabulary
-    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
-    >>> pairs = np.array([[0, 1], [0, 1], [1, 0], [1, 0]], np.int32)
-    >>> lists = Rankings(vocabulary, np.zeros(4, np.int32), pairs)
-    >>> log = GroupedLog.of(Sessions(lists, np.array([[1, 0], [0, 0], [1, 0], [1, 1]], bool)))
-    >>> target = Rankings(vocabulary, np.array([0], np.int32), np.array([[1, 0]], np.int32))
-    >>> [(e.estimates[0].estimator, e.estimates[0].value) for e in evaluate_target(log, target, ["List", "RCTR"])]
-    [('List', 1.5), ('RCTR', 1.0)]
+    >>> import clickshift as cs
+    >>> corpus = cs.builtin_corpus(queries=5)
+    >>> log = cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=0.5), cs.users.PBM(), 2000, rng=1)
+    >>> evaluation = cs.evaluate_policy(log, cs.Oracle().on(corpus), estimators=["IP", "RCTR"], clip=[math.inf])
+    >>> [row["verdict"] for row in evaluation.rows()]
+    ['usable', 'usable']
     """
-    interval = Bootstrap() if interval is None else interval
-    limits = checked_clip(clip)
-    chosen = [Estimator.named(e) if isinstance(e, str) else e for e in estimators]
-    target = as_target(target)
-    prefixes = any(e.needs_prefixes for e in chosen)
-    probabilities = TargetProbabilities.at(log, target, prefixes=prefixes)
-    policy = _logging_policy(log, logging, prefixes)
-    bound = [BoundEstimator.of(e, log, probabilities, policy, target=target) for e in chosen]
-    paths = [b.path(log.total, limits) for b in bound]
-    if isinstance(interval, Bootstrap):
-        resampled = [
-            add_model_error(r, b, path, probabilities, target, limits, interval.seed)
-            for r, b, path in zip(_replicates(log, bound, limits, interval), bound, paths, strict=True)
-        ]
-        return [
-            _with_bootstrap(b, path, r, limits, interval, probabilities)
-            for b, path, r in zip(bound, paths, resampled, strict=True)
-        ]
-    for b in bound:
-        require_valid_bounds(interval, b, limits)
-    return [_with_bounds(b, path, limits, interval, probabilities) for b, path in zip(bound, paths, strict=True)]
-
-
-@final
-@dataclass(frozen=True)
-class Difference:
-    """Paired difference, second minus first, whose interval accounts for both resting on the same sessions.
-
-    Parameters
-    ----------
-    value
-        Difference of the rewards per session.
-    error
-        Standard error of the difference.
-    low, high
-        Limits of the confidence interval.
-    """
-
-    value: float
-    error: float
-    low: float
-    high: float
-
-
-def paired_difference(first: Evaluation, second: Evaluation, interval: Bootstrap, *, clip: int = -1) -> Difference:
-    """Compute the difference of two evaluations by the same bootstrap of the same log.
-
-    Parameters
-    ----------
-    first, second
-        The evaluations.
-    interval
-        The bootstrap by which both were made.
-    clip
-        Index of the clipping constant.
-
-    Returns
-    -------
-    Difference
-        Second minus first, with its confidence interval.
-
-    Raises
-    ------
-    DataError
-        If the evaluations are not from the same bootstrap ("not-paired").
-    """
-    if first.replicates is None or second.replicates is None or first.replicates.shape != second.replicates.shape:
-        raise DataError(
-            "a paired difference needs two evaluations by the same bootstrap of the same log.", code="not-paired"
+    reward = Reward.named(reward) if isinstance(reward, str) else reward
+    limits = [float(limit) for limit in checked_clip(sorted({float(limit) for limit in clip}))]
+    interval = Bootstrap(replicates, level, seed)
+    click_model = load_model(model) if isinstance(model, str | Path) else model
+    names = _estimator_names(estimators, reward, logging, with_model=click_model is not None and target is not None)
+    chosen = [Estimator.named(name, click_model) for name in names]
+    if target is None and derive not in _DERIVE:
+        raise SpecError(
+            f"`derive` must be {' or '.join(_DERIVE)}: got {derive!r}.",
+            code="bad-option",
+            option="derive",
+            value=derive,
         )
-    value = second.estimates[clip].value - first.estimates[clip].value
-    return Difference(value, *interval.limits(value, second.replicates[clip] - first.replicates[clip]))
-
-
-def _logging_policy(log: GroupedLog, logging: Target | Rankings | str, prefixes: bool) -> LoggingPolicy:
-    """Resolve the `logging` argument of `evaluate_target`."""
-    if not isinstance(logging, str):
-        return TargetProbabilities.at(log, logging, prefixes=prefixes)
-    if logging == "frequencies":
-        return "frequencies"
-    if logging == "propensities":
-        return "propensities"
-    raise DataError(
-        f"logging must be 'frequencies', 'propensities' or a policy: got {logging!r}.",
-        code="bad-option",
-        value=logging,
-        known=["frequencies", "propensities"],
+    opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    targets = _targets(target, compare, click_model, derive, opened, seed)
+    sessions, left_out = _shared_sessions(opened, list(targets.values()), reward, cluster)
+    logged = GroupedLog.of(sessions, reward, cluster=cluster)
+    evaluations = {}
+    for name, policy in targets.items():
+        progress(f"estimating the reward of {name}")
+        evaluations[name] = tuple(
+            evaluate_target(logged, policy, chosen, clip=limits, logging=logging, interval=interval)
+        )
+    residuals = _day_residuals(logged, sessions, chosen, limits[-1])
+    first = next(iter(evaluations))
+    choice = choose_by_slope(evaluations[first], ResidualDrift.of(residuals)) if "auto" in estimators else None
+    notes = {name: notes_of(results) for name, results in evaluations.items()}
+    notes[first] += left_out
+    if target is None:
+        notes[first].append("If the model was fitted on this log, the value of its ranking is too optimistic.")
+    return PolicyEvaluation(
+        evaluations,
+        choice,
+        tuple(_differences(evaluations, interval)),
+        tuple(residuals),
+        {name: tuple(lines) for name, lines in notes.items()},
+        {
+            "log": _name(log, "the log"),
+            "targets": list(targets),
+            "estimators": names,
+            "reward": str(reward),
+            "clip": limits,
+            "logging": logging,
+            "cluster": cluster,
+            "level": level,
+            "replicates": replicates,
+            "seed": seed,
+        },
     )
 
 
-def _replicates(
-    log: GroupedLog, bound: Sequence[BoundEstimator], clip: np.ndarray, interval: Bootstrap
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Compute value, floor and ceiling of each estimator in all replicates."""
-    terms = [ClusterTerms.of(b, clip) for b in bound]
-    clusters = log.clusters
+def _estimator_names(texts: Sequence[str], reward: Reward, logging: str, *, with_model: bool) -> list[str]:
+    """Replace `auto` by all estimators that apply.
 
-    def paths(drawn: np.ndarray) -> list[ClippingPath]:
-        if all(terms):
-            return [t.path(drawn) for t in terms if t]
-        tally = tally_resampled(log, clusters.entry, clusters.click, drawn, clusters.of_row, clusters.count)
-        return [t.path(drawn) if t else b.path(tally, clip) for t, b in zip(terms, bound, strict=True)]
+    Only those of whole lists apply if the reward is no sum over ranks, or if the log carries propensities, which are
+    those of lists.
+    """
+    lists_only = not reward.is_linear or logging == "propensities"
+    auto = ["List", "RCTR"] if lists_only else list(PAPER_ESTIMATORS)
+    if with_model:
+        auto += ["DM", "DR-List"] if lists_only else ["CIPS", "DM", "DR-IP"]
+    return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
 
-    held = 0 if all(terms) else len(log.list_of) * (log.n_ranks + 6)
-    blocks = interval.resample(log, paths, held)
-    joined = []
-    for k in range(len(bound)):
-        value, floor, ceiling = (
-            np.concatenate([getattr(block[k], name) for block in blocks], 1) for name in RESAMPLED_FIELDS
+
+def _targets(
+    target: TargetLike | None,
+    compare: TargetLike | None,
+    model: ClickModel | None,
+    derive: str,
+    log: Log,
+    seed: int,
+) -> dict[str, Target]:
+    """Return the target policies by the names that reports show: of their files, or of the derived policy."""
+    if target is not None:
+        targets = {_name(target, "target"): as_target(target)}
+    elif model is not None:
+        corpus = Corpus(log.vocabulary, np.zeros(log.vocabulary.n_pairs))
+        targets = {derive: as_target(_DERIVE[derive](model, corpus, ranks=log.n_ranks, rng=seed).rankings)}
+    else:
+        raise SpecError(
+            "there must be a target policy. Pass `target`, or `model` for the ranking of a click model.",
+            code="missing-target",
         )
-        joined.append((value, floor, ceiling))
-    return joined
+    if compare is None:
+        return targets
+    name = _name(compare, "compared target")
+    if name in targets:
+        raise SpecError(f"a target must be compared with another one: got {name} twice.", code="same-target", path=name)
+    return targets | {name: as_target(compare)}
 
 
-def _with_bootstrap(
-    bound: BoundEstimator,
-    path: ClippingPath,
-    resampled: Sequence[np.ndarray],
-    clip: np.ndarray,
-    interval: Bootstrap,
-    probabilities: TargetProbabilities,
-) -> Evaluation:
-    """Make the estimates of one estimator, with intervals from replicates."""
-    limits: list[_Limits] = []
-    one_sided = replace(interval, level=(1 + interval.level) / 2)  # so that both ends together hold at the level
-    for m in range(len(clip)):
-        error, low, high = interval.limits(float(path.value[m, 0]), resampled[0][m])
-        floor_low = one_sided.limits(float(path.floor[m, 0]), resampled[1][m])[1]
-        ceiling_high = one_sided.limits(float(path.ceiling[m, 0]), resampled[2][m])[2]
-        limits.append((error, low, high, floor_low, ceiling_high))
-    return Evaluation(_estimates(bound, path, clip, interval, probabilities, limits), resampled[0])
+def _name(source: Any, otherwise: str) -> str:
+    """Return the path of a file, or another name for anything else."""
+    return str(source) if isinstance(source, str | Path) else otherwise
 
 
-def _with_bounds(
-    bound: BoundEstimator,
-    path: ClippingPath,
-    clip: np.ndarray,
-    interval: Hoeffding | Bernstein,
-    probabilities: TargetProbabilities,
-) -> Evaluation:
-    """Make the estimates of one estimator, with finite-sample bounds."""
-    moments, n = session_moments(bound, clip), float(path.sessions[0])
-    limits: list[_Limits] = []
-    for m in range(len(clip)):
-        # without overlap there is no value, but there is a bound: that of a mean of zeros
-        mean, variance = float(path.floor[m, 0]), float(moments[m, 1])
-        largest = bound.log.largest * float(clip[m])
-        half_width = interval.half_width(n, largest, variance)
-        # the ceiling is a mean of terms with the same range, but with another variance
-        ceiling_high = float(path.ceiling[m, 0]) + Hoeffding(interval.level).half_width(n, largest, variance)
-        low, high = mean - half_width, mean + half_width
-        limits.append((math.sqrt(variance / max(n, 1)), low, high, low, ceiling_high))
-    return Evaluation(_estimates(bound, path, clip, interval, probabilities, limits), None)
+def _shared_sessions(log: Log, targets: Sequence[Target], reward: Reward, cluster: str) -> tuple[Sessions, list[str]]:
+    """Return the sessions to evaluate the targets on, in memory, and remarks on those that are left out.
 
-
-def _estimates(
-    bound: BoundEstimator,
-    path: ClippingPath,
-    clip: np.ndarray,
-    interval: Interval,
-    probabilities: TargetProbabilities,
-    limits: Sequence[_Limits],
-) -> tuple[Estimate, ...]:
-    """Assemble one estimate per clipping constant."""
-    log, estimator, weights = bound.log, bound.estimator, bound.estimator.weights
-    shown = log.per_query(log.total.shown)[:, 0]
-    diagnostics = bound.diagnostics(log.total, clip)
-    used = (shown > 0) & bound.used
-    sessions, most = int(shown[used].sum()), float(path.most[0])
-    never_logged, clipped = (x / most if most > 0 else 0.0 * x for x in (path.never_logged[0], path.clipped[:, 0]))
-    estimates = []
-    for m, (error, *ends) in enumerate(limits):
-        if estimator.model is None:  # no reward is below 0 or above the largest one
-            ends = [end if math.isnan(end) else min(max(end, 0.0), log.largest) for end in ends]
-        low, high, floor_low, ceiling_high = ends
-        estimate = Estimate(
-            estimator=estimator.name,
-            reward=str(log.reward),
-            clip=float(clip[m]),
-            value=float(path.value[m, 0]),
-            error=error,
-            low=low,
-            high=high,
-            interval=f"{interval.level:.0%} {interval.name}",
-            coverage=float(1 - never_logged) if most > 0 else 0.0,
-            never_logged=float(never_logged),
-            clipped=float(clipped[m]),
-            effective=float(diagnostics.effective[m]),
-            largest_weight=diagnostics.largest_weight,
-            floor=float(path.floor[m, 0]),
-            ceiling=float(path.ceiling[m, 0]),
-            floor_low=floor_low,
-            ceiling_high=ceiling_high,
-            sessions=sessions,
-            sessions_skipped=int(shown.sum()) - sessions,
-            queries=int(used.sum()),
-            queries_skipped=int((shown > 0).sum() - used.sum()),
-            queries_without_overlap=diagnostics.queries_without_overlap,
-            assumption="the click model is right" if weights is None else weights.assumption,
-            notes=_notes(bound, probabilities),
+    Two targets are evaluated on queries that both rank. An encoded log may not fit into memory: only sessions of
+    queries that the targets rank are read, as those of other queries do not enter the estimates.
+    """
+    ranked = [ranked_queries(target, log.vocabulary) for target in targets]
+    shared: Bool[np.ndarray, " query"] = np.logical_and.reduce(ranked)
+    kept = shared[log.rankings.query] if isinstance(log, Sessions) else shared
+    if len(targets) > 1 and not kept.any():
+        raise DataError(
+            "two targets can be compared on queries that both rank: there is none in the log.",
+            code="no-common-queries",
         )
-        estimates.append(estimate)
-    return tuple(estimates)
+    if isinstance(log, Sessions):
+        sessions = log if len(targets) == 1 else log[kept]
+    else:
+        sessions = compact_sessions(log, reward, queries=shared, users=cluster == "user")
+    if not (left_out := log.total - sessions.total):
+        return sessions, []
+    if len(targets) > 1:
+        return sessions, [f"{left_out:,} sessions are left out: one of the targets does not rank their query."]
+    return sessions, [f"{left_out:,} sessions of queries that the target does not rank were not read."]
 
 
-def _notes(bound: BoundEstimator, probabilities: TargetProbabilities) -> tuple[str, ...]:
-    """Sentences on unlogged documents, and on what the interval includes of the click model's error."""
-    notes, name = [], bound.estimator.name
-    if probabilities.unlogged:
-        more = " and others" if probabilities.unlogged > len(probabilities.unlogged_names) else ""
-        names = ", ".join(probabilities.unlogged_names) + more
-        documents = "1 document" if probabilities.unlogged == 1 else f"{probabilities.unlogged:,} documents"
-        notes.append(f"The target shows {documents} that the log never shows: {names}.")
-    if has_model_error(bound):
-        notes.append(
-            f"{name}: the interval includes the standard errors of the click model's shared parameters, but not "
-            "those of single documents."
-        )
-    elif bound.estimator.model is not None or isinstance(bound.estimator.weights, CIPSWeights):
-        notes.append(
-            f"{name}: the interval treats the click model as fixed: it does not include the error of its parameters."
-        )
-    return tuple(notes)
+def _day_residuals(
+    logged: GroupedLog, sessions: Sessions, estimators: Sequence[Estimator], clip: float
+) -> list[DayResidual]:
+    """Return the daily residuals; none where the log has no days: no times, times that are no days, or one day."""
+    if sessions.time is None:
+        return []
+    try:
+        day, names = days_of(sessions.time)
+    except DataError:
+        return []
+    return day_residuals(logged, day, names, estimators, clip=clip)
+
+
+def _differences(evaluations: Mapping[str, Sequence[Evaluation]], interval: Bootstrap) -> list[dict[str, Any]]:
+    """Compare two targets by each estimator, at the larger of the clipping constants that suit the two targets.
+
+    RCTR does not depend on the target, and is left out.
+    """
+    if len(evaluations) < 2:
+        return []
+    (one, first), (other, second) = evaluations.items()
+    differences = []
+    for a, b in zip(first, second, strict=True):
+        if a.estimates[0].estimator.endswith("RCTR"):
+            continue
+        clips = [e.clip for e in a.estimates]
+        at = clips.index(max(best_clip(a).clip, best_clip(b).clip))
+        difference = paired_difference(a, b, interval, clip=at)
+        differences.append(difference_facts(a.estimates[at], b.estimates[at], difference, (one, other)))
+    return differences

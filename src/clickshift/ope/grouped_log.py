@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final, no_type_check
+from typing import final, no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num, Shaped
@@ -17,10 +17,15 @@ from numba import njit
 
 from clickshift.core.parallel import for_ranges
 from clickshift.core.unique_rows import distinct_rows, stable_order
+from clickshift.data.days import floor_to_day
+from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 from clickshift.ope.rewards import Reward
+
+_WAITING_ROWS = 1 << 20
+"""Number of rows of an encoded log that are read before equal ones are merged."""
 
 
 @final
@@ -141,7 +146,7 @@ class GroupedLog:
         sessions: Sessions,
         reward: Reward | str = "clicks",
         *,
-        cluster: Literal["session", "user"] | np.ndarray = "session",
+        cluster: str | np.ndarray = "session",
     ) -> GroupedLog:
         """Group the sessions of a log by list.
 
@@ -279,6 +284,69 @@ class GroupedLog:
         )
 
 
+def compact_sessions(
+    log: EncodedLog, reward: Reward, *, queries: Bool[np.ndarray, " query"] | None = None, users: bool = False
+) -> Sessions:
+    """Read an encoded log into memory as rows that differ in list, clicks or day: equal sessions are counted.
+
+    Estimates from them are those of the log itself.
+
+    Parameters
+    ----------
+    log
+        The encoded log.
+    reward
+        Reward of a list: only the ranks that it counts are kept, unless the log has propensities of whole lists.
+    queries
+        Mask of the queries to read; None for all.
+    users
+        Whether to keep the users of sessions apart.
+
+    Returns
+    -------
+    Sessions
+        The rows with their counts, in order of first appearance.
+
+    Raises
+    ------
+    DataError
+        If there is no such session ("no-sessions").
+    """
+    ranks = log.n_ranks if "log_prob" in log.kinds else len(reward.theta(log.n_ranks))
+    parts: list[Sessions] = []
+    for chunk in log.chunks():
+        part = chunk if queries is None else chunk[queries[chunk.rankings.query]]
+        if len(part):
+            parts.append(_merge_equal_rows(part, ranks, users))
+        # the merged rows are merged again when as many new ones wait, so that each row is merged a few times only
+        if sum(map(len, parts[1:])) > max(len(parts[0]) if parts else 0, _WAITING_ROWS):
+            parts = [_merge_equal_rows(Sessions.concat(parts), ranks, users)]
+    if not parts:
+        raise DataError("no session of the log belongs to one of these queries.", code="no-sessions")
+    return parts[0] if len(parts) == 1 else _merge_equal_rows(Sessions.concat(parts), ranks, users)
+
+
+def _merge_equal_rows(sessions: Sessions, ranks: int, users: bool) -> Sessions:
+    """Merge the rows with equal first ranks, clicks and days, and add their counts."""
+    rankings = sessions.rankings
+    pair, shown, click = (a[:, :ranks] for a in (rankings.pair, rankings.shown, sessions.click))
+    time = None if sessions.time is None else floor_to_day(sessions.time)
+    user = sessions.user if users else None
+    keys = [pack_rows(pair), pack_rows(np.packbits(click, axis=1))]
+    for column in (time, rankings.log_prob, user):
+        if column is not None:
+            keys.append(np.unique(column, return_inverse=True)[1][:, None])
+    group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
+    log_prob = None if rankings.log_prob is None else rankings.log_prob[first]
+    return Sessions(
+        Rankings(rankings.vocabulary, rankings.query[first], pair[first], shown[first], log_prob),
+        click[first],
+        np.bincount(group, sessions.count, len(first)).astype(np.int64),
+        None if time is None else time[first],
+        None if user is None else user[first],
+    )
+
+
 def tally_resampled(
     log: GroupedLog,
     entry: Int[np.ndarray, " row"],
@@ -364,7 +432,7 @@ def _cluster_numbers(sessions: Sessions, cluster: str | np.ndarray) -> np.ndarra
     if isinstance(cluster, str):
         if cluster != "user":
             raise DataError(
-                f"cluster must be 'session', 'user' or one label per row: got {cluster!r}.",
+                f"`cluster` must be 'session', 'user' or one label per row: got {cluster!r}.",
                 code="bad-option",
                 value=cluster,
             )

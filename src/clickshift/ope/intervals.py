@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numba import njit
 
+from clickshift.core.intervals import normal_quantile
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import as_generator, generator, stream_key
@@ -131,7 +132,7 @@ class Bootstrap:
         if len(finite) < 2 or math.isnan(value):
             return math.nan, math.nan, math.nan
         error = float(finite.std(ddof=1))
-        half_width = _normal_quantile((1 + self.level) / 2) * error
+        half_width = normal_quantile((1 + self.level) / 2) * error
         return error, value - half_width, value + half_width
 
 
@@ -272,13 +273,6 @@ def _check_level(level: float) -> None:
         raise SpecError(
             f"the level of an interval must be between 0 and 1: got {level}.", code="bad-level", value=level
         )
-
-
-def _normal_quantile(p: float) -> float:
-    """Quantile of the standard normal distribution."""
-    from scipy.special import ndtri
-
-    return float(ndtri(p))
 
 
 def _poisson_prob(k: Float[np.ndarray, " n"], mean: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

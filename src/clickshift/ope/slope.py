@@ -27,9 +27,9 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.text import join_words
 from clickshift.ope.daily_residuals import ResidualDrift
-from clickshift.ope.evaluate import Evaluation
-from clickshift.ope.result import Estimate
+from clickshift.ope.estimate import Estimate, Evaluation
 
 _CHAIN = ("List", "IP", "PBM")
 """Each estimator assumes more of clicks than the one before it."""
@@ -112,28 +112,28 @@ def choose_by_slope(evaluations: Sequence[Evaluation], drifts: Sequence[Residual
     covering = [e for e in candidates if _covers(e.estimates[-1])]
     if len(candidates) == 1:
         only = candidates[0].estimates[-1]
-        reason = f"{only.estimator} is the only one of {_enumerate(_CHAIN)} that was computed"
+        reason = f"{only.estimator} is the only one of {join_words(_CHAIN)} that was computed"
         if only.verdict == "usable":
             return _choose_clip(candidates[0], f"{reason}.")
         return _choose_by_days(by_name, drifts, f"{reason}, and its verdict is {only.verdict!r}")
     if not covering:
-        return _choose_by_days(by_name, drifts, f"None of {_enumerate(_CHAIN)} covers everything that the target shows")
+        return _choose_by_days(by_name, drifts, f"None of {join_words(_CHAIN)} covers everything that the target shows")
     names = [e.estimates[-1].estimator for e in covering]
     if len(covering) == 1:
-        reason = f"Of {_enumerate(_CHAIN)}, only {names[0]} covers everything that the target shows"
+        reason = f"Of {join_words(_CHAIN)}, only {names[0]} covers everything that the target shows"
         return _choose_by_days(by_name, drifts, reason)
     index = max(_slope_index(*_values_and_errors([e.estimates[-1] for e in covering])), 0)
     reason = f"{names[index]} is chosen: "
     if index == 0:
         reason += f"{names[1]} assumes more, and differs from it by more than sampling error explains."
     else:
-        reason += f"it agrees with {_enumerate(names[:index])} within sampling error, and assumes more"
+        reason += f"it agrees with {join_words(names[:index])} within sampling error, and assumes more"
         last = index == len(names) - 1
         reason += "." if last else f"; {names[index + 1]}, which assumes still more, does not agree."
     if names[0] != _CHAIN[0]:
         first = covering[0].estimates[-1]
         reason += (
-            f" {_enumerate(_CHAIN[: _CHAIN.index(names[0])])} cannot test whether {first.assumption}: this is assumed."
+            f" {join_words(_CHAIN[: _CHAIN.index(names[0])])} cannot test whether {first.assumption}: this is assumed."
         )
     return _choose_clip(covering[index], reason)
 
@@ -172,9 +172,3 @@ def _covers(estimate: Estimate) -> bool:
 def _values_and_errors(estimates: Sequence[Estimate]) -> tuple[np.ndarray, np.ndarray]:
     """Values and standard errors of estimates."""
     return np.array([e.value for e in estimates]), np.array([e.error for e in estimates])
-
-
-def _enumerate(names: Sequence[str]) -> str:
-    """Join names with commas and "and"."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

@@ -6,7 +6,8 @@ The target policy is the one whose value is estimated. A logging policy that is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -14,114 +15,25 @@ from jaxtyping import Bool, Float
 from clickshift.core.parallel import for_ranges
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import RowIndex, distinct_rows
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.errors import DataError
+from clickshift.data.weighted_lists import WeightedLists
+from clickshift.io.target_files import read_target
 from clickshift.models.base import ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, pack_rows, sum_by_index
 from clickshift.policies.base import RankingDistribution
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
-_TOLERANCE = 1e-6
-"""Tolerance of the sum of a query's weights: files contain rounded numbers."""
 _N_NAMES = 3
 """Number of unlogged documents that messages name."""
 _N_SAMPLES = 200
 """Number of lists that are sampled per query from a policy that cannot be enumerated."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class WeightedLists:
-    """A stochastic ranking policy as lists with probabilities, which sum to 1 over the lists of each query.
-
-    Parameters
-    ----------
-    lists
-        The lists, in a vocabulary of their own.
-    weight
-        Probability of each list, Float[session]; by default every query has one list, with probability 1.
-
-    Raises
-    ------
-    DataError
-        If a query or document has no id ("missing-id"), if weights are not one probability per list
-        ("unequal-lengths", "not-a-probability") or do not sum to 1 ("weights-do-not-sum-to-one"), or if a query has
-        several lists without weights ("duplicate-query").
-
-    Examples
-    --------
-    >>> vocabulary = Vocabulary.of(np.array([0, 0]), np.array([10, 11]))[0]
-    >>> lists = Rankings(vocabulary, np.array([0, 0], np.int32), np.array([[0, 1], [1, 0]], np.int32))
-    >>> WeightedLists(lists, np.array([0.25, 0.75])).weight.tolist()
-    [0.25, 0.75]
-    """
-
-    lists: Rankings
-    weight: np.ndarray = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        lists = self.lists
-        if (lists.query == UNSEEN).any() or ((lists.pair == UNSEEN) & lists.shown).any():
-            raise DataError(
-                "every query and document of a target must have an id. Pass its lists in their own vocabulary, "
-                "not in the log's.",
-                code="missing-id",
-            )
-        weight = _one_list_per_query(lists) if self.weight is None else np.asarray(self.weight, np.float64)
-        if weight.shape != lists.query.shape:
-            raise DataError(
-                f"there must be one weight per list, {len(lists)}: got shape {weight.shape}.",
-                code="unequal-lengths",
-                expected=len(lists),
-                shape=weight.shape,
-            )
-        bad = ~((weight >= 0) & (weight <= 1 + _TOLERANCE))
-        if bad.any():
-            row = int(bad.argmax())
-            raise DataError(
-                f"the weight of a list must be a probability: list {row + 1} has {weight[row]} "
-                f"({int(bad.sum()):,} such lists). Fix it.",
-                code="not-a-probability",
-                row=row + 1,
-                value=float(weight[row]),
-                count=int(bad.sum()),
-            )
-        total = np.bincount(lists.query, weight)
-        off = (np.abs(total - 1) > _TOLERANCE) & (np.bincount(lists.query) > 0)
-        if off.any():
-            query = int(off.argmax())
-            name = _query_id(lists.vocabulary, query)
-            raise DataError(
-                f"the weights of a query's lists must sum to 1: those of query {name} sum to {total[query]:.6g} "
-                f"({int(off.sum()):,} such queries). Divide them by their sum.",
-                code="weights-do-not-sum-to-one",
-                query=name,
-                value=float(total[query]),
-                count=int(off.sum()),
-            )
-        object.__setattr__(self, "weight", weight / total[lists.query])
-
-    @classmethod
-    def frequencies(cls, sessions: Sessions) -> WeightedLists:
-        """Estimate the policy of a log by its list frequencies, e.g. the policy of another log or of another day.
-
-        Parameters
-        ----------
-        sessions
-            The log.
-        """
-        rankings = sessions.rankings
-        keys = np.concatenate([rankings.query[:, None], rankings.pair], axis=1)
-        group, first = distinct_rows(keys)
-        count = np.bincount(group, sessions.count, len(first))
-        query = rankings.query[first]
-        lists = Rankings(rankings.vocabulary, query, rankings.pair[first], rankings.shown[first])
-        return cls(lists, count / np.bincount(query, count)[query])
-
-
 Target = RankingDistribution | WeightedLists
 """A target policy: a distribution over rankings, or lists with probabilities."""
+TargetLike = Target | Rankings | str | Path | Any
+"""Anything that `as_target` makes a policy of: a policy, rankings, or a table as a file or a data frame."""
 
 
 def policy_from_scores(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]) -> RankingDistribution:
@@ -150,9 +62,46 @@ def policy_from_scores(vocabulary: Vocabulary, score: Float[np.ndarray, " pair"]
     return PlackettLuceRankings(vocabulary, np.asarray(score, np.float64), temperature=0.0)
 
 
-def as_target(given: Target | Rankings) -> Target:
-    """Make a target policy of rankings with one list per query; return a policy as it is."""
-    return WeightedLists(given) if isinstance(given, Rankings) else given
+def as_target(given: TargetLike) -> Target:
+    """Make a target policy of rankings with one list per query, or of a table; return a policy as it is.
+
+    Parameters
+    ----------
+    given
+        A policy, rankings, or a table of lists or scores as a file or a data frame.
+
+    Raises
+    ------
+    FileError
+        If the table is no target, or breaks a rule.
+    """
+    if isinstance(given, Rankings):
+        return WeightedLists(given)
+    if isinstance(given, WeightedLists | RankingDistribution):
+        return given
+    found = read_target(given)
+    return found if isinstance(found, WeightedLists) else policy_from_scores(found.vocabulary, found.value)
+
+
+def ranked_queries(target: Target, vocabulary: Vocabulary) -> Bool[np.ndarray, " query"]:
+    """Return which queries of a vocabulary a target policy ranks: those with lists, or with candidates.
+
+    Parameters
+    ----------
+    target
+        The policy.
+    vocabulary
+        The vocabulary of a log.
+    """
+    own = target.vocabulary
+    ranks = (
+        np.bincount(target.lists.query, minlength=own.n_queries)
+        if isinstance(target, WeightedLists)
+        else (np.diff(own.query_offsets))
+    )
+    number = own.queries_of(vocabulary)
+    ranked: np.ndarray = np.append(ranks > 0, False)[number]  # the last is for UNSEEN
+    return ranked
 
 
 @final
@@ -356,7 +305,7 @@ def weighted_lists(
     tuple of Rankings and array
         The lists in the target's own vocabulary, and their weights.
     """
-    vocabulary = target.lists.vocabulary if isinstance(target, WeightedLists) else target.vocabulary
+    vocabulary = target.vocabulary
     wanted = np.zeros(log.n_queries + 1, bool)  # the last element is for UNSEEN
     wanted[log.lists.query] = True
     wanted = wanted[log.vocabulary.queries_of(vocabulary)]
@@ -395,21 +344,6 @@ def expected_reward(
     reward = log.reward.expected(model, pad_or_truncate(lists, log.n_ranks)) * weight
     log_query = log.vocabulary.queries_of(lists.vocabulary)[lists.query]
     return sum_by_index(log_query, reward[:, None], log.n_queries)[:, 0]
-
-
-def _one_list_per_query(lists: Rankings) -> Float[np.ndarray, " session"]:
-    """Check that no query has two lists, and give each list the weight 1."""
-    times = np.bincount(lists.query)
-    if (times > 1).any():
-        name = _query_id(lists.vocabulary, int(times.argmax()))
-        raise DataError(
-            f"a ranking must have one list per query: query {name} has {times.max()}. Keep one, or give the lists "
-            "weights that sum to 1.",
-            code="duplicate-query",
-            query=name,
-            count=int(times.max()),
-        )
-    return np.ones(len(lists))
 
 
 def _query_id(vocabulary: Vocabulary, query: int) -> str:

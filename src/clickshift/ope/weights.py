@@ -15,7 +15,8 @@ Li, S. et al. (2018). Offline evaluation of ranking policies with click models. 
 McInerney, J. et al. (2020). Counterfactual evaluation of slate recommendations with sequential reward interactions.
 KDD.
 
-Tanaka et al. (2026), ICLR: click-based weights CIPS and, with a model of rewards, CDR.
+Tanaka, K. et al. (2026). Off-policy evaluation for ranking policies under deterministic logging policies. ICLR.
+(CIPS and, with a model of rewards, CDR)
 """
 
 from __future__ import annotations
@@ -506,7 +507,7 @@ class CIPSWeights:
 
     References
     ----------
-    Tanaka et al. (2026), ICLR.
+    Tanaka, K. et al. (2026). Off-policy evaluation for ranking policies under deterministic logging policies. ICLR.
     """
 
     model: ClickModel

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, UInt64
 from typing_extensions import override
 
+from clickshift.core.splitmix import GOLDEN, mix
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import UNSEEN, Ids, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
@@ -42,7 +43,16 @@ class Scored(ABC):
 @final
 @dataclass(frozen=True)
 class Uniform(Scored):
-    """Uniformly random policy: all orders are equally likely, independently in every session."""
+    """Uniformly random policy: all orders are equally likely, independently in every session.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> Uniform().on(corpus).placement(ranks=2).round(2).tolist()
+    [[0.33, 0.33], [0.33, 0.33], [0.33, 0.33]]
+    """
 
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:
@@ -59,6 +69,14 @@ class Feature(Scored):
         Feature number, from 1 as in the file.
     rescale
         Whether to map the feature to [0, 1] within each query.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> features = np.array([[0.0, 5.0], [0.0, 1.0], [0.0, 3.0]], np.float32)
+    >>> Feature(2).scores(cs.Corpus(vocabulary, np.array([0, 2, 1]), features)).tolist()
+    [1.0, 0.0, 0.5]
     """
 
     number: int = 110
@@ -86,6 +104,12 @@ class BM25(Feature):
     ----------
     Deffayet, R., Renders, J.-M., de Rijke, M. (2022). Evaluating the robustness of click models to policy
     distributional shift. ACM TOIS.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> BM25().scores(cs.builtin_corpus(2)).max().item()
+    1.0
     """
 
 
@@ -98,6 +122,14 @@ class Oracle(Scored):
     ----------
     scale
         Scale of the scores: "gain" for (2^label - 1) / (2^max_label - 1), "label" for the grade.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> Oracle(scale="label").scores(corpus).tolist()
+    [0.0, 2.0, 1.0]
     """
 
     scale: Scale = "gain"
@@ -128,6 +160,14 @@ class NoisyOracle(Scored):
     ------
     SpecError
         "bad-option" if `sd` is negative.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> NoisyOracle(sd=0.0, scale="label").scores(corpus).tolist()
+    [0.0, 2.0, 1.0]
     """
 
     sd: Number = 0.15
@@ -160,6 +200,14 @@ class Reversed(Scored):
     ------
     CapabilityError
         "no-scores" if the policy does not rank by a score.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> Reversed(Oracle(scale="label")).on(corpus).placement(ranks=3).tolist()  # worst document first
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     """
 
     policy: ScoredPolicy
@@ -196,6 +244,14 @@ class Scores(Scored):
     ------
     DataError
         "wrong-shape" if there is not one score per pair; "missing-score" if a corpus has a candidate without a score.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> Scores(vocabulary, np.array([0.5, 0.1, 0.9])).on(corpus).placement(ranks=1).ravel().tolist()
+    [0.0, 0.0, 1.0]
     """
 
     vocabulary: Vocabulary
@@ -281,9 +337,6 @@ def _hash(ids: Ids) -> UInt64[np.ndarray, " id"]:
 
 
 def _mix(bits: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
-    """Apply the finaliser of splitmix64, a bijection after which every bit depends on every bit."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: np.ndarray = bits ^ (bits >> np.uint64(31))
+    """Mix the bits of each number, as splitmix64 does."""
+    mixed: np.ndarray = mix.py_func(bits + GOLDEN)
     return mixed

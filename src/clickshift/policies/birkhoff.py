@@ -22,8 +22,7 @@ to the Theory of Games II.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final, no_type_check
+from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -41,10 +40,8 @@ _QUERIES_PER_TASK = 64
 """Number of queries that one thread decomposes at a time."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Lottery:
-    """Stochastic policy as lists with probabilities, grouped by query in ascending order.
+class ListArrays(NamedTuple):
+    """Lists with probabilities, by query in ascending order; `WeightedLists` adds the vocabulary.
 
     Parameters
     ----------
@@ -59,10 +56,6 @@ class Lottery:
     query: Int[np.ndarray, " list"]
     pair: Int[np.ndarray, "list rank"]
     weight: Float[np.ndarray, " list"]
-
-    def __len__(self) -> int:
-        """Return the number of lists."""
-        return len(self.weight)
 
 
 def decompose_placement(
@@ -94,11 +87,11 @@ def decompose_placement(
     >>> lists.tolist(), weight.tolist()
     ([[0, 1], [0, 2], [1, 2]], [0.5, 0.25, 0.25])
     """
-    lottery = decompose_placements(np.array([0, len(placement)]), placement)
-    return lottery.pair, lottery.weight
+    _, lists, weight = decompose_placements(np.array([0, len(placement)]), placement)
+    return lists, weight
 
 
-def decompose_placements(offsets: Int[np.ndarray, " bound"], placement: Float[np.ndarray, "pair rank"]) -> Lottery:
+def decompose_placements(offsets: Int[np.ndarray, " bound"], placement: Float[np.ndarray, "pair rank"]) -> ListArrays:
     """Decompose the placement probabilities of every query into weighted lists.
 
     Parameters
@@ -110,7 +103,7 @@ def decompose_placements(offsets: Int[np.ndarray, " bound"], placement: Float[np
 
     Returns
     -------
-    Lottery
+    ListArrays
         The lists of all queries. A query whose rows are all 0 has no list.
 
     Raises
@@ -135,9 +128,9 @@ def decompose_placements(offsets: Int[np.ndarray, " bound"], placement: Float[np
 
     for_ranges(block, n_queries, chunk=_QUERIES_PER_TASK)
     if not parts:
-        return Lottery(np.empty(0, np.int64), np.empty((0, placement.shape[1]), np.int32), np.empty(0))
+        return ListArrays(np.empty(0, np.int64), np.empty((0, placement.shape[1]), np.int32), np.empty(0))
     query, pair, weight = (np.concatenate(columns) for columns in zip(*(parts[k] for k in sorted(parts)), strict=True))
-    return Lottery(query, pair, weight)
+    return ListArrays(query, pair, weight)
 
 
 def _checked_lengths(offsets: np.ndarray, placement: np.ndarray) -> Int[np.ndarray, " query"]:

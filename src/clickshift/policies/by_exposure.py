@@ -42,6 +42,15 @@ class Placed:
     ----------
     Deffayet, R., Hager, P., Renders, J.-M., de Rijke, M. (2023). An offline metric for the debiasedness of click
     models. SIGIR.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> middle_first = Placed(cs.Oracle(), exposure=(0.5, 1.0, 0.2))  # the second rank is examined most
+    >>> middle_first.on(corpus).placement(ranks=3).tolist()
+    [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
 
     policy: Policy

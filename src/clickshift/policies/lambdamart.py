@@ -60,6 +60,13 @@ class LambdaMART(Scored):
     References
     ----------
     Burges, C. J. C. (2010). From RankNet to LambdaRank to LambdaMART: an overview. Microsoft Research MSR-TR-2010-82.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> scores = LambdaMART(trees=2, leaves=4).scores(cs.builtin_corpus(10))
+    >>> (scores.min().item(), scores.max().item())
+    (0.0, 1.0)
     """
 
     trees: int = 100

@@ -53,6 +53,14 @@ class PlackettLuce:
     References
     ----------
     Plackett, R. L. (1975). The analysis of permutations. Applied Statistics.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> corpus = cs.Corpus(vocabulary, np.array([0, 2, 1]))
+    >>> PlackettLuce(cs.Oracle(scale="label"), temperature=1.0).on(corpus).placement(ranks=1).ravel().round(3).tolist()
+    [0.09, 0.665, 0.245]
     """
 
     policy: ScoredPolicy

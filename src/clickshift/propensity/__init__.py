@@ -2,11 +2,10 @@
 
 from clickshift.propensity.estimate import METHODS as METHODS
 from clickshift.propensity.estimate import propensities as propensities
-from clickshift.propensity.files import Propensities as Propensities
 from clickshift.propensity.files import parse_examination as parse_examination
 from clickshift.propensity.files import read_propensities as read_propensities
 from clickshift.propensity.files import read_trust as read_trust
-from clickshift.propensity.files import write_propensities as write_propensities
+from clickshift.propensity.result import Propensities as Propensities
 
 __all__ = [
     "METHODS",
@@ -15,5 +14,4 @@ __all__ = [
     "propensities",
     "read_propensities",
     "read_trust",
-    "write_propensities",
 ]

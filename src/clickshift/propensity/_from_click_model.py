@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.counts.cells import Cells
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.learners.base import learner_for
@@ -47,7 +48,7 @@ class ModelIntervals:
     error: Float[np.ndarray, " rank"]
 
 
-def fit_named_model(log: Sessions, text: str) -> ClickModel:
+def fit_named_model(log: Log, text: str) -> ClickModel:
     """Fit the click model that a text names, without its warnings: propensities give warnings of their own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickshiftWarning)
@@ -61,7 +62,7 @@ def is_pbm(text: str) -> bool:
 
 
 def pbm_curve(
-    log: Sessions,
+    log: Log,
     cells: Cells,
     text: str,
     *,

@@ -19,14 +19,14 @@ import numpy as np
 from jaxtyping import Int
 
 from clickshift.counts.cells import Cells
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
 from clickshift.errors import DataError
 from clickshift.propensity._bootstrap import ExaminationCurve
 from clickshift.propensity._interventions import count_interventions
 
 
 def swap_ratios(
-    log: Sessions | Cells,
+    log: Log | Cells,
     swapped: Int[np.ndarray, " session"] | None,
     *,
     reference: int,
@@ -67,7 +67,7 @@ def swap_ratios(
     clicks, reference_clicks, weight = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     n_queries = []
     for rank in np.unique(swapped[~not_swapped]):
-        cells = _two_ranks(Cells.of(log[np.flatnonzero(not_swapped | (swapped == rank))]), reference, int(rank))
+        cells = _two_ranks(Cells.of(log[not_swapped | (swapped == rank)]), reference, int(rank))
         counts = count_interventions(cells, replicates=replicates, rng=rng)
         clicks[:, rank], reference_clicks[:, rank] = counts.clicks[:, 1, 0], counts.clicks[:, 0, 1]
         weight[:, rank] = counts.weight[:, 1, 0]
@@ -92,7 +92,7 @@ def _two_ranks(cells: Cells, reference: int, rank: int) -> Cells:
     return Cells(cells.vocabulary, 2, "rank", cells.pair[keep], new_rank, cells.impressions[keep], cells.clicks[keep])
 
 
-def _checked_swaps(swapped: np.ndarray, log: Sessions) -> Int[np.ndarray, " session"]:
+def _checked_swaps(swapped: np.ndarray, log: Log) -> Int[np.ndarray, " session"]:
     """Check the swapped rank of each row of a log."""
     swapped = np.asarray(swapped)
     if swapped.shape != (len(log),) or swapped.dtype.kind not in "iu":
@@ -103,16 +103,17 @@ def _checked_swaps(swapped: np.ndarray, log: Sessions) -> Int[np.ndarray, " sess
             shape=swapped.shape,
             expected=(len(log),),
         )
-    bad = np.flatnonzero((swapped < -1) | (swapped >= np.maximum(log.rankings.length, 1)))
+    length = np.concatenate([part.rankings.length for part in log.chunks()])
+    bad = np.flatnonzero((swapped < -1) | (swapped >= np.maximum(length, 1)))
     if len(bad):
         row = int(bad[0])
         raise DataError(
             f"a swapped rank must be one of the list: row {row + 1} has rank {swapped[row] + 1} of a list of "
-            f"{log.rankings.length[row]}. Mark a list without a swap with -1 (0 in a file).",
+            f"{length[row]}. Mark a list without a swap with -1 (0 in a file).",
             code="rank-out-of-range",
             row=row + 1,
             value=int(swapped[row]) + 1,
-            n_ranks=int(log.rankings.length[row]),
+            n_ranks=int(length[row]),
             count=len(bad),
         )
     return swapped.astype(np.int64)

@@ -12,19 +12,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
+from clickshift.counts.daily import DayCounts
+from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.errors import ClickshiftWarning, DataError, SpecError
+from clickshift.errors import ClickshiftWarning, DataError, FileError, SpecError
+from clickshift.io.datasets.letor import read_corpus
+from clickshift.io.read_log import read_log_with_number
+from clickshift.io.read_report import OnBadLine
 from clickshift.models.base import ClickModel
+from clickshift.models.storage import load_model
 from clickshift.propensity._bootstrap import CurveWarning, ExaminationCurve, check_level
 from clickshift.propensity._dual_learning import dual_learning
 from clickshift.propensity._from_click_model import (
@@ -38,9 +48,8 @@ from clickshift.propensity._from_click_model import (
 from clickshift.propensity._harvesting import harvest
 from clickshift.propensity._regression_em import regression_em
 from clickshift.propensity._swaps import swap_ratios
-from clickshift.propensity.files import Propensities as Propensities
 from clickshift.propensity.files import read_propensities as read_propensities
-from clickshift.propensity.files import write_propensities as write_propensities
+from clickshift.propensity.result import Propensities as Propensities
 
 METHODS = ("swaps", "harvesting", "regression-em", "dual-learning")
 """Methods besides click models."""
@@ -51,16 +60,18 @@ _REPLICATES, _REFITS = 200, 20
 
 
 def propensities(
-    log: Sessions | Cells,
-    method: str | ClickModel = "harvesting",
+    log: LogLike | Cells | DayCounts,
+    method: str | Path | ClickModel = "harvesting",
     *,
-    corpus: Corpus | None = None,
-    swapped: Int[np.ndarray, " session"] | None = None,
+    corpus: Corpus | str | Path | None = None,
+    swapped: Int[np.ndarray, " session"] | str | None = None,
     reference_rank: int = 0,
     level: float = 0.95,
     replicates: int | None = None,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda message: None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
 ) -> Propensities:
     """Estimate the position bias of a log: the examination probability of each rank, relative to a reference rank.
 
@@ -69,14 +80,17 @@ def propensities(
     Parameters
     ----------
     log
-        The log. Counts (`Cells`) are enough for unmarked swaps, harvesting and regression-em.
+        Anything that :func:`open_log` opens: a path, a data frame, `Sessions`, an encoded log. Counts (`Cells`, or
+        daily counts) are enough for unmarked swaps, harvesting and regression-em. A log larger than memory is counted
+        in parts; dual-learning loads the sessions of the corpus, and models other than PBM all sessions.
     method
-        One of `METHODS`, a fitted click model, or the name of one to fit, e.g. "PBM" or "EM('UBM')".
+        One of `METHODS`, a fitted click model or its folder, or the name of one to fit, e.g. "PBM" or "EM('UBM')".
     corpus
-        Corpus with the features that regression-em and dual-learning need.
+        Corpus with the features that regression-em and dual-learning need, or its LETOR file or folder.
     swapped
         For the method swaps, which sessions are interventions: the rank, from 0, that was swapped with the reference
-        rank; -1, or the reference rank, where none was.
+        rank; -1, or the reference rank, where none was. As a text, the log's column of that rank, from 1, and 0 where
+        none was.
     reference_rank
         The rank, from 0, whose examination is 1.
     level
@@ -86,6 +100,10 @@ def propensities(
         intervals. A fitted PBM has intervals of its own.
     seed
         Random seed of the bootstrap and of cross-fitting.
+    columns
+        The log's names of our columns, e.g. ``{"docs": "results"}``.
+    on_bad_line
+        "error" stops at the first bad session; "skip" leaves bad sessions out and warns.
     progress
         Called with a message before each long step.
 
@@ -98,8 +116,8 @@ def propensities(
     ------
     DataError
         If the log or the corpus does not have what the method needs ("needs-sessions", "no-features",
-        "no-common-documents", "no-clicks", "cannot-predict-clicks"), or if an argument is out of range ("bad-level",
-        "rank-out-of-range", "wrong-shape").
+        "no-common-documents", "no-clicks", "cannot-predict-clicks", "not-ranks"), or if an argument is out of range
+        ("bad-level", "rank-out-of-range", "wrong-shape").
     SpecError
         If an argument does not belong to the method ("bad-option"), or if there are too few replicates
         ("too-few-replicates").
@@ -127,36 +145,45 @@ def propensities(
     [1.0, 0.5]
     """
     check_level(level)
-    cells = log if isinstance(log, Cells) else Cells.of(log)
+    source: Any = {"columns": columns, "on_bad_line": on_bad_line}
+    opened: Log | Cells
+    if isinstance(swapped, str):
+        opened, swapped = _read_swaps(log, swapped, **source)
+    else:
+        given = log if isinstance(log, Cells) else open_log_or_counts(log, **source, progress=progress)
+        opened = given.cells if isinstance(given, DayCounts) else given
+    method = load_model(method) if isinstance(method, str | Path) and Path(method).is_dir() else method
+    corpus = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
+    cells = opened if isinstance(opened, Cells) else Cells.of(opened)
     cells = cells if cells.by == "rank" else cells.rolled_up("rank")
-    _check_arguments(log, method, corpus, swapped, reference_rank, replicates, cells.n_ranks)
+    _check_arguments(opened, method, corpus, swapped, reference_rank, replicates, cells.n_ranks)
     findings: list[CurveWarning] = []
     if corpus is not None:
-        cells, log = _in_corpus(log, cells, corpus, findings)
+        cells, opened = _in_corpus(opened, cells, corpus, findings)
     graph = swap_graph(cells)
-    if isinstance(method, str) and method in METHODS:
-        name, n = method, _REPLICATES if replicates is None else replicates
-        rng = generator(seed, "propensities", method)
+    name = method if isinstance(method, str) else type(method).__name__
+    rng = generator(seed, "propensities", name)
+    n = replicates
+    if method in METHODS:
+        n = _REPLICATES if n is None else n
         progress(f"{n} resampled logs")
         result: ExaminationCurve | ModelIntervals = _estimate_curve(
-            log, cells, method, corpus, swapped, reference_rank, n, rng
+            opened, cells, name, corpus, swapped, reference_rank, n, rng
         )
     elif isinstance(method, str) and is_pbm(method):
-        assert isinstance(log, Sessions)
-        name, n = method, _REPLICATES if replicates is None else replicates
-        rng = generator(seed, "propensities", method)
+        assert not isinstance(opened, Cells)
+        n = _REPLICATES if n is None else n
         connected = graph.n_components == 1
-        result = pbm_curve(log, cells, method, reference=reference_rank, connected=connected, replicates=n, rng=rng)
+        result = pbm_curve(opened, cells, method, reference=reference_rank, connected=connected, replicates=n, rng=rng)
     else:
-        assert isinstance(log, Sessions)
-        n = _REFITS if replicates is None else replicates
+        assert not isinstance(opened, Cells)
+        n = _REFITS if n is None else n
         progress("fitting the click model" if isinstance(method, str) else "computing examination")
-        model = fit_named_model(log, method) if isinstance(method, str) else method
-        name = method if isinstance(method, str) else type(model).__name__
-        own = model_intervals(model, ranks=log.n_ranks, reference=reference_rank, level=level)
+        model = fit_named_model(opened, method) if isinstance(method, str) else method
+        assert isinstance(model, ClickModel)
+        own = model_intervals(model, ranks=opened.n_ranks, reference=reference_rank, level=level)
         text = method if isinstance(method, str) else None
-        rng = generator(seed, "propensities", name)
-        result = own if own is not None and n else model_curve(log, model, text, replicates=n, rng=rng)
+        result = own if own is not None and n else model_curve(_in_memory(opened), model, text, replicates=n, rng=rng)
     if message := graph.warning():
         apart = np.flatnonzero(graph.component != graph.component[reference_rank]) + 1
         message = f"{name}: {message}{_basis(name)}"
@@ -198,8 +225,36 @@ def propensities(
     )
 
 
+def _in_memory(log: Log, queries: np.ndarray | None = None) -> Sessions:
+    """Load the sessions of an encoded log, or of some of its queries."""
+    return log.sessions(queries) if isinstance(log, EncodedLog) else log
+
+
+def _read_swaps(
+    log: Any, column: str, *, columns: Mapping[str, str] | None, on_bad_line: OnBadLine
+) -> tuple[Sessions, np.ndarray]:
+    """Read a log with the rank that was swapped in each session, from 0, or -1 where none was."""
+    try:
+        sessions, rank = read_log_with_number(log, column, columns=columns, on_bad_line=on_bad_line)
+    except FileError as error:
+        if error.facts.get("column") == column:  # there is no such column
+            known = list(error.facts["known"])
+            problem = f"there is no column {column}, which `swapped` names: the table has {', '.join(known)}."
+            raise FileError(error.path, problem, code=error.code, column=column, known=known) from None
+        if error.facts.get("column") != "number":
+            raise
+        rank = np.array([np.nan])
+    if not (rank == np.rint(rank)).all():
+        raise DataError(
+            f"`swapped`: column {column} must hold ranks, whole numbers, and 0 where none was swapped.",
+            code="not-ranks",
+            column=column,
+        )
+    return sessions, rank.astype(np.int64) - 1
+
+
 def _estimate_curve(
-    log: Sessions | Cells,
+    log: Log | Cells,
     cells: Cells,
     method: str,
     corpus: Corpus | None,
@@ -218,13 +273,14 @@ def _estimate_curve(
     assert corpus is not None
     if method == "regression-em":
         return regression_em(cells, corpus, replicates=replicates, rng=rng)
-    assert isinstance(log, Sessions)
-    return dual_learning(log, corpus, replicates=replicates, rng=rng)
+    assert not isinstance(log, Cells)
+    known = np.append(np.ones(corpus.n_queries, bool), False)  # UNSEEN is -1, the last entry
+    return dual_learning(_in_memory(log, known), corpus, replicates=replicates, rng=rng)
 
 
 def _check_arguments(
-    log: Sessions | Cells,
-    method: str | ClickModel,
+    log: Log | Cells,
+    method: Any,
     corpus: Corpus | None,
     swapped: np.ndarray | None,
     reference: int,
@@ -234,7 +290,7 @@ def _check_arguments(
     """Check that the arguments of `propensities` belong to the method."""
     by_features = isinstance(method, str) and method in _FEATURE_METHODS
     name = method if isinstance(method, str) else type(method).__name__
-    if not isinstance(log, Sessions) and method not in {"swaps", "harvesting", "regression-em"}:
+    if isinstance(log, Cells) and method not in {"swaps", "harvesting", "regression-em"}:
         raise DataError(
             f"{name} needs whole lists, which counts do not contain: pass the log itself.",
             code="needs-sessions",
@@ -272,8 +328,8 @@ def _check_arguments(
 
 
 def _in_corpus(
-    log: Sessions | Cells, cells: Cells, corpus: Corpus, findings: list[CurveWarning]
-) -> tuple[Cells, Sessions | Cells]:
+    log: Log | Cells, cells: Cells, corpus: Corpus, findings: list[CurveWarning]
+) -> tuple[Cells, Log | Cells]:
     """Translate counts and log to the corpus' vocabulary, without documents that it does not contain."""
     pair = corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
     in_corpus = pair != UNSEEN
@@ -296,7 +352,7 @@ def _in_corpus(
         cells.impressions[kept],
         cells.clicks[kept],
     )
-    return translated, log.in_vocabulary(corpus.vocabulary) if isinstance(log, Sessions) else translated
+    return translated, translated if isinstance(log, Cells) else log.in_vocabulary(corpus.vocabulary)
 
 
 def _basis(name: str) -> str:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,140 +17,15 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift._version import __version__
-from clickshift.core.files import open_text, write_atomically
+from clickshift.core.files import open_text
 from clickshift.errors import DataError, FileError, SpecError
-from clickshift.io.table_writer import ENDINGS, table_ending, write_table
-from clickshift.io.tables.columns import number_column
-from clickshift.io.tables.formats import read_table
-from clickshift.io.tables.json_lines import ColumnError
+from clickshift.io.table_writer import ENDINGS, table_ending
+from clickshift.io.tables.formats import ColumnError, read_table
+from clickshift.io.tables.layouts import number_column
+from clickshift.propensity.result import KIND, Propensities
 
-_KIND = "propensities"
 _REQUIRED_COLUMNS = ("rank", "examination")
 _OPTIONAL_COLUMNS = ("low", "high", "error", "impressions", "swaps")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Propensities:
-    """Position bias: examination by rank, relative to a reference rank, with intervals.
-
-    Parameters
-    ----------
-    method
-        Name of the method.
-    estimate
-        Examination by rank: 1 at the reference rank, NaN where it is not identified from the log.
-    low, high
-        Limits of the confidence interval; NaN where there is none.
-    error
-        Standard error of the estimate; NaN where there is none.
-    reference_rank
-        The rank, from 0, whose examination is 1.
-    level
-        Confidence level of the intervals.
-    interval
-        Method of the intervals.
-    impressions
-        Impressions by rank.
-    swaps
-        Effective number of swaps with all other ranks: what the comparison rests on.
-    warnings
-        What makes the estimate doubtful, as sentences.
-
-    Examples
-    --------
-    >>> none = np.full(2, np.nan)
-    >>> Propensities("by hand", np.array([0.5, 1.0]), none, none, none, reference_rank=1).examination.tolist()
-    [1.0, 2.0]
-    """
-
-    method: str
-    estimate: Float[np.ndarray, " rank"]
-    low: Float[np.ndarray, " rank"]
-    high: Float[np.ndarray, " rank"]
-    error: Float[np.ndarray, " rank"]
-    reference_rank: int = 0
-    level: float = 0.95
-    interval: str = "none"
-    impressions: Float[np.ndarray, " rank"] | None = None
-    swaps: Float[np.ndarray, " rank"] | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def n_ranks(self) -> int:
-        """Number of ranks."""
-        return len(self.estimate)
-
-    @property
-    def examination(self) -> Float[np.ndarray, " rank"]:
-        """Examination relative to rank 1, as rankers and estimators take it.
-
-        Raises
-        ------
-        DataError
-            If it is not known and above 0 at all ranks ("bad-examination").
-        """
-        bad = np.flatnonzero(~(self.estimate > 0) | ~np.isfinite(self.estimate))
-        if len(bad):
-            rank, value = int(bad[0]) + 1, float(self.estimate[bad[0]])
-            raise DataError(
-                f"examination must be known and above 0 at all ranks: {self.method} estimated {value:g} at rank "
-                f"{rank}. Use a log in which documents change ranks, another method, or fewer ranks.",
-                code="bad-examination",
-                method=self.method,
-                rank=rank,
-                value=value,
-                count=len(bad),
-            )
-        curve: np.ndarray = self.estimate / self.estimate[0]
-        return curve
-
-    def table(self) -> list[dict[str, Any]]:
-        """Rows with the rank, from 1, its examination, and everything that is known about it."""
-        unknown = np.full(self.n_ranks, np.nan)
-        columns = {
-            "examination": self.estimate,
-            "low": self.low,
-            "high": self.high,
-            "error": self.error,
-            "impressions": unknown if self.impressions is None else self.impressions,
-            "swaps": unknown if self.swaps is None else self.swaps,
-        }
-        return [
-            {"rank": rank + 1} | {name: float(values[rank]) for name, values in columns.items()}
-            for rank in range(self.n_ranks)
-        ]
-
-    def __repr__(self) -> str:
-        curve = ", ".join(f"{value:.3f}" for value in self.estimate)
-        return f"Propensities({self.method!r}, [{curve}])"
-
-
-def check_propensities_file(path: str | Path) -> str:
-    """Check that `write_propensities` can write a path, before a long computation; returns the ending of the path."""
-    return table_ending(path, (".json", *ENDINGS))
-
-
-def write_propensities(propensities: Propensities, path: str | Path) -> None:
-    """Write propensities to a file.
-
-    Parameters
-    ----------
-    propensities
-        The propensities.
-    path
-        A .json file, which keeps everything, or a table (.csv, .parquet, .jsonl) with a row per rank.
-    """
-    if check_propensities_file(path) != ".json":
-        import pyarrow as pa
-
-        write_table(pa.Table.from_pylist(propensities.table()), path, notes=_metadata(propensities))
-        return
-    rows = [{name: None if _is_nan(value) else value for name, value in row.items()} for row in propensities.table()]
-    text = json.dumps({"kind": _KIND, "clickshift": __version__, **_metadata(propensities), "ranks": rows}, indent=1)
-    with write_atomically(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_propensities(path: str | Path) -> Propensities:
@@ -160,7 +34,7 @@ def read_propensities(path: str | Path) -> Propensities:
     Parameters
     ----------
     path
-        A file that `write_propensities` wrote, or any table with the columns rank, from 1, and examination.
+        A file that `Propensities.write` wrote, or any table with the columns rank, from 1, and examination.
 
     Returns
     -------
@@ -175,20 +49,20 @@ def read_propensities(path: str | Path) -> Propensities:
         ("not-a-number", "bad-column") or examination ("bad-examination").
     """
     path = Path(path)
-    if check_propensities_file(path) != ".json":
+    if table_ending(path, (".json", *ENDINGS)) != ".json":
         return _from_columns(path, _read_columns(path), {})
     with open_text(path) as file:
         try:
             content = json.load(file)
         except (json.JSONDecodeError, RecursionError) as error:
             raise FileError(
-                path, f"must be JSON as `write_propensities` writes it: {error}.", code="damaged-file"
+                path, f"must be JSON as `Propensities.write` writes it: {error}.", code="damaged-file"
             ) from None
-    rows = content.get("ranks") if isinstance(content, dict) and content.get("kind") == _KIND else None
+    rows = content.get("ranks") if isinstance(content, dict) and content.get("kind") == KIND else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise FileError(
             path,
-            "is JSON, but not of propensities. Choose a file that `write_propensities` wrote.",
+            "is JSON, but not of propensities. Choose a file that `Propensities.write` wrote.",
             code="not-propensities",
         )
     columns = {name: [row.get(name) for row in rows] for name in (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)}
@@ -278,22 +152,6 @@ def _from_columns(path: Path, columns: Mapping[str, np.ndarray], metadata: Mappi
             "level and reference_rank must be numbers, and warnings a list. Write the file again.",
             code="damaged-file",
         ) from None
-
-
-def _metadata(propensities: Propensities) -> dict[str, Any]:
-    """Everything but the rows by rank."""
-    return {
-        "method": propensities.method,
-        "reference_rank": propensities.reference_rank + 1,
-        "level": propensities.level,
-        "interval": propensities.interval,
-        "warnings": list(propensities.warnings),
-    }
-
-
-def _is_nan(value: Any) -> bool:
-    """Whether a value is the number NaN."""
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _list_ranks(rank: np.ndarray) -> str:

@@ -16,7 +16,8 @@ from clickshift.errors import SpecError
 from clickshift.models.base import ClickModel
 from clickshift.models.storage import load_model
 from clickshift.policies.derived.model_scores import examination_in_log
-from clickshift.propensity.files import Propensities, Trust, parse_examination, read_propensities, read_trust
+from clickshift.propensity.files import Trust, parse_examination, read_propensities, read_trust
+from clickshift.propensity.result import Propensities
 from clickshift.ranking.lambdamart import TreeRanker
 from clickshift.ranking.ranker import Ranker
 from clickshift.ranking.storage import load_ranker

@@ -82,7 +82,8 @@ class ClickRanker:
 
     References
     ----------
-    Hager, P., de Rijke, M., Zoeter, O. (2023). Contrasting neural click models and pointwise IPS rankers. ECIR.
+    Hager, P., de Rijke, M., Zoeter, O. (2022). Are neural click models pointwise IPS rankers? CONSEQUENCES+REVEAL
+    workshop at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
     Joachims, T., Swaminathan, A., Schnabel, T. (2017). Unbiased learning-to-rank with biased feedback. WSDM.
     Oosterhuis, H., de Rijke, M. (2020). Policy-aware unbiased learning to rank for top-k rankings. SIGIR.
     Vardasbi, A., Oosterhuis, H., de Rijke, M. (2020). When inverse propensity scoring does not work: affine corrections

@@ -21,6 +21,7 @@ from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
+from clickshift.grading.quantiles import quantile_grades
 from clickshift.policies.basic import Scored
 from clickshift.policies.lambdamart import train_lambdarank
 from clickshift.propensity.files import Trust
@@ -320,13 +321,11 @@ def _grade_relevance(
     >>> _grade_relevance(np.array([0.5, 0.0, 2.0, 0.5]))
     (array([1, 0, 2, 1]), array([0. , 0.5, 2. ]))
     """
-    values, number, count = np.unique(relevance, return_inverse=True, return_counts=True)
+    values, first, number, count = np.unique(relevance, return_index=True, return_inverse=True, return_counts=True)
     if len(values) <= _MAX_GRADES:
         return number, values
-    quantile = (np.cumsum(count) - count) * _MAX_GRADES // len(relevance)  # from the share of rows below each value
-    grade_of = np.unique(quantile, return_inverse=True)[1]
-    gain = np.bincount(grade_of, values * count) / np.bincount(grade_of, count)
-    return grade_of[number], gain
+    grade = quantile_grades(relevance, _MAX_GRADES, by="lowest")
+    return grade, np.bincount(grade[first], values * count) / np.bincount(grade[first], count)
 
 
 def arrow_ids(ids: np.ndarray) -> np.ndarray:

@@ -22,7 +22,8 @@ from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.models.base import ClickModel
-from clickshift.propensity.files import Propensities, Trust
+from clickshift.propensity.files import Trust
+from clickshift.propensity.result import Propensities
 from clickshift.ranking._inputs import BiasSource, opened, source_name
 from clickshift.ranking.labels import check_position_bias, count_by_rank
 from clickshift.ranking.lambdamart import BoostedRanker, BoostingData, boosting_data

@@ -48,6 +48,15 @@ def save_ranker(ranker: Ranker | TreeRanker, folder: str | Path, *, notes: dict[
     ------
     FileError
         If the folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> ranker = Ranker("network", {"0": np.ones((2, 1), np.float32), "0.bias": np.zeros(1, np.float32)}, "ClickRanker")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_ranker(ranker, folder)
+    ...     load_ranker(folder).n_features
+    2
     """
     arrays: dict[str, np.ndarray]
     facts: dict[str, Any] = {"learner": ranker.learner}
@@ -81,6 +90,15 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
     ------
     FileError
         If the folder is not a ranker, is damaged, or was written by a newer version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> ranker = Ranker("network", {"0": np.ones((2, 1), np.float32), "0.bias": np.zeros(1, np.float32)}, "ClickRanker")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_ranker(ranker, folder)
+    ...     load_ranker(folder).score(np.zeros((1, 2), np.float32)).tolist()
+    [0.0]
     """
     header, arrays = _FORMAT.read(folder)
     try:

@@ -25,7 +25,8 @@ from clickshift.io.read_report import OnBadLine
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.metrics.significance import bootstrap_interval
 from clickshift.models.base import ClickModel
-from clickshift.propensity.files import Propensities, Trust
+from clickshift.propensity.files import Trust
+from clickshift.propensity.result import Propensities
 from clickshift.ranking._inputs import BiasSource, n_sessions, opened, source_name
 from clickshift.ranking._prepare import with_held_out
 from clickshift.ranking.click_ranker import ClickRanker, Run

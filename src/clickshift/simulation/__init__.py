@@ -6,7 +6,6 @@ __all__ = [  # noqa: F822 (modules)
     "drifting_log",
     "fixed_ranking",
     "search_engine",
-    "selection_search_engine",
     "simulate",
     "users",
 ]

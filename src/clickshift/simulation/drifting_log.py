@@ -19,14 +19,13 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.core.rng import generator
-from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.policies.basic import NoisyOracle, Scores
 from clickshift.policies.plackett_luce import PlackettLuce
-from clickshift.simulation.simulate import PowerLaw, simulate
+from clickshift.simulation.search_engine import BUILTIN, SearchEngine
+from clickshift.simulation.simulate import PowerLaw
 from clickshift.simulation.users import CoCM
 
 _USER = CoCM(modes=(1.0, 0.0, 0.0), satisfaction=0.5, continuation=0.93)
@@ -35,7 +34,7 @@ _USER = CoCM(modes=(1.0, 0.0, 0.0), satisfaction=0.5, continuation=0.93)
 
 @final
 @dataclass(frozen=True)
-class DriftingLog:
+class DriftingLog(SearchEngine):
     """Settings of a simulated log with drift; equal settings give the same log.
 
     The k-th most frequent query has a frequency proportional to k^-0.6.
@@ -71,6 +70,9 @@ class DriftingLog:
         "bad-option" if an option is out of range.
     """
 
+    stream = "drifting log"
+    spare = (3, 2)
+    corpus = BUILTIN
     queries: int = 150
     documents: int = 16
     sessions: int = 300_000
@@ -115,18 +117,17 @@ class DriftingLog:
         progress
             Called with the number of newly simulated sessions.
         """
-        corpus = self.corpus()
+        corpus = self.candidates()
         user, scores = _USER.on(corpus), self.scores(corpus)
         sessions_by_day = np.diff(np.arange(self.days + 1) * self.sessions // self.days)
         logs = [
-            simulate(
-                corpus,
+            self.log(
                 PlackettLuce(Scores(corpus.vocabulary, scores[d]), self.temperature),
                 user,
                 int(sessions_by_day[d]),
+                *("day", d),
                 queries=PowerLaw(0.6, seed=self.seed),
                 ranks=self.ranks,
-                rng=self._rng("day", d),
                 progress=progress,
             )
             for d in range(self.days)
@@ -134,23 +135,18 @@ class DriftingLog:
         log = Sessions.concat(logs)
         return Sessions(log.rankings, log.click, time=np.repeat(np.arange(1, self.days + 1), sessions_by_day))
 
-    def corpus(self) -> Corpus:
-        """Return queries of the built-in corpus with candidates of all grades that each query has."""
-        spare = builtin_corpus(self.queries * 3 // 2 + 20, seed=self.seed)
-        usable = spare.with_queries(spare.usable_queries(min_docs=self.documents))
-        reduced = usable.ladder(self.documents, rng=self._rng("documents"))
+    def _select(self, corpus: Corpus) -> Corpus:
+        """Select queries with candidates of all grades that each query has."""
+        usable = corpus.with_queries(corpus.usable_queries(min_docs=self.documents))
+        reduced = usable.ladder(self.documents, rng=self.rng("documents"))
         return reduced.with_queries(np.arange(min(self.queries, reduced.n_queries)))
 
     def scores(self, corpus: Corpus) -> Float[np.ndarray, "day pair"]:
         """Return the scores of each day's ranker, in grades."""
         rankers = [NoisyOracle(self.noise, "label", self.seed + v).scores(corpus) for v in range(self.rankers)]
-        change = self._rng("rise").standard_normal((self.days, corpus.n_pairs))
+        change = self.rng("rise").standard_normal((self.days, corpus.n_pairs))
         for d in range(1, self.days):
             change[d] = self.memory * change[d - 1] + np.sqrt(1 - self.memory**2) * change[d]
         ranker_of_day = np.arange(self.days) * self.rankers // self.days
         scores: np.ndarray = np.stack(rankers)[ranker_of_day] + self.drift * change
         return scores
-
-    def _rng(self, *names: str | int) -> np.random.Generator:
-        """Return the random generator of a named part of the simulation."""
-        return generator(self.seed, "drifting log", *names)

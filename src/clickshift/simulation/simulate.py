@@ -39,6 +39,11 @@ class PowerLaw:
     seed
         Random seed of the assignment of frequencies to queries, which is drawn once so that training and test logs
         share it.
+
+    Examples
+    --------
+    >>> PowerLaw(exponent=1.0).probs(3).round(2).tolist()
+    [0.18, 0.55, 0.27]
     """
 
     exponent: float = 1.12

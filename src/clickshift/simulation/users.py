@@ -10,8 +10,8 @@ Policy-shift paper: Deffayet, R., Renders, J.-M., de Rijke, M. (2022). Evaluatin
 policy distributional shift. ACM TOIS.
 CMIP paper: Deffayet, R., Hager, P., Renders, J.-M., de Rijke, M. (2023). An offline metric for the debiasedness of
 click models. SIGIR.
-IPS paper: Hager, P., de Rijke, M., Zoeter, O. (2022). Contrasting neural click models and pointwise IPS rankers. ECIR
-2023.
+IPS paper: Hager, P., de Rijke, M., Zoeter, O. (2022). Are neural click models pointwise IPS rankers?
+CONSEQUENCES+REVEAL workshop at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
 """
 
 from __future__ import annotations

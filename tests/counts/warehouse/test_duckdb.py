@@ -18,9 +18,9 @@ from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse import _duckdb as duckdb_counts
 from clickshift.counts.warehouse import _sql as sql
 from clickshift.counts.warehouse import is_warehouse_table
-from clickshift.errors import DataError, SpecError
+from clickshift.errors import DataError
 from clickshift.learners.base import learner_for
-from clickshift.learners.fit import counts_for, fit
+from clickshift.learners.fit import data_for, fit
 from tests.codes import raises_code
 from tests.counts.warehouse.logs import (
     BROKEN,
@@ -184,7 +184,6 @@ def test_an_empty_log(connection: Any) -> None:
 
 def test_learners_that_need_sessions(connection: Any) -> None:
     learner = learner_for("MixtureEM(('PBM', 'DBN'))")
-    with raises_code("needs-sessions", SpecError):
-        counts_for(learner, relation(connection, make_rows("text")))
-    with raises_code("not-a-table", DataError, type="int"):
-        counts_for(learner_for("PBM"), 3)
+    assert isinstance(data_for(learner, relation(connection, make_rows("text"))), Sessions)
+    with raises_code("not-a-log", DataError, type="int"):
+        data_for(learner_for("PBM"), 3)

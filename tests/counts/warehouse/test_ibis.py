@@ -14,7 +14,7 @@ from clickshift.counts.warehouse import _ibis as ibis_counts
 from clickshift.counts.warehouse import is_warehouse_table
 from clickshift.errors import DataError, SpecError
 from clickshift.learners.base import learner_for
-from clickshift.learners.fit import counts_for, fit
+from clickshift.learners.fit import data_for, fit
 from tests.codes import raises_code
 from tests.counts.warehouse.logs import (
     BROKEN_RESULTS,
@@ -62,7 +62,7 @@ def test_fitted() -> None:
     model = fit(learner, log)
     assert np.isfinite(model.relevance()).all()
     with raises_code("needs-lists", SpecError):
-        counts_for(learner_for("DBN"), log)
+        data_for(learner_for("DBN"), log)
 
 
 @pytest.mark.parametrize("what", BROKEN_RESULTS)

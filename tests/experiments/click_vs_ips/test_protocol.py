@@ -15,35 +15,35 @@ from scipy import stats
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import SpecError
-from clickshift.experiments.click_vs_ips.checks import COUNTS, NAIVE_PBM, SESSIONS, PointwiseChecks, check_table
+from clickshift.experiments.click_vs_ips._report import ClickVsIps, best_settings, check_table
+from clickshift.experiments.click_vs_ips.checks import NAIVE_PBM, PointwiseChecks
 from clickshift.experiments.click_vs_ips.data import (
+    COUNTS,
+    IPS_TRUE,
+    NAIVE,
     ONE_HOT_TWICE,
+    PBM_TRUE,
+    PRODUCTION,
+    SESSIONS,
     PointwiseData,
     pointwise_data,
     published_curve,
     published_row,
     read_corpus_split,
+    values_by_seed,
 )
 from clickshift.experiments.click_vs_ips.protocol import (
-    IPS_TRUE,
-    NAIVE,
-    PBM_TRUE,
-    PRODUCTION,
     RANKERS_COMPARED,
     TRUE_BIAS_RANKERS,
     Pointwise,
     PointwiseCell,
     parse_learner,
     ranking_metrics,
-    rows_of,
     unlimited_click_scores,
-    values_by_seed,
 )
-from clickshift.experiments.click_vs_ips.tuning import Tuning, best_settings, tuned
+from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.papers import (
     TABLES_AND_FIGURES,
-    AnalyticProtocol,
-    TrainedProtocol,
     _ips_figure_4,
     _ips_figure_5,
     with_changes,
@@ -176,7 +176,7 @@ def test_training_reaches_the_closed_form() -> None:
 
 def test_naive_click_model_and_naive_ips_are_one_and_counts_teach_what_sessions_teach() -> None:
     """One program trains all rankers of a seed. Means of three seeds differ by less than .01 where the law is one."""
-    rows = [row for cell in PointwiseChecks(SMALL, sessions=4000, seeds=3).cells() for row in cell.rows()]
+    rows = [row for cell in PointwiseChecks(SMALL, sessions=4000, seeds=3).tasks() for row in cell.rows()]
     lines = {line["model"]: line for line in check_table(rows)}
     assert lines[NAIVE_PBM]["distance"] < 1e-3
     assert lines[NAIVE]["distance"] is None
@@ -190,19 +190,19 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     protocol = Pointwise(SMALL, TRUE_BIAS_RANKERS[1:], sessions=(100, 1000), seeds=2)
     folder, heard = RunFolder(tmp_path), []
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(protocol.cells()[:1], rows_of, folder, pool, progress=lambda news: heard.append(news.error))
-        run_tasks(protocol.cells(), rows_of, folder, pool, progress=lambda news: heard.append(news.error))
+        run_tasks(protocol.tasks()[:1], folder, pool, progress=lambda news: heard.append(news.error))
+        run_tasks(protocol.tasks(), folder, pool, progress=lambda news: heard.append(news.error))
     assert heard == [None, None]
-    rows = folder.rows(protocol.cells())
+    rows = folder.rows(protocol.tasks())
     assert [row["sessions"] for row in rows] == sorted(row["sessions"] for row in rows)
     assert len(rows) == 2 * 2 * (2 + 1)
-    assert pickle.loads(pickle.dumps(protocol.cells())) == protocol.cells()
+    assert pickle.loads(pickle.dumps(protocol.tasks())) == protocol.tasks()
 
 
 def test_cells_of_networks_have_one_seed_each() -> None:
-    cells = Pointwise(pointwise_data("builtin"), TRUE_BIAS_RANKERS, sessions=(100, 1000), seeds=3).cells()
+    cells = Pointwise(pointwise_data("builtin"), TRUE_BIAS_RANKERS, sessions=(100, 1000), seeds=3).tasks()
     assert [cell.seeds for cell in cells] == [(0,), (0,), (1,), (1,), (2,), (2,)]
-    assert len(Pointwise().cells()) == 7
+    assert len(Pointwise().tasks()) == 7
     with raises_code("collisions-need-one-hot", SpecError, data="builtin"):
         Pointwise(pointwise_data("builtin"), collisions=(0.0, 0.5))
     with raises_code("unknown-name", SpecError, value="Unheard"):
@@ -211,7 +211,7 @@ def test_cells_of_networks_have_one_seed_each() -> None:
 
 def test_the_chosen_setting_has_the_least_loss() -> None:
     protocol = Tuning(SMALL, RANKERS_COMPARED[3:], ("adam", "sgd"), (0.1, 0.001), sessions=10_000, seeds=2)
-    rows = [row for cell in protocol.cells() for row in cell.rows()]
+    rows = [row for cell in protocol.tasks() for row in cell.rows()]
     lines = best_settings(rows)
     assert len(lines) == 4
     (best,) = [line for line in lines if line["best"]]
@@ -247,7 +247,7 @@ def test_exhibits_can_be_changed() -> None:
         one.make() for one in TABLES_AND_FIGURES.values() if one.paper.startswith("click models and IPS") and one.make
     ]
     assert len(ours) == 9
-    assert all(isinstance(one, AnalyticProtocol | TrainedProtocol) for one in ours)
+    assert all(isinstance(one, ClickVsIps) for one in ours)
     assert _ips_figure_4().collisions[-1] == 0.9
     assert _ips_figure_5().eta == (0.0, 0.5, 1.0, 1.5, 2.0)
     smaller = with_changes(Pointwise(), sessions=50_000, seeds=2)

@@ -12,13 +12,13 @@ from scipy import stats
 from clickshift.display import export
 from clickshift.display.values import Measured
 from clickshift.experiments.click_vs_ips._report import (
+    ClickVsIpsResult,
     _paired_difference_table,
     _quality_table,
     _values_table,
-    write_pointwise_report,
 )
 from clickshift.experiments.click_vs_ips._report_figures import metric_curves
-from clickshift.experiments.click_vs_ips.protocol import IPS_TRUE, NAIVE, PBM_TRUE, PRODUCTION
+from clickshift.experiments.click_vs_ips.data import IPS_TRUE, NAIVE, PBM_TRUE, PRODUCTION
 from clickshift.metrics.significance import bootstrap_interval
 from tests.display.browsers import look_inside
 
@@ -99,7 +99,7 @@ def test_collisions_have_the_closed_form_beside_them() -> None:
 
 def test_the_page_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "draw", lambda figures: {})  # pictures as files: see test_export.py
-    write_pointwise_report(tmp_path, rows_of(), {"protocol": "made up"})
+    ClickVsIpsResult(rows_of(), {"protocol": "made up"}).write(tmp_path)
     measure = """
     const charts = [...document.querySelectorAll(".js-plotly-plot")];
     return { width: innerWidth, scrollWidth: document.documentElement.scrollWidth, charts: charts.length,

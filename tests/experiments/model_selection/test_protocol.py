@@ -14,9 +14,8 @@ from clickshift.core.spec import key, parse
 from clickshift.errors import SpecError
 from clickshift.experiments.model_selection.protocol import (
     MODELS_FROM_COUNTS,
+    SCALES,
     ModelSelection,
-    quick_model_selection,
-    rows_of,
 )
 from clickshift.experiments.model_selection.r2 import r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
@@ -25,7 +24,7 @@ from clickshift.experiments.models import Contender
 from clickshift.experiments.runner import RunFolder, digest, run_tasks
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import perplexity
-from clickshift.simulation.selection_search_engine import SelectionWorld
+from clickshift.simulation.search_engine import SelectionWorld
 
 Rows = list[dict[str, Any]]
 FULL = ModelSelection()
@@ -36,7 +35,7 @@ SMALL = SelectionWorld(TESTING, queries=30, sessions=6000, held_out_sessions=100
 SOME = tuple(contender for contender in MODELS_FROM_COUNTS if contender.name in {"dCTR", "PBM", "DBN"})
 PARTS = {
     "ModelSelection": "clickshift.experiments.model_selection.protocol:ModelSelection",
-    "SelectionWorld": "clickshift.simulation.selection_search_engine:SelectionWorld",
+    "SelectionWorld": "clickshift.simulation.search_engine:SelectionWorld",
     "Contender": "clickshift.experiments.models:Contender",
 }
 
@@ -46,17 +45,18 @@ def rows() -> Rows:
     """Two users, both logging policies, two seeds, models by counting and by EM."""
     users = (FULL.users[0], FULL.users[3])
     protocol = replace(FULL, users=users, training=TRAINING, contenders=SOME, world=SMALL, seeds=2)
-    return [row for cell in protocol.cells() for row in cell.rows()]
+    return [row for cell in protocol.tasks() for row in cell.rows()]
 
 
 def test_the_grid() -> None:
-    cells = FULL.cells()
+    cells = FULL.tasks()
     assert len(cells) == 4 * 2 * 7 * 10
     assert len({digest(cell) for cell in cells}) == len(cells)
-    assert len(quick_model_selection().cells()) == 4 * 2 * 7 * 3
+    quick = ModelSelection(**SCALES["quick"])
+    assert len(quick.tasks()) == 4 * 2 * 7 * 3
     logs = [cell.log for cell in cells]
     assert all(len(set(logs[k : k + 7])) == 1 for k in range(0, len(logs), 7)), "cells of a log stand together"
-    assert parse(key(quick_model_selection()), PARTS) == quick_model_selection()
+    assert parse(key(quick), PARTS) == quick
 
 
 def test_rows(rows: Rows) -> None:
@@ -142,7 +142,7 @@ def test_weights_turn_held_out_perplexity_into_that_of_the_target() -> None:
     """Warm logging, PBM users: clicks are independent given the list, so the weights are exact but for chance."""
     warm = ("warm", "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=2)")
     world = replace(SMALL, testing=(TESTING[0], TESTING[2]), held_out_sessions=60_000, test_sessions=60_000)
-    cell = replace(FULL, training=(warm,), contenders=(Contender("PBM", "EM('PBM')"),), world=world).cells()[0]
+    cell = replace(FULL, training=(warm,), contenders=(Contender("PBM", "EM('PBM')"),), world=world).tasks()[0]
     metrics, *tests = cell.rows()
     assert "ind_perplexity" not in metrics, "no test policy ranks by the training policy's scores"
     for test in tests:
@@ -154,7 +154,7 @@ def test_models_by_gradient_stop_by_the_held_out_log_and_start_from_the_seed() -
     """Four documents per query: shorter lists compile faster."""
     tiny = Contender("PBM", "Gradient('PBM', tower='free', rounds=2)")
     world = replace(SMALL, testing=TESTING[:1], queries=60, documents=4)
-    cell = replace(FULL, contenders=(tiny,), world=world, seeds=2).cells()[1]
+    cell = replace(FULL, contenders=(tiny,), world=world, seeds=2).tasks()[1]
     logs = world.logs(cell.user[1], cell.training[1], 1)
     model = Gradient("PBM", tower="free", rounds=2, seed=1).fit(logs.train, held_out=logs.held_out)
     found = cell.rows()[0]
@@ -167,9 +167,9 @@ def test_a_run_goes_on(tmp_path: Path) -> None:
     protocol = replace(FULL, users=FULL.users[:1], training=TRAINING, contenders=others, world=SMALL, seeds=1)
     folder = RunFolder(tmp_path)
     with ThreadPoolExecutor(1) as pool:
-        run_tasks(protocol.cells(), rows_of, folder, pool)
-    assert all(folder.has(cell) for cell in protocol.cells())
-    assert len(folder.rows(protocol.cells())) == 2 * 2 * 4
+        run_tasks(protocol.tasks(), folder, pool)
+    assert all(folder.has(cell) for cell in protocol.tasks())
+    assert len(folder.rows(protocol.tasks())) == 2 * 2 * 4
 
 
 def test_texts_are_checked_before_any_work() -> None:

@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 import clickshift as cs
-from clickshift.cli._presets import on_corpus, policy_shift_protocol
 from clickshift.errors import SpecError
 from clickshift.experiments.click_vs_ips.checks import ChecksCell
+from clickshift.experiments.click_vs_ips.losses import Analytic
 from clickshift.experiments.click_vs_ips.protocol import PointwiseCell
 from clickshift.experiments.click_vs_ips.tuning import TuningCell
+from clickshift.experiments.experiment import open_run, start_run
 from clickshift.experiments.model_selection.protocol import SelectionCell
 from clickshift.experiments.models import LOGGING, ORACLE, PEEKING, TRUTH, Contender, candidate_model
-from clickshift.experiments.papers import TABLES_AND_FIGURES, AnalyticProtocol, section_6_1, table_or_figure
+from clickshift.experiments.papers import TABLES_AND_FIGURES, section_6_1, table_or_figure
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
-from clickshift.experiments.policy_shift.protocol import Cell, PolicyShift, rows_of
-from clickshift.experiments.run_metadata import open_run, start_run
+from clickshift.experiments.policy_shift.protocol import Cell, PolicyShift
 from clickshift.experiments.runner import RunFolder, copy_reference_rows, digest, process_pool, run_tasks
 from clickshift.simulation.search_engine import IND, World
 from tests.codes import raises_code
@@ -37,7 +38,7 @@ RANDOM = (("random", "Uniform"),)
 
 
 def run(protocol: PolicyShift) -> Rows:
-    return [row for cell in protocol.cells() for row in cell.rows()]
+    return [row for cell in protocol.tasks() for row in cell.rows()]
 
 
 def value(rows: Rows, model: str, metric: str, **where: Any) -> float:
@@ -55,7 +56,7 @@ def reversed_lists(
     """Section 6.1: near-optimal training lists, test lists in increasing relevance."""
     protocol = replace(section_6_1(), contenders=tuple(contenders), seeds=seeds)
     world = replace(protocol.world, queries=queries, sessions=sessions, test_sessions=sessions // 4)
-    return replace(protocol, world=on_corpus(world, corpus))
+    return replace(protocol, world=world.on_corpus(corpus))
 
 
 @pytest.fixture(scope="module", params=["builtin", "mslr_sample"])
@@ -197,7 +198,7 @@ def test_a_log_of_several_policies() -> None:
 
 def test_cells_are_the_grid() -> None:
     protocol = PolicyShift()
-    cells = protocol.cells()
+    cells = protocol.tasks()
     assert len(cells) == 9 * len(protocol.contenders)
     assert len({digest(cell) for cell in cells}) == len(cells)
     derived = {(cell.user[0], cell.contender.role) for cell in cells if cell.derived is not None}
@@ -215,23 +216,24 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[PolicyShift, Pat
         seeds=2,
     )
     path = tmp_path_factory.mktemp("run")
-    folder, settings = start_run(protocol, path, corpus="builtin")
+    folder = RunFolder(path)
+    settings = start_run(protocol, folder)
     with process_pool(1) as pool:
-        run_tasks(protocol.cells(), rows_of, folder, pool)
+        run_tasks(protocol.tasks(), folder, pool)
     return protocol, path, settings
 
 
 def test_a_cell_gives_the_same_rows_in_any_process(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
     protocol, path, _ = finished
-    assert _without_time(RunFolder(path).rows(protocol.cells())) == _without_time(run(protocol))
+    assert _without_time(RunFolder(path).rows(protocol.tasks())) == _without_time(run(protocol))
 
 
 def test_a_run_is_read_again(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
     protocol, path, settings = finished
     again, same, noted = open_run(path)
     assert (again, noted) == (protocol, settings)
-    assert all(same.has(cell) for cell in again.cells())
-    assert len(same.rows(again.cells())) == 2 + 2 + 2 * (2 + 1)
+    assert all(same.has(cell) for cell in again.tasks())
+    assert len(same.rows(again.tasks())) == 2 + 2 + 2 * (2 + 1)
 
 
 def _without_time(rows: Rows) -> Rows:
@@ -243,7 +245,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The shipped rows of the protocol and of section 6.1."""
     folder = RunFolder(tmp_path_factory.mktemp("reference"))
     for protocol in (PolicyShift(), section_6_1()):
-        cells = protocol.cells()
+        cells = protocol.tasks()
         assert copy_reference_rows(cells, folder) == len(cells), "a setting or VERSION has changed"
     return folder
 
@@ -267,7 +269,7 @@ def _is_cheapest(cell: Cell) -> bool:
 
 def test_reference_rows_are_those_of_this_very_protocol(reference: RunFolder) -> None:
     """If this fails, a setting or VERSION has changed: make the rows again (benchmarks/policy_shift.py)."""
-    cells = PolicyShift().cells()
+    cells = PolicyShift().tasks()
     seeds = {row["seed"] for row in reference.rows(cells) if row["model"] == "NCM"}
     assert seeds == set(range(10))
     cheap = [cell for cell in cells if _is_cheapest(cell)]
@@ -279,14 +281,14 @@ def test_reference_rows_are_those_of_this_very_protocol(reference: RunFolder) ->
 @pytest.mark.study
 def test_reference_rows_of_a_trained_ranker_are_those_of_this_very_protocol(reference: RunFolder, study: Study) -> None:
     """The same with the lists of LambdaMART, which is trained anew."""
-    cells = [cell for cell in PolicyShift().cells() if _is_cheapest(cell)]
+    cells = [cell for cell in PolicyShift().tasks() if _is_cheapest(cell)]
     testing = study.choose(smallest=("oracle",), full=("oracle", "random", "BM25", "LambdaMART"))
     for cell in study.choose(smallest=cells[:1], full=cells):
         _made_again(cell, reference.rows([cell]), testing)
 
 
 def test_the_paper_findings_hold_in_the_reference_rows(reference: RunFolder) -> None:
-    rows = reference.rows(PolicyShift().cells())
+    rows = reference.rows(PolicyShift().tasks())
     clicks = [row for row in rows if row["kind"] == "clicks"]
     models = ("PBM", "UBM", "DBN", "NCM", "CACM-minus", "ARM")
     for training in ("PL-oracle", "PL-BM25", "PL-LambdaMART"):
@@ -299,23 +301,27 @@ def test_the_paper_findings_hold_in_the_reference_rows(reference: RunFolder) -> 
 
 def test_tables_3_and_4_hold_in_the_reference_rows(reference: RunFolder) -> None:
     """What ranks best predicts worst where the ranker changes; ARM NC is held against itself."""
-    rows = reference.rows(section_6_1().cells())
+    rows = reference.rows(section_6_1().tasks())
     for user in ("DBN", "CoCM"):
         ranks_best_and_predicts_worst(rows, user, NAIVE, models=(*MODELS, "NCM", "CACM-minus"))
 
 
-def test_choosing() -> None:
-    protocol = policy_shift_protocol(
-        "quick", users=["CoCM"], training=["PL-BM25"], models=["PBM", "EM('UBM')"], seeds=2, sessions=500
-    )
+def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function makes the protocol of a scale, with what is given in place of what the scale has, and runs it."""
+    ran: list[PolicyShift] = []
+    monkeypatch.setattr(PolicyShift, "run", lambda self, output, **options: ran.append(self) or PolicyShiftResult([]))
+    cs.policy_shift(users=["CoCM"], training=["PL-BM25"], models=["PBM", "EM('UBM')"], seeds=2, sessions=500)
+    (protocol,) = ran
     assert protocol.users == (("CoCM", "CoCM"),)
     assert protocol.training[0][1].startswith("PlackettLuce(BM25")
     assert [c.learner for c in protocol.contenders if c.role == "click model"] == ["Gradient('PBM')", "EM('UBM')"]
     assert (protocol.seeds, protocol.world.sessions) == (2, 500)
-    assert policy_shift_protocol("quick", derived=False).derived is None
-    for wrong in (dict(scale="huge"), dict(scale="quick", users=["Nobody"]), dict(scale="quick", models=["XYZ"])):
+    cs.policy_shift(derived=False)
+    assert ran[-1].derived is None
+    for wrong in (dict(scale="huge"), dict(users=["Nobody"]), dict(models=["XYZ"])):
         with pytest.raises(SpecError):
-            policy_shift_protocol(**wrong)  # type: ignore[arg-type]
+            cs.policy_shift(**wrong)  # type: ignore[arg-type]
+    assert len(ran) == 2
 
 
 def test_a_candidate_is_known_by_the_file_it_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,10 +351,10 @@ def test_every_exhibit_that_is_ready_can_be_made() -> None:
         make = table_or_figure(name).make
         assert make is not None
         protocol = make()
-        if isinstance(protocol, AnalyticProtocol):
+        if isinstance(protocol, Analytic):
             assert protocol.rows()
             continue
-        cells = list(protocol.cells())
+        cells = list(protocol.tasks())
         assert cells
         assert all(isinstance(cell, CELLS) for cell in cells)
     with raises_code("unknown-name", SpecError, name="table99"):

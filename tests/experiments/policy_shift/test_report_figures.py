@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clickshift.experiments.policy_shift._report import _shift_figures
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure
 from clickshift.experiments.policy_shift._report_spider import spider_figures
@@ -138,6 +138,6 @@ def test_the_distance_from_the_oracle() -> None:
 
 
 def test_all_charts_have_names_for_files() -> None:
-    names = list(_shift_figures(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)))
+    names = list(PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)).figures)
     assert len(names) == 2 + 4 + 2
     assert {"robustness PBM", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,10 @@ from clickshift.counts.open_log import open_log
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.io.encode import batches, writer
+from clickshift.io.encode import writer
 from clickshift.io.encode._id_table import IdTable, hashes_of
 from clickshift.io.encode.duckdb import DuckdbLimits
+from clickshift.io.tables.formats import TableFile, with_partition_day
 from clickshift.metrics.click_prediction import evaluation
 from tests.codes import raises_code, warns_code
 
@@ -166,7 +166,7 @@ def test_everything_computed_from_it_agrees(log: Path, monkeypatch: pytest.Monke
         cells = [Cells.of(source, by) for source in (wanted, found)]  # type: ignore[arg-type]
         for name in ("pair", "situation", "impressions", "clicks"):
             np.testing.assert_array_equal(getattr(cells[0], name), getattr(cells[1], name))
-    one, two = cs.log_summary(wanted), cs.log_summary(found)
+    one, two = cs.log_summary(wanted).to_dict(), cs.log_summary(found).to_dict()
     assert one.pop("time") == [time.split("T")[0] for time in two.pop("time")]
     np.testing.assert_allclose(one.pop("effective_swaps"), two.pop("effective_swaps"))
     assert one == two
@@ -218,7 +218,7 @@ def test_another_vocabulary_is_translated_as_the_log_is_read(log: Path) -> None:
 
 @pytest.mark.parametrize("how", ["random", "time", "order", "within-query"])
 def test_splits_part_the_log(log: Path, how: str) -> None:
-    from clickshift.experiments.comparison import SPLITS
+    from clickshift.data.splits import SPLITS
 
     found, wanted = encoded(log), cs.read_log(log)
     first, rest = SPLITS[how](found, 0.7, 0)
@@ -238,7 +238,7 @@ def test_splits_part_the_log(log: Path, how: str) -> None:
 def test_it_is_encoded_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = encoded(log)
     calls: list[int] = []
-    monkeypatch.setattr(opening, "write_encoded_log", lambda *args, **named: calls.append(1))
+    monkeypatch.setattr(writer, "write_encoded_log", lambda *args, **named: calls.append(1))
     assert encoded(log).folder == first.folder
     assert not calls
     (log / "day=2026-03-01" / "part.parquet").touch()
@@ -414,7 +414,10 @@ def test_many_ids_are_numbered_as_they_appear() -> None:
 
 
 def test_days_of_folders() -> None:
-    day: Callable[[str], object] = lambda text: batches._partition_day(Path(text) / "part.parquet")  # noqa: E731
+    def day(folder: str) -> object:
+        part = with_partition_day(TableFile(Path(folder) / "part.parquet", pa.table({"query": [1]})))
+        return part.table["day"][0].as_py() if "day" in part.table.column_names else None
+
     assert str(day("log/day=2026-01-31")) == "2026-01-31"
     assert str(day("log/date=20260131/hour=3")) == "2026-01-31"
     assert day("log/day=17") == 17

@@ -16,7 +16,8 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, SpecError
-from clickshift.learners import fit, fit_seeds
+from clickshift.learners import fit
+from clickshift.learners.base import fit_seeds
 from clickshift.learners.gradient import Gradient
 from clickshift.learners.gradient import _batches as batches
 from clickshift.learners.gradient._encoding import EncodedSessions, SessionEncoder

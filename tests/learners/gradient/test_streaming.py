@@ -260,7 +260,7 @@ def test_a_folder_is_fitted_without_being_loaded(
     monkeypatch.setattr(opening, "MEMORY_LIMIT", 0)
     folder = stored.folder.parents[1]
     model = cs.fit(small("PBM", rounds=1), str(folder / "*.parquet"))
-    models = cs.fit_seeds(small("PBM", rounds=1), stored, 1)
+    models = [cs.fit(small("PBM", rounds=1), stored)]
     assert loss_of(models[0]) == loss_of(model)
     assert not [
         path

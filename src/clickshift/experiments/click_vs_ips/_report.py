@@ -1,28 +1,33 @@
-"""Reports of the IPS paper's experiments: tidy rows to one HTML page, with tables and charts as files."""
+"""Results of the IPS paper's experiments: tables and figures from tidy rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
-from clickshift.display.tables import Row, Rows, write_rows
+from clickshift.display.document import Document, Section
+from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.click_vs_ips._report_figures import gradient_figure, loss_figures, metric_curves
-from clickshift.experiments.click_vs_ips.data import published_name, published_row
-from clickshift.experiments.click_vs_ips.protocol import (
+from clickshift.experiments.click_vs_ips.data import (
+    COUNTS,
     IPS_TRUE,
     NAIVE,
     PBM_TRUE,
     PRODUCTION,
     RANKING_METRICS,
+    SESSIONS,
+    PointwiseData,
+    published_name,
+    published_row,
     values_by_seed,
 )
+from clickshift.experiments.experiment import Experiment, ExperimentResult
 from clickshift.metrics.significance import corrected_p_values, paired_t_test, welch
 
 _ALPHA = 1e-4
@@ -64,33 +69,89 @@ difference. Distance: the largest difference between a score of the naive click 
 clicks."""
 
 
-def write_pointwise_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    """Write the report of models by sessions, collisions or eta: figures 1, 4 and 5, table 2."""
-    figures, sections = {}, []
-    data = rows[0]["data"]
+@dataclass(frozen=True, repr=False)
+class ClickVsIpsResult(ExperimentResult):
+    """A table or figure of the paper on click models and IPS rankers.
+
+    Parameters
+    ----------
+    task_rows
+        Tidy rows of the finished tasks.
+    settings
+        Settings of the run, which end the page.
+    failures
+        Messages of the tasks that failed; the other tasks are in the rows.
+    protocol
+        Name of the protocol, which decides the tables and figures.
+
+    Notes
+    -----
+    Facts (`to_dict`, `--json`): `conclusion`; `rows`, the tidy rows of the experiment; `failures`, the messages of the
+    tasks that failed.
+    """
+
+    protocol: str = "Pointwise"
+
+    @cached_property
+    def _description(self) -> tuple[str, str, list[Section]]:
+        """The title, the answer and the sections."""
+        return _DESCRIPTIONS[self.protocol](self.task_rows)
+
+    def _answer(self) -> str:
+        return self._description[1]
+
+    def _document(self) -> Document:
+        title, _, sections = self._description
+        return Document(title, self.conclusion, sections, self.settings)
+
+
+class ClickVsIps(Experiment[ClickVsIpsResult]):
+    """Base class of the protocols of the IPS paper."""
+
+    data: PointwiseData
+
+    def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> ClickVsIpsResult:
+        """Make the result of the rows of finished tasks."""
+        return ClickVsIpsResult(rows, settings, failures, type(self).__name__)
+
+    def sources(self) -> dict[str, Any]:
+        """Return the path of the corpus."""
+        return {"data": self.data.corpus} if hasattr(self, "data") else {}
+
+
+def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
+    """Describe models by sessions, collisions or eta: figures 1, 4 and 5, table 2."""
+    sections, data = [], rows[0]["data"]
     varied = [axis for axis in ("sessions", "collisions", "eta") if len({row[axis] for row in rows}) > 1]
     texts = {"sessions": _TEXT_SIZES, "collisions": _TEXT_COLLISIONS, "eta": _TEXT_BIAS}
     for axis in varied:
-        figures[f"nDCG@10 by {axis}"] = metric_curves(rows, axis)
-        sections.append(Section(f"nDCG@10 by {axis}", texts[axis], figure=figures[f"nDCG@10 by {axis}"]))
+        sections.append(Section(f"nDCG@10 by {axis}", texts[axis], figure=metric_curves(rows, axis), page_only=True))
     most = max(row["sessions"] for row in rows)
-    tables: dict[str, Rows] = {}
     if set(varied) <= {"sessions"}:
-        tables[f"after {most:,} sessions"] = _quality_table([row for row in rows if row["sessions"] == most])
-        tables["order of models"] = _paired_difference_table(rows)
         text = f"{_TEXT_TABLE}\n\n{_TEXT_ONE_HOT}" if published_name(data) == "one-hot" else _TEXT_TABLE
-        sections.append(Section(f"After {most:,} sessions", text, tables[f"after {most:,} sessions"]))
-        sections.append(Section("Order of models", _TEXT_DIFFERENCES, tables["order of models"]))
+        table = _quality_table([row for row in rows if row["sessions"] == most])
+        differences = _paired_difference_table(rows)
+        sections.append(Section(f"After {most:,} sessions", text, table))
+        sections.append(Section("Order of models", _TEXT_DIFFERENCES, differences, page_only=_is_long(differences)))
     else:
-        tables["values"] = _values_table(rows, varied[-1])
-        sections.append(Section("In numbers", _TEXT_TABLE.split(" ▲")[0], tables["values"]))
-    title = f"Click models and IPS rankers on the data set “{data}”"
-    return _write(folder, title, rows, settings, sections, tables, figures)
+        table = _values_table(rows, varied[-1])
+        sections.append(
+            Section("In numbers", _TEXT_TABLE.split(" ▲")[0], table, name="values", page_only=_is_long(table))
+        )
+    trained = [row for row in rows if row["kind"] == "trained" and row["sessions"] == most]
+    means = {
+        model: float(np.mean([row["nDCG@10"] for row in trained if row["model"] == model]))
+        for model in dict.fromkeys(row["model"] for row in trained)
+    }
+    best = max(means, key=means.__getitem__)
+    others = ", ".join(f"{model} {mean:.3f}" for model, mean in means.items() if model != best)
+    where = f"on average over {' and '.join(varied)}" if set(varied) - {"sessions"} else f"after {most:,} sessions"
+    answer = f"Highest nDCG@10 {where}: {best} ({means[best]:.3f}). The others: {others}."
+    return f"Click models and IPS rankers on the data set “{data}”", answer, sections
 
 
-def write_losses_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    """Write the report of the expected losses: figures 2 and 3."""
-    figures = loss_figures(rows)
+def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
+    """Describe the expected losses: figures 2 and 3."""
     table = [
         {
             "loss": row["model"],
@@ -101,15 +162,21 @@ def write_losses_report(folder: Path, rows: Sequence[Row], settings: Mapping[str
         for row in rows
         if row["kind"] == "least"
     ]
-    text = _TEXT_RANK if "rank" in rows[0] else _TEXT_SHARED
-    sections = [Section("Losses", text, parts=[Section(name, figure=figure) for name, figure in figures.items()])]
-    sections.append(Section("Minima of the losses", table=table))
-    return _write(folder, "Click loss and IPS loss", rows, settings, sections, {"minima": table}, figures)
+    by_rank = "rank" in rows[0]
+    figures = [Section(name, figure=figure) for name, figure in loss_figures(rows).items()]
+    sections = [
+        Section("Losses", _TEXT_RANK if by_rank else _TEXT_SHARED, parts=figures, page_only=True),
+        Section("Minima of the losses", table=table, name="minima"),
+    ]
+    answer = "Both losses have their minimum at the document's relevance at every rank."
+    if not by_rank:
+        minima = [f"{line['loss']} at {line['minimum at']:.4f}" for line in table if line["document"] == "both"]
+        answer = f"For two documents with the same features, the losses have their minima at: {', '.join(minima)}."
+    return "Click loss and IPS loss", answer, sections
 
 
-def write_gradient_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    """Write the report of gradients by rank: section 4.2."""
-    figure = gradient_figure(rows)
+def _describe_gradients(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
+    """Describe gradients by rank: section 4.2."""
     table: Rows = []
     for rank in sorted({row["rank"] for row in rows}):
         line: dict[str, Any] = {"rank": rank}
@@ -117,15 +184,13 @@ def write_gradient_report(folder: Path, rows: Sequence[Row], settings: Mapping[s
             count = row.get("sessions_per_query")
             line[f"{row['model']}, {'unlimited' if count is None else f'{count:,} sessions'}"] = row["gradient"]
         table.append(line)
-    sections = [Section("Gradient by rank", _TEXT_GRADIENT, table, figure)]
-    title = "Gradients of the click loss and the IPS loss by rank"
-    return _write(folder, title, rows, settings, sections, {"gradients": table}, {"gradients": figure})
+    answer = "The click loss has small gradients at low ranks; the IPS loss has similar gradients at all ranks."
+    sections = [Section("Gradients", _TEXT_GRADIENT, table, gradient_figure(rows))]
+    return "Gradients of the click loss and the IPS loss by rank", answer, sections
 
 
-def write_tuning_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    """Write the report of the search for optimisers and learning rates: appendix C.2."""
-    from clickshift.experiments.click_vs_ips.tuning import best_settings
-
+def _describe_tuning(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
+    """Describe the search for optimisers and learning rates: appendix C.2."""
     lines = best_settings(rows)
     table = [
         {
@@ -143,26 +208,41 @@ def write_tuning_report(folder: Path, rows: Sequence[Row], settings: Mapping[str
         for line in lines
         if line["best"]
     ]
-    sections = [Section("Chosen settings", _TEXT_TUNING, best), Section("All settings", table=table)]
-    tables = {"chosen": best, "settings": table}
-    return _write(folder, "Optimiser and learning rate of each ranker", rows, settings, sections, tables, {})
+    chosen = "; ".join(f"{line['model']}: {line['optimiser']}, rate {line['rate']}" for line in best)
+    sections = [
+        Section("Chosen", _TEXT_TUNING, best),
+        Section("Settings of rankers", table=table, name="settings", page_only=_is_long(table)),
+    ]
+    return "Optimiser and learning rate of each ranker", f"Lowest held-out loss: {chosen}.", sections
 
 
-def write_checks_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    """Write the report of the checks of drawn counts and of naive rankers."""
-    from clickshift.experiments.click_vs_ips.checks import check_table
-
+def _describe_checks(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
+    """Describe the checks of drawn counts and of naive rankers."""
     table = check_table(rows)
-    sections = [Section("Checks", _TEXT_CHECKS, table)]
-    return _write(
-        folder,
-        "Checks: drawn counts against sessions, naive PBM against naive IPS",
-        rows,
-        settings,
-        sections,
-        {"checks": table},
-        {},
+    lowest = min((line["p"] for line in table if not np.isnan(line["p"])), default=float("nan"))
+    distance = max((line["distance"] for line in table if line["distance"] is not None), default=float("nan"))
+    answer = (
+        f"Lowest p-value of a difference between drawn counts and single sessions: {lowest:.3f}. Largest difference "
+        f"between scores of the two naive rankers: {distance:.2g}."
     )
+    title = "Checks: drawn counts against sessions, naive PBM against naive IPS"
+    return title, answer, [Section("Checks", _TEXT_CHECKS, table)]
+
+
+_DESCRIPTIONS = {
+    "Pointwise": _describe_pointwise,
+    "SharedFeatures": _describe_losses,
+    "LossByRank": _describe_losses,
+    "GradientByRank": _describe_gradients,
+    "Tuning": _describe_tuning,
+    "PointwiseChecks": _describe_checks,
+}
+"""Function that describes the rows of each protocol: title, answer and sections."""
+
+
+def _is_long(table: Rows) -> bool:
+    """Return whether a table is too long for a terminal."""
+    return len(table) > _MAX_SHOWN_ROWS
 
 
 def _quality_table(rows: Sequence[Row]) -> Rows:
@@ -243,19 +323,60 @@ def _values_table(rows: Sequence[Row], axis: str) -> Rows:
     return table
 
 
-def _write(
-    folder: Path,
-    title: str,
-    rows: Sequence[Row],
-    settings: Mapping[str, Any],
-    sections: Sequence[Section],
-    tables: Mapping[str, Rows],
-    figures: Mapping[str, Any],
-) -> Written:
-    """Write rows.parquet, report.html, and tables and charts in the folder exports."""
-    write_rows(rows, folder / "rows.parquet")
-    write_report(folder / "report.html", title=title, sections=sections, settings=settings)
-    exports = write_exports(folder / "exports", tables, figures)
-    notes = [exports.note] if exports.note else []
-    shown = {name.capitalize(): table for name, table in tables.items() if len(table) <= _MAX_SHOWN_ROWS}
-    return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], shown, notes)
+def best_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the means over runs of each model and setting, marked where the held-out loss of a model is smallest.
+
+    Parameters
+    ----------
+    rows
+        Rows of a `Tuning`.
+
+    Returns
+    -------
+    list of dict
+        One line per model and setting; "best" is True for the chosen setting of each model. The means are infinite if
+        a run failed.
+    """
+    groups: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["model"], row["optimiser"], row["rate"]), []).append(row)
+    lines: list[dict[str, Any]] = []
+    for (model, optimiser, rate), group in groups.items():
+        finished = [row for row in group if "failed" not in row]
+        means = {
+            name: sum(row[name] for row in finished) / len(finished) if len(finished) == len(group) else float("inf")
+            for name in ("held_out_loss", "nDCG@10", "rounds")
+        }
+        lines.append({"model": model, "optimiser": optimiser, "rate": rate, "runs": len(group)} | means)
+    for model in dict.fromkeys(line["model"] for line in lines):
+        best = min((line for line in lines if line["model"] == model), key=lambda line: line["held_out_loss"])
+        best["best"] = True
+    return [{**line, "best": line.get("best", False)} for line in lines]
+
+
+def check_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Summarise the checks, one line per model.
+
+    Parameters
+    ----------
+    rows
+        Rows of `PointwiseChecks`.
+
+    Returns
+    -------
+    list of dict
+        Mean nDCG@10 by both kinds of clicks and the p-value of their difference; for the naive click model also the
+        largest difference of its scores to those of naive IPS.
+    """
+    lines = []
+    for name in dict.fromkeys(row["model"] for row in rows):
+        by_kind = {
+            kind: [*values_by_seed(rows, "nDCG@10", model=name, clicks=kind).values()] for kind in (COUNTS, SESSIONS)
+        }
+        distance = [row["distance"] for row in rows if row["model"] == name and "distance" in row]
+        lines.append(
+            {"model": name}
+            | {kind: float(np.mean(values)) for kind, values in by_kind.items()}
+            | {"p": welch(by_kind[COUNTS], by_kind[SESSIONS]), "distance": max(distance) if distance else None}
+        )
+    return lines

@@ -9,9 +9,16 @@ from typing import Any
 
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
-from clickshift.experiments.click_vs_ips.data import published_curve
-from clickshift.experiments.click_vs_ips.losses import CLICK_LOSS, IPS_LOSS
-from clickshift.experiments.click_vs_ips.protocol import IPS_TRUE, NAIVE, PBM_ESTIMATED, PBM_TRUE, PRODUCTION
+from clickshift.experiments.click_vs_ips.data import (
+    CLICK_LOSS,
+    IPS_LOSS,
+    IPS_TRUE,
+    NAIVE,
+    PBM_ESTIMATED,
+    PBM_TRUE,
+    PRODUCTION,
+    published_curve,
+)
 from clickshift.metrics.significance import bootstrap_interval
 
 _ORDER = (PRODUCTION, NAIVE, PBM_ESTIMATED, PBM_TRUE, IPS_TRUE)

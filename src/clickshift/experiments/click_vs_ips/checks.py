@@ -7,7 +7,6 @@ because the two losses are equal on the same counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,27 +14,23 @@ import numpy as np
 
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
-from clickshift.experiments.click_vs_ips.data import PointwiseData
-from clickshift.experiments.click_vs_ips.protocol import (
+from clickshift.experiments.click_vs_ips._report import ClickVsIps
+from clickshift.experiments.click_vs_ips.data import (
+    COUNTS,
     IPS_TRUE,
     NAIVE,
     PBM_TRUE,
-    build_run,
-    parse_learner,
-    ranking_metrics,
-    values_by_seed,
+    SESSIONS,
+    VERSION,
+    PointwiseData,
 )
-from clickshift.metrics.significance import welch
+from clickshift.experiments.click_vs_ips.protocol import build_run, parse_learner, ranking_metrics
 from clickshift.ranking import fit_runs
 from clickshift.simulation.fixed_ranking import FixedRankingEngine
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
 
-VERSION = 2
-"""Version of the rows: increased when a code change changes numbers, so that old rows are not mixed with new ones."""
-
 NAIVE_PBM = "Naive PBM"
-COUNTS, SESSIONS = "drawn counts", "single sessions"
 _CHECKED_RANKERS: Named = (
     (NAIVE, "ClickRanker(loss='ips', bias='naive')"),
     (NAIVE_PBM, "ClickRanker(loss='pbm', bias='naive')"),
@@ -106,13 +101,8 @@ class ChecksCell:
         return train, Cells.of(engine.held_out.sessions(user, n_held_out, rng=rng))
 
 
-def rows_of(cell: ChecksCell) -> list[dict[str, Any]]:
-    """Return `ChecksCell.rows`: a function that other processes can import."""
-    return cell.rows()
-
-
 @dataclass(frozen=True)
-class PointwiseChecks:
+class PointwiseChecks(ClickVsIps):
     """The checks, on logs that are small enough to be drawn session by session.
 
     Parameters
@@ -129,34 +119,6 @@ class PointwiseChecks:
     sessions: int = 20_000
     seeds: int = 10
 
-    def cells(self) -> list[ChecksCell]:
+    def tasks(self) -> list[ChecksCell]:
         """Return the tasks."""
         return [ChecksCell(self.data, self.sessions, seed) for seed in range(self.seeds)]
-
-
-def check_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Summarise the checks, one line per model.
-
-    Parameters
-    ----------
-    rows
-        Rows of `PointwiseChecks`.
-
-    Returns
-    -------
-    list of dict
-        Mean nDCG@10 by both kinds of clicks and the p-value of their difference; for the naive click model also the
-        largest difference of its scores to those of naive IPS.
-    """
-    lines = []
-    for name, _ in _CHECKED_RANKERS:
-        by_kind = {
-            kind: [*values_by_seed(rows, "nDCG@10", model=name, clicks=kind).values()] for kind in (COUNTS, SESSIONS)
-        }
-        distance = [row["distance"] for row in rows if row["model"] == name and "distance" in row]
-        lines.append(
-            {"model": name}
-            | {kind: float(np.mean(values)) for kind, values in by_kind.items()}
-            | {"p": welch(by_kind[COUNTS], by_kind[SESSIONS]), "distance": max(distance) if distance else None}
-        )
-    return lines

@@ -6,7 +6,7 @@ The numbers that the IPS paper printed are here too, for the data sets that it u
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -26,6 +26,15 @@ from clickshift.policies.lambdamart import LambdaMART
 from clickshift.simulation.fixed_ranking import FixedRankingEngine, truncated
 from clickshift.simulation.search_engine import BUILTIN
 
+VERSION = 2
+"""Version of the rows: increased when a code change changes numbers, so that old rows are not mixed with new ones."""
+PRODUCTION = "Production"
+NAIVE, PBM_ESTIMATED, PBM_TRUE, IPS_TRUE = "Naive", "PBM, estimated bias", "PBM, true bias", "IPS, true bias"
+"""Names of the rankers in the tables."""
+RANKING_METRICS = ("nDCG@5", "nDCG@10", "ARP")
+COUNTS, SESSIONS = "drawn counts", "single sessions"
+"""Kinds of simulated clicks."""
+CLICK_LOSS, IPS_LOSS = "PBM", "IPS"
 ONE_HOT, ONE_HOT_TWICE = "one-hot", "one-hot-twice"
 _SHARES = (0.6, 0.2, 0.2)
 """Shares of the queries for training, early stopping and testing, for data without a split of its own."""
@@ -222,3 +231,8 @@ def published_row(data: str, model: str) -> list[list[float]] | None:
     """Return the published mean and standard deviation of nDCG@5, nDCG@10 and ARP after 100 million sessions."""
     row: list[list[float]] | None = _published()["table2"].get(published_name(data), {}).get(model)
     return row
+
+
+def values_by_seed(rows: Sequence[Mapping[str, Any]], metric: str, **where: Any) -> dict[int, float]:
+    """Return one metric by seed, of the rows that have the given values."""
+    return {row["seed"]: row[metric] for row in rows if all(row.get(name) == value for name, value in where.items())}

@@ -7,6 +7,7 @@ Expected losses of a document with relevance y and examination o, if its predict
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,11 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from clickshift.experiments.click_vs_ips._one_hot import ips_limit, pbm_limit
-from clickshift.experiments.click_vs_ips.data import PointwiseData
+from clickshift.experiments.click_vs_ips._report import ClickVsIps
+from clickshift.experiments.click_vs_ips.data import CLICK_LOSS, IPS_LOSS, PointwiseData
+from clickshift.experiments.runner import Task
 from clickshift.simulation.users import PBM
 
-CLICK_LOSS, IPS_LOSS = "PBM", "IPS"
 _DATA = PointwiseData()
 
 
@@ -38,8 +40,26 @@ def ips_loss(relevance: np.ndarray, examination: np.ndarray, predicted: np.ndarr
     return loss
 
 
+class Analytic(ClickVsIps):
+    """Base class of protocols that are computed without training: a single short task, which is the protocol itself."""
+
+    name = "losses"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Compute the tidy rows."""
+        raise NotImplementedError
+
+    def tasks(self) -> Sequence[Task]:
+        """Return no task: nothing runs in other processes."""
+        return ()
+
+    def facts(self) -> Sequence[Task]:
+        """Return the protocol as its only task."""
+        return (self,)
+
+
 @dataclass(frozen=True)
-class SharedFeatures:
+class SharedFeatures(Analytic):
     """Figure 2: two documents with the same features and different relevance, one of them rarely examined.
 
     Parameters
@@ -80,7 +100,7 @@ class SharedFeatures:
 
 
 @dataclass(frozen=True)
-class LossByRank:
+class LossByRank(Analytic):
     """Figure 3: one document at each of the first ranks, with examination 1 / rank.
 
     Parameters
@@ -117,7 +137,7 @@ class LossByRank:
 
 
 @dataclass(frozen=True)
-class GradientByRank:
+class GradientByRank(Analytic):
     """Section 4.2: size of the first gradient of a document's logit, by the rank at which it was shown.
 
     Gradients of a document's mean loss per session with respect to its logit s, with r = sigmoid(s), at s = 0:

@@ -12,7 +12,6 @@ of other data sets.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -25,18 +24,23 @@ from clickshift.core.spec import parse
 from clickshift.counts.cells import Cells
 from clickshift.errors import SpecError
 from clickshift.experiments.click_vs_ips._one_hot import document_columns, ips_limit, pbm_limit
-from clickshift.experiments.click_vs_ips.data import PointwiseData
+from clickshift.experiments.click_vs_ips._report import ClickVsIps
+from clickshift.experiments.click_vs_ips.data import (
+    IPS_TRUE,
+    NAIVE,
+    PBM_ESTIMATED,
+    PBM_TRUE,
+    PRODUCTION,
+    RANKING_METRICS,
+    VERSION,
+    PointwiseData,
+)
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.ranking import RANKERS, ClickRanker, Ranker, Run, fit_runs
 from clickshift.simulation.fixed_ranking import FixedRankingEngine
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
 
-VERSION = 2
-"""Version of the rows: increased when a code change changes numbers, so that old rows are not mixed with new ones."""
-
-PRODUCTION = "Production"
-NAIVE, PBM_ESTIMATED, PBM_TRUE, IPS_TRUE = "Naive", "PBM, estimated bias", "PBM, true bias", "IPS, true bias"
 RANKERS_COMPARED: Named = (
     (NAIVE, "ClickRanker(loss='ips', bias='naive')"),
     (PBM_ESTIMATED, "ClickRanker(loss='pbm', bias='estimated')"),
@@ -48,7 +52,6 @@ TRUE_BIAS_RANKERS: Named = RANKERS_COMPARED[2:]
 """The two rankers that are given the true position bias."""
 SIZES = tuple(10**k for k in range(2, 9))
 """Numbers of sessions of figure 1."""
-RANKING_METRICS = ("nDCG@5", "nDCG@10", "ARP")
 
 _ONE_HOT = PointwiseData()
 
@@ -175,13 +178,8 @@ def _training_facts(ranker: Ranker) -> dict[str, Any]:
     return {"rounds": ranker.rounds, "held_out_loss": float(ranker.held_out_loss), "converged": ranker.converged}
 
 
-def rows_of(cell: PointwiseCell) -> list[dict[str, Any]]:
-    """Return `PointwiseCell.rows`: a function that other processes can import."""
-    return cell.rows()
-
-
 @dataclass(frozen=True)
-class Pointwise:
+class Pointwise(ClickVsIps):
     """The experiment: models x log sizes x strengths of the position bias x collision rates, with ten seeds each.
 
     Parameters
@@ -209,11 +207,12 @@ class Pointwise:
 
     References
     ----------
-    Hager, P., de Rijke, M., Zoeter, O. (2023). Contrasting neural click models and pointwise IPS rankers. ECIR.
+    Hager, P., de Rijke, M., Zoeter, O. (2022). Are neural click models pointwise IPS rankers? CONSEQUENCES+REVEAL
+    workshop at RecSys. (Later: Contrasting neural click models and pointwise IPS rankers. ECIR 2023.)
 
     Examples
     --------
-    >>> [cell.name for cell in Pointwise(sessions=(100,), collisions=(0.0, 0.5)).cells()]
+    >>> [cell.name for cell in Pointwise(sessions=(100,), collisions=(0.0, 0.5)).tasks()]
     ['one-hot: 100 sessions, 10 seeds', 'one-hot: 100 sessions, 10 seeds, 50% collisions']
     """
 
@@ -238,7 +237,7 @@ class Pointwise:
                     f"{name} must be a ClickRanker: got {text!r}.", code="not-a-click-ranker", name=name, value=text
                 )
 
-    def cells(self) -> list[PointwiseCell]:
+    def tasks(self) -> list[PointwiseCell]:
         """Return the tasks; those of one seed are consecutive, so that a process trains its production ranker once."""
         all_seeds = tuple(range(self.seeds))
         chunks = [all_seeds] if self.data.is_one_hot else [(seed,) for seed in all_seeds]
@@ -246,8 +245,3 @@ class Pointwise:
             PointwiseCell(self.data, self.models, sessions, eta, collisions, self.noise, seeds)
             for seeds, sessions, eta, collisions in product(chunks, self.sessions, self.eta, self.collisions)
         ]
-
-
-def values_by_seed(rows: Sequence[Mapping[str, Any]], metric: str, **where: Any) -> dict[int, float]:
-    """Return one metric by seed, of the rows that have the given values."""
-    return {row["seed"]: row[metric] for row in rows if all(row.get(name) == value for name, value in where.items())}

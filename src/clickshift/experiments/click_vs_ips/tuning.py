@@ -15,7 +15,8 @@ from typing import Any
 
 from clickshift.core.spec import label, parse
 from clickshift.errors import DataError, SpecError
-from clickshift.experiments.click_vs_ips.data import PointwiseData
+from clickshift.experiments.click_vs_ips._report import ClickVsIps, best_settings
+from clickshift.experiments.click_vs_ips.data import VERSION, PointwiseData
 from clickshift.experiments.click_vs_ips.protocol import (
     RANKERS_COMPARED,
     build_run,
@@ -25,9 +26,6 @@ from clickshift.experiments.click_vs_ips.protocol import (
 from clickshift.ranking import RANKERS, fit_runs
 from clickshift.simulation.search_engine import Named
 from clickshift.simulation.users import PBM
-
-VERSION = 2
-"""Version of the rows: increased when a code change changes numbers, so that old rows are not mixed with new ones."""
 
 OPTIMISERS = ("adam", "adagrad", "sgd")
 RATES = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001)
@@ -91,13 +89,8 @@ class TuningCell:
         ]
 
 
-def rows_of(cell: TuningCell) -> list[dict[str, Any]]:
-    """Return `TuningCell.rows`: a function that other processes can import."""
-    return cell.rows()
-
-
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(ClickVsIps):
     """The search: models x optimisers x learning rates, with five runs each on 100 million sessions.
 
     Parameters
@@ -123,43 +116,12 @@ class Tuning:
     sessions: int = 10**8
     seeds: int = 5
 
-    def cells(self) -> list[TuningCell]:
+    def tasks(self) -> list[TuningCell]:
         """Return the tasks."""
         return [
             TuningCell(self.data, model, optimiser, rate, self.sessions, self.seeds)
             for model, optimiser, rate in product(self.models, self.optimisers, self.rates)
         ]
-
-
-def best_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the means over runs of each model and setting, marked where the held-out loss of a model is smallest.
-
-    Parameters
-    ----------
-    rows
-        Rows of a `Tuning`.
-
-    Returns
-    -------
-    list of dict
-        One line per model and setting; "best" is True for the chosen setting of each model. The means are infinite if
-        a run failed.
-    """
-    groups: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["optimiser"], row["rate"]), []).append(row)
-    lines: list[dict[str, Any]] = []
-    for (model, optimiser, rate), group in groups.items():
-        finished = [row for row in group if "failed" not in row]
-        means = {
-            name: sum(row[name] for row in finished) / len(finished) if len(finished) == len(group) else float("inf")
-            for name in ("held_out_loss", "nDCG@10", "rounds")
-        }
-        lines.append({"model": model, "optimiser": optimiser, "rate": rate, "runs": len(group)} | means)
-    for model in dict.fromkeys(line["model"] for line in lines):
-        best = min((line for line in lines if line["model"] == model), key=lambda line: line["held_out_loss"])
-        best["best"] = True
-    return [{**line, "best": line.get("best", False)} for line in lines]
 
 
 def tuned(models: Named, rows: Sequence[Mapping[str, Any]], *, data: str) -> Named:

@@ -1,19 +1,20 @@
-"""The report of the model-selection protocol: regret of each strategy, and R2 of predicting ood perplexity."""
+"""The result of the model-selection protocol: regret of each strategy, and R2 of predicting ood perplexity."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
+from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
-from clickshift.display.tables import Row, write_rows
+from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
+from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
@@ -40,55 +41,74 @@ _REGRESSOR_NAMES = {"tree": "tree", "line": "linear"}
 """Regressors as they are named in headings."""
 
 
-def write_selection_report(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], *, repeats: int) -> Written:
-    """Write report.html, rows.parquet, and every table and figure as a file in the folder exports.
+@dataclass(frozen=True, repr=False)
+class ModelSelectionResult(ExperimentResult):
+    """What choosing a click model before a new ranker is deployed costs, by strategy.
 
     Parameters
     ----------
-    folder
-        Folder of the report.
-    rows
-        Rows of the finished tasks.
+    task_rows
+        Tidy rows of the finished tasks.
     settings
-        Settings of the run, shown on the page.
+        Settings of the run, which end the page.
+    failures
+        Messages of the tasks that failed; the other tasks are in the rows.
     repeats
         Number of repetitions of the published cross-validation.
 
-    Returns
-    -------
-    Written
-        The files, and the tables and notes for a terminal.
+    Notes
+    -----
+    Facts (`to_dict`, `--json`):
 
-    Raises
-    ------
-    DataError
-        If no case has all models ("unfinished-run").
+    - `conclusion`: the strategies with the lowest regret.
+    - `rows`: tidy rows with `user`, `training`, `seed`, `model` and `kind`: metrics known before deployment (kind
+      "metrics"), and perplexity under each test policy (kind "clicks").
+    - `regret`: one row per strategy, user and training policy ("all" for all of them): `regret` with `low` and `high`,
+      and `published_regret`.
+    - `r2`: one row per set of metrics, way of splitting and regressor: `r2`, and `least` of all configurations.
+    - `failures`: messages of the tasks that failed.
     """
-    write_rows(rows, folder / "rows.parquet")
-    outcomes = Outcomes.of(rows)
-    regret, published = regret_rows(rows), regret_rows(rows, cmip="published CMIP")
-    tables = {
-        "regret": _regret_table(regret),
-        "regret with the published CMIP": _regret_table(published, only="CMIP"),
-        "regret by users": _regret_by_user(regret),
-        "r2": _r2_table(r2_rows(rows, repeats=repeats)),
-        "models": _model_table(rows),
-    }
-    figures = {"regret": _regret_figure(regret)} | _metric_figures(outcomes)
-    conclusion = _summary(regret)
-    sections = [
-        Section("Regret", f"{conclusion}\n\n{_HOW_REGRET}", tables["regret"], figures["regret"]),
-        Section("Regret by users", table=tables["regret by users"]),
-        Section("Regret with the published CMIP estimator", table=tables["regret with the published CMIP"]),
-        Section("Which metrics predict ood perplexity?", _HOW_R2, tables["r2"]),
-        Section("Metrics against ood perplexity", _HOW_METRICS, parts=_metric_sections(figures)),
-        Section("Models", _HOW_MODELS, tables["models"]),
-    ]
-    write_report(folder / "report.html", title=_TITLE, sections=sections, settings=settings)
-    exports = write_exports(folder / "exports", tables, figures)
-    shown = {"Regret x 1000": tables["regret"], "R2 of ood perplexity": tables["r2"]}
-    notes = [text for text in (conclusion, exports.note) if text]
-    return Written(folder / "report.html", folder / "rows.parquet", exports.files, [], shown, notes)
+
+    repeats: int = 1000
+
+    @cached_property
+    def regret(self) -> Rows:
+        """Regret of each strategy, by user and training policy."""
+        return regret_rows(self.task_rows)
+
+    @cached_property
+    def r2(self) -> Rows:
+        """R2 of predicting ood perplexity from metrics of the training log."""
+        return r2_rows(self.task_rows, repeats=self.repeats)
+
+    def _answer(self) -> str:
+        return _summary(self.regret)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, rows, regret, R2 and failures."""
+        return {**super().facts(), "regret": self.regret, "r2": self.r2}
+
+    def _document(self) -> Document:
+        published = _regret_table(regret_rows(self.task_rows, cmip="published CMIP"), only="CMIP")
+        figures = [
+            Section(name, figure=figure) for name, figure in _metric_figures(Outcomes.of(self.task_rows)).items()
+        ]
+        sections = [
+            Section(
+                "Regret x 1000", _HOW_REGRET, _regret_table(self.regret), _regret_figure(self.regret), name="regret"
+            ),
+            Section("Regret by users", table=_regret_by_user(self.regret), page_only=True),
+            Section(
+                "Regret with the published CMIP estimator",
+                table=published,
+                name="regret with the published CMIP",
+                page_only=True,
+            ),
+            Section("Which metrics predict ood perplexity?", _HOW_R2, _r2_table(self.r2), name="r2"),
+            Section("Metrics against ood perplexity", _HOW_METRICS, parts=figures, page_only=True),
+            Section("Models", _HOW_MODELS, _model_table(self.task_rows), page_only=True),
+        ]
+        return Document(_TITLE, self.conclusion, sections, self.settings)
 
 
 def _regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
@@ -256,11 +276,6 @@ def _metric_figures(outcomes: Outcomes) -> dict[str, Any]:
         )
         figures[metric] = figure
     return figures
-
-
-def _metric_sections(figures: Mapping[str, Any]) -> list[Section]:
-    """One section per chart of a metric."""
-    return [Section(name, figure=figure) for name, figure in figures.items() if name in PREDICTORS]
 
 
 def _by_regret(regret: Sequence[Row]) -> list[str]:

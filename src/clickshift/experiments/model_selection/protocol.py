@@ -16,20 +16,25 @@ SIGIR.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.core.spec import parse
 from clickshift.debiasedness.agreement import agreement_ratio
 from clickshift.debiasedness.classifier_cmi import Classifier
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.scored_pairs import ScoredPairs
-from clickshift.experiments.models import Contender, check_predicts_clicks
+from clickshift.display.tables import Rows
+from clickshift.experiments.experiment import Experiment, settings_at_scale
+from clickshift.experiments.model_selection._report import ModelSelectionResult
+from clickshift.experiments.models import Contender, check_predicts_clicks, compared_model
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import bits_of, perplexity, perplexity_of
 from clickshift.metrics.predictions import Predictions
@@ -37,8 +42,7 @@ from clickshift.metrics.ranking import ranking_quality
 from clickshift.metrics.weighted_perplexity import weighted_perplexity
 from clickshift.models.base import ClickModel
 from clickshift.policies import POLICIES
-from clickshift.simulation.search_engine import Named
-from clickshift.simulation.selection_search_engine import SeedLogs, SelectionWorld
+from clickshift.simulation.search_engine import BUILTIN, Named, SeedLogs, SelectionWorld
 from clickshift.simulation.users import USERS
 
 VERSION = 2
@@ -181,24 +185,8 @@ def _without_rare_labels(rows: ScoredPairs) -> ScoredPairs:
     return rows[np.flatnonzero(count[label] >= _MIN_LABEL_ROWS)]
 
 
-def rows_of(task: SelectionCell) -> list[dict[str, Any]]:
-    """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
-
-    Parameters
-    ----------
-    task
-        The task.
-
-    Returns
-    -------
-    list of dict
-        Its tidy rows.
-    """
-    return task.rows()
-
-
 @dataclass(frozen=True)
-class ModelSelection:
+class ModelSelection(Experiment[ModelSelectionResult]):
     """The model-selection protocol: a grid of users, logging policies, models and seeds; by default at paper scale.
 
     Training lists are drawn by Plackett-Luce from raw scores; test lists are sorted by these scores. DBN users stop at
@@ -218,6 +206,8 @@ class ModelSelection:
         The simulated search engine, with the test policies.
     seeds
         Number of seeds, each with a log of its own.
+    repeats
+        Number of repetitions of the published cross-validation of the R2 table.
 
     Raises
     ------
@@ -232,7 +222,7 @@ class ModelSelection:
     Examples
     --------
     >>> protocol = ModelSelection(seeds=1)
-    >>> len(protocol.cells()), protocol.cells()[0].name
+    >>> len(protocol.tasks()), protocol.tasks()[0].name
     (56, 'dCTR, PBM users, NoisyOracle log, seed 0')
     """
 
@@ -244,6 +234,7 @@ class ModelSelection:
     contenders: tuple[Contender, ...] = (*MODELS_FROM_COUNTS, *_neural_models(rounds=10))
     world: SelectionWorld = _WORLD
     seeds: int = 10
+    repeats: int = 1000
 
     def __post_init__(self) -> None:
         for _, text in self.users:
@@ -253,7 +244,7 @@ class ModelSelection:
         for contender in self.contenders:
             check_predicts_clicks(contender)
 
-    def cells(self) -> list[SelectionCell]:
+    def tasks(self) -> list[SelectionCell]:
         """Tasks of the grid. Tasks of one log follow each other, so that a process simulates it once."""
         return [
             SelectionCell(self.world, user, training, contender, seed)
@@ -263,16 +254,104 @@ class ModelSelection:
             for contender in self.contenders
         ]
 
+    def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> ModelSelectionResult:
+        """Make the result of the rows of finished tasks."""
+        return ModelSelectionResult(rows, settings, failures, self.repeats)
 
-def quick_model_selection() -> ModelSelection:
-    """Create the protocol at a scale of minutes: 200 queries, 200 sessions each, three seeds.
+    def sources(self) -> dict[str, Any]:
+        """Return the path of the corpus."""
+        return {"corpus": self.world.corpus}
 
-    Most of the time is spent compiling the neural models for every log.
+
+_PAPER = {field.name: field.default for field in fields(ModelSelection)}
+SCALES: dict[str, dict[str, Any]] = {
+    "quick": _PAPER
+    | {
+        "contenders": (*MODELS_FROM_COUNTS, *_neural_models(rounds=200)),
+        "world": SelectionWorld(queries=200, sessions=40_000, held_out_sessions=8_000, test_sessions=8_000),
+        "seeds": 3,
+    },
+    "paper": _PAPER,
+}
+"""Settings by scale: "paper" is the whole grid of the paper, "quick" enough of it to see its main result in minutes,
+most of them spent compiling the neural models for every log."""
+
+
+def model_selection(
+    output: str | Path | None = None,
+    *,
+    scale: str = "quick",
+    corpus: str = BUILTIN,
+    queries: int | None = None,
+    sessions: int | None = None,
+    seeds: int | None = None,
+    models: Sequence[str] = (),
+    repeats: int = 1000,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Progress = silent,
+) -> ModelSelectionResult:
+    """Fit models on one policy's log, choose by metrics of that log, and measure the regret under another policy.
+
+    What is empty or None stays as the scale has it. For a protocol of one's own, run a `ModelSelection`.
+
+    Parameters
+    ----------
+    output
+        Folder that keeps the rows of finished tasks: after an interruption, call again, and only the missing ones run.
+        By default, a temporary folder.
+    scale
+        "quick" (minutes) or "paper" (5,000,000 sessions a log: days).
+    corpus
+        "builtin", or a LETOR file or folder.
+    queries
+        Number of queries of the corpus.
+    sessions
+        Number of sessions of a training log; the other logs have a fifth of it.
+    seeds
+        Number of logs per user and policy.
+    models
+        Models to choose from, instead of the paper's seven.
+    repeats
+        Number of repetitions of the published cross-validation.
+    workers
+        Number of worker processes; by default, one per core.
+    cluster
+        Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
+    progress
+        Called with a text and a step for each finished task.
 
     Returns
     -------
-    ModelSelection
-        The smaller protocol.
+    ModelSelectionResult
+        Rows, regret, R2, tables and figures. A task that fails is among its `failures`.
+
+    Raises
+    ------
+    SpecError
+        If a name or text cannot be used ("unknown-name" for another scale), before any work.
+    RunError
+        "failed-tasks" if no task could be finished.
+
+    References
+    ----------
+    Deffayet, R., Hager, P., Renders, J.-M. & de Rijke, M. (2023). An offline metric for the debiasedness of click
+    models. SIGIR.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> result = cs.model_selection("out/selection")  # doctest: +SKIP
+    >>> result.regret[0]["strategy"]  # doctest: +SKIP
+    'PPL'
     """
-    world = SelectionWorld(queries=200, sessions=40_000, held_out_sessions=8_000, test_sessions=8_000)
-    return ModelSelection(contenders=(*MODELS_FROM_COUNTS, *_neural_models(rounds=200)), world=world, seeds=3)
+    chosen = settings_at_scale(scale, SCALES)
+    others = None if sessions is None else max(sessions // 5, 1)
+    sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
+    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    if models:
+        by_name = {contender.name: contender for contender in chosen["contenders"]}
+        chosen["contenders"] = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models))
+    protocol = ModelSelection(**chosen | {"seeds": seeds or chosen["seeds"], "repeats": repeats})
+    return protocol.run(output, workers=workers, cluster=cluster, progress=progress)

@@ -1,14 +1,15 @@
-"""The report of the policy-shift protocol: a page, and tables and figures as files, from tidy rows."""
+"""The result of the policy-shift protocol: verdicts, tables and figures from tidy rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from clickshift.display.document import Section, write_report
-from clickshift.display.export import Written, write_exports
-from clickshift.display.tables import Row, Rows, write_rows
+from clickshift.display.document import Document, Section
+from clickshift.display.tables import Row, Rows
+from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure, rows_by_log, rows_of_kind
 from clickshift.experiments.policy_shift._report_spider import spider_figures
@@ -25,6 +26,7 @@ from clickshift.experiments.policy_shift._report_verdicts import shift_summary, 
 TITLE = "Policy shift: are click models robust when the ranker changes?"
 _TERMINAL_LOGS = 3
 """Number of logs whose tables are shown on a terminal; the page has all."""
+_TERMINAL_NOTE = f"A terminal shows the first {_TERMINAL_LOGS} logs."
 
 _HOW_VERDICTS = """Each click model learned from a log that one policy ranked, and predicted clicks on lists of other
 policies. A model is more robust than its peers if its normalised perplexity on another policy's lists (ood nPPL) is
@@ -51,82 +53,98 @@ except for ARP, the average rank of relevant documents. The oracle and the loggi
 _HOW_PERPLEXITY = """Conditional perplexity with 95 % confidence intervals over seeds; lower is better. Bold: the best.
 "=": not significantly worse than the best (Welch's t-test, 95 %). In brackets: a model that peeks at the click it
 predicts, not compared. The oracle, the user's own model, is a lower bound except for chance."""
+_HOW_OTHER = """Perplexity of single clicks, not conditional on the clicks above (marginal), and AUROC: the probability
+that a clicked result has a higher predicted click probability than one without a click."""
 _HOW_NPPL = """From .2, the best click model on a log, to .893, the worst. Bold: ood below ind of the same users and
 training policy."""
 
 
-def write_shift_report(folder: str | Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> Written:
-    """Write report.html, rows.parquet, and every table and figure as a file in the folder exports.
+@dataclass(frozen=True, repr=False)
+class PolicyShiftResult(ExperimentResult):
+    """How well click models predict clicks when the ranker changes.
 
     Parameters
     ----------
-    folder
-        Folder of the report.
-    rows
-        Rows of the finished tasks.
+    task_rows
+        Tidy rows of the finished tasks.
     settings
-        Settings of the run, shown on the page.
+        Settings of the run, which end the page.
+    failures
+        Messages of the tasks that failed; the other tasks are in the rows.
 
-    Returns
-    -------
-    Written
-        The files, and the tables, verdicts and notes for a terminal.
+    Notes
+    -----
+    Facts (`to_dict`, `--json`):
+
+    - `conclusion`: the models by verdict.
+    - `verdicts`: one per click model: `model`, `verdict` (a few words) and `text` (up to four lines).
+    - `rows`: tidy rows with `user`, `training`, `model`, `role` and `kind`. Rows of kind "clicks" have `testing`,
+      `shift` ("ind" or "ood"), `seed`, `perplexity`, `marginal_perplexity`, `auroc`, `log_likelihood` and the metrics
+      by rank; rows of kind "ranking" have nDCG, Recall and the like by judged documents; rows of kind "policy" have
+      `policy`, `expected_clicks`, `predicted_clicks` and `curse`.
+    - `failures`: messages of the tasks that failed.
     """
-    folder = Path(folder)
-    write_rows(rows, folder / "rows.parquet")
-    write_report(folder / "report.html", title=TITLE, sections=shift_sections(rows), settings=settings)
-    exports = write_exports(folder / "exports", _shift_tables(rows), _shift_figures(rows))
-    tables, note = _terminal_tables(rows)
-    return Written(
-        folder / "report.html",
-        folder / "rows.parquet",
-        exports.files,
-        shift_verdicts(rows),
-        tables,
-        [text for text in (note, exports.note) if text],
-    )
+
+    @cached_property
+    def verdicts(self) -> list[dict[str, str]]:
+        """Verdict of each click model, candidates first: `model`, `verdict` and `text`."""
+        return shift_verdicts(self.task_rows)
+
+    def _answer(self) -> str:
+        return shift_summary(self.verdicts)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, verdicts, rows and failures."""
+        return {**super().facts(), "verdicts": self.verdicts}
+
+    def _document(self) -> Document:
+        return Document(TITLE, self.conclusion, shift_sections(self.task_rows, self.verdicts), self.settings)
 
 
-def _shift_tables(rows: Sequence[Row]) -> dict[str, Rows]:
-    """All tables by file name."""
-    tables = {"robustness": robustness_table(rows), "nppl": nppl_table(rows)}
-    for metric in ("perplexity", "marginal_perplexity", "auroc"):
-        tables |= _by_file_name(metric.replace("_", " "), perplexity_tables(rows, metric))
-    tables |= _by_file_name("ranking", ranking_tables(rows)) | _by_file_name("policies", policy_tables(rows))
-    return {name: table for name, table in tables.items() if table}
-
-
-def _shift_figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """All figures by file name."""
-    spiders = {f"robustness {model}": figure for model, figure in spider_figures(rows).items()}
-    return spiders | _by_file_name("oracle", _oracle_figures(rows)) | _by_file_name("policies", policy_figures(rows))
-
-
-def shift_sections(rows: Sequence[Row]) -> list[Section]:
-    """Sections of the page, the verdicts first; sections without content are left out.
+def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> list[Section]:
+    """Make the sections of the report, the verdicts first; sections without content are left out.
 
     Parameters
     ----------
     rows
         Rows of the finished tasks.
+    verdicts
+        What `shift_verdicts` returns.
 
     Returns
     -------
     list of Section
         Text, tables and figures.
     """
-    spiders, robustness, nppl = spider_figures(rows), robustness_table(rows), nppl_table(rows)
-    policies, notes, verdicts = policy_figures(rows), ranking_notes(rows), shift_verdicts(rows)
+    robustness, nppl = robustness_table(rows), nppl_table(rows)
+    perplexity, policies = perplexity_tables(rows), policy_tables(rows)
+    spiders = [Section(name, figure=f, name=f"robustness {name}") for name, f in spider_figures(rows).items()]
+    other = [
+        section
+        for metric in ("marginal_perplexity", "auroc")
+        for section in _table_sections(metric.replace("_", " "), perplexity_tables(rows, metric), titled=True)
+    ]
+    ranking = _table_sections("ranking", ranking_tables(rows), ranking_notes(rows))
     sections = [
-        Section("Verdicts", f"{shift_summary(verdicts)}\n\n{_HOW_VERDICTS}", parts=_verdict_sections(verdicts)),
-        Section("Robustness of predictions", _HOW_SPIDERS, parts=_figure_sections(spiders)),
-        Section("Robustness in numbers", _HOW_ROBUSTNESS, robustness),
-        Section("Distance from the oracle", _HOW_ORACLE, parts=_figure_sections(_oracle_figures(rows))),
-        Section("Derived policies", _HOW_POLICIES, parts=_figure_sections(policies)),
-        Section("Derived policies in numbers", _HOW_GAINS, parts=_table_sections(policy_tables(rows))),
-        Section("Relevance", _HOW_RANKING, parts=_table_sections(ranking_tables(rows), notes)),
-        Section("Perplexity", _HOW_PERPLEXITY, parts=_table_sections(perplexity_tables(rows))),
-        Section("Normalised perplexity", _HOW_NPPL, nppl if robustness else ()),
+        Section("Verdicts", _HOW_VERDICTS, parts=_verdict_sections(verdicts)),
+        Section("Robustness of predictions", _HOW_SPIDERS, parts=spiders, page_only=True),
+        Section("Robustness in numbers", _HOW_ROBUSTNESS, robustness, name="robustness"),
+        Section(
+            "Distance from the oracle",
+            _HOW_ORACLE,
+            parts=_figure_sections("oracle", _oracle_figures(rows)),
+            page_only=True,
+        ),
+        Section(
+            "Derived policies", _HOW_POLICIES, parts=_figure_sections("policies", policy_figures(rows)), page_only=True
+        ),
+        Section(
+            "Clicks of derived policies", _noted(_HOW_GAINS, policies), parts=_table_sections("policies", policies)
+        ),
+        Section("Relevance", _HOW_RANKING, parts=ranking, page_only=True),
+        Section("Perplexity", _noted(_HOW_PERPLEXITY, perplexity), parts=_table_sections("perplexity", perplexity)),
+        Section("Normalised perplexity", _HOW_NPPL, nppl if robustness else (), name="nppl", page_only=True),
+        Section("Other metrics of click prediction", _HOW_OTHER, parts=other, page_only=True),
     ]
     return [section for section in sections if section.parts or section.table]
 
@@ -139,14 +157,31 @@ def _verdict_sections(verdicts: Sequence[Mapping[str, str]]) -> list[Section]:
     ]
 
 
-def _figure_sections(figures: Mapping[Any, Any]) -> list[Section]:
-    """One section per figure."""
-    return [Section(str(name), figure=figure) for name, figure in figures.items()]
+def _figure_sections(kind: str, figures: Mapping[LogName, Any]) -> list[Section]:
+    """One section per training log, with its figure."""
+    return [Section(str(log), figure=figure, name=_file_name(kind, log)) for log, figure in figures.items()]
 
 
-def _table_sections(tables: Mapping[LogName, Rows], notes: Mapping[LogName, str] | None = None) -> list[Section]:
-    """One section per training log, with its table and note."""
-    return [Section(str(log), (notes or {}).get(log, ""), table) for log, table in tables.items() if table]
+def _table_sections(
+    kind: str, tables: Mapping[LogName, Rows], notes: Mapping[LogName, str] | None = None, *, titled: bool = False
+) -> list[Section]:
+    """One section per training log, with its table and note; a terminal shows the first ones."""
+    return [
+        Section(
+            f"{kind.capitalize()}: {log}" if titled else str(log),
+            (notes or {}).get(log, ""),
+            table,
+            name=_file_name(kind, log),
+            page_only=number >= _TERMINAL_LOGS,
+        )
+        for number, (log, table) in enumerate(tables.items())
+        if table
+    ]
+
+
+def _noted(text: str, tables: Mapping[LogName, Rows]) -> str:
+    """Return the explanation of tables, with a note if a terminal does not show all of them."""
+    return f"{text} {_TERMINAL_NOTE}" if len(tables) > _TERMINAL_LOGS else text
 
 
 def _oracle_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
@@ -155,17 +190,6 @@ def _oracle_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
     return {log: figure for log, figure in figures.items() if figure is not None}
 
 
-def _by_file_name(kind: str, by_log: Mapping[LogName, Any]) -> dict[str, Any]:
-    """Tables or figures of one kind by file name, instead of by training log."""
-    return {" ".join(filter(None, (kind, *log))): item for log, item in by_log.items()}
-
-
-def _terminal_tables(rows: Sequence[Row]) -> tuple[dict[str, Rows], str]:
-    """Tables for a terminal by title, and a note if some are left out."""
-    perplexity, policies = perplexity_tables(rows), policy_tables(rows)
-    tables = {f"Perplexity: {log}": table for log, table in list(perplexity.items())[:_TERMINAL_LOGS]}
-    tables |= {f"Clicks of derived policies: {log}": table for log, table in list(policies.items())[:_TERMINAL_LOGS]}
-    tables["Robustness: ood nPPL below ind nPPL is more robust"] = robustness_table(rows)
-    more = max(len(perplexity), len(policies)) > _TERMINAL_LOGS
-    note = f"Tables of the first {_TERMINAL_LOGS} logs are shown; the report has all." if more else ""
-    return {title: table for title, table in tables.items() if table}, note
+def _file_name(kind: str, log: LogName) -> str:
+    """Return the name of the file of a table or figure of one training log."""
+    return " ".join(filter(None, (kind, *log)))

@@ -5,61 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from clickshift.core.text import join_words
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
 from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, policy_shifts
-from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
-_BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
 _MORE, _LESS, _MIXED = "more robust than peers", "less robust than peers", "mixed"
 _BEST, _WORST = "the best throughout", "the worst throughout"
 _NOT_COMPARED, _NOT_TESTED = "not compared", "not tested elsewhere"
 _VERDICTS = (_BEST, _MORE, _MIXED, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
 _MAJORITY = 2 / 3
 """Share of shifts that decides a verdict."""
-
-
-def comparison_verdict(rows: Sequence[Row]) -> str:
-    """Conclude a comparison of click models on one log.
-
-    Parameters
-    ----------
-    rows
-        Rows of the comparison, one per model.
-
-    Returns
-    -------
-    str
-        Which model predicts best, its improvement over the best baseline, and which models failed.
-    """
-    perplexity = {
-        row["model"]: row["conditional_perplexity"] for row in rows if row["conditional_perplexity"] is not None
-    }
-    sentences = []
-    if perplexity:
-        best = min(perplexity, key=perplexity.__getitem__)
-        lowest = perplexity[best]
-        tied = [name for name, value in perplexity.items() if round(value, 3) == round(lowest, 3) and name != best]
-        tie = f", tied with {' and '.join(tied)}" if tied else ""
-        sentences.append(f"{best} predicts these clicks best: conditional perplexity {lowest:.4f}{tie}.")
-        baseline = min((name for name in perplexity if name in _BASELINES), key=perplexity.__getitem__, default=None)
-        if baseline is not None and baseline != best and perplexity[baseline] > 1:
-            gain = (perplexity[baseline] - lowest) / (perplexity[baseline] - 1)
-            sentences.append(
-                f"That is {gain:.1%} closer to perfect prediction (perplexity 1) than {baseline}, the best baseline "
-                f"({perplexity[baseline]:.4f})."
-            )
-    failed = [row["model"] for row in rows if row["error"]]
-    if failed:
-        sentences.append(f"Not compared: {', '.join(failed)}.")
-    impossible = [row["model"] for row in rows if row["log_likelihood"] == -math.inf]
-    if impossible:
-        sentences.append(
-            f"{', '.join(impossible)} gave probability 0 to clicks that happened: their perplexity depends on the "
-            f"probability floor {PROBABILITY_FLOOR:g}."
-        )
-    return " ".join(sentences)
 
 
 def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
@@ -116,7 +73,7 @@ def shift_summary(verdicts: Sequence[Mapping[str, str]]) -> str:
     for verdict in verdicts:
         by_verdict.setdefault(verdict["verdict"], []).append(verdict["model"])
     ordered = {verdict: by_verdict[verdict] for verdict in _VERDICTS if verdict in by_verdict}
-    return " ".join(f"{verdict.capitalize()}: {_enumerate(models)}." for verdict, models in ordered.items())
+    return " ".join(f"{verdict.capitalize()}: {join_words(models)}." for verdict, models in ordered.items())
 
 
 def _verdict(shifts: Sequence[Shift]) -> str:
@@ -258,7 +215,7 @@ def _other_verdicts(shifts: Sequence[Shift], verdict: str) -> list[str]:
             alone = _verdict([shift for shift in shifts if shift.setting[position] == name])
             if len(names) > 1 and alone != verdict:
                 by_verdict.setdefault(alone, []).append(name)
-        phrases += [f"{form.format(_enumerate(group))} alone ({alone})" for alone, group in by_verdict.items()]
+        phrases += [f"{form.format(join_words(group))} alone ({alone})" for alone, group in by_verdict.items()]
     return phrases
 
 
@@ -266,11 +223,6 @@ def _settings(shifts: Sequence[Shift], longest: int = 3) -> str:
     """The first settings, and the number of the others."""
     shown = [str(shift.setting) for shift in shifts[:longest]]
     return "; ".join(shown) + (f"; and {len(shifts) - longest} more" if len(shifts) > longest else "")
-
-
-def _enumerate(names: Sequence[str]) -> str:
-    """Names joined by commas and "and"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -25,7 +25,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
-from clickshift.policies.derived import SEARCHES, DerivedLists, FairLists, fair, max_reward, top_down
+from clickshift.policies.derived import SEARCHES, DerivedLists, FairPolicy, fair, max_reward, top_down
 from clickshift.policies.derived.fair import disparity
 from clickshift.policies.derived.model_scores import examination, relevance_in
 
@@ -143,7 +143,7 @@ class DerivedPolicies:
 
     def _policies(
         self, models: Sequence[ClickModel], seen: Corpus
-    ) -> Iterator[tuple[str, int, Callable[..., DerivedLists | FairLists]]]:
+    ) -> Iterator[tuple[str, int, Callable[..., DerivedLists | FairPolicy]]]:
         """Name, seed and function of each policy to derive."""
         search_options: dict[str, Any] = {
             "ranks": self.ranks,
@@ -177,10 +177,10 @@ class DerivedPolicies:
         }
 
 
-def _weighted_lists(derived: DerivedLists | FairLists) -> tuple[Rankings, Float[np.ndarray, " session"]]:
+def _weighted_lists(derived: DerivedLists | FairPolicy) -> tuple[Rankings, Float[np.ndarray, " session"]]:
     """The lists of a policy, and the probability of each for its query."""
-    if isinstance(derived, FairLists):
-        return derived.lists, derived.weight
+    if isinstance(derived, FairPolicy):
+        return derived.policy.lists, derived.policy.weight
     return derived.rankings, np.ones(len(derived.rankings))
 
 

@@ -15,16 +15,30 @@ shift. ACM Transactions on Information Systems.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
+from clickshift.core.progress import Progress, silent
+from clickshift.display.tables import Rows
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.models import BASELINES, CLICK_MODELS, LOGGING, TRUTH, Contender, check_predicts_clicks
+from clickshift.experiments.experiment import Experiment, settings_at_scale
+from clickshift.experiments.models import (
+    BASELINES,
+    CLICK_MODELS,
+    LOGGING,
+    TRUTH,
+    Contender,
+    candidate_model,
+    check_predicts_clicks,
+    compared_model,
+)
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
-from clickshift.simulation.search_engine import Named, SimulatedLogs, World, check_specs
+from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs
 
 VERSION = 1
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
@@ -102,24 +116,8 @@ class Cell:
         return self.contender.fit(logs.train, logs.held_out, self.seeds)
 
 
-def rows_of(task: Cell) -> list[dict[str, Any]]:
-    """Compute the rows of a task; a top-level function, as `clickshift.experiments.runner.run_tasks` needs.
-
-    Parameters
-    ----------
-    task
-        The task.
-
-    Returns
-    -------
-    list of dict
-        Its tidy rows.
-    """
-    return task.rows()
-
-
 @dataclass(frozen=True)
-class PolicyShift:
+class PolicyShift(Experiment[PolicyShiftResult]):
     """The policy-shift protocol: a grid of users, logging policies and models; by default at paper scale.
 
     Parameters
@@ -154,7 +152,7 @@ class PolicyShift:
     Examples
     --------
     >>> protocol = PolicyShift(seeds=1)
-    >>> len(protocol.cells()), protocol.cells()[1].name
+    >>> len(protocol.tasks()), protocol.tasks()[1].name
     (117, 'PBM, DBN users, PL-oracle log')
     """
 
@@ -176,7 +174,7 @@ class PolicyShift:
             if contender.role != "oracle":
                 check_predicts_clicks(contender)
 
-    def cells(self) -> list[Cell]:
+    def tasks(self) -> list[Cell]:
         """Tasks of the grid. Tasks of one log follow each other, so that a process simulates it once."""
         return [
             Cell(self.world, user, training, contender, self.seeds, self._derived(user[0], contender))
@@ -188,3 +186,139 @@ class PolicyShift:
     def _derived(self, user: str, contender: Contender) -> DerivedPolicies | None:
         """Policies to derive: only from models that are compared, and only on `derived_users`."""
         return self.derived if user in self.derived_users and contender.role in {"click model", "candidate"} else None
+
+    def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> PolicyShiftResult:
+        """Make the result of the rows of finished tasks."""
+        return PolicyShiftResult(rows, settings, failures)
+
+    def sources(self) -> dict[str, Any]:
+        """Return the path of the corpus."""
+        return {"corpus": self.world.corpus}
+
+
+_PAPER = {field.name: field.default for field in fields(PolicyShift)}
+SCALES: dict[str, dict[str, Any]] = {
+    "quick": _PAPER
+    | {
+        "users": (PolicyShift.users[0], PolicyShift.users[2]),
+        "training": PolicyShift.training[:1],
+        "world": World(queries=200, sessions=20_000, test_sessions=5_000),
+        "seeds": 3,
+        "derived": DerivedPolicies(sessions=20_000),
+    },
+    "paper": _PAPER,
+}
+"""Settings by scale: "paper" is the whole grid of the paper, "quick" enough of it to see its main result in minutes."""
+
+
+def policy_shift(
+    output: str | Path | None = None,
+    *,
+    scale: str = "quick",
+    candidates: Sequence[str] = (),
+    corpus: str = BUILTIN,
+    users: Sequence[str] = (),
+    training: Sequence[str] = (),
+    testing: Sequence[str] = (),
+    models: Sequence[str] = (),
+    queries: int | None = None,
+    sessions: int | None = None,
+    test_sessions: int | None = None,
+    seeds: int | None = None,
+    derived: bool = True,
+    search: str | None = None,
+    penalties: Sequence[float] = (),
+    fair: bool = False,
+    seed: int | None = None,
+    reference: bool = True,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Progress = silent,
+) -> PolicyShiftResult:
+    """Fit click models on simulated logs of one policy and evaluate them on other policies' lists.
+
+    What is empty or None stays as the scale has it. For a protocol of one's own, run a `PolicyShift`.
+
+    Parameters
+    ----------
+    output
+        Folder that keeps the rows of finished tasks: after an interruption, call again, and only the missing ones run.
+        By default, a temporary folder.
+    scale
+        "quick" (minutes) or "paper" (the whole grid, ten seeds: an hour).
+    candidates
+        Own models to compare, as "package.module:Class" or as learners.
+    corpus
+        "builtin", or a LETOR file or folder.
+    users, training, testing
+        Simulated users, logging policies of training logs, and policies of test logs: names of the full protocol, e.g.
+        "PL-BM25", or their texts, e.g. "Feature(25)". " + " joins several policies of one log.
+    models
+        Click models to compare, in place of the paper's six.
+    queries, sessions, test_sessions
+        Number of queries of the corpus, of sessions of each training log, and of sessions of each test log.
+    seeds
+        Number of models per task, from different random seeds.
+    derived
+        Whether to evaluate the policies that are derived from each model.
+    search, penalties, fair
+        Settings of the derived policies, as in `DerivedPolicies`.
+    seed
+        Random seed for the simulated search engine.
+    reference
+        Whether to use the reference rows that come with the package, where they apply.
+    workers
+        Number of worker processes; by default, one per core.
+    cluster
+        Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
+    progress
+        Called with a text and a step for each finished task.
+
+    Returns
+    -------
+    PolicyShiftResult
+        Rows, verdicts, tables and figures. A task that fails is among its `failures`.
+
+    Raises
+    ------
+    SpecError
+        If a name or text cannot be used ("unknown-name" for another scale), before any work.
+    RunError
+        "failed-tasks" if no task could be finished.
+
+    References
+    ----------
+    Deffayet, R., Renders, J.-M. & de Rijke, M. (2022). Evaluating the robustness of click models to policy
+    distributional shift. ACM Transactions on Information Systems.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> result = cs.policy_shift("out/shift", candidates=["EM('UBM')"])  # doctest: +SKIP
+    >>> result.verdicts[0]["verdict"]  # doctest: +SKIP
+    'mixed'
+    """
+    chosen = settings_at_scale(scale, SCALES)
+    if models:
+        others = tuple(c for c in chosen["contenders"] if c.role != "click model")
+        chosen["contenders"] = tuple(dict.fromkeys((*others, *map(compared_model, models))))
+    chosen["contenders"] += tuple(map(candidate_model, candidates))
+    numbers = {"queries": queries, "sessions": sessions, "test_sessions": test_sessions, "seed": seed}
+    given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
+    if testing:
+        given["testing"] = _named(testing, World.testing)
+    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    if users:
+        chosen |= {"users": _named(users, PolicyShift.users), "derived_users": tuple(users)}
+    if training:
+        chosen["training"] = _named(training, PolicyShift.training)
+    policies = {"penalties": tuple(penalties), "fair": fair} | ({"search": search} if search else {})
+    chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
+    chosen["seeds"] = seeds or chosen["seeds"]
+    return PolicyShift(**chosen).run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+
+
+def _named(texts: Sequence[str], known: Named) -> Named:
+    """Replace names by the texts that the protocol has for them; " + " joins several policies of one log."""
+    by_name = dict(known)
+    return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts)

@@ -12,15 +12,23 @@ shift. ACM Transactions on Information Systems.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import TypeVar
 
+import numpy as np
+from jaxtyping import Bool
+
+from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Raw
 from clickshift.errors import DataError
 from clickshift.io.qrels import Judgments
 
+AnyLog = TypeVar("AnyLog", Sessions, EncodedLog)
+"""A log in memory or on disk; filters return one of the same kind."""
 
-def annotated_only(sessions: Sessions, judged: Judgments | Raw) -> Sessions:
+
+def annotated_only(sessions: AnyLog, judged: Judgments | Raw) -> AnyLog:
     """Keep the sessions of the queries with relevance judgments.
 
     Parameters
@@ -42,7 +50,7 @@ def annotated_only(sessions: Sessions, judged: Judgments | Raw) -> Sessions:
     """
     queries = judged.queries if isinstance(judged, Judgments) else judged
     number = sessions.vocabulary.query_numbers(queries)
-    keep = np.isin(sessions.rankings.query, number[number != UNSEEN])
+    keep = _rows_where(sessions, lambda part: np.isin(part.rankings.query, number[number != UNSEEN]))
     if not keep.any():
         raise DataError(
             f"at least one session must be of a judged query: got none, with {len(queries):,} judged ones. "
@@ -53,7 +61,7 @@ def annotated_only(sessions: Sessions, judged: Judgments | Raw) -> Sessions:
     return sessions[keep]
 
 
-def drop_without_clicks(sessions: Sessions) -> Sessions:
+def drop_without_clicks(sessions: AnyLog) -> AnyLog:
     """Keep the sessions with at least one click.
 
     The policy-shift paper does so for its tables. Click rates of the result are too high, and the more so the rarer
@@ -74,7 +82,7 @@ def drop_without_clicks(sessions: Sessions) -> Sessions:
     DataError
         "no-clicks" if no session is left.
     """
-    keep = np.any(sessions.click, axis=1)
+    keep = _rows_where(sessions, lambda part: np.any(part.click, axis=1))
     if not keep.any():
         raise DataError(
             f"at least one session must have a click: got none in {sessions.total:,}.",
@@ -84,7 +92,7 @@ def drop_without_clicks(sessions: Sessions) -> Sessions:
     return sessions[keep]
 
 
-def compact(sessions: Sessions) -> Sessions:
+def compact(sessions: AnyLog) -> AnyLog:
     """Restrict the vocabulary of a log to the pairs that its sessions show.
 
     Use it before a split, never after: the parts would get different numbers for the same pair.
@@ -99,5 +107,12 @@ def compact(sessions: Sessions) -> Sessions:
     Sessions
         The same sessions, without the pairs that a filter left behind in the vocabulary.
     """
-    shown = sessions.rankings.pair
-    return sessions.in_vocabulary(sessions.vocabulary.with_pairs(shown[shown != UNSEEN]))
+    shown = np.zeros(sessions.vocabulary.n_pairs + 1, bool)
+    for part in sessions.chunks():
+        shown[part.rankings.pair] = True  # UNSEEN is the last
+    return sessions.in_vocabulary(sessions.vocabulary.with_pairs(np.flatnonzero(shown[:-1])))
+
+
+def _rows_where(sessions: AnyLog, keep: Callable[[Sessions], np.ndarray]) -> Bool[np.ndarray, " row"]:
+    """Return the mask of the rows that a filter keeps, from the masks of the log's parts."""
+    return np.concatenate([keep(part) for part in sessions.chunks()])

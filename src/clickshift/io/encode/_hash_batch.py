@@ -11,9 +11,9 @@ from numba import njit
 
 from clickshift.errors import FileError
 from clickshift.io.encode._id_table import hashes_of, pair_hashes
-from clickshift.io.read_report import BadSessions
-from clickshift.io.tables._layouts import TableRows, check_session_columns, read_wide
-from clickshift.io.tables.formats import TableFile
+from clickshift.io.read_report import BadSessions, unreadable_lines_error
+from clickshift.io.tables.formats import ColumnError, TableFile
+from clickshift.io.tables.layouts import TableRows, check_no_floats, check_session_columns, read_wide
 
 
 class TextIdsFound(Exception):
@@ -62,6 +62,8 @@ class HashedIds:
             return None
         elif column not in text:
             raise TextIdsFound(frozenset([column]))
+        else:
+            check_no_floats(column, array[:1000])
         hashes = hashes_of(array)
         return cls(array, hashes if indices is None else hashes[:, indices], indices)
 
@@ -90,6 +92,8 @@ class HashedBatch:
         Whether each result was clicked.
     attributes
         Values of each session, under the names of `Sessions`: count, time, user, log_prob.
+    n_read
+        Number of sessions that were read, with the skipped ones.
     n_skipped
         Number of sessions and lines that were skipped.
     first_skipped
@@ -102,6 +106,7 @@ class HashedBatch:
     start: Int[np.ndarray, " bound"]
     click: Bool[np.ndarray, " result"]
     attributes: dict[str, np.ndarray]
+    n_read: int
     n_skipped: int = 0
     first_skipped: str = ""
 
@@ -126,16 +131,12 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
         If a column that is not in `text` holds text.
     """
     if part.unreadable and not skip_bad:
-        (line, problem), count = part.unreadable[0], len(part.unreadable)
-        advice = 'Fix or remove it, or pass on_bad_line="skip".'
-        raise FileError(
-            part.path,
-            f"{problem} ({count:,} such lines). {advice}",
-            line=line,
-            code="unreadable-line",
-            count=count,
-        )
-    batch = None if part.unreadable else _hash_valid(part, text=text)
+        raise unreadable_lines_error(part.path, part.unreadable)
+    try:
+        batch = None if part.unreadable else _hash_valid(part, text=text)
+    except ColumnError as error:
+        message = f"column {error.name} {error.problem}."
+        raise FileError(part.path, message, code=error.code, column=error.name) from None
     if batch is not None:
         return batch
     import pyarrow as pa
@@ -147,7 +148,9 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
     assert query is not None
     assert doc is not None
     start = np.append(0, np.cumsum(log.length))
-    first_unreadable = next((f"{part.path}, line {line}: {problem}" for line, problem in part.unreadable), "")
+    first_unreadable = next(
+        (f"{part.path}, {f'line {line}: ' if line else ''}{problem}" for line, problem in part.unreadable), ""
+    )
     return HashedBatch(
         query,
         doc,
@@ -155,6 +158,7 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
         start,
         log.click,
         _session_attributes({name: column.values for name, column in log.attributes.items()}, part, bad_sessions.bad),
+        len(bad_sessions.bad) + len(part.unreadable),
         int(bad_sessions.bad.sum()) + len(part.unreadable),
         bad_sessions.first or first_unreadable,
     )
@@ -194,7 +198,13 @@ def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
         return None
     values = {name: column.values for name, column in attributes.items()}
     return HashedBatch(
-        query_ids, doc_ids, pair, start, click.astype(bool), _session_attributes(values, part, bad_sessions.bad)
+        query_ids,
+        doc_ids,
+        pair,
+        start,
+        click.astype(bool),
+        _session_attributes(values, part, bad_sessions.bad),
+        len(table),
     )
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from jaxtyping import Int, UInt64
 from numba import njit, uint64
 
+from clickshift.core.splitmix import GOLDEN, MULTIPLIER_1, MULTIPLIER_2, mix
+
 _FREE = np.uint64(0)
 _LOW = np.uint64(0x00000000FFFFFFFF)
 _HIGH = np.uint64(0xFFFFFFFF00000000)
 _PREFETCH = 64  # hashes whose slots are fetched from memory together
-_A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-_C, _D = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SECOND = np.uint64(0xD6E8FEB86659FD93)  # multiplier of the second hash
 
 
 @final
@@ -92,22 +93,13 @@ def pair_hashes(
     return out
 
 
-@njit(inline="always")
-@no_type_check
-def _mix(x):
-    """Finalise a hash with the mixing function of splitmix64."""
-    x = (x ^ (x >> uint64(30))) * _C
-    x = (x ^ (x >> uint64(27))) * _D
-    return x ^ (x >> uint64(31))
-
-
 @njit(cache=True, nogil=True)
 @no_type_check
 def _hash_integers(ids, out):
     """Hash integers; the second hash is the integer itself."""
     for i in range(len(ids)):
         x = uint64(ids[i])
-        out[0, i], out[1, i] = _mix(x + _A), x
+        out[0, i], out[1, i] = mix(x + GOLDEN), x
 
 
 @njit(inline="always")
@@ -132,12 +124,12 @@ def _hash_texts(bounds, text, out):
     """Hash texts eight bytes at a time, in two lanes with different multipliers."""
     for i in range(len(bounds) - 1):
         at, end = np.uint64(bounds[i]), np.uint64(bounds[i + 1])
-        one, two = uint64(end - at) * _A, uint64(end - at) ^ _B
+        one, two = uint64(end - at) * GOLDEN, uint64(end - at) ^ _SECOND
         while at + uint64(8) <= end:
             word = _load_word(text, at)
-            one = (one ^ word) * _C
+            one = (one ^ word) * MULTIPLIER_1
             one ^= one >> uint64(29)
-            two = (two + word) * _D
+            two = (two + word) * MULTIPLIER_2
             two ^= two >> uint64(32)
             at += uint64(8)
         word, k = uint64(0), uint64(0)
@@ -145,7 +137,7 @@ def _hash_texts(bounds, text, out):
             word |= uint64(text[at]) << k
             k += uint64(8)
             at += uint64(1)
-        out[0, i], out[1, i] = _mix(one ^ word), _mix((two + word) * _B)
+        out[0, i], out[1, i] = mix(one ^ word), mix((two + word) * _SECOND)
 
 
 @njit(cache=True, nogil=True)
@@ -153,11 +145,11 @@ def _hash_texts(bounds, text, out):
 def _hash_pairs(query, doc, start, out):
     """Combine the hashes of every result's query and document."""
     for i in range(len(start) - 1):
-        one, two = _mix(query[0, i] * _A), query[1, i] * _B
+        one, two = mix(query[0, i] * GOLDEN), query[1, i] * _SECOND
         for j in range(start[i], start[i + 1]):
-            h = (one ^ doc[0, j]) * _C
+            h = (one ^ doc[0, j]) * MULTIPLIER_1
             out[0, j] = h ^ (h >> uint64(32))
-            out[1, j] = (two + doc[1, j]) * _D
+            out[1, j] = (two + doc[1, j]) * MULTIPLIER_2
 
 
 @njit(cache=True, nogil=True)

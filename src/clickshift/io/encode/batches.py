@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clickshift.errors import FileError
-from clickshift.io.tables.formats import TableFile, ending, parquet_errors, read_table
-from clickshift.io.tables.json_lines import Choose
+from clickshift.io.tables.formats import (
+    Choose,
+    TableFile,
+    ending,
+    name_columns,
+    parquet_errors,
+    read_table,
+    with_partition_day,
+)
 
 BATCH_ROWS = 1 << 16
 """Rows of a batch: few enough that the memory of a batch is reused instead of being allocated again."""
 ReadBatch = Callable[[], list[TableFile]]
 """Function that reads some rows of a log, as tables of at most `BATCH_ROWS` rows."""
-_DAY = re.compile(r"(day|date|dt|ds)=(.+)")
 
 
 @dataclass(frozen=True)
@@ -74,18 +78,6 @@ def batches_of(files: Sequence[Path], choose: Callable[[Path], Choose]) -> Itera
             yield DamagedFile.of(file, error)
 
 
-def _partition_day(path: Path) -> Any:
-    """Return the day of a partitioned folder, `day=2026-01-31` or `date=...`, as a date or a number; None without."""
-    for name in reversed(path.parent.parts):
-        if match := _DAY.fullmatch(name):
-            text = match[2]
-            try:
-                return int(text) if text.isdigit() and len(text) != 8 else date.fromisoformat(text)
-            except ValueError:
-                return None
-    return None
-
-
 def _parquet_batches(path: Path, choose: Choose) -> Iterator[ReadBatch]:
     """Yield a function for every row group of a Parquet file that has rows."""
     import pyarrow.parquet as pq
@@ -109,7 +101,7 @@ def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], f
     parts = []
     with parquet_errors(path), pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as parquet:
         for batch in parquet.iter_batches(BATCH_ROWS, [group], list(chosen.values()), use_threads=False):
-            table = pa.table(batch).select(list(chosen.values())).rename_columns(list(chosen))
+            table = name_columns(pa.table(batch), chosen)
             parts.append(with_partition_day(TableFile(path, table, first_row=first_row)))
             first_row += len(table)
     return parts
@@ -117,18 +109,8 @@ def _read_group(path: Path, metadata: Any, group: int, chosen: dict[str, str], f
 
 def _read_text(path: Path, choose: Choose) -> list[TableFile]:
     """Read a text file, cut into tables of `BATCH_ROWS` rows; unreadable lines belong to the first one."""
-    part = with_partition_day(read_table(path, choose))
+    part = read_table(path, choose)
     return [
         TableFile(path, part.table[start : start + BATCH_ROWS], part.unreadable if start == 0 else [], start)
         for start in range(0, max(len(part.table), 1), BATCH_ROWS)
     ]
-
-
-def with_partition_day(part: TableFile) -> TableFile:
-    """Add the column `day` from the name of a partitioned folder (`day=2026-01-31`), if a file has no time or day."""
-    import pyarrow as pa
-
-    day = _partition_day(part.path)
-    if day is None or {"time", "day"} & set(part.table.column_names):
-        return part
-    return replace(part, table=part.table.append_column("day", pa.repeat(pa.scalar(day), len(part.table))))

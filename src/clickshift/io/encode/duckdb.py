@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ import numpy as np
 from clickshift.core.parallel import n_threads
 from clickshift.errors import FileError, SpecError
 from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
-from clickshift.io.tables.formats import TableFile
-from clickshift.io.tables.json_lines import Choose
+from clickshift.io.read_report import UnreadableLine
+from clickshift.io.tables.formats import Choose, TableFile
 
 _SEPARATOR = "::"
 _LISTS = ("docs", "clicks")
@@ -40,17 +40,6 @@ class DuckdbLimits:
 
     memory: str = "4GB"
     folder: str | Path | None = None
-
-
-def is_duckdb_table(path: Any) -> bool:
-    """Return whether a text names a table of a DuckDB database.
-
-    Examples
-    --------
-    >>> is_duckdb_table("clicks.duckdb::sessions"), is_duckdb_table("clicks.parquet")
-    (True, False)
-    """
-    return isinstance(path, str) and _SEPARATOR in path
 
 
 def parse_duckdb_table(text: str) -> tuple[Path, str]:
@@ -74,7 +63,7 @@ def parse_duckdb_table(text: str) -> tuple[Path, str]:
 
 
 def database_batches(
-    database: Path, table: str, choose: Callable[[Path], Choose], limits: DuckdbLimits
+    database: Path, table: str, choose: Callable[[Path], Choose], limits: DuckdbLimits, *, skip: bool = False
 ) -> Iterator[ReadBatch | DamagedFile]:
     """Yield functions that read a table or view of a DuckDB database, in either layout, batch by batch.
 
@@ -88,6 +77,8 @@ def database_batches(
         Function from a file to the function that selects and names its columns.
     limits
         Memory limit and directory for temporary files.
+    skip
+        Whether sessions that break a rule are dropped and counted instead of raising an error.
 
     Raises
     ------
@@ -108,11 +99,11 @@ def database_batches(
                 value=table,
                 known=tables,
             ) from None
-        yield from _relation_batches(relation, database, choose)
+        yield from _relation_batches(relation, database, choose, skip)
 
 
 def long_batches(
-    files: Sequence[Path], choose: Callable[[Path], Choose], limits: DuckdbLimits
+    files: Sequence[Path], choose: Callable[[Path], Choose], limits: DuckdbLimits, *, skip: bool = False
 ) -> Iterator[ReadBatch | DamagedFile]:
     """Yield functions that read files with one row per result, grouped into sessions, batch by batch.
 
@@ -124,6 +115,8 @@ def long_batches(
         Function from a file to the function that selects and names its columns.
     limits
         Memory limit and directory for temporary files.
+    skip
+        Whether sessions that break a rule are dropped and counted instead of raising an error.
 
     Raises
     ------
@@ -138,7 +131,7 @@ def long_batches(
             relation = connection.read_json(names)
         else:
             relation = connection.read_csv(names)
-        yield from _relation_batches(relation, files[0], choose)
+        yield from _relation_batches(relation, files[0], choose, skip)
 
 
 @contextmanager
@@ -164,7 +157,7 @@ def _connection(limits: DuckdbLimits, database: Path | None) -> Iterator[Any]:
         ) from None
 
 
-def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose]) -> Iterator[ReadBatch]:
+def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose], skip: bool) -> Iterator[ReadBatch]:
     """Yield functions that process batches; the batches are fetched one by one, in this thread."""
     chosen = choose(path)(relation.columns)
     long = "docs" not in chosen
@@ -188,11 +181,11 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
 
         part = TableFile(path, pa.table(batch), first_row=first_row)
         first_row += len(part.table)
-        yield partial(_to_wide, part) if long else partial(list, [part])
+        yield partial(_to_wide, part, skip=skip) if long else partial(list, [part])
 
 
-def _to_wide(part: TableFile) -> list[TableFile]:
-    """Order the results of each session by rank: the wide layout."""
+def _to_wide(part: TableFile, *, skip: bool) -> list[TableFile]:
+    """Order the results of each session by rank: the wide layout; bad sessions are an error, or dropped and counted."""
     import pyarrow as pa
 
     table = part.table
@@ -212,14 +205,19 @@ def _to_wide(part: TableFile) -> list[TableFile]:
     bad |= ~table["one_query"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
     if bad.any():
         session, count = table["session"][int(np.argmax(bad))].as_py(), int(bad.sum())
-        raise FileError(
-            part.path,
-            f"session {session}: a session must have one query and the ranks 1, 2, 3, ... once each "
-            f"({count:,} such sessions in this batch). Fix or remove them.",
-            code="bad-ranks",
-            session=session,
-            count=count,
-        )
+        rule = "a session must have one query and the ranks 1, 2, 3, ... once each"
+        if not skip or bad.all():
+            raise FileError(
+                part.path,
+                f'{rule} ({count:,} such sessions in this batch). Fix or remove them, or pass on_bad_line="skip".',
+                place=f"session {session}",
+                code="bad-ranks",
+                session=session,
+                count=count,
+            )
+        unreadable = [UnreadableLine(0, f"session {session}: {rule}")] * count
+        kept = replace(part, table=table.filter(pa.array(~bad)))
+        return [replace(wide, unreadable=unreadable) for wide in _to_wide(kept, skip=True)]
     offsets, indices = pa.array(start, pa.int64()), pa.array(order)
     columns = {name: table[name] for name in table.column_names if name not in {"results", "one_query", "session"}}
     for name, values in zip(_LISTS, (doc, click), strict=True):

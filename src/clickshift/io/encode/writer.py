@@ -13,7 +13,6 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, no_type_check
@@ -23,50 +22,26 @@ from jaxtyping import Int
 from numba import njit
 
 from clickshift.core.parallel import for_each, map_in_order
+from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
 from clickshift.io.encode._id_table import IdTable
 from clickshift.io.encode.batches import DamagedFile, ReadBatch
+from clickshift.io.read_report import ReadReport
 
 _DATES = "<M8[us]"
 _DTYPES = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
-
-
-@dataclass
-class _SkippedInput:
-    """Sessions and files that were left out of an encoded log, with the first problem."""
-
-    n_sessions: int = 0
-    first: str = ""
-    files: list[DamagedFile] = field(default_factory=list)
-
-    def report(self) -> None:
-        """Issue one warning about everything that was skipped, if anything was."""
-        sentences = [f"skipped {self.n_sessions:,} sessions, the first: {self.first}"] if self.n_sessions else []
-        if self.files:
-            first = f"{self.files[0].path}: {self.files[0].problem}"
-            sentences.append(f"skipped the unreadable parts of {len(self.paths):,} file(s), the first: {first}")
-        if sentences:
-            message = f"{'; '.join(sentences)}."
-            facts = {"count": self.n_sessions, "files": len(self.paths), "paths": self.paths}
-            warnings.warn(ClickshiftWarning(message, code="skipped-sessions", **facts), stacklevel=3)
-
-    @property
-    def paths(self) -> list[str]:
-        """The files that could not be read in full, each once: a file may have several unreadable parts."""
-        return list(dict.fromkeys(str(damaged.path) for damaged in self.files))
 
 
 def write_encoded_log(
     batches: Callable[[], Iterator[ReadBatch | DamagedFile]],
     folder: Path,
     *,
-    skip_bad: bool,
-    source: str,
+    report: ReadReport,
     facts: dict[str, Any],
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Progress = silent,
 ) -> EncodedLog:
     """Encode a log into a folder, which appears complete or not at all.
 
@@ -76,15 +51,13 @@ def write_encoded_log(
         Function that starts reading the log from the beginning; it is called again if ids turn out to be text.
     folder
         Folder of the encoded log.
-    skip_bad
-        Whether sessions that break a rule and files that cannot be read are left out and counted in one warning (code
-        "skipped-sessions"); otherwise the first one is an error.
-    source
-        Name of the log in messages.
+    report
+        Whether sessions that break a rule and files that cannot be read are errors, or left out and counted here, and
+        the name of the log in messages.
     facts
         Description of the log to be stored with it.
     progress
-        Called with the number of newly encoded sessions.
+        Called with a text such as "65,536 sessions encoded".
 
     Returns
     -------
@@ -101,7 +74,7 @@ def write_encoded_log(
     text = frozenset(["user"])
     while True:
         try:
-            return _encode(batches(), folder, skip_bad, source, facts, progress, text)
+            return _encode(batches(), folder, report.new(), facts, progress, text)
         except TextIdsFound as error:
             text |= error.columns
 
@@ -150,46 +123,37 @@ def open_encoded(folder: Path) -> EncodedLog:
 def _encode(
     batches: Iterator[ReadBatch | DamagedFile],
     folder: Path,
-    skip_bad: bool,
-    source: str,
+    report: ReadReport,
     facts: dict[str, Any],
-    progress: Callable[[int], None],
+    progress: Progress,
     text: frozenset[str],
 ) -> EncodedLog:
     """Encode a log whose ids are text in the columns of `text` and integers in the others."""
-    skipped = _SkippedInput()
     with _new_folder(folder) as temporary:
         with ExitStack() as stack:
             writer = _Writer(temporary, stack)
-            for hashed in map_in_order(partial(_prepare, skip_bad=skip_bad, text=text), batches):
+            for hashed in map_in_order(partial(_prepare, skip_bad=report.skip, text=text), batches):
                 if isinstance(hashed, DamagedFile):
-                    skipped.files.append(hashed)
+                    report.damaged_file(hashed.path, hashed.problem)
                     continue
                 for batch in hashed:
-                    skipped.n_sessions += batch.n_skipped
-                    skipped.first = skipped.first or batch.first_skipped
+                    report.skipped_sessions(batch.n_skipped, batch.n_read, batch.first_skipped)
                     if len(batch.start) > 1:
                         writer.add(batch)
-                        progress(len(batch.start) - 1)
+                        progress(f"{writer.n_rows:,} sessions encoded")
         if not writer.blocks:
-            reason = skipped.first or "it has no rows"
-            raise FileError(
-                source,
-                f"there must be at least one session to read: {reason}.",
-                code="empty-log",
-                count=skipped.n_sessions,
-            )
+            report.fail_empty("session to read", "empty-log")
         vocabulary, numbers = writer.vocabulary()
         _renumber(temporary / PAIRS, writer.blocks, numbers)
         all_facts = {
             **facts,
-            "sessions_left_out": skipped.n_sessions,
-            "files_left_out": skipped.paths,
+            "sessions_left_out": report.n_sessions,
+            "files_left_out": report.files,
         }
         arrays: dict[str, np.ndarray] = {}
         header = header_of(tuple(writer.blocks), writer.kinds, all_facts)
         LOG_FORMAT.write(temporary, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
-    skipped.report()
+    report.report()
     return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, all_facts)
 
 
@@ -200,7 +164,7 @@ def _prepare(read: ReadBatch | DamagedFile, *, skip_bad: bool, text: frozenset[s
             raise read.error()
         return read
     try:
-        return [hash_batch(part, skip_bad=skip_bad, text=text) for part in read()]
+        return [hash_batch(part, skip_bad=skip_bad, text=text) for part in read() if len(part.table) or part.unreadable]
     except FileError as error:
         if not skip_bad:
             raise
@@ -220,7 +184,7 @@ class _Writer:
         self._doc_ids: list[Any] = []
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
-        self._row = self._pair_offset = self._click_offset = 0
+        self.n_rows = self._pair_offset = self._click_offset = 0
 
     def add(self, batch: HashedBatch) -> None:
         """Append the sessions of a batch."""
@@ -244,8 +208,8 @@ class _Writer:
         self._file(PAIRS).write(pair.data)
         self._file(CLICKS).write(bits.data)
         self._add_attributes(batch.attributes)
-        self.blocks.append(Block(self._row, rows, ranks, self._pair_offset, self._click_offset))
-        self._row += rows
+        self.blocks.append(Block(self.n_rows, rows, ranks, self._pair_offset, self._click_offset))
+        self.n_rows += rows
         self._pair_offset += rows * ranks
         self._click_offset += bits.size
 

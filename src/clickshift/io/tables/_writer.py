@@ -8,37 +8,30 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from clickshift.core.files import write_atomically
-from clickshift.core.unique_rows import distinct_sorted
-from clickshift.data.sessions import Sessions
-from clickshift.data.vocabulary import UNSEEN, Ids
+from clickshift.data._arrow import Layout, arrow_tables, check_layout
+from clickshift.data.encoded_log import Log
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
 from clickshift.io.tables.formats import LOG_ENDINGS, ending
-
-Layout = Literal["wide", "long"]
-"""Layout of a log: one row per list, or one row per result."""
 
 _Output = io.BufferedIOBase  # a plain file or a gzip file
 
 _ROW_GROUP = 1 << 23  # results; large, because every row group has its own dictionary of ids
 _TEXT_BLOCK = 1 << 20  # results whose text is held in memory
 _DICTIONARY_BYTES = 1 << 28  # with Parquet's default of 1 MB, long ids would be written again and again
-_SMALLEST_LOG = -700.0  # below it, exp underflows to 0 or loses its digits
 
 
-def write_log(sessions: Sessions, path: str | Path, *, layout: Layout = "wide") -> None:
+def write_log(sessions: Log, path: str | Path, *, layout: Layout = "wide") -> None:
     """Write a click log as a table file, which appears complete or not at all.
 
     Parameters
     ----------
     sessions
-        The log. `count` is written if a row stands for several sessions, and `log_propensity` instead of `propensity`
-        if a probability is too small for a floating-point number.
+        The log; an encoded one is written chunk by chunk. `count` is written if a row stands for several sessions, and
+        `log_propensity` instead of `propensity` if a probability is too small for a floating-point number.
     path
         The file; its ending chooses the format: .parquet, or .csv, .tsv, .jsonl, .ndjson, each also with .gz.
     layout
@@ -56,6 +49,7 @@ def write_log(sessions: Sessions, path: str | Path, *, layout: Layout = "wide") 
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> from clickshift.data.sessions import Rankings
     >>> from clickshift.data.vocabulary import Vocabulary
     >>> vocabulary, query, pair = Vocabulary.of(["cats", "cats"], ["a", "b"])
@@ -67,8 +61,7 @@ def write_log(sessions: Sessions, path: str | Path, *, layout: Layout = "wide") 
     """
     path = Path(path)
     file_ending = check_output(path, layout)
-    _check_ids(sessions)
-    tables = _tables(sessions, layout, _ROW_GROUP if file_ending == ".parquet" else _TEXT_BLOCK)
+    tables = arrow_tables(sessions, layout, _ROW_GROUP if file_ending == ".parquet" else _TEXT_BLOCK)
     with write_atomically(path) as temporary:
         if file_ending == ".parquet":
             _write_parquet(tables, temporary)
@@ -109,101 +102,8 @@ def check_output(path: str | Path, layout: str = "wide") -> str:
         )
     if path.is_dir():
         raise FileError(path, "is a folder; a log must be written to a file. Pass a file in it.", code="is-a-folder")
-    if layout not in {"wide", "long"}:
-        raise DataError(
-            f'layout must be "wide" or "long": got {layout!r}.', code="bad-option", option="layout", value=layout
-        )
+    check_layout(layout)
     return file_ending
-
-
-def _check_ids(sessions: Sessions) -> None:
-    """Refuse sessions with a query or document that the vocabulary does not hold: its raw id is unknown."""
-    rankings = sessions.rankings
-    unseen = (rankings.query == UNSEEN) | ((rankings.pair == UNSEEN) & rankings.shown).any(axis=1)
-    if unseen.any():
-        first, count = int(np.argmax(unseen)) + 1, int(unseen.sum())
-        raise DataError(
-            f"session {first}: ids must be known to be written, and the vocabulary lacks its query or a document "
-            f"({count:,} such sessions). Write the log before translating it to another vocabulary.",
-            code="unseen-id",
-            row=first,
-            count=count,
-        )
-
-
-def _tables(sessions: Sessions, layout: Layout, results: int) -> Iterator[ArrowTable]:
-    """Yield the log in tables of about this many results, all with the same columns."""
-    import pyarrow as pa
-
-    attributes: dict[str, np.ndarray] = {}
-    if sessions.time is not None:
-        attributes["time"] = _writable_time(sessions.time)
-    if sessions.user is not None:
-        attributes["user"] = _writable_user(sessions.user)
-    if (log_prob := sessions.rankings.log_prob) is not None:
-        underflows = log_prob.min() < _SMALLEST_LOG
-        attributes |= {"log_propensity": log_prob} if underflows else {"propensity": np.exp(log_prob)}
-    if (sessions.count != 1).any():
-        attributes["count"] = sessions.count
-    size = max(results // sessions.n_ranks, 1)
-    for start in range(0, len(sessions), size):
-        rows = slice(start, start + size)
-        rankings, clicks = sessions[rows].rankings, sessions.click[rows]
-        vocabulary = rankings.vocabulary
-        columns = {"query": _ids(vocabulary.query_ids, rankings.query)}
-        columns |= {name: pa.array(values[rows]) for name, values in attributes.items()}
-        doc = _ids(vocabulary.doc_ids, vocabulary.pair_doc[rankings.pair[rankings.shown]])
-        click = pa.array(clicks[rankings.shown].astype(np.int8))
-        if layout == "wide":
-            offsets = pa.array(np.r_[0, np.cumsum(rankings.length)], pa.int32())
-            columns["docs"] = pa.ListArray.from_arrays(offsets, doc)
-            columns["clicks"] = pa.ListArray.from_arrays(offsets, click)
-            yield pa.table(columns)
-        else:
-            row, rank = np.nonzero(rankings.shown)
-            numbers = pa.array(start + 1 + np.arange(len(rankings)))
-            table = pa.table({"session": numbers} | columns).take(pa.array(row))
-            result_columns = {"rank": pa.array(rank + 1), "doc": doc, "click": click}
-            yield pa.table(dict(zip(table.column_names, table.columns, strict=True)) | result_columns)
-
-
-def _ids(ids: Ids, numbers: np.ndarray) -> Any:
-    """Look up raw ids by number; text as a dictionary of the used ids, which Parquet writes once."""
-    import pyarrow as pa
-
-    if ids.dtype.kind == "i":
-        return pa.array(ids[numbers])
-    used, index = distinct_sorted(numbers)
-    return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(ids[used].astype(object), pa.string()))
-
-
-def _writable_time(time: np.ndarray) -> np.ndarray:
-    """Return times with a unit that pyarrow knows; DataError for values that are neither finite numbers nor dates."""
-    if time.dtype.kind == "M":
-        has_arrow_unit = np.datetime_data(time.dtype)[0] in {"D", "s", "ms", "us", "ns"}
-        return time if has_arrow_unit else time.astype("datetime64[s]")
-    if time.dtype.kind not in "iuf" or not np.isfinite(time).all():
-        raise DataError(
-            f"time must be finite numbers or datetimes to be written: got {time.dtype}. Convert it first.",
-            code="bad-column",
-            column="time",
-            value=str(time.dtype),
-        )
-    return time
-
-
-def _writable_user(user: np.ndarray) -> np.ndarray:
-    """Return users as integers or Python strings; DataError for other types."""
-    if user.dtype.kind in "iu":
-        return user
-    if user.dtype.kind in "UT" or all(isinstance(one, str) for one in user.tolist()):
-        return user.astype(object)
-    raise DataError(
-        f"users must be integers or text to be written: got {user.dtype}. Convert them first.",
-        code="bad-column",
-        column="user",
-        value=str(user.dtype),
-    )
 
 
 def _write_parquet(tables: Iterator[ArrowTable], path: Path) -> None:

@@ -142,7 +142,10 @@ class TrainingProgram:
             def one_seed(state: PyTree, index: Any, seed_rate: Any) -> tuple[PyTree, Any]:
                 return self.step(frozen, state, jax.tree.map(lambda array: array[index], batches), seed_rate)
 
-            return jax.lax.scan(lambda current, index: jax.vmap(one_seed)(current, index, rate), states, order.T)
+            result: tuple[PyTree, Any] = jax.lax.scan(
+                lambda current, index: jax.vmap(one_seed)(current, index, rate), states, order.T
+            )
+            return result
 
         return jax.jit(run, donate_argnums=0)
 

@@ -26,11 +26,11 @@ from clickshift.models import DBN, PBM
 from clickshift.models.base import ClickModel
 from clickshift.policies.derived._optimal_orders import Order, best_order, match_examination
 from clickshift.policies.derived._search import PRECISE, PredictedReward, local_search, sampled_search
-from clickshift.policies.derived.fair import FairLists as FairLists
+from clickshift.policies.derived.fair import FairPolicy as FairPolicy
 from clickshift.policies.derived.fair import fair as fair
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
 
-__all__ = ["SEARCHES", "DerivedLists", "FairLists", "fair", "max_reward", "top_down"]
+__all__ = ["SEARCHES", "DerivedLists", "FairPolicy", "fair", "max_reward", "top_down"]
 
 SEARCHES = ("local", "sampled")
 """Search methods of `max_reward`."""
@@ -78,6 +78,16 @@ def top_down(model: ClickModel, corpus: Corpus, *, ranks: int = 10, rng: int | n
     ------
     DataError
         "bad-ranks" if `ranks` is below 1.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> from clickshift.models import PBM
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> model = PBM(vocabulary, np.array([0.2, 0.8, 0.4, 0.3]), examination=np.array([0.5, 1.0, 0.25]))
+    >>> corpus = cs.Corpus(vocabulary, np.zeros(3))
+    >>> top_down(model, corpus, ranks=3, rng=0).rankings.pair.tolist()
+    [[1, 2, 0]]
     """
     lists = most_relevant(corpus, relevance_in([model], corpus), ranks=ranks, rng=as_generator(rng))
     return _derived_lists(PredictedReward([model], lists), _identity_order(lists))
@@ -133,6 +143,16 @@ def max_reward(
         "bad-option" if `search`, `starts` or `samples` is out of range.
     DataError
         "too-few-models" without a model, or with a penalty and one model; "bad-ranks" if `ranks` is below 1.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> from clickshift.models import PBM
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> model = PBM(vocabulary, np.array([0.2, 0.8, 0.4, 0.3]), examination=np.array([0.5, 1.0, 0.25]))
+    >>> corpus = cs.Corpus(vocabulary, np.zeros(3))
+    >>> max_reward(model, corpus, ranks=3, rng=0).rankings.pair.tolist()  # the best document at the most examined rank
+    [[2, 1, 0]]
     """
     fitted = [models] if isinstance(models, ClickModel) else list(models)
     _check_options(fitted, search, starts, samples, penalty)

@@ -11,7 +11,6 @@ Singh, A., Joachims, T. (2018). Fairness of exposure in rankings. KDD.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -21,8 +20,11 @@ from jaxtyping import Float, Int
 from clickshift.core.rng import as_generator
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import UNSEEN
+from clickshift.data.weighted_lists import WeightedLists
 from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
+from clickshift.policies.birkhoff import decompose_placements
 from clickshift.policies.derived._search import PRECISE
 from clickshift.policies.derived.model_scores import examination, most_relevant, relevance_in
 
@@ -38,15 +40,13 @@ _NEGLIGIBLE = 1e-9
 
 @final
 @dataclass(frozen=True, eq=False)
-class FairLists:
-    """Probability distribution over lists for every query.
+class FairPolicy:
+    """A fair policy, with the relevance and examination by which it is fair.
 
     Parameters
     ----------
-    lists
-        Lists of all queries, grouped by query, in the corpus' vocabulary and order of queries.
-    weight
-        Probability of each list among those of its query.
+    policy
+        Lists with probabilities for every query, in the corpus' vocabulary and order of queries.
     relevance
         Relevance of each pair according to the model.
     examination
@@ -55,34 +55,10 @@ class FairLists:
         Expected clicks of each query according to the model, averaged over its lists.
     """
 
-    lists: Rankings
-    weight: Float[np.ndarray, " session"]
+    policy: WeightedLists
     relevance: Float[np.ndarray, " pair"]
     examination: Float[np.ndarray, " rank"]
     predicted: Float[np.ndarray, " query"]
-
-    @property
-    def placement(self) -> Float[np.ndarray, "pair rank"]:
-        """Probability of each document at each rank."""
-        out = np.zeros((self.lists.vocabulary.n_pairs, self.lists.n_ranks))
-        session, rank = np.nonzero(self.lists.shown)
-        np.add.at(out, (self.lists.pair[session, rank], rank), self.weight[session])
-        return out
-
-    def sample(self, query: Int[np.ndarray, " session"], *, rng: int | np.random.Generator) -> Rankings:
-        """Sample a list for each of the given query numbers.
-
-        Parameters
-        ----------
-        query
-            Query number of each session.
-        rng
-            Seed or random generator.
-        """
-        upper = np.cumsum(self.weight)  # the weights of a query sum to 1
-        drawn = np.searchsorted(upper, query + as_generator(rng).random(len(query)), side="right")
-        first, last = (np.searchsorted(self.lists.query, query, side=side) for side in ("left", "right"))
-        return self.lists[np.clip(drawn, first, last - 1)]
 
 
 def fair(
@@ -93,7 +69,7 @@ def fair(
     tolerance: float = 0.0,
     group: Int[np.ndarray, " pair"] | None = None,
     rng: int | np.random.Generator,
-) -> FairLists:
+) -> FairPolicy:
     """Find, for each query's most relevant documents, the fair distribution over orders with the highest utility.
 
     utility = sum over documents of relevance x exposure, exposure = sum over ranks of P(document at rank) x examination
@@ -122,7 +98,7 @@ def fair(
 
     Returns
     -------
-    FairLists
+    FairPolicy
         Lists with probabilities for every query.
 
     Raises
@@ -135,6 +111,16 @@ def fair(
     References
     ----------
     Singh, A., Joachims, T. (2018). Fairness of exposure in rankings. KDD.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> from clickshift.models import PBM
+    >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
+    >>> model = PBM(vocabulary, np.array([0.2, 0.8, 0.4, 0.3]), examination=np.array([0.5, 1.0, 0.25]))
+    >>> corpus = cs.Corpus(vocabulary, np.zeros(3))
+    >>> (fair(model, corpus, ranks=3, rng=0).placement @ model.examination).round(2).tolist()
+    [0.25, 1.0, 0.5]
     """
     if not tolerance >= 0:
         raise SpecError(
@@ -153,20 +139,18 @@ def fair(
     relevance = relevance_in([model], corpus)
     best = most_relevant(corpus, relevance, ranks=ranks, rng=as_generator(rng))
     rank_examination = examination(model, best)
-    row, order, weight = [], [], []
+    offsets = np.concatenate([[0], np.cumsum(best.length)])
+    placement = np.zeros((offsets[-1], best.n_ranks))  # of the candidates of all queries, one after the other
     for query, n in enumerate(best.length.tolist()):
         pair = best.pair[query, :n]
-        placement = _fair_placement(
+        placement[offsets[query] : offsets[query + 1], :n] = _fair_placement(
             relevance[pair], rank_examination[:n], tolerance, None if group is None else group[pair]
         )
-        for share, documents in _decompose_square_placement(placement):
-            row.append(query)
-            weight.append(share)
-            order.append(np.append(documents, np.arange(n, best.n_ranks)))
-    lists = Rankings(best.vocabulary, best.query[row], np.take_along_axis(best.pair[row], np.array(order), axis=1))
-    clicks = model.expected_clicks(lists, tolerance=PRECISE)
-    predicted = np.bincount(row, np.array(weight) * clicks, len(best))
-    return FairLists(lists, np.array(weight), relevance, rank_examination, predicted)
+    row, candidate, weight = decompose_placements(offsets, placement)
+    pairs = np.append(best.pair[best.shown], np.int32(UNSEEN))[candidate]
+    lists = Rankings(best.vocabulary, best.query[row], pairs)
+    predicted = np.bincount(row, weight * model.expected_clicks(lists, tolerance=PRECISE), len(best))
+    return FairPolicy(WeightedLists(lists, weight), relevance, rank_examination, predicted)
 
 
 def _fair_placement(
@@ -194,28 +178,11 @@ def _fair_placement(
     )
     assert solution.status == 0, solution.message
     placement: np.ndarray = solution.x[:-1].reshape(n, n)
+    placement[placement < _NEGLIGIBLE] = 0.0
+    for _ in range(2):  # the solver satisfies constraints only to 1e-7
+        placement /= placement.sum(axis=1, keepdims=True)
+        placement /= placement.sum(axis=0)
     return placement
-
-
-def _decompose_square_placement(placement: Square) -> Iterator[tuple[float, Int[np.ndarray, " rank"]]]:
-    """Yield probabilities, which sum to 1, and lists (the document at each rank) whose mean is the placement."""
-    from scipy.optimize import linear_sum_assignment
-
-    residual = np.where(placement > _NEGLIGIBLE, placement, 0.0)
-    total = 0.0
-    lists = []
-    while residual.max() > _NEGLIGIBLE:
-        # a matrix with equal row and column sums has a perfect matching on its positive entries
-        doc, rank = linear_sum_assignment(np.where(residual > 0, residual, -1e3), maximize=True)
-        share = residual[doc, rank].min()
-        if share <= 0:  # only rounding errors remain
-            break
-        residual[doc, rank] -= share
-        residual[residual < _NEGLIGIBLE] = 0.0
-        total += share
-        lists.append((share, doc[np.argsort(rank)]))
-    for share, documents in lists:
-        yield share / total, documents
 
 
 def disparity(

@@ -1,0 +1,471 @@
+"""Experiments: a protocol yields tasks, a run keeps the rows of finished tasks in a folder, and the rows make a result.
+
+`Experiment` is the base class of protocols, `ExperimentResult` that of their results. The settings of a run are kept in
+its folder, so that the run can be continued, inspected (`run_status`) and reported again (`read_run`).
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeVar
+
+from clickshift._version import __version__
+from clickshift.core.progress import Progress, silent
+from clickshift.core.spec import key, parse
+from clickshift.core.versions import library_versions
+from clickshift.display.document import Document, Section
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows, write_rows
+from clickshift.errors import ClickshiftWarning, FileError, RunError, SpecError
+from clickshift.experiments import runner
+from clickshift.experiments.runner import FinishedTask, RunFolder, Task
+
+_REGISTRY = {
+    "PolicyShift": "clickshift.experiments.policy_shift.protocol:PolicyShift",
+    "Contender": "clickshift.experiments.models:Contender",
+    "World": "clickshift.simulation.search_engine:World",
+    "DerivedPolicies": "clickshift.experiments.policy_shift.derived_policies:DerivedPolicies",
+    "RealLogs": "clickshift.experiments.real_logs:RealLogs",
+    "ModelSelection": "clickshift.experiments.model_selection.protocol:ModelSelection",
+    "SelectionWorld": "clickshift.simulation.search_engine:SelectionWorld",
+    "Preparation": "clickshift.experiments.real_logs:Preparation",
+    "LogFile": "clickshift.experiments.log_files:LogFile",
+    "JudgmentFile": "clickshift.experiments.log_files:JudgmentFile",
+    "Pointwise": "clickshift.experiments.click_vs_ips.protocol:Pointwise",
+    "Tuning": "clickshift.experiments.click_vs_ips.tuning:Tuning",
+    "PointwiseChecks": "clickshift.experiments.click_vs_ips.checks:PointwiseChecks",
+    "PointwiseData": "clickshift.experiments.click_vs_ips.data:PointwiseData",
+}
+"""Classes that may occur in the text of a protocol."""
+_NUMERIC_LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
+"""Libraries whose version may change the last digits of a result."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExperimentResult(Result):
+    """The result of an experiment: the rows of its finished tasks.
+
+    Parameters
+    ----------
+    task_rows
+        Tidy rows of the finished tasks.
+    settings
+        Settings of the run, which end the page.
+    failures
+        Messages of the tasks that failed; the other tasks are in the rows.
+    """
+
+    task_rows: Rows
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+
+    def rows(self) -> Rows:
+        """Return the tidy rows of the finished tasks."""
+        return self.task_rows
+
+    @property
+    def conclusion(self) -> str:
+        """The answer, preceded by the number of failed tasks if there are any."""
+        failed = f"{len(self.failures)} tasks failed; these are the results of the others. " if self.failures else ""
+        return failed + self._answer()
+
+    def _answer(self) -> str:
+        """Return the answer of the finished tasks."""
+        raise NotImplementedError
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, the rows and the messages of failed tasks."""
+        return {"conclusion": self.conclusion, "rows": self.rows(), "failures": self.failures}
+
+    def check_complete(self) -> None:
+        """Raise an error if a task failed.
+
+        Raises
+        ------
+        RunError
+            "failed-tasks".
+        """
+        if self.failures:
+            raise RunError(
+                f"{len(self.failures)} tasks failed, the results of the others are kept. The first: "
+                f"{self.failures[0]} Fix the cause and run again: only missing tasks run.",
+                code="failed-tasks",
+                count=len(self.failures),
+                first=self.failures[0],
+            )
+
+
+AnyResult = TypeVar("AnyResult", bound=ExperimentResult)
+
+
+class Experiment(Generic[AnyResult]):
+    """A protocol: a frozen dataclass that yields the tasks of an experiment and makes a result of their rows."""
+
+    def tasks(self) -> Sequence[Task]:
+        """Return the tasks. Tasks that share data follow each other, so that a process prepares the data once."""
+        raise NotImplementedError
+
+    def facts(self) -> Sequence[Task]:
+        """Return the short tasks, such as those that describe the data: they are computed first and in this process."""
+        return ()
+
+    def prepare(self, folder: RunFolder, progress: Progress) -> None:
+        """Compute the rows of `facts`, before the other tasks run."""
+        for task in self.facts():
+            if not folder.has(task):
+                write_rows(task.rows(), folder.file(task))
+            progress(1)
+
+    def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> AnyResult:
+        """Make the result of the rows of finished tasks."""
+        raise NotImplementedError
+
+    def sources(self) -> dict[str, Any]:
+        """Return where the data are, by name, for the settings of a run."""
+        return {}
+
+    def run(
+        self,
+        output: str | Path | None = None,
+        *,
+        reference: bool = False,
+        workers: int | None = None,
+        cluster: str | None = None,
+        progress: Progress = silent,
+    ) -> AnyResult:
+        """Run the tasks whose rows are missing, and return the result of all.
+
+        Parameters
+        ----------
+        output
+            Folder that keeps the rows of finished tasks: after an interruption, run again, and only the missing ones
+            run. By default, a temporary folder.
+        reference
+            Whether to use the reference rows that come with the package, where they apply.
+        workers
+            Number of worker processes; by default, one per core.
+        cluster
+            Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
+        progress
+            Called with a text and a step for each finished task.
+
+        Returns
+        -------
+        ExperimentResult
+            The result of the finished tasks, with the messages of those that failed.
+
+        Raises
+        ------
+        SpecError
+            "bad-option" if both `workers` and `cluster` are given.
+        RunError
+            "failed-tasks" if no task could be finished, "process-died" or "executor-lost" if the run was cut short.
+        """
+        if workers is not None and cluster is not None:
+            raise SpecError(
+                "pass `workers` or `cluster`, not both: a cluster has as many workers as were started.",
+                code="bad-option",
+                option="workers",
+            )
+        with _run_folder(output) as folder:
+            settings, facts, tasks = start_run(self, folder), self.facts(), self.tasks()
+            progress(0, total=len(facts) + len(tasks))
+            n_copied = runner.copy_reference_rows(tasks, folder) if reference else 0
+            if n_copied:
+                progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.")
+            self.prepare(folder, progress)
+            failures = _run_missing(tasks, folder, workers, cluster, progress)
+            finished = len(failures) < len(tasks) or not tasks
+            rows = folder.rows([*facts, *tasks])
+        if not finished:
+            ExperimentResult([], failures=failures).check_complete()
+        return self.result(rows, settings, failures)
+
+
+def settings_at_scale(scale: str, scales: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of a protocol at a scale.
+
+    Parameters
+    ----------
+    scale
+        Name of the scale.
+    scales
+        Settings by scale.
+
+    Returns
+    -------
+    dict
+        The settings, to be changed and passed to the protocol's class.
+
+    Raises
+    ------
+    SpecError
+        "unknown-name" for another scale.
+    """
+    if scale not in scales:
+        raise SpecError(
+            f"a scale must be one of {', '.join(scales)}: got {scale!r}.",
+            code="unknown-name",
+            value=scale,
+            known=list(scales),
+        )
+    return dict(scales[scale])
+
+
+@contextmanager
+def _run_folder(output: str | Path | None) -> Iterator[RunFolder]:
+    """Yield the folder of a run, which is temporary if none is given."""
+    if output is not None:
+        yield RunFolder(Path(output))
+        return
+    with TemporaryDirectory(prefix="clickshift-run-") as folder:
+        yield RunFolder(Path(folder))
+
+
+def _run_missing(
+    tasks: Sequence[Task], folder: RunFolder, workers: int | None, cluster: str | None, progress: Progress
+) -> tuple[str, ...]:
+    """Run the tasks whose rows are missing, with a line of progress per finished task; return messages of failures."""
+    missing = [task for task in tasks if not folder.has(task)]
+    progress(len(tasks) - len(missing))
+    if not missing:
+        return ()
+    failures, notes, done, start = list[str](), dict[str, str](), len(tasks) - len(missing), time.perf_counter()
+
+    def report(finished: FinishedTask) -> None:
+        nonlocal done
+        done += 1
+        name, left = finished.task.name, len(tasks) - done
+        remaining = (time.perf_counter() - start) / (len(missing) - left) * left
+        outcome = finished.error or f"{finished.seconds:.1f} s"
+        progress(f"[{done}/{len(tasks)}] {name}: {outcome} (about {_duration(remaining)} left)")
+        progress(1)
+        if finished.error:
+            failures.append(f"{name}: {finished.error}")
+        for note in finished.notes:
+            notes.setdefault(note, name)
+
+    with _executor(workers, cluster, folder) as executor:
+        runner.run_tasks(missing, folder, executor, progress=report)
+    for note, name in notes.items():
+        warnings.warn(f"{name}: {note}", ClickshiftWarning, stacklevel=2)
+    return tuple(failures)
+
+
+def _executor(workers: int | None, cluster: str | None, folder: RunFolder) -> Any:
+    """Start processes, or connect to the cluster."""
+    if cluster is None:
+        return runner.process_pool(workers)
+    from clickshift.experiments import dask
+
+    return dask.cluster(cluster, folder.path)
+
+
+def _duration(seconds: float) -> str:
+    """Format a duration in seconds or minutes."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
+    """Write the settings of a run into its folder, which may be new or hold an earlier run.
+
+    Parameters
+    ----------
+    protocol
+        Protocol of the run.
+    folder
+        Folder of the run.
+
+    Returns
+    -------
+    dict
+        The settings: sources, the text of the protocol, modules of candidates, and versions of libraries.
+    """
+    modules = [contender.module for contender in getattr(protocol, "contenders", ()) if contender.module]
+    settings: dict[str, Any] = {**protocol.sources(), "protocol": key(protocol), "modules": modules}
+    settings |= {"clickshift": __version__, "python": platform.python_version(), **library_versions(_NUMERIC_LIBRARIES)}
+    folder.write_settings(settings)
+    return settings
+
+
+def open_run(path: str | Path) -> tuple[Experiment[Any], RunFolder, dict[str, Any]]:
+    """Open the folder of a run.
+
+    Parameters
+    ----------
+    path
+        Folder of the run.
+
+    Returns
+    -------
+    Experiment
+        The protocol of the run.
+    RunFolder
+        The folder.
+    dict
+        The settings that `start_run` wrote.
+
+    Raises
+    ------
+    FileError
+        If the folder holds no run ("not-a-run"), its settings cannot be read ("damaged-file"), or its protocol is that
+        of another version ("other-version").
+    """
+    from clickshift.experiments.models import import_model
+
+    folder = RunFolder(Path(path))
+    settings = folder.read_settings()
+    for module in settings.get("modules", []):
+        import_model(module)
+    try:
+        protocol: Experiment[Any] = parse(str(settings.get("protocol")), _REGISTRY)
+    except SpecError as error:
+        raise FileError(
+            path, f"holds a run of another version of clickshift ({error}) Start the run again.", code="other-version"
+        ) from None
+    return protocol, folder, settings
+
+
+def read_run(output: str | Path, *, repeats: int | None = None) -> Any:
+    """Return the result of the finished tasks of a run, without running any.
+
+    Parameters
+    ----------
+    output
+        Folder of the run, of `policy_shift`, `compare_logs`, `model_selection` or `reproduce`.
+    repeats
+        Number of repetitions of the published cross-validation, of model selection only; by default, that of the run.
+
+    Returns
+    -------
+    ExperimentResult
+        What the function that made the run returns.
+
+    Raises
+    ------
+    RunError
+        "empty-run" if no task is finished.
+    FileError
+        "not-a-run", "damaged-file" or "other-version" if the folder holds no run of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import clickshift as cs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = start_run(cs.PolicyShift(), RunFolder(Path(folder)))
+    ...     try:
+    ...         read_run(folder)
+    ...     except RunError as error:
+    ...         error.code
+    'empty-run'
+    """
+    protocol, folder, settings = open_run(output)
+    if repeats is not None and hasattr(protocol, "repeats"):
+        protocol = replace(protocol, repeats=repeats)  # type: ignore[type-var]
+    facts, tasks = protocol.facts(), protocol.tasks()
+    if not any(map(folder.has, tasks or facts)):
+        raise RunError(
+            f"{output}: no task of this run is finished yet. Run it first.", code="empty-run", path=str(output)
+        )
+    return protocol.result(folder.rows([*facts, *tasks]), settings)
+
+
+@dataclass(frozen=True, repr=False)
+class RunStatus(Result):
+    """Which tasks of a run are finished.
+
+    Parameters
+    ----------
+    path
+        Folder of the run.
+    task_rows
+        One row per task.
+
+    Notes
+    -----
+    Facts (`to_dict`, `--json`): `conclusion`; `done` and `of`, the numbers of finished tasks and of all tasks; `cells`,
+    one per task: `log`, `model` and `done`.
+    """
+
+    path: str
+    task_rows: Rows
+
+    @property
+    def n_done(self) -> int:
+        """Number of finished tasks."""
+        return sum(row["done"] for row in self.task_rows)
+
+    @property
+    def conclusion(self) -> str:
+        """How many tasks are finished."""
+        return f"{self.path}: {self.n_done} of {len(self.task_rows)} tasks are finished."
+
+    def rows(self) -> Rows:
+        """Return one row per task: `log`, `model`, `done`."""
+        return self.task_rows
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the counts and the tasks."""
+        counts = {"done": self.n_done, "of": len(self.task_rows)}
+        return {"conclusion": self.conclusion, **counts, "cells": self.task_rows}
+
+    def _document(self) -> Document:
+        """Show one line per log, with the models that are missing."""
+        table = []
+        for log in dict.fromkeys(row["log"] for row in self.task_rows):
+            own = [row for row in self.task_rows if row["log"] == log]
+            missing = ", ".join(row["model"] for row in own if not row["done"])
+            done = sum(row["done"] for row in own)
+            table.append({"log": log, "done": done, "of": len(own), "missing": missing or "none"})
+        return Document("Tasks of a run", self.conclusion, [Section("Tasks by log", table=table)])
+
+
+def run_status(output: str | Path) -> RunStatus:
+    """Return which tasks of a run are finished.
+
+    Parameters
+    ----------
+    output
+        Folder of the run.
+
+    Returns
+    -------
+    RunStatus
+        One row per task.
+
+    Raises
+    ------
+    FileError
+        "not-a-run", "damaged-file" or "other-version" if the folder holds no run of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import clickshift as cs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = start_run(cs.PolicyShift(), RunFolder(Path(folder)))
+    ...     status = run_status(folder)
+    ...     (status.n_done, len(status.rows()))
+    (0, 117)
+    """
+    protocol, folder, _ = open_run(output)
+    rows = [{"log": _log(task), "model": _model(task), "done": folder.has(task)} for task in protocol.tasks()]
+    return RunStatus(str(output), rows)
+
+
+def _log(task: Any) -> str:
+    """Return the name of a task's log; tasks that fit all models at once are named by themselves."""
+    return str(getattr(task, "log", task.name))
+
+
+def _model(task: Any) -> str:
+    """Return the name of a task's model."""
+    return task.contender.name if hasattr(task, "contender") else "all models"

@@ -1,0 +1,387 @@
+"""judgments: graded relevance judgments from a fitted click model, with stated cut points.
+
+A grade is the number of cut points that the relevance reaches: with cuts 0.1 and 0.4, grade 0 is below 0.1, grade 1
+from 0.1 to below 0.4, and grade 2 from 0.4 on.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from typing_extensions import override
+
+from clickshift.display.document import Document, Section
+from clickshift.display.export import Written
+from clickshift.display.figures import COLOURS
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows, facts_table
+from clickshift.errors import CapabilityError, ClickshiftWarning, DataError, SpecError
+from clickshift.grading.export import judgments_format, write_judgments
+from clickshift.grading.quantiles import quantile_grades
+from clickshift.models import model_name
+from clickshift.models.base import ClickModel
+from clickshift.models.storage import ModelLike, open_model
+
+__all__ = ["DEFAULT_GRADES", "GradedJudgments", "judgments", "parse_grades"]
+
+DEFAULT_GRADES = "0.05,0.1,0.2,0.4"
+"""Cut points of five grades, for a relevance that is a probability."""
+_MAX_GRADES = 31
+"""Number of grades for which LightGBM has gains by default."""
+_PAGE = {".html", ".htm"}
+_ROWS_SHOWN = 20
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class GradedJudgments(Result):
+    """Graded (query, document) pairs, by query and descending relevance.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    table
+        A pyarrow table with the columns query, doc, relevance, low, high, impressions, clicks, grade and weight.
+    cuts
+        Cut points of the grades, ascending.
+    left_out
+        Number of pairs with too few impressions.
+    format
+        Format of the file that `write` writes; None to choose it by the ending of the file.
+
+    Notes
+    -----
+    Keys of `to_dict`, which `clickshift judgments --json` prints:
+
+    - model: name of the model;
+    - queries, pairs: number of queries and of graded pairs;
+    - pairs_left_out: number of pairs with too few impressions;
+    - cut_points: cut points of the grades;
+    - pairs_by_grade: number of pairs with each grade;
+    - pairs_whose_interval_has_one_grade: share of pairs whose whole confidence interval has one grade, None if the
+      model has no intervals;
+    - conclusion.
+    """
+
+    model: str
+    table: Any
+    cuts: tuple[float, ...]
+    left_out: int
+    format: str | None = None
+
+    @property
+    def counts(self) -> Int[np.ndarray, " grade"]:
+        """Number of pairs with each grade."""
+        return np.bincount(self.table["grade"].to_numpy(), minlength=len(self.cuts) + 1)
+
+    @property
+    def certain_share(self) -> float:
+        """Share of pairs whose whole confidence interval has one grade; NaN where the model has no intervals."""
+        low, high = self.table["low"].to_numpy(), self.table["high"].to_numpy()
+        has_interval = ~(np.isnan(low) | np.isnan(high))
+        if not has_interval.any():
+            return math.nan
+        low, high = low[has_interval], high[has_interval]
+        return float((_assign_grades(low, self.cuts) == _assign_grades(high, self.cuts)).mean())
+
+    @property
+    def group_sizes(self) -> Int[np.ndarray, " query"]:
+        """Number of rows of each query, in the order of the table."""
+        sizes: np.ndarray = self.table["query"].value_counts().field("counts").to_numpy()
+        return sizes
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        counts = self.counts
+        text = (
+            f"{self.model} grades {self.table.num_rows:,} documents of {len(self.group_sizes):,} queries from 0 to "
+            f"{len(self.cuts)}, with {counts[-1]:,} of them in the highest grade."
+        )
+        certain = self.certain_share
+        if math.isnan(certain):
+            return f"{text} The model has no standard errors, so it is not known how certain the grades are."
+        return f"{text} For {certain:.0%} of the documents, the whole 95 % interval of the relevance has one grade."
+
+    @override
+    def to_arrow(self) -> Any:
+        return self.table
+
+    @override
+    def rows(self) -> Rows:
+        """Return a row per pair: query, doc, relevance, low, high, impressions, clicks, grade and weight."""
+        rows: Rows = self.table.to_pylist()
+        return rows
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "model": self.model,
+            "queries": len(self.group_sizes),
+            "pairs": self.table.num_rows,
+            "pairs_left_out": self.left_out,
+            "cut_points": list(self.cuts),
+            "pairs_by_grade": {str(grade): int(count) for grade, count in enumerate(self.counts)},
+            "pairs_whose_interval_has_one_grade": self.certain_share,
+            "conclusion": self.conclusion,
+        }
+
+    @override
+    def _document(self) -> Document:
+        import plotly.graph_objects as go
+
+        figure = go.Figure(go.Bar(y=self.counts, marker={"color": COLOURS[0]}))
+        figure.update_layout(
+            template="plotly_white", xaxis={"title": "grade", "dtick": 1}, yaxis={"title": "documents"}, height=320
+        )
+        facts = {name: value for name, value in self.facts().items() if name != "conclusion"}
+        head = [{**row} for row in self.table.slice(0, _ROWS_SHOWN).to_pylist()]
+        more = self.table.num_rows - len(head)
+        first = Section("First judgments", table=head, caption=f"and {more:,} more" if more else "", page_only=True)
+        return Document(
+            "Graded judgments", self.conclusion, [Section("Judgments", table=facts_table(facts), figure=figure), first]
+        )
+
+    @override
+    @classmethod
+    def check_output(cls, path: str | Path, format: str | None = None) -> None:
+        if Path(path).suffix.lower() not in _PAGE or format is not None:
+            judgments_format(path, format)
+
+    @override
+    def write(self, path: str | Path, format: str | None = None) -> Written:
+        """Write the judgments to a file, or a page about them.
+
+        Parameters
+        ----------
+        path
+            The file; a page if its ending is .html.
+        format
+            "parquet", "csv", "qrels" or "lightgbm", as `write_judgments` explains; by default, that of the result, or
+            that of the file's ending.
+
+        Returns
+        -------
+        Written
+            Paths of what was written.
+        """
+        format = format or self.format
+        if Path(path).suffix.lower() in _PAGE and format is None:
+            return super().write(path)
+        chosen = judgments_format(path, format)
+        notes = {"cut_points": list(self.cuts), "model": self.model}
+        return Written(files=tuple(write_judgments(self.table, path, format=chosen, notes=notes)))
+
+
+def judgments(
+    model: ModelLike,
+    *,
+    grades: str = DEFAULT_GRADES,
+    min_impressions: int = 0,
+    level: float = 0.95,
+    format: str | None = None,
+) -> GradedJudgments:
+    """Grade every (query, document) pair of a click model that was shown often enough.
+
+    Warns where the cut points do not suit the relevance of the model.
+
+    Parameters
+    ----------
+    model
+        Folder of a saved model, or a click model.
+    grades
+        Ascending cut points, e.g. "0.05,0.1,0.2,0.4", or "quantile:5" for five grades of equal size.
+    min_impressions
+        Smallest number of impressions of a graded pair.
+    level
+        Confidence level of the relevance intervals.
+    format
+        Format of the file that `write` of the result writes: parquet, csv, qrels or lightgbm; by default, that of the
+        file's ending.
+
+    Returns
+    -------
+    GradedJudgments
+        The graded pairs.
+
+    Raises
+    ------
+    SpecError
+        If `grades` is not valid ("bad-grades").
+    CapabilityError
+        If the model has no impressions because it was not fitted on a log ("no-evidence").
+    DataError
+        If no pair was shown often enough ("too-few-impressions").
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 2000, rng=1)
+    >>> graded = cs.judgments(cs.fit("PBM", log), grades="quantile:3", min_impressions=20)
+    >>> sorted(graded.to_dict()["pairs_by_grade"])
+    ['0', '1', '2']
+    """
+    import pyarrow as pa
+
+    parsed, model = parse_grades(grades), open_model(model)
+    table = model.relevance_table(level=level)
+    keep = _has_impressions(model, table["impressions"].to_numpy(), min_impressions)
+    error = None if model.evidence is None else model.evidence.logit_error.get("relevance")
+    weight = np.ones(table.num_rows)
+    if error is not None:
+        pair = model.vocabulary.pair_numbers(table["query"], table["doc"])
+        weight = _reliability_weight(table["relevance"].to_numpy(), error[pair])
+    table = table.append_column("weight", pa.array(weight)).filter(pa.array(keep))
+    relevance = table["relevance"].to_numpy()
+    cuts = _quantile_cuts(relevance, parsed) if isinstance(parsed, int) else parsed
+    grade = _assign_grades(relevance, cuts)
+    if relevance.max() > 1 and max(cuts, default=2.0) <= 1:
+        warnings.warn(
+            ClickshiftWarning(
+                f"relevance goes up to {relevance.max():.4g} here, so it is not a probability, and cut points up to "
+                f"{max(cuts):g} do not suit it. Choose others, or quantile:5.",
+                code="relevance-not-a-probability",
+                value=float(relevance.max()),
+            ),
+            stacklevel=2,
+        )
+    if len(np.unique(grade)) < 2 and len(grade) > 1:
+        warnings.warn(
+            ClickshiftWarning(
+                f"all {len(grade):,} pairs have grade {grade[0]}: relevance is from {relevance.min():.4g} to "
+                f"{relevance.max():.4g}, the cut points are {_list_cuts(cuts)}. Choose cut points in between, or "
+                "quantile:5.",
+                code="single-grade",
+                grade=int(grade[0]),
+                count=len(grade),
+                low=float(relevance.min()),
+                high=float(relevance.max()),
+            ),
+            stacklevel=2,
+        )
+    position = table.column_names.index("weight")
+    table = table.add_column(position, "grade", pa.array(grade))
+    return GradedJudgments(model_name(model), table, cuts, int((~keep).sum()), format)
+
+
+def parse_grades(text: str) -> tuple[float, ...] | int:
+    """Parse cut points, or the number of grades of equal size.
+
+    Parameters
+    ----------
+    text
+        Ascending cut points, e.g. "0.05,0.1,0.2,0.4", or "quantile:N" for N grades of equal size.
+
+    Returns
+    -------
+    tuple of float, or int
+        The cut points, or the number of grades.
+
+    Raises
+    ------
+    SpecError
+        If the text is neither ("bad-grades").
+
+    Examples
+    --------
+    >>> parse_grades("0.1,0.4"), parse_grades("quantile:5")
+    ((0.1, 0.4), 5)
+    """
+    problem = SpecError(
+        f"grades must be ascending cut points such as {DEFAULT_GRADES}, or quantile:N for N grades of equal size, N "
+        f"from 2 to {_MAX_GRADES}: got {text!r}.",
+        code="bad-grades",
+        value=text,
+    )
+    kind, colon, number = text.partition(":")
+    if colon:
+        if kind.strip() != "quantile" or not number.strip().isdecimal() or not 2 <= int(number) <= _MAX_GRADES:
+            raise problem
+        return int(number)
+    try:
+        cuts = tuple(float(cut) for cut in text.split(","))
+    except ValueError:
+        raise problem from None
+    if not all(map(math.isfinite, cuts)) or list(cuts) != sorted(set(cuts)) or len(cuts) >= _MAX_GRADES:
+        raise problem
+    return cuts
+
+
+def _assign_grades(relevance: Float[np.ndarray, " pair"], cuts: tuple[float, ...]) -> Int[np.ndarray, " pair"]:
+    """Grade of each pair: the number of cut points that its relevance reaches.
+
+    >>> _assign_grades(np.array([0.05, 0.1, 0.5]), (0.1, 0.4)).tolist()
+    [0, 1, 2]
+    """
+    grade: np.ndarray = np.searchsorted(np.array(cuts), relevance, side="right")
+    return grade
+
+
+def _quantile_cuts(relevance: Float[np.ndarray, " pair"], grades: int) -> tuple[float, ...]:
+    """Cut points for grades of equal size; fewer where ties in relevance would leave a grade empty."""
+    grade, order = quantile_grades(relevance, grades, by="highest"), np.argsort(relevance)
+    first = np.unique(grade[order], return_index=True)[1]
+    cuts = relevance[order][first[1:]]
+    if len(cuts) < grades - 1:
+        warnings.warn(
+            ClickshiftWarning(
+                f"there are {len(cuts) + 1} grades instead of {grades}: many pairs have the same relevance.",
+                code="fewer-grades",
+                count=len(cuts) + 1,
+                expected=grades,
+            ),
+            stacklevel=3,
+        )
+    return tuple(cuts.tolist())
+
+
+def _reliability_weight(
+    relevance: Float[np.ndarray, " pair"], error: Float[np.ndarray, " pair"]
+) -> Float[np.ndarray, " pair"]:
+    """Inverse variance of a pair, relative to that of an exactly known pair: V / (V + error^2) in logits.
+
+    V is the variance of the logits over all pairs, so that a pair whose error is as large as the differences between
+    pairs weighs 1/2. The plain inverse variance would give a few frequent pairs all the weight.
+    """
+    logit = np.log(np.clip(relevance, 1e-12, 1) / np.clip(1 - relevance, 1e-12, 1))
+    variance = logit.var()
+    if not variance > 0:
+        return np.ones(len(relevance))
+    weight: np.ndarray = variance / (variance + np.where(np.isnan(error), np.inf, error) ** 2)
+    return weight
+
+
+def _has_impressions(model: ClickModel, impressions: np.ndarray, minimum: int) -> Bool[np.ndarray, " pair"]:
+    """Whether each pair was shown often enough."""
+    if minimum <= 0:
+        return np.ones(len(impressions), bool)
+    if model.evidence is None:
+        name = type(model).__name__
+        raise CapabilityError(
+            f"this {name} was not fitted on a log, so it has no impressions. Pass min_impressions=0.",
+            code="no-evidence",
+            model=name,
+        )
+    keep: np.ndarray = impressions >= minimum
+    if not keep.any():
+        raise DataError(
+            f"at least one pair must be shown {minimum:,} times: the most frequent one was shown "
+            f"{impressions.max():,.0f} times. Choose a smaller min_impressions.",
+            code="too-few-impressions",
+            value=float(impressions.max()),
+            minimum=minimum,
+        )
+    return keep
+
+
+def _list_cuts(cuts: tuple[float, ...]) -> str:
+    """List cut points as text."""
+    return ", ".join(f"{cut:.4g}" for cut in cuts) or "none"

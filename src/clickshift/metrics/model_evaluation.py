@@ -1,0 +1,258 @@
+"""evaluate: how well a fitted click model predicts the clicks of a log."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from typing_extensions import override
+
+from clickshift.core.intervals import mean_interval
+from clickshift.core.progress import Progress, silent
+from clickshift.counts.fingerprint import log_fingerprint
+from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.encoded_log import Log
+from clickshift.display.document import Document, Section
+from clickshift.display.figures import COLOURS, SYMBOLS
+from clickshift.display.result import Result
+from clickshift.display.tables import Rows, facts_table
+from clickshift.errors import ClickshiftWarning
+from clickshift.io.read_report import OnBadLine
+from clickshift.metrics.click_prediction import evaluation
+from clickshift.models import model_name
+from clickshift.models.base import ClickModel
+from clickshift.models.storage import ModelLike, open_models
+
+__all__ = ["ClickPrediction", "evaluate"]
+
+_KINDS: dict[str, str] = {
+    "conditional_perplexity": "given the clicks above",
+    "marginal_perplexity": "without them",
+    "baseline_perplexity": "click-through rate of the rank",
+}
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class ClickPrediction(Result):
+    """Quality of a click model's predictions on a log.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    evaluations
+        Metrics by name, as from `evaluation`: one dict for each model that differs by seed.
+    peeks
+        Whether the model sees the clicks that it predicts.
+    on_training_log
+        Whether the log is the one that the model was fitted on.
+
+    Notes
+    -----
+    Keys of `to_dict`, which `clickshift evaluate --json` prints. With several seeds, metrics are means, and each scalar
+    metric has its 95 % Student-t interval as `<metric>_interval`.
+
+    - model, sessions, seeds (if there are several);
+    - log_likelihood: mean natural log-likelihood of a session;
+    - conditional_perplexity, marginal_perplexity: mean over ranks of the perplexity of each click given the clicks
+      above it, and without them; `..._at_rank` has one value per rank;
+    - baseline_perplexity: the same for the click-through rate of each rank in this log;
+    - auroc, auroc_at_rank: area under the ROC curve, over all ranks and per rank;
+    - unseen_pair_share: share of impressions of pairs that the model was not trained on;
+    - on_training_log: whether the log is the one that the model was fitted on;
+    - caution: why the perplexity of this model must not be compared with that of others, if so;
+    - conclusion.
+    """
+
+    model: str
+    evaluations: Sequence[Mapping[str, Any]]
+    peeks: bool = False
+    on_training_log: bool = False
+
+    def _mean(self, metric: str) -> Any:
+        """Return the mean of a metric over seeds, by rank where it has ranks."""
+        if len(self.evaluations) == 1:
+            return self.evaluations[0][metric]
+        return np.mean([one[metric] for one in self.evaluations], axis=0).tolist()
+
+    def _interval(self, metric: str) -> tuple[float, float]:
+        """Return the 95 % interval of a scalar metric over seeds."""
+        return mean_interval([one[metric] for one in self.evaluations])[1:]
+
+    @property
+    @override
+    def conclusion(self) -> str:
+        perplexity, baseline = self._mean("conditional_perplexity"), self._mean("baseline_perplexity")
+        text = (
+            f"{self.model} predicts the clicks of {self.evaluations[0]['sessions']:,} sessions with a perplexity of "
+            f"{perplexity:.4f}; 1 is certainty, 2 is a coin flip. "
+        )
+        if self.peeks:
+            return f"{text}{self.caution}"
+        if not baseline > 1:
+            return text.rstrip()
+        gain = (baseline - perplexity) / (baseline - 1)
+        better = f"the model's excess over 1 is {gain:.0%} smaller" if gain > 0 else "the model predicts no better"
+        text += f"The click-through rate of each rank alone has {baseline:.4f}: {better}."
+        return f"{text} The model was fitted on this log." if self.on_training_log else text
+
+    @property
+    def caution(self) -> str:
+        """Why the perplexity must not be compared with that of others; empty if it may."""
+        if not self.peeks:
+            return ""
+        return "This model sees the clicks that it predicts: its perplexity must not be compared with that of others."
+
+    @override
+    def rows(self) -> Rows:
+        """Return a row per metric, and per rank where it has ranks: metric, rank, value, low and high."""
+        rows: Rows = []
+        for metric in self._metrics():
+            values = self._mean(metric)
+            if isinstance(values, list):
+                name = metric.removesuffix("_at_rank")
+                rows += [
+                    {"metric": name, "rank": r, "value": v, "low": None, "high": None} for r, v in enumerate(values, 1)
+                ]
+            else:
+                low, high = self._interval(metric)
+                rows.append({"metric": metric, "rank": None, "value": values, "low": low, "high": high})
+        return rows
+
+    def _metrics(self) -> list[str]:
+        """Return the names of the metrics."""
+        return [name for name in self.evaluations[0] if name != "sessions"]
+
+    @override
+    def facts(self) -> Mapping[str, Any]:
+        seeds = len(self.evaluations)
+        facts: dict[str, Any] = {"model": self.model, "sessions": self.evaluations[0]["sessions"]}
+        facts |= {"seeds": seeds} if seeds > 1 else {}
+        for metric in self._metrics():
+            facts[metric] = self._mean(metric)
+            if seeds > 1 and not isinstance(facts[metric], list):
+                facts[f"{metric}_interval"] = self._interval(metric)
+        facts["on_training_log"] = self.on_training_log
+        return facts | ({"caution": self.caution} if self.peeks else {}) | {"conclusion": self.conclusion}
+
+    @override
+    def _document(self) -> Document:
+        facts = {name: value for name, value in self.facts().items() if name != "conclusion"}
+        scalars = {name: value for name, value in facts.items() if not isinstance(value, list)}
+        by_rank = [
+            {"rank": rank, **dict(zip(_KINDS, values, strict=True))}
+            for rank, values in enumerate(zip(*(self._mean(f"{kind}_at_rank") for kind in _KINDS), strict=True), 1)
+        ]
+        table = [{name.replace("_", " "): value for name, value in row.items()} for row in by_rank]
+        return Document(
+            f"How well {self.model} predicts clicks",
+            self.conclusion,
+            [
+                Section("Perplexity by rank", table=table, figure=_perplexity_figure(by_rank)),
+                Section("Metrics", table=facts_table(scalars)),
+            ],
+        )
+
+
+def _perplexity_figure(by_rank: Rows) -> Any:
+    """Plot conditional, marginal and baseline perplexity over ranks."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for (kind, meaning), colour, symbol in zip(_KINDS.items(), COLOURS, SYMBOLS, strict=False):
+        figure.add_scatter(
+            name=meaning,
+            x=[row["rank"] for row in by_rank],
+            y=[row[kind] for row in by_rank],
+            mode="lines+markers",
+            marker={"color": colour, "symbol": symbol, "size": 8},
+            line={"dash": "dot"} if kind.startswith("baseline") else {},
+            hovertemplate="rank %{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
+        )
+    figure.update_layout(
+        template="plotly_white",
+        xaxis={"title": "rank", "dtick": 1},
+        yaxis={"title": "perplexity (lower is better)"},
+        legend={"orientation": "h", "y": 1.12},
+        margin={"l": 60, "r": 20, "t": 40, "b": 60},
+    )
+    return figure
+
+
+def evaluate(
+    model: ModelLike | Sequence[ClickModel],
+    log: LogLike,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
+) -> ClickPrediction:
+    """Evaluate how well a fitted model predicts the clicks of a log.
+
+    Warns if the log is the one that the model was fitted on ("training-log").
+
+    Parameters
+    ----------
+    model
+        Folder of a saved model, with all its seeds, a click model, or several that differ by seed.
+    log
+        Anything that `open_log` opens: a path, a data frame, `Sessions`, an encoded log.
+    columns
+        Names of the log's columns, by the names that `read_log` expects.
+    on_bad_line
+        "error", or "skip" to leave out bad sessions.
+    progress
+        Called with the number of sessions read, and with the number of models evaluated.
+
+    Returns
+    -------
+    ClickPrediction
+        Perplexity, log-likelihood and AUROC, with a comparison with the click-through rate of each rank.
+
+    Raises
+    ------
+    CapabilityError
+        If the model does not predict clicks ("cannot-predict-clicks").
+    FileError
+        If the folder is not a model ("not-a-model"), or the log cannot be read.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 2000, rng=1)
+    >>> train, test = log.split(0.8, rng=0)
+    >>> prediction = cs.evaluate(cs.fit("PBM", train), test)
+    >>> 1 < prediction.to_dict()["conditional_perplexity"] < 2
+    True
+    """
+    models = open_models(model)
+    opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    evaluations = []
+    for k, one in enumerate(models):
+        evaluations.append(evaluation(one, opened))
+        if len(models) > 1:
+            progress(f"{k + 1} of {len(models)} seeds")
+    on_training_log = _is_training_log(models[0], opened)
+    if on_training_log:
+        warnings.warn(
+            ClickshiftWarning(
+                "this log is the one that the model was fitted on: its perplexity is too low for new sessions. "
+                "Evaluate on a held-out log, e.g. one of the parts that `clickshift log split` writes.",
+                code="training-log",
+                sessions=opened.total,
+            ),
+            stacklevel=2,
+        )
+    return ClickPrediction(model_name(models[0]), evaluations, models[0].peeks, on_training_log)
+
+
+def _is_training_log(model: ClickModel, log: Log) -> bool:
+    """Return whether a model was fitted on a log, as far as the model knows."""
+    evidence = model.evidence
+    if evidence is None or not evidence.fingerprint or evidence.sessions not in {0, log.total}:
+        return False
+    return evidence.fingerprint == log_fingerprint(log)
