@@ -9,9 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.counts.daily import DayCounts
-from clickshift.counts.open_log import open_log
-from clickshift.data.encoded_log import EncodedLog, Log
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.models.base import ClickModel
 from clickshift.models.storage import load_model
@@ -34,11 +32,6 @@ def as_ranker(ranker: RankerLike) -> Ranker | TreeRanker:
 def source_name(source: Any) -> str:
     """Return the text of a path, or the type of an object, to name where data came from."""
     return str(source) if isinstance(source, str | Path) else type(source).__name__
-
-
-def opened(clicks: Any, **options: Any) -> Log | DayCounts:
-    """Open a log; return one that is open already."""
-    return clicks if isinstance(clicks, Sessions | EncodedLog | DayCounts) else open_log(clicks, **options)
 
 
 def n_sessions(log: Log | DayCounts) -> int:

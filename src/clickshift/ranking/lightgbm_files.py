@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from clickshift.core.files import write_atomically
 from clickshift.core.progress import Progress, silent
+from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.result import Result
@@ -24,7 +25,7 @@ from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.models.base import ClickModel
 from clickshift.propensity.files import Trust
 from clickshift.propensity.result import Propensities
-from clickshift.ranking._inputs import BiasSource, opened, source_name
+from clickshift.ranking._inputs import BiasSource, source_name
 from clickshift.ranking.labels import check_position_bias, count_by_rank
 from clickshift.ranking.lambdamart import BoostedRanker, BoostingData, boosting_data
 from clickshift.ranking.ranker import checked_features
@@ -108,7 +109,7 @@ class RankingLabels(Result):
 
 def ranking_labels(
     corpus: CorpusLike,
-    clicks: Any,
+    clicks: LogLike,
     *,
     loss: str = "ips",
     naive: bool = False,
@@ -177,7 +178,7 @@ def ranking_labels(
     source = BiasSource(propensities, examination, model, trust)
     source.check(learner.bias)
     documents = open_corpus(corpus, queries=queries, max_label=max_label)
-    log = opened(clicks, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    log = open_log_or_counts(clicks, columns=columns, on_bad_line=on_bad_line, progress=progress)
     given = source.read(log)
     check_position_bias(learner.loss, learner.bias, **given)
     data = boosting_data(documents, count_by_rank(documents, log), learner.loss, clip=clip, **given)

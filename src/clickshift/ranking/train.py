@@ -14,6 +14,7 @@ from typing_extensions import override
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import parse
 from clickshift.counts.cells import Cells
+from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
@@ -27,7 +28,7 @@ from clickshift.metrics.significance import bootstrap_interval
 from clickshift.models.base import ClickModel
 from clickshift.propensity.files import Trust
 from clickshift.propensity.result import Propensities
-from clickshift.ranking._inputs import BiasSource, n_sessions, opened, source_name
+from clickshift.ranking._inputs import BiasSource, n_sessions, source_name
 from clickshift.ranking._prepare import with_held_out
 from clickshift.ranking.click_ranker import ClickRanker, Run
 from clickshift.ranking.labels import count_by_rank, labels_for
@@ -162,7 +163,7 @@ class RankerTraining(Result):
 
 def train_ranker(
     corpus: CorpusLike,
-    clicks: Any,
+    clicks: LogLike,
     *,
     loss: str | ClickRanker | BoostedRanker = "ips",
     bias: str | None = None,
@@ -172,7 +173,7 @@ def train_ranker(
     trust: str | Path | Trust | None = None,
     clip: float | None = None,
     held_out: CorpusLike | None = None,
-    held_out_clicks: Any = None,
+    held_out_clicks: LogLike | None = None,
     seed: int | None = None,
     queries: int | None = None,
     max_label: int | None = None,
@@ -256,7 +257,7 @@ def train_ranker(
     source.check(learner.bias)
     reading: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line, "progress": progress}
     documents = open_corpus(corpus, queries=queries, max_label=max_label)
-    log = opened(clicks, **reading)
+    log = open_log_or_counts(clicks, **reading)
     given = source.read(log)
     counts = count_by_rank(documents, log)
     comparison = None
@@ -266,7 +267,7 @@ def train_ranker(
         judge = None
         if held_out_clicks is not None:
             others = documents if held_out is None else open_corpus(held_out, max_label=max_label)
-            judge = others, count_by_rank(others, opened(held_out_clicks, **reading))
+            judge = others, count_by_rank(others, open_log_or_counts(held_out_clicks, **reading))
         run = with_held_out(Run(learner, documents, counts, judge))
         assert run.held_out is not None
         counts = run.clicks
