@@ -18,6 +18,7 @@ from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse import _duckdb as duckdb_counts
 from clickshift.counts.warehouse import _sql as sql
 from clickshift.counts.warehouse import is_warehouse_table
+from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError
 from clickshift.learners.base import learner_for
 from clickshift.learners.fit import data_for, fit
