@@ -71,11 +71,6 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
         yield report
 
 
-def encoding_progress(report: Progress) -> Progress:
-    """Return the progress callback of `open_log`, which reports the number of sessions encoded so far itself."""
-    return report
-
-
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block on standard error."""

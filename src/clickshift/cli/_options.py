@@ -9,7 +9,8 @@ LOG = typer.Argument(..., help=LOG_HELP)
 LOG_FILES = typer.Argument(..., help="Click log: a .parquet, .csv or .jsonl file, a folder or a glob.")
 MODEL_FOLDER = typer.Argument(..., help="Folder of a fitted model, as `clickshift fit` writes it.")
 COLUMN = typer.Option(
-    [], help="Column name of the log, as OURS=THEIRS, e.g. docs=results, where it differs from ours; repeatable."
+    [],
+    help="Column name of the log, as OURS=THEIRS, e.g. docs=results, where it differs from ours, or time= to leave an optional column out; repeatable.",
 )
 SKIP_BAD = typer.Option(False, "--skip-bad", help="Skip bad sessions and report their number, instead of stopping.")
 REWARD = typer.Option(
@@ -30,13 +31,13 @@ JSON = typer.Option(False, "--json", help="Print the result as one JSON object i
 
 
 def parse_columns(pairs: list[str]) -> dict[str, str] | None:
-    """Parse OURS=THEIRS options into a mapping."""
+    """Parse OURS=THEIRS options into a mapping; OURS= leaves an optional column out."""
     from clickshift.errors import SpecError
 
     mapping = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
-        if not (ours and equals and theirs):
+        if not (ours and equals):
             raise SpecError(
                 f"--column takes OURS=THEIRS, e.g. --column docs=results: got {pair!r}.",
                 code="bad-option",
