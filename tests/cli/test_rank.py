@@ -317,3 +317,13 @@ def test_export(shell: Shell, work: Path, tmp_path: Path) -> None:
     told = shell.json("rank", "export", work / "ips", tmp_path / "ranker.onnx")
     assert told["features"] == 3
     assert (tmp_path / "ranker.onnx").stat().st_size > 100
+
+
+def test_frames_and_daily_counts_are_logs(work: Path, tmp_path: Path) -> None:
+    options = {"loss": "BoostedRanker(trees=3)", "examination": "1/rank"}
+    table = pq.read_table(work / "log.parquet")
+    assert call("log", "count", work / "log.parquet", "-o", tmp_path / "day.counts") == 0
+    trained = [cs.train_ranker(work / "docs.txt", log, **options) for log in (table, tmp_path / "day.counts")]
+    whole = cs.train_ranker(work / "docs.txt", work / "log.parquet", **options)
+    assert [one.ranker.text for one in trained] == [whole.ranker.text] * 2
+    assert {one.sessions for one in trained} == {6000}
