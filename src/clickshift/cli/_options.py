@@ -10,7 +10,8 @@ LOG_FILES = typer.Argument(..., help="Click log: a .parquet, .csv or .jsonl file
 MODEL_FOLDER = typer.Argument(..., help="Folder of a fitted model, as `clickshift fit` writes it.")
 COLUMN = typer.Option(
     [],
-    help="Column name of the log, as OURS=THEIRS, e.g. docs=results, where it differs from ours, or time= to leave an optional column out; repeatable.",
+    help="Column name of the log, as OURS=THEIRS, e.g. docs=results, where it differs from ours; time= leaves an "
+    "optional column out; repeatable.",
 )
 SKIP_BAD = typer.Option(False, "--skip-bad", help="Skip bad sessions and report their number, instead of stopping.")
 REWARD = typer.Option(
