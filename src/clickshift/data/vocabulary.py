@@ -173,7 +173,9 @@ class Vocabulary:
         VocabularyError
             If a pair number does not exist ("pair-out-of-range").
         """
-        keep = np.unique(keep)
+        keep = np.asarray(keep)
+        if not (np.diff(keep) > 0).all():
+            keep = np.unique(keep)
         if len(keep) and (keep[0] < 0 or keep[-1] >= self.n_pairs):
             raise VocabularyError(
                 f"pair numbers must be from 0 to {self.n_pairs - 1}: got {keep[0]} to {keep[-1]}. "
@@ -181,8 +183,8 @@ class Vocabulary:
                 code="pair-out-of-range",
                 n_pairs=self.n_pairs,
             )
-        queries, query = np.unique(self.pair_query[keep], return_inverse=True)
-        docs, doc = np.unique(self.pair_doc[keep], return_inverse=True)
+        queries, query = distinct_sorted(self.pair_query[keep])
+        docs, doc = distinct_sorted(self.pair_doc[keep])
         return Vocabulary(self.query_ids[queries], self.doc_ids[docs], query, doc)
 
     def __repr__(self) -> str:
