@@ -6,7 +6,6 @@ import typer
 
 LOG_HELP = "Click log: a .parquet, .csv or .jsonl file, a folder, a glob, FILE.duckdb::TABLE, or an encoded log."
 LOG = typer.Argument(..., help=LOG_HELP)
-LOG_FILES = typer.Argument(..., help="Click log: a .parquet, .csv or .jsonl file, a folder or a glob.")
 MODEL_FOLDER = typer.Argument(..., help="Folder of a fitted model, as `clickshift fit` writes it.")
 COLUMN = typer.Option(
     [],

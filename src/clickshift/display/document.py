@@ -163,11 +163,6 @@ def check_page(path: str | Path) -> None:
         raise FileError(path, "is a folder; a page must be written to a file. Pass a file in it.", code="is-a-folder")
 
 
-def write_report(path: str | Path, *, title: str, sections: Sequence[Section], settings: Mapping[str, Any]) -> None:
-    """Write sections as one HTML page: `write_page` of a document without a conclusion."""
-    write_page(path, Document(title, sections=sections, settings=settings))
-
-
 def write_page(path: str | Path, document: Document) -> None:
     """Write a document as one HTML page, which appears complete or not at all.
 
