@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.display.document import Section, check_page, write_report
+from clickshift.display.document import Document, Section, check_page, write_page
 from clickshift.display.figures import curve_figure
 from clickshift.display.tables import curve_table
 from clickshift.errors import FileError
@@ -80,15 +80,14 @@ def test_a_model_is_called_by_its_registered_name() -> None:
 def test_a_page_shows_text_as_text(tmp_path: Path) -> None:
     figure = curve_figure([{"parameter": EVIL, "rank": 1, "estimate": 0.5, "low": 0.4, "high": 0.6}])
     table = [{EVIL: EVIL, "value": math.nan}]
-    write_report(
-        tmp_path / "page.html", title=EVIL, sections=[Section(EVIL, EVIL, table, figure)], settings={EVIL: EVIL}
-    )
+    document = Document(EVIL, EVIL, [Section(EVIL, EVIL, table, figure)], {EVIL: EVIL})
+    write_page(tmp_path / "page.html", document)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     body = page[page.index("<body>") :]
     assert "<script>alert" not in body
     escaped = "&lt;script&gt;alert(&#x27;[bold]&#x27;)&lt;/script&gt;"
-    assert body.count(escaped) == 10, (
-        "headings, link, words, table with its header, labels of table and figure, settings"
+    assert body.count(escaped) == 11, (
+        "headings, conclusion, link, words, table with its header, labels of table and figure, settings"
     )
     assert "–" in body
     assert 'src="http' not in page, "the page must open without a network"

@@ -12,7 +12,7 @@ from typing import Any
 
 from clickshift.core.files import write_atomically
 from clickshift.display._chrome import BrowserError, draw
-from clickshift.display.tables import Row, Rows
+from clickshift.display.tables import Row
 from clickshift.display.values import Measured, decimal
 
 _LATEX = {
@@ -232,8 +232,6 @@ class Written:
         The file of tidy rows.
     files
         Other files: exported tables and figures, or the file that was asked for.
-    verdicts, tables
-        Parts of a report that the terminal shows, where it is no document yet.
     notes
         Sentences about what was not written.
     """
@@ -241,6 +239,4 @@ class Written:
     page: Path | None = None
     rows: Path | None = None
     files: tuple[Path, ...] = ()
-    verdicts: list[dict[str, str]] = field(default_factory=list)
-    tables: dict[str, Rows] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

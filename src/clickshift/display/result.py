@@ -151,7 +151,7 @@ class Result:
         write_rows(self.rows(), rows)
         write_page(path / "report.html", self.document)
         exports = write_exports(path, self.document.tables, self.document.figures)
-        return Written(path / "report.html", rows, exports.files, notes=[exports.note] if exports.note else [])
+        return Written(path / "report.html", rows, exports.files, [exports.note] if exports.note else [])
 
     def __repr__(self) -> str:
         text = " ".join(self.conclusion.split())
