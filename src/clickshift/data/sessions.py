@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import distinct_rows
@@ -448,6 +448,30 @@ class Sessions:
 
     def __repr__(self) -> str:
         return f"Sessions({self.total:,} in {len(self):,} rows, up to {self.n_ranks} ranks, {self.vocabulary})"
+
+
+def as_matrix(values: np.ndarray, shown: Bool[np.ndarray, "row rank"], padding: Any) -> np.ndarray:
+    """Arrange concatenated lists as the rows of a matrix.
+
+    Parameters
+    ----------
+    values
+        Items of all lists, one list after the other.
+    shown
+        Which positions of the matrix have an item.
+    padding
+        Value of the other positions.
+
+    Examples
+    --------
+    >>> as_matrix(np.array([7, 8, 9]), np.array([[True, True], [True, False]]), -1).tolist()
+    [[7, 8], [9, -1]]
+    """
+    if values.size == shown.size:
+        return values.reshape(shown.shape)
+    matrix = np.full(shown.shape, padding, values.dtype)
+    matrix[shown] = values
+    return matrix
 
 
 def union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:

@@ -22,6 +22,21 @@ class Result:
     A subclass is a frozen dataclass (``@dataclass(frozen=True, repr=False)``) that implements `conclusion`, `rows` and
     `_document`; `facts` where rows alone do not tell everything. Everything else follows: data frames, JSON, figures,
     a notebook's display, and files.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, repr=False)
+    ... class Coin(Result):
+    ...     heads: int
+    ...     tosses: int
+    ...     conclusion = property(lambda self: f"{self.heads} of {self.tosses} tosses show heads.")
+    ...     def rows(self):
+    ...         return [{"side": "heads", "share": self.heads / self.tosses}]
+    >>> Coin(3, 4)
+    <Coin: 3 of 4 tosses show heads.>
+    >>> Coin(3, 4).to_dict()
+    {'conclusion': '3 of 4 tosses show heads.', 'rows': [{'side': 'heads', 'share': 0.75}]}
     """
 
     @property

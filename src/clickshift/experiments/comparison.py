@@ -149,7 +149,7 @@ def compare(
     Examples
     --------
     >>> import clickshift as cs
-    >>> log = cs.simulate(cs.builtin_corpus(queries=20), cs.Uniform(), cs.users.PBM(), 2_000, rng=0)
+    >>> log = cs.simulate(cs.builtin_corpus(queries=20), cs.Uniform(), cs.users.PBM(), 20_000, rng=0)
     >>> comparison = cs.compare(log, models=["rCTR", "PBM"])
     >>> [row["model"] for row in comparison.rows()]
     ['PBM', 'rCTR']

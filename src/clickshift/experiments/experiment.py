@@ -64,8 +64,10 @@ class ExperimentResult(Result):
     Notes
     -----
     Facts (`to_dict`, `--json`): `conclusion`; `rows`, the tidy rows of the finished tasks; `failures`, the messages of
-    failed tasks; `verdicts` of policy shift and of real logs, one per model, with its name (`model`), a short `verdict`
-    and a `text` with the numbers.
+    failed tasks. Policy shift and real logs add `verdicts`, one per model: its name (`model`), a short `verdict` and a
+    `text` with the numbers. Real logs add `logs` (sizes of each log, and its distance from the training log) and
+    `warnings`. Model selection adds `regret` (by `strategy`, `user` and `training`, with interval and published value)
+    and `r2` (by `metrics`, `way` and `regressor`).
     """
 
     task_rows: Rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clickshift.data.sessions import Rankings
+from clickshift.data.sessions import Rankings, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
 from clickshift.io.frames import read_source
@@ -78,8 +78,7 @@ def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Ranking
     owner = np.repeat(np.arange(len(lists.length)), lists.length)
     vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
     shown = np.arange(lists.length.max()) < lists.length[:, None]
-    pairs = np.full(shown.shape, UNSEEN, np.int32)
-    pairs[shown] = pair
+    pairs = as_matrix(pair.astype(np.int32), shown, UNSEEN)
     return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
 
 

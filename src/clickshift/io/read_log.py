@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.sessions import Rankings, Sessions, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
@@ -202,19 +202,16 @@ def _to_sessions(raw: RawSessions) -> Sessions:
     if "user" in raw.attributes:
         user_ids, index = encode_ids(raw.attributes["user"].ids(), "user")
         user = user_ids[index]
-    pairs, clicks = pair.astype(np.int32), raw.click
-    if len(pairs) < shown.size:
-        pairs, clicks = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
-        pairs[shown], clicks[shown] = pair, raw.click
     rankings = Rankings.checked(
         vocabulary,
         query.astype(np.int32),
-        pairs.reshape(shown.shape),
+        as_matrix(pair.astype(np.int32), shown, UNSEEN),
         shown,
         None if log_prob is None else log_prob.astype(np.float64),
     )
     count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
-    return Sessions.checked(rankings, clicks.reshape(shown.shape), count, values.get("time", values.get("day")), user)
+    clicks = as_matrix(raw.click, shown, False)
+    return Sessions.checked(rankings, clicks, count, values.get("time", values.get("day")), user)
 
 
 def log_files(path: str | Path | Sequence[Any]) -> list[Path]:

@@ -62,6 +62,8 @@ class ClickPrediction(Result):
     - conditional_perplexity, marginal_perplexity: mean over ranks of the perplexity of each click given the clicks
       above it, and without them; `..._at_rank` has one value per rank;
     - baseline_perplexity: the same for the click-through rate of each rank in this log;
+    - conditional_perplexity_error: standard error of the conditional perplexity over sessions;
+    - marginal_error: accepted error of a marginal probability, 0 if it is exact;
     - auroc, auroc_at_rank: area under the ROC curve, over all ranks and per rank;
     - unseen_pair_share: share of impressions of pairs that the model was not trained on;
     - on_training_log: whether the log is the one that the model was fitted on;

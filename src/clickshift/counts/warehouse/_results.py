@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from clickshift.counts.cells import MAX_PREFIX_RANKS, By, Cells, count_situations, lists_too_long
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.sessions import Rankings, Sessions, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
@@ -95,7 +95,7 @@ def sessions_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray,
 
     length = np.asarray(pc.list_value_length(table["pairs"]))
     shown = np.arange(n_ranks) < length[:, None]
-    pairs, click = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
-    pairs[shown], click[shown] = pair, np.asarray(pc.list_flatten(table["clicks"]))
+    pairs = as_matrix(pair.astype(np.int32), shown, UNSEEN)
+    click = as_matrix(np.asarray(pc.list_flatten(table["clicks"])).astype(bool), shown, False)
     query = vocabulary.pair_query[pairs[:, 0]]
     return Sessions(Rankings(vocabulary, query, pairs, shown), click, np.asarray(table["times"]).astype(np.int64))

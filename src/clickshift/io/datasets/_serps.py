@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Bool, Int
 
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.sessions import Rankings, Sessions, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Raw, Vocabulary
 from clickshift.io.read_report import ReadReport
 
@@ -74,8 +74,7 @@ def to_sessions(
     docs, shown, click = docs[keep], shown[keep], click[keep]
     length = shown.sum(axis=1)
     vocabulary, query_row, pair_row = Vocabulary.of(query.take(np.repeat(keep, length)), docs[shown])
-    pair = np.full(docs.shape, UNSEEN, np.int32)
-    pair[shown] = pair_row
+    pair = as_matrix(pair_row.astype(np.int32), shown, UNSEEN)
     return Sessions(
         Rankings(vocabulary, query_row[np.cumsum(length) - length], pair, shown),
         click,
@@ -88,6 +87,4 @@ def pad_lists(lists: list[list[int]]) -> tuple[Int[np.ndarray, "serp rank"], Boo
     """Arrange lists of different lengths as the rows of a matrix; also return the mask of its filled positions."""
     length = np.array([len(row) for row in lists], np.int64)
     shown = np.arange(length.max(initial=1)) < length[:, None]
-    values = np.zeros(shown.shape, np.int64)
-    values[shown] = np.fromiter(chain.from_iterable(lists), np.int64)
-    return values, shown
+    return as_matrix(np.fromiter(chain.from_iterable(lists), np.int64), shown, 0), shown

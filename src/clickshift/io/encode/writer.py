@@ -24,6 +24,7 @@ from numba import njit
 from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
+from clickshift.data.sessions import as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
@@ -201,9 +202,7 @@ class _Writer:
         click = batch.click
         if len(pair) < rows * ranks:
             shown = np.arange(ranks) < length[:, None]
-            lists, clicks = np.full(shown.shape, UNSEEN, np.int32), np.zeros(shown.shape, bool)
-            lists[shown], clicks[shown] = pair, click
-            pair, click = lists, clicks
+            pair, click = as_matrix(pair, shown, UNSEEN), as_matrix(click, shown, False)
         bits = np.packbits(click.reshape(rows, ranks), axis=1)
         self._file(PAIRS).write(pair.data)
         self._file(CLICKS).write(bits.data)

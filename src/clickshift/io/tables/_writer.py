@@ -50,7 +50,7 @@ def write_log(sessions: Log, path: str | Path, *, layout: Layout = "wide") -> No
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from clickshift.data.sessions import Rankings
+    >>> from clickshift.data.sessions import Rankings, Sessions
     >>> from clickshift.data.vocabulary import Vocabulary
     >>> vocabulary, query, pair = Vocabulary.of(["cats", "cats"], ["a", "b"])
     >>> log = Sessions(Rankings(vocabulary, query[:1], pair[None]), np.array([[False, True]]))

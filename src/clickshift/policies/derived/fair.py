@@ -119,7 +119,8 @@ def fair(
     >>> vocabulary, _, _ = cs.Vocabulary.of(["shoes"] * 3, ["a", "b", "c"])
     >>> model = PBM(vocabulary, np.array([0.2, 0.8, 0.4, 0.3]), examination=np.array([0.5, 1.0, 0.25]))
     >>> corpus = cs.Corpus(vocabulary, np.zeros(3))
-    >>> (fair(model, corpus, ranks=3, rng=0).placement @ model.examination).round(2).tolist()
+    >>> placement = fair(model, corpus, ranks=3, rng=0).policy.placement
+    >>> (placement @ model.examination).round(2).tolist()
     [0.25, 1.0, 0.5]
     """
     if not tolerance >= 0:
