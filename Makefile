@@ -9,10 +9,10 @@ demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
 
 # The checks and the suite side by side: mypy alone takes half a minute.
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev $(VENV)/.compiled
 	$(MAKE) --jobs 2 check pytest
 
-pytest: $(VENV)/.installed-dev
+pytest: $(VENV)/.installed-dev $(VENV)/.compiled
 	$(BIN)/pytest -n auto --dist loadfile
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.

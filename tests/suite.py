@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -187,9 +188,11 @@ class Study:
         """Keep the numbers of a whole run with the benchmarks' results."""
         if not self.full:
             return
-        kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        kept[name] = numbers
-        RESULTS.write_text(json.dumps(dict(sorted(kept.items())), indent=2) + "\n", encoding="utf-8")
+        with RESULTS.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several workers keep numbers in one file
+            kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+            kept[name] = numbers
+            RESULTS.write_text(json.dumps(dict(sorted(kept.items())), indent=2) + "\n", encoding="utf-8")
 
 
 @pytest.fixture

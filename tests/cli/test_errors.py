@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clickshift.cli._console import printable
+from clickshift.core.text import printable
 from clickshift.learners.counting import Counting
 from tests.cli.shell import Shell
 

@@ -1,9 +1,6 @@
-"""The process of a command: it says that it compiles, and imports no pandas."""
+"""The process of a command: it says that it compiles."""
 
 from __future__ import annotations
-
-import importlib
-import sys
 
 import numba
 import pytest
@@ -14,7 +11,6 @@ from clickshift.cli import _startup
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_startup, "_own_process", False)
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     _startup.prepare_process()
 
 
@@ -33,11 +29,3 @@ def test_a_program_that_calls_commands_is_left_alone(capsys: pytest.CaptureFixtu
     with _startup.compilation_announced():
         assert numba.njit(lambda x: x + 1)(1) == 2
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("process")
-def test_commands_import_no_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pandas", raising=False)
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("pandas")
-    assert importlib.import_module("json").loads("1") == 1

@@ -25,8 +25,8 @@ import clickshift.cli.selection as selection
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
-from clickshift.cli._console import printable
 from clickshift.cli._startup import prepare_process
+from clickshift.core.text import printable
 
 __all__ = ["app", "main"]
 

@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from clickshift.cli._startup import compilation_announced
+from clickshift.core.text import printable
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
     from clickshift.display.result import Result
-
-
-def show(result: Mapping[str, Any], *, json: bool, title: str = "") -> None:
-    """Print the facts of one result: a two-column table, or the same as JSON."""
-    if json:
-        show_json(result)
-        return
-    show_table([{"": key.replace("_", " "), " ": value} for key, value in result.items()], title=title)
 
 
 def show_json(result: Any) -> None:
@@ -38,11 +31,6 @@ def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: s
     from clickshift.display.terminal import print_table
 
     print_table(rows, title=title, caption=caption)
-
-
-def printable(text: str) -> str:
-    """Escape control characters and line breaks."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def render(result: Result, *, json: bool, output: Path | None = None) -> None:
@@ -68,15 +56,6 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
     from clickshift.display.progress import progress as shown
 
     with warnings_shown(), shown(description, total) as report, compilation_announced():
-        yield report
-
-
-@contextmanager
-def progress(description: str, total: int | None = None) -> Iterator[Progress]:
-    """Show the progress of the block on standard error."""
-    from clickshift.display.progress import progress as shown
-
-    with shown(description, total) as report:
         yield report
 
 

@@ -1,14 +1,11 @@
-"""The process of a command: what it does not import, and what it prints while it compiles."""
+"""The process of a command: what it prints while it compiles."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 
 import typer
-from typing_extensions import override
 
 _own_process = False
 
@@ -17,16 +14,6 @@ def prepare_process() -> None:
     """Prepare a process that runs one command and ends."""
     global _own_process
     _own_process = True
-    sys.meta_path.insert(0, _WithoutPandas())
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Import system without pandas: pyarrow imports it with its first array, for a third of a second, unneeded."""
-
-    @override
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("commands do not import pandas", name="pandas")
 
 
 @contextmanager

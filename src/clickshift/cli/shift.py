@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli._console import printable, render, reporting
+from clickshift.cli._console import render, reporting
 from clickshift.cli._options import CLUSTER, COLUMN, JSON, SKIP_BAD, WORKERS, parse_columns
+from clickshift.core.text import printable
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress

@@ -6,13 +6,18 @@ The modules are imported one by one, so that importing the package costs nothing
 
 __all__ = [  # noqa: F822 (modules)
     "artifacts",
+    "boosting",
     "files",
     "intervals",
     "newton",
     "parallel",
+    "progress",
     "random_streams",
     "rng",
     "spec",
+    "splitmix",
     "tempfiles",
+    "text",
     "unique_rows",
+    "versions",
 ]

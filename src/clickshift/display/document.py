@@ -40,7 +40,7 @@ _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "plotly")
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report: a heading with any of text, a table, a figure and subsections.
+    """A section of a report: a heading with any of a figure, text, a table and subsections, in this order.
 
     Parameters
     ----------
@@ -241,10 +241,10 @@ def _asset(name: str) -> str:
 def _section(section: Section, name: str, level: int = 2) -> str:
     """Return the HTML of a section; `name` is its id, `level` that of its heading."""
     paragraphs = (" ".join(paragraph.split()) for paragraph in section.text.split("\n\n"))
-    inner = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
+    inner = _figure(section.drawn, section.title, f"figure-{name}") if section.figure is not None else ""
+    inner += "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
     inner += _table(section.table, section.title) if section.table else ""
     inner += f"<p class='caption'>{html.escape(section.caption)}</p>" if section.caption else ""
-    inner += _figure(section.drawn, section.title, f"figure-{name}") if section.figure is not None else ""
     if _is_figure(section) and level > 2:  # the figure shows its title itself
         return inner
     parts = "".join(_section(part, f"{name}-{number}", level + 1) for number, part in enumerate(section.parts, 1))

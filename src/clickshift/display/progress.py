@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clickshift.core.progress import Progress
-from clickshift.display.terminal import printable
+from clickshift.core.text import printable
 
 __all__ = ["progress"]
 

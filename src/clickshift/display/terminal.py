@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clickshift.core.text import printable
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row
 from clickshift.display.values import decimal
 
-__all__ = ["print_document", "print_table", "printable"]
+__all__ = ["print_document", "print_table"]
 
 _FILE_WIDTH = 160
 """Width of tables, in characters, where standard output is a file or a pipe."""
@@ -97,24 +98,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "  ".join(_cell(item) for item in value)
     return "" if value is None else printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Escape control characters, which would move the cursor or change a terminal's colours, and line breaks.
-
-    Parameters
-    ----------
-    text
-        Any text.
-
-    Returns
-    -------
-    str
-        The text on one line.
-
-    Examples
-    --------
-    >>> printable("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
