@@ -41,7 +41,7 @@ def comparison_document(rows: Sequence[Row], conclusion: str, settings: Mapping[
         f"so differences between them are more precise. Probabilities are clipped at {PROBABILITY_FLOOR:g}."
     )
     if error := max((row["marginal_error"] or 0.0 for row in rows), default=0.0):
-        caption += f" Marginal probabilities of NCM have an error of at most {error:g}; exact=True computes exact ones."
+        caption += f" Marginal probabilities of NCM have an error of at most {error:g}."
     errors = "\n\n".join(f"{row['model']} failed: {row['error']}" for row in rows if row["error"])
     section = Section(
         f"Models: {sizes}",
