@@ -2,7 +2,7 @@
 
 - The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, without
   the compilation of numba's kernels. `--cost-limit S` fails the run when one phase of an unmarked test takes longer, in
-  seconds of the core on which a small loop of Python takes 30 ms: slow and busy machines get as much more time as that
+  seconds of the core on which a small loop of Python takes 25 ms: slow and busy machines get as much more time as that
   loop takes there, measured right after a test that is over the limit.
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "studies.json"
 UNLIMITED = ("study", "spark")
 """Marks of tests that may take longer than the limit."""
 SHOWN = 20
-LOOP_SECONDS = 0.03
+LOOP_SECONDS = 0.025
 """CPU time of the loop of `slowness` on the core whose seconds the limit counts."""
 
 
