@@ -65,7 +65,7 @@ def _bar(console: object, description: str, total: int | None) -> Iterator[Progr
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
