@@ -24,6 +24,7 @@ from clickshift.models.base import ClickModel
 from clickshift.models.storage import FORMAT, load_model, read_header, save_model
 from clickshift.simulation.users import USERS
 from tests.codes import raises_code
+from tests.folders import arrays_file
 from tests.models.random_models import random_neural
 
 
@@ -105,7 +106,7 @@ def test_an_old_model_is_replaced(log: Sessions, tmp_path: Path) -> None:
     save_model(fit("DBN", log), tmp_path)
     save_model(fit("dCTR", log), tmp_path)
     assert isinstance(load_model(tmp_path), models.DCTR)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [arrays_file(tmp_path).name, "model.json"]
 
 
 @pytest.fixture
@@ -131,11 +132,11 @@ def without_a_field(folder: Path) -> None:
 
 
 HEADER: dict[str, Any] = {"file": "model.json"}
-ARRAYS: dict[str, Any] = {"file": "model.safetensors"}
+ARRAYS: dict[str, Any] = {"file": "arrays"}
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
     "no folder": (shutil.rmtree, "not-a-model", {}),
     "no header": (lambda folder: (folder / "model.json").unlink(), "not-a-model", {}),
-    "no arrays": (lambda folder: (folder / "model.safetensors").unlink(), "file-not-found", ARRAYS),
+    "no arrays": (lambda folder: arrays_file(folder).unlink(), "file-not-found", ARRAYS),
     "an empty header": (lambda folder: (folder / "model.json").write_text(""), "damaged-file", HEADER),
     "a header cut short": (lambda folder: truncate(folder / "model.json", 0.5), "damaged-file", HEADER),
     "a header that is no text": (
@@ -154,17 +155,17 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
     "a newer format": (
         lambda folder: edit(folder, format=FORMAT + 1),
         "newer-format",
-        HEADER | {"format": 2, "supported": 1},
+        HEADER | {"format": FORMAT + 1, "supported": FORMAT},
     ),
     "an unknown model": (
         lambda folder: edit(folder, model={"name": "Xyz", "fields": {}}),
         "damaged-file",
         {"cause": "SpecError"},
     ),
-    "empty arrays": (lambda folder: truncate(folder / "model.safetensors", 0), "damaged-file", ARRAYS),
-    "arrays cut short": (lambda folder: truncate(folder / "model.safetensors", 0.9), "damaged-file", ARRAYS),
+    "empty arrays": (lambda folder: truncate(arrays_file(folder), 0), "damaged-file", ARRAYS),
+    "arrays cut short": (lambda folder: truncate(arrays_file(folder), 0.9), "damaged-file", ARRAYS),
     "arrays that are none": (
-        lambda folder: (folder / "model.safetensors").write_bytes(b"PK\3\4" * 99),
+        lambda folder: arrays_file(folder).write_bytes(b"PK\3\4" * 99),
         "damaged-file",
         ARRAYS,
     ),
@@ -174,8 +175,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_folder_is_one_clear_error(damage: str, folder: Path) -> None:
     harm, code, facts = DAMAGE[damage]
+    path = arrays_file(folder) if facts.get("file") == "arrays" else folder / facts.get("file", "")
     harm(folder)
-    path = folder / facts["file"] if "file" in facts else folder
     with raises_code(code, FileError, path=path, **{name: facts[name] for name in facts if name != "file"}) as caught:
         load_model(folder)
     said = str(caught.value)
@@ -191,7 +192,7 @@ def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
 
 def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path: Path) -> None:
     save_model(fit("dCTR", with_text_ids(log)), tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    shutil.copy(arrays_file(tmp_path / "other"), arrays_file(folder))
     with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
@@ -200,7 +201,7 @@ def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path
 @pytest.mark.parametrize("other", ["rCTR", "PBM", "drCTR"])
 def test_arrays_of_another_model_are_refused(other: str, folder: Path, log: Sessions, tmp_path: Path) -> None:
     save_model(fit(other, log), tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    shutil.copy(arrays_file(tmp_path / "other"), arrays_file(folder))
     with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
@@ -210,13 +211,13 @@ def test_arrays_of_another_fit_are_refused(log: Sessions, tmp_path: Path) -> Non
     """PBM and UBM have parameters of the same names."""
     for name in ("PBM", "UBM"):
         save_model(fit(name, log), tmp_path / name)
-    shutil.copy(tmp_path / "PBM" / "model.safetensors", tmp_path / "UBM")
+    shutil.copy(arrays_file(tmp_path / "PBM"), arrays_file(tmp_path / "UBM"))
     with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(tmp_path / "UBM")
 
 
 def test_a_flipped_bit_is_noticed(folder: Path) -> None:
-    path = folder / "model.safetensors"
+    path = arrays_file(folder)
     data = bytearray(path.read_bytes())
     data[-3] ^= 0x40
     path.write_bytes(bytes(data))
