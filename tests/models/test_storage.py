@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from clickshift import models
 from clickshift.core.spec import parse, resolve
@@ -21,10 +22,10 @@ from clickshift.errors import FileError
 from clickshift.learners import DEFAULT, fit
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
-from clickshift.models.storage import FORMAT, load_model, read_header, save_model
+from clickshift.models.storage import FORMAT, load_model, load_seeds, read_header, save_model, save_seeds
 from clickshift.simulation.users import USERS
 from tests.codes import raises_code
-from tests.folders import arrays_file
+from tests.folders import arrays_file, craft
 from tests.models.random_models import random_neural
 
 
@@ -229,3 +230,77 @@ def test_a_folder_that_cannot_be_written_is_one_error(log: Sessions, tmp_path: P
     (tmp_path / "file").write_text("x")
     with raises_code("not-writable", FileError, path=tmp_path / "file" / "model"):
         save_model(fit("dCTR", log), tmp_path / "file" / "model")
+
+
+def put(array: np.ndarray, value: float) -> np.ndarray:
+    changed = array.copy()
+    changed.flat[0] = value
+    return changed
+
+
+CRAFTED: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
+    "attractiveness above 1": ("UBM", "attractiveness", lambda array: put(array, 5.0)),
+    "attractiveness below 0": ("DBN", "attractiveness", lambda array: put(array, -0.1)),
+    "attractiveness that is no number": ("PBM", "attractiveness", lambda array: put(array, np.nan)),
+    "examination without end": ("PBM", "examination", lambda array: put(array, np.inf)),
+    "a pair too few": ("PBM", "attractiveness", lambda array: array[:-1]),
+    "a pair too many": ("dCTR", "ctr", lambda array: np.append(array, 0.5)),
+    "a table instead of a column": ("dCTR", "ctr", lambda array: array[:, None]),
+    "a situation too few": ("UBM", "examination", lambda array: array[:-1]),
+    "no rank at all": ("PBM", "examination", lambda array: array[:0]),
+    "two of CCM's parameters": ("CCM", "continuation", lambda array: array[:2]),
+    "click-through rates above 1": ("drCTR", "ctr", lambda array: array + 1),
+    "integers": ("dCTR", "ctr", lambda array: array.astype(np.int64)),
+    "scores that are no numbers": ("TopPop", "score", lambda array: put(array, np.nan)),
+    "negative impressions": ("dCTR", "evidence.impressions", lambda array: -1 - array),
+    "more clicks than impressions": ("dCTR", "evidence.clicks", lambda array: array + 1e6),
+    "impressions of other pairs": ("dCTR", "evidence.impressions", lambda array: array[1:]),
+    "negative standard errors": ("dCTR", "evidence.logit_error.ctr", lambda array: put(array, -1.0)),
+    "standard errors of other pairs": ("dCTR", "evidence.logit_error.ctr", lambda array: array[1:]),
+    "weights that are no numbers": ("NCM", "shared.weight", lambda array: put(array, np.nan)),
+    "weights of another size": ("NCM", "shared.clicked", lambda array: array[:1]),
+    "a readout of another size": ("NCM", "shared.readout", lambda array: np.zeros(10**5, np.float32)),
+    "an input of another size": ("NCM", "by_pair.input", lambda array: array[:, :2]),
+    "positions of another size": ("CACM_minus", "shared.position", lambda array: array[:0]),
+    "a weight of a mixture above 1": ("Mixture", "weights", lambda array: np.array([2.0, -1.0])),
+    "a component out of range": (
+        "Mixture",
+        "components.0.components.0.attractiveness",
+        lambda array: array + 1,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_values_that_no_model_has_are_refused(crafted: str, log: Sessions, tmp_path: Path) -> None:
+    name, array, change = CRAFTED[crafted]
+    save_model(made(name, log), tmp_path)
+    craft(tmp_path, "model.json", {array: np.ascontiguousarray(change(load_file(arrays_file(tmp_path))[array]))})
+    with raises_code("damaged-file", FileError, path=tmp_path):
+        load_model(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("value", [5, -0.5, float("nan"), "high", True, None, [0.5]])
+def test_a_continuation_that_is_no_probability_is_refused(value: object, log: Sessions, tmp_path: Path) -> None:
+    save_model(fit("DBN", log), tmp_path)
+    header = json.loads((tmp_path / "model.json").read_text())
+    header["model"]["fields"]["continuation"] = value
+    (tmp_path / "model.json").write_text(json.dumps(header))
+    with raises_code("damaged-file", FileError, path=tmp_path, cause="ValueError"):
+        load_model(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+def test_seeds_are_replaced_together(log: Sessions, tmp_path: Path) -> None:
+    first, second = fit("dCTR", log), fit("rCTR", log)
+    save_seeds([first] * 3, tmp_path)
+    assert [type(model) for model in load_seeds(tmp_path)] == [models.DCTR] * 3
+    assert isinstance(load_model(tmp_path / "seed-2"), models.DCTR)
+    save_seeds([second] * 2, tmp_path)
+    assert [type(model) for model in load_seeds(tmp_path)] == [models.RCTR] * 2
+    assert not (tmp_path / "seed-2").exists()
+    save_seeds([first], tmp_path)
+    assert len(load_seeds(tmp_path)) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [arrays_file(tmp_path).name, "model.json"]

@@ -195,8 +195,8 @@ class ArtifactFormat:
         """Remove the files that no header refers to any more, and the seeds that the header does not list."""
         header = self.read_header(folder)
         self._remove_unused_files(folder, [header])
-        seeds = header.get("seeds")
-        for path in folder.glob("seed-*") if seeds is not None else ():
+        seeds = header.get("seeds", ())
+        for path in folder.glob("seed-*") if "seeds" in header else ():
             if not path.name[5:].isdecimal():
                 continue
             used = seeds[int(path.name[5:]) :][:1]

@@ -14,6 +14,7 @@ from clickshift.core.spec import resolve
 from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import SpecError
 from clickshift.models import MODELS, model_name
+from clickshift.models._validation import check_values
 from clickshift.models.base import ClickModel, Evidence
 
 __all__ = [
@@ -301,6 +302,7 @@ def _unpack_model(
             values[field.name] = value
     model = cls(**values)
     assert isinstance(model, ClickModel)
+    check_values(model)
     return model
 
 
