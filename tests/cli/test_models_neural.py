@@ -72,7 +72,7 @@ def test_a_single_fit_removes_the_seeds_of_an_earlier_one(
     assert len(load_seeds(folder)) == 2
     shell.json("fit", "rCTR", clicks, "-o", folder)
     assert len(load_seeds(folder)) == 1
-    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".safetensors"]
 
 
 def test_examination_of_a_model_by_gradient(shell: Shell, several: Path, tmp_path: Path) -> None:

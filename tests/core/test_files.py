@@ -190,7 +190,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with raises_code("not-writable", FileError, reason="File exists"), write_atomically(tmp_path / "file" / "below"):
         pytest.fail("there is no such folder")
-    with raises_code("not-writable", FileError, reason="No space left"), write_atomically(tmp_path / "x"):
+    with raises_code("disk-full", FileError, reason="No space left"), write_atomically(tmp_path / "x"):
         raise OSError(28, "No space left")
 
 

@@ -7,11 +7,11 @@ its name). Writing is atomic: a file appears under its name complete or not at a
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import hashlib
 import io
 import os
-import secrets
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from clickshift.core.leftovers import remove_leftovers, temporary_name
 from clickshift.errors import FileError
 
 Setting = str | int | float | bool | None
@@ -170,7 +171,7 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
     Raises
     ------
     FileError
-        If the file cannot be written ("not-writable").
+        If the file cannot be written ("not-writable"), or the disk is full ("disk-full").
 
     Examples
     --------
@@ -183,22 +184,41 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
     """
     path = Path(path)
     # not tempfile, whose files would stay unreadable for other users; the suffix is kept, as some writers need it
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
+    temporary = temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
         yield temporary
         if sync:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        advice = "Choose a directory that you can write to, on a disk with free space."
-        raise FileError(
-            path, f"cannot be written ({_error_text(error)}). {advice}", code="not-writable", reason=_error_text(error)
-        ) from error
+        raise cannot_write(path, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def cannot_write(path: str | Path, error: OSError) -> FileError:
+    """Return the error for a file or directory that cannot be written ("disk-full" or "not-writable").
+
+    Parameters
+    ----------
+    path
+        What was to be written.
+    error
+        The error of the operating system.
+    """
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    advice = (
+        "Free some space, or choose a directory on another disk. Nothing was replaced."
+        if full
+        else "Choose a directory that you can write to."
+    )
+    reason = _error_text(error)
+    code = "disk-full" if full else "not-writable"
+    return FileError(path, f"cannot be written ({reason}). {advice}", code=code, reason=reason)
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from clickshift.core.files import cache_folder
 from clickshift.core.progress import Progress, silent
-from clickshift.data.encoded_log import LOG_FORMAT, EncodedLog, Log
+from clickshift.data.encoded_files import LOG_FORMAT
+from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, FileError, SpecError
 from clickshift.io.read_log import check_same, choose_columns, log_files, read_log

@@ -26,6 +26,8 @@ RowSelection = slice | np.ndarray
 """Rows of a container: a slice, row numbers or a mask."""
 _TABLE_RESULTS = 1 << 30
 """Results of one chunk of an Arrow table, whose lists have 32-bit offsets."""
+MAX_TOTAL = 1 << 62
+"""Sessions that a log may have, counts added up; sums of 64-bit counts stay exact below it."""
 _Container = TypeVar("_Container", "Rankings", "Sessions")
 
 

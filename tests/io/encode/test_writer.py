@@ -13,6 +13,8 @@ import pytest
 from beartype.roar import BeartypeException
 
 import clickshift as cs
+from clickshift.core import leftovers
+from clickshift.core.leftovers import temporary_name
 from clickshift.counts import open_log as opening
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import open_log
@@ -25,6 +27,7 @@ from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.io.tables.formats import TableFile, with_partition_day
 from clickshift.metrics.click_prediction import evaluation
 from tests.codes import raises_code, warns_code
+from tests.folders import data_file
 
 RANKS = 5
 
@@ -251,9 +254,9 @@ def test_it_is_encoded_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_damaged_is_encoded_again(log: Path) -> None:
     first = encoded(log)
-    (first.folder / "pair.bin").write_bytes(b"1234")
+    data_file(first.folder, "pair").write_bytes(b"1234")
     same(encoded(log), cs.read_log(log))
-    (first.folder / "pair.bin").write_bytes(b"1234")
+    data_file(first.folder, "pair").write_bytes(b"1234")
     with raises_code("damaged-file", FileError, path=first.folder):
         open_log(first.folder)
 
@@ -312,7 +315,7 @@ def test_nothing_half_written_is_left(log: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(writer, "_renumber", fail)
     if fault == "disk full":
-        with raises_code("not-writable", FileError, reason="No space left on device"):
+        with raises_code("disk-full", FileError, reason="No space left on device"):
             encoded(log)
     else:
         with pytest.raises(KeyboardInterrupt):
@@ -330,11 +333,13 @@ def test_no_room_for_tails(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cs.fit("DBN", found)
 
 
-def test_what_a_killed_process_left_is_removed(log: Path) -> None:
+def test_what_a_killed_process_left_is_removed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = encoded(log)
-    forgotten = first.folder.with_name(f".{first.folder.name}.999999999-abcd")
+    forgotten = temporary_name(first.folder)
+    forgotten = forgotten.with_name(forgotten.name.replace(f"-{os.getpid()}-", "-4194999-"))
     shutil.copytree(first.folder, forgotten)
     shutil.rmtree(first.folder)
+    monkeypatch.setattr(leftovers, "_swept", set())
     encoded(log)
     assert not forgotten.exists()
 
