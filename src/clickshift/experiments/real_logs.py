@@ -323,6 +323,9 @@ class RealLogs(Experiment[RealLogsResult]):
                         log=log.name,
                         property=property_name,
                     )
+
+    def check_models(self) -> None:
+        """Check that every model exists."""
         for contender in self.contenders:
             contender.make()
 

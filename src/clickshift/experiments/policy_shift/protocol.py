@@ -170,6 +170,9 @@ class PolicyShift(Experiment[PolicyShiftResult]):
 
     def __post_init__(self) -> None:
         check_specs(self.world, self.users, self.training)
+
+    def check_models(self) -> None:
+        """Check that every model exists and predicts clicks, unless it is a baseline."""
         for contender in self.contenders:
             if contender.role != "oracle":
                 check_predicts_clicks(contender)
