@@ -396,7 +396,8 @@ def check_same(path: Path, names: Collection[str], first: Path, first_names: Col
         raise FileError(
             path,
             f"files of one log must have the same columns: {', '.join(differ)} is only here or only in {first}. "
-            "Read the files one by one, and join them with Sessions.concat.",
+            + ("Name every partition by its date, as in day=2026-01-31, or read " if differ == ["day"] else "Read ")
+            + "the files one by one, and join them with Sessions.concat.",
             code="inconsistent-columns",
             columns=differ,
             first=str(first),

@@ -119,8 +119,7 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         )
     try:
         if file_ending == ".parquet":
-            part = _read_parquet(path, choose)
-            return with_partition_day(part) if "=" in str(path.parent) else part
+            return with_partition_day(_read_parquet(path, choose))
         with open_bytes(path) as file:
             data = b"".join(iter(partial(file.read, _BLOCK), b""))  # in large pieces: read() alone asks for small ones
         if not re.search(rb"\S", data):
@@ -138,10 +137,35 @@ def name_columns(table: ArrowTable, chosen: Mapping[str, str]) -> ArrowTable:
     return table.replace_schema_metadata(dict(chosen))
 
 
+def partition_day(path: Path, names: Iterable[str]) -> Any:
+    """Return the day that every way of reading gives to the rows of a file without a time of its own.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        Our names of the columns that are read from it.
+
+    Returns
+    -------
+    date, int or None
+        The day in the name of its partitioned folder (`day=2026-01-31`). None if it is in no such folder, or if it has
+        a column `time` or `day`.
+    """
+    return None if {"time", "day"} & set(names) else day_of_folder(path)
+
+
+def log_columns(path: Path, names: Iterable[str]) -> list[str]:
+    """Return our names of the columns that a file contributes to a log, `day` of a partitioned folder included."""
+    names = list(names)
+    return names if partition_day(path, names) is None else [*names, "day"]
+
+
 def with_partition_day(part: TableFile) -> TableFile:
-    """Add the column `day` from the name of a partitioned folder (`day=2026-01-31`), if a file has no time or day."""
-    day = day_of_folder(part.path)
-    if day is None or {"time", "day"} & set(part.table.column_names):
+    """Add the column `day` of a partitioned folder to the rows of a file; see `partition_day`."""
+    day = partition_day(part.path, part.table.column_names)
+    if day is None:
         return part
     import pyarrow as pa
 
