@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli._console import render, reporting, warnings_shown
+from clickshift.cli._console import render, reporting, say, warnings_shown
 from clickshift.cli._options import CLUSTER, COLUMN, JSON, SKIP_BAD, WORKERS, parse_columns
-from clickshift.core.text import printable
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
@@ -196,7 +195,7 @@ def reporting_tasks() -> Iterator[Progress]:
 
         def report(step: int | str, /, *, total: int | None = None) -> None:
             if isinstance(step, str):
-                typer.echo(printable(step), err=True)
+                say(step)
             else:
                 progress(step, total=total)
 

@@ -10,7 +10,10 @@ import codecs
 import gzip
 import hashlib
 import io
+import logging
 import os
+import platform
+import re
 import secrets
 import sys
 import zlib
@@ -22,7 +25,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from clickshift.core.interrupts import remove, removed_at_end
 from clickshift.errors import FileError
+
+_log = logging.getLogger(__name__)
 
 Setting = str | int | float | bool | None
 """Value that may enter a cache key."""
@@ -182,23 +188,57 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
     'hello'
     """
     path = Path(path)
-    # not tempfile, whose files would stay unreadable for other users; the suffix is kept, as some writers need it
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        if sync:
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with temporary_beside(path) as temporary:
+            yield temporary
+            if sync:
+                with temporary.open("rb+") as file:
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+        _log.debug("wrote %s", path)
     except OSError as error:
         advice = "Choose a directory that you can write to, on a disk with free space."
         raise FileError(
             path, f"cannot be written ({_error_text(error)}). {advice}", code="not-writable", reason=_error_text(error)
         ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """Yield a hidden name in the folder of `path` for what will be renamed to it, and remove what is left there.
+
+    The name tells the machine and the process, so that what a killed process left is removed by the next one that
+    writes the same path.
+
+    Parameters
+    ----------
+    path
+        File or folder that will be written.
+    """
+    # not tempfile, whose files would stay unreadable for other users; the suffix is kept, as some writers need it
+    stem, machine = f".{path.stem[:150]}.", f"{zlib.crc32(platform.node().encode()):08x}"
+    abandoned = re.compile(rf"{re.escape(stem)}{machine}-([0-9]+)-[0-9a-f]{{8}}{re.escape(path.suffix)}")
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if (match := abandoned.fullmatch(entry.name)) and not _is_running(int(match[1])):
+                remove(Path(entry.path))
+    name = f"{stem}{machine}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}"
+    with removed_at_end(path.with_name(name)) as temporary:
+        yield temporary
+
+
+def _is_running(process: int) -> bool:
+    """Return whether a process of this machine is running, as far as the system tells."""
+    if sys.platform == "win32":  # where signal 0 would end the process
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's process
+        return True
+    return True
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
 
+from clickshift.core.interrupts import temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import EncodedLog
@@ -110,6 +110,7 @@ def split_log(
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 100, rng=1)
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     parts = cs.split_log(log, f"{folder}/train.parquet", f"{folder}/test.parquet")
     >>> parts.train, parts.test
@@ -212,6 +213,7 @@ def encode_log(
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 100, rng=1)
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     encoded = cs.encode_log(log, f"{folder}/encoded")
     >>> encoded.log.total
@@ -223,8 +225,8 @@ def encode_log(
         return EncodedLogSummary(opened)
     if output is None:
         raise SpecError("a log in memory can be encoded only to a folder: pass output.", code="missing-output")
-    with tempfile.TemporaryDirectory() as folder:
-        write_log(opened, file := Path(folder) / "log.parquet")
+    with temporary_folder() as folder:
+        write_log(opened, file := folder / "log.parquet")
         encoded = open_log(file, progress=progress, **options)
     assert isinstance(encoded, EncodedLog)
     return EncodedLogSummary(encoded)

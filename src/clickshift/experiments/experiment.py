@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 from clickshift._version import __version__
+from clickshift.core.interrupts import keep_after_interrupt, temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import key, parse
 from clickshift.core.versions import library_versions
@@ -197,7 +197,15 @@ class Experiment(Generic[AnyResult]):
             if n_copied:
                 progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.")
             self.prepare(folder, progress)
-            failures = _run_missing(tasks, folder, workers, cluster, progress)
+            try:
+                failures = _run_missing(tasks, folder, workers, cluster, progress)
+            except KeyboardInterrupt:
+                if output is not None:
+                    keep_after_interrupt(
+                        f"{sum(map(folder.has, tasks))} of {len(tasks)} tasks are finished and kept in {output}: run "
+                        "the same again, and only the others run"
+                    )
+                raise
             finished = len(failures) < len(tasks) or not tasks
             rows = folder.rows([*facts, *tasks])
         if not finished:
@@ -241,8 +249,8 @@ def _run_folder(output: str | Path | None) -> Iterator[RunFolder]:
     if output is not None:
         yield RunFolder(Path(output))
         return
-    with TemporaryDirectory(prefix="clickshift-run-") as folder:
-        yield RunFolder(Path(folder))
+    with temporary_folder("clickshift-run-") as folder:
+        yield RunFolder(folder)
 
 
 def _run_missing(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import secrets
@@ -43,6 +44,7 @@ from clickshift.core.spec import key
 from clickshift.display.tables import Rows, read_rows, write_rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
 
+_log = logging.getLogger(__name__)
 _POLL = 0.5
 """Seconds between two checks of a task that another run is computing."""
 _TIMEOUT = 90.0
@@ -257,6 +259,7 @@ def run_tasks(
             # one task per process, so that a process that dies loses one task; asked every time, as a cluster may grow
             while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
                 task = missing.popleft()
+                _log.debug("start task %s: %s", digest(task), task.name)
                 running[executor.submit(_run_task, task, folder, run_id)] = task
             done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
             if not done:

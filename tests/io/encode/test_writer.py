@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import clickshift as cs
+from clickshift.core.files import temporary_beside
 from clickshift.counts import open_log as opening
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import open_log
@@ -331,7 +332,8 @@ def test_no_room_for_tails(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_killed_process_left_is_removed(log: Path) -> None:
     first = encoded(log)
-    forgotten = first.folder.with_name(f".{first.folder.name}.999999999-abcd")
+    with temporary_beside(first.folder) as own:
+        forgotten = own.with_name(own.name.replace(f"-{os.getpid()}-", "-999999999-"))
     shutil.copytree(first.folder, forgotten)
     shutil.rmtree(first.folder)
     encoded(log)

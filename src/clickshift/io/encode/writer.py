@@ -7,8 +7,6 @@ vocabulary: the same log gives the same numbers, however it was read.
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ import numpy as np
 from jaxtyping import Int
 from numba import njit
 
+from clickshift.core.files import temporary_beside
 from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
@@ -268,14 +267,14 @@ def _renumber(path: Path, blocks: list[Block], numbers: Int[np.ndarray, " pair_o
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `folder`, renamed to it at the end of the block and removed on failure."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        _remove_abandoned(folder)
-        temporary.mkdir(parents=True)
-        yield temporary
-        if folder.exists():  # another process was faster, or the old folder is damaged
-            shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_beside(folder) as temporary:
+            temporary.mkdir()
+            yield temporary
+            if folder.exists():  # another process was faster, or the old folder is damaged
+                shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
     except OSError as error:
         advice = "Choose a folder on a disk with free space: pass output=FOLDER."
         raise FileError(
@@ -284,16 +283,6 @@ def _new_folder(folder: Path) -> Iterator[Path]:
             code="not-writable",
             reason=error.strerror or str(error),
         ) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the temporary folders of processes that were killed."""
-    for other in folder.parent.glob(f".{folder.name}.*-*"):
-        process = other.name.split(".")[-1].split("-")[0]
-        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(other, ignore_errors=True)
 
 
 @njit(cache=True, nogil=True)

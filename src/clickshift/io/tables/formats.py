@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from clickshift.io.table_writer import ArrowTable
 LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 """Endings of the files that a log can be read from and written to."""
 
+_log = logging.getLogger(__name__)
 _ID_COLUMNS = ("session", "query", "doc", "user")
 _BLOCK = 1 << 24
 _HEAD = 1 << 20
@@ -109,6 +111,7 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         parsed, and "bad-column" for a column that cannot be used.
     """
     file_ending = ending(path)
+    _log.debug("read %s", path)
     if file_ending is None:
         raise FileError(
             path,
