@@ -55,6 +55,10 @@ COMMON_NAMES = {
 """Other names of our columns that are recognised, in upper or lower case, where a table has none of our name."""
 _LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "hf": "huggingface_hub"}
 _SAME_MEANING = {"time": "day", "propensity": "log_propensity"}
+_MAX_COLUMNS = 10_000
+"""Largest number of columns of a table."""
+_LISTED = 50
+"""Number of column names that a message lists."""
 
 
 def read_log(
@@ -316,7 +320,15 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
             column=unknown[0],
             known=known,
         )
-    listed = ", ".join(names) or "none"
+    if len(names) > _MAX_COLUMNS:
+        raise FileError(
+            path,
+            f"a table must have at most {_MAX_COLUMNS:,} columns: got {len(names):,}. Is this the right file?",
+            code="too-many-columns",
+            count=len(names),
+            limit=_MAX_COLUMNS,
+        )
+    listed = (", ".join(names[:_LISTED]) or "none") + (" and more" if len(names) > _LISTED else "")
     for name, theirs in columns.items():
         if theirs and theirs not in names:
             raise FileError(

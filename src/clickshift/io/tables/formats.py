@@ -19,6 +19,7 @@ from clickshift.data.days import day_of_folder
 from clickshift.errors import FileError
 from clickshift.io.read_report import UnreadableLine
 from clickshift.io.table_writer import ArrowTable
+from clickshift.io.tables._json_depth import MAX_DEPTH, too_deep
 
 LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 """Endings of the files that a log can be read from and written to."""
@@ -193,7 +194,7 @@ def column_names(path: Path) -> list[str]:
     if file_ending.startswith((".jsonl", ".ndjson")):
         try:
             return list(json.loads(head.split(b"\n")[0]))
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
     return [_unquote(name) for name in _first_two_records(head, b"\t" if file_ending.startswith(".tsv") else b",")[0]]
 
@@ -383,6 +384,8 @@ def _read_uniform(data: bytes, choose: Choose) -> ArrowTable | None:
     import pyarrow as pa
     import pyarrow.json as pj
 
+    if too_deep(data):
+        return None
     try:
         head = [json.loads(line) for _, line in islice(_lines(data), _JSON_HEAD)]
         if not all(isinstance(row, dict) for row in head):
@@ -396,7 +399,7 @@ def _read_uniform(data: bytes, choose: Choose) -> ArrowTable | None:
         # pyarrow reads "{...}{...}" as two rows; and a column may first appear below the head
         if table.num_rows != data.count(b"\n") + (not data.endswith(b"\n")) or choose(table.column_names) != chosen:
             return None
-    except (ValueError, RecursionError, pa.ArrowException):
+    except (ValueError, pa.ArrowException):
         return None
     return name_columns(table, chosen)
 
@@ -408,10 +411,11 @@ def _read_line_by_line(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Un
     rows: list[tuple[int, dict[str, Any]]] = []
     unreadable: list[UnreadableLine] = []
     for number, line in _lines(data):
+        if too_deep(line):
+            unreadable.append(UnreadableLine(number, f"the JSON is nested more than {MAX_DEPTH} levels deep"))
+            continue
         try:
             row = json.loads(line)
-        except RecursionError:
-            unreadable.append(UnreadableLine(number, "the JSON is nested too deeply"))
         except ValueError as error:
             unreadable.append(UnreadableLine(number, f"a line must be one JSON object: {error}"))
         else:
