@@ -140,6 +140,8 @@ def _run(arguments: list[str]) -> int:
 
     set_verbosity()
     forget_interrupts()
+    if any("\0" in word for word in arguments):
+        return _stop("an argument must not contain a NUL character.", INPUT)
     try:
         code = app(arguments, prog_name="clickshift", standalone_mode=False)
     except _UsageError as error:

@@ -259,6 +259,8 @@ def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
             code="not-local",
             scheme=scheme,
         )
+    if "\0" in str(path):
+        raise FileError(str(path), "a path must not contain a NUL character. Check the path.", code="bad-path")
     root = Path(path)
     if root.is_dir():
         files = sorted(
