@@ -37,10 +37,25 @@ def make_case(family: str, number: int, seed: int, inputs: Path, folder: Path) -
     return FAMILIES[family](random.Random(f"{seed} {family} {number}"), inputs, folder)
 
 
+LOGS = (
+    *("wide.parquet", "wide.csv", "wide.jsonl", "wide.csv.gz"),
+    *("long.parquet", "long.csv", "long.jsonl", "long.jsonl.gz"),
+)
+
+
 def _log(rng: random.Random, inputs: Path, folder: Path) -> Case:
     """A damaged log, in any layout; counts are compared with those of a second reader where the text is simple."""
     name = rng.choice(
-        ("wide.parquet", "wide.csv", "wide.jsonl", "long.parquet", "long.csv", "long.jsonl", "wide.csv.gz", "long.jsonl.gz")
+        (
+            "wide.parquet",
+            "wide.csv",
+            "wide.jsonl",
+            "long.parquet",
+            "long.csv",
+            "long.jsonl",
+            "wide.csv.gz",
+            "long.jsonl.gz",
+        )
     )
     shutil.copy(inputs / name, folder)
     mutations.file(folder / name, rng)
@@ -63,6 +78,7 @@ def _log(rng: random.Random, inputs: Path, folder: Path) -> Case:
 def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
     """A damaged file in a published format, a target, labels, features or propensities."""
     log = str(inputs / "wide.parquet")
+    labels = ["rank", "labels", str(inputs / "corpus.txt"), "--clicks", log]
     name, arguments = rng.choice(
         (
             ("yandex.gz", ["log", "convert", "yandex.gz", "--format", "yandex-sample", "-o", "out.parquet"]),
@@ -73,11 +89,7 @@ def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
             ("target.parquet", ["ope", log, "--target", "target.parquet", "--estimator", "IPS", "--json"]),
             ("scores.csv", ["ope", log, "--target", "scores.csv", "--estimator", "IPS", "--json"]),
             ("target.jsonl", ["predict", str(inputs / "pbm"), "target.jsonl", "--json"]),
-            (
-                "examination.json",
-                *[["rank", "labels", str(inputs / "corpus.txt"), "--clicks", log, "--propensities", "examination.json",
-                   "-o", "labels.csv"]],  # fmt: skip
-            ),
+            ("examination.json", [*labels, "--propensities", "examination.json", "-o", "labels.csv"]),
         )
     )
     shutil.copy(inputs / name, folder)
@@ -87,14 +99,14 @@ def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
     return Case(arguments)
 
 
-FOLDERS: dict[str, tuple[str, tuple[list[str], ...]]] = {
-    "pbm": ("model.json", (["examine", "pbm", "--json"], ["predict", "pbm", "TARGET", "--json"], ["evaluate", "pbm", "LOG", "--json"])),
-    "dbn": ("model.json", (["examine", "dbn", "--json"], ["predict", "dbn", "TARGET", "--json"], ["evaluate", "dbn", "LOG", "--json"])),
-    "encoded": ("log.json", (["log", "info", "encoded", "--json"], ["fit", "PBM", "encoded", "-o", "out"], ["fit", "DBN", "encoded", "-o", "out"])),
-    "counts": ("counts.json", (["fit", "PBM", "counts", "-o", "out"], ["fit", "DBN", "counts", "-o", "out"], ["log", "merge", "counts", "-o", "out"], ["fit", "dCTR", "counts", "-o", "out"])),
-    "ranker": ("ranker.json", (["rank", "score", "ranker", "CORPUS", "-o", "scores.csv"], ["rank", "evaluate", "ranker", "CORPUS", "--json"])),
-    "run": ("run.json", (["shift", "status", "-o", "run", "--json"], ["shift", "report", "-o", "run", "--json"])),
-}  # fmt: skip
+FOLDERS = {
+    "pbm": ("model.json", ("examine pbm --json", "predict pbm TARGET --json", "evaluate pbm LOG --json")),
+    "dbn": ("model.json", ("examine dbn --json", "predict dbn TARGET --json", "evaluate dbn LOG --json")),
+    "encoded": ("log.json", ("log info encoded --json", "fit PBM encoded -o out", "fit DBN encoded -o out")),
+    "counts": ("counts.json", ("fit PBM counts -o out", "fit DBN counts -o out", "log merge counts -o out")),
+    "ranker": ("ranker.json", ("rank score ranker CORPUS -o scores.csv", "rank evaluate ranker CORPUS --json")),
+    "run": ("run.json", ("shift status -o run --json", "shift report -o run --json")),
+}
 """Header and commands of each kind of folder."""
 
 
@@ -108,7 +120,7 @@ def _folder(rng: random.Random, inputs: Path, folder: Path) -> Case:
         target.unlink()
     else:
         mutations.file(target, rng)
-    arguments = _with_inputs(rng.choice(FOLDERS[kind][1]), inputs)
+    arguments = _with_inputs(rng.choice(FOLDERS[kind][1]).split(), inputs)
     expected = inputs / "expected.json"
     if "--json" not in arguments or kind == "run" or target.suffix == ".json":
         return Case(arguments)  # a header may name another source or time
@@ -128,7 +140,7 @@ def _crafted(rng: random.Random, inputs: Path, folder: Path) -> Case:
     else:
         header = folder / kind / header_name
         header.write_text(json.dumps(mutations.value(json.loads(header.read_text()), rng)))
-    return Case(_with_inputs(rng.choice(FOLDERS[kind][1]), inputs), _sane)
+    return Case(_with_inputs(rng.choice(FOLDERS[kind][1]).split(), inputs), _sane)
 
 
 BASES: tuple[list[str], ...] = (
@@ -158,10 +170,33 @@ BASES: tuple[list[str], ...] = (
 """Commands that succeed, to which a strange option is added."""
 STRANGE = (
     *("nan", "inf", "-inf", "-1", "0", "1", "2", "0.5", "1.5", "1e400", "", " ", "x", "x\x00y", "é", "9" * 30, "-5GB"),
-    *("4GB", "a=b", "a=", "=b", "doc=nothing", "None", "True", "[]", "()", "../x", "out", ".", "/", "out.parquet", "b.csv"),
+    *(
+        "4GB",
+        "a=b",
+        "a=",
+        "=b",
+        "doc=nothing",
+        "None",
+        "True",
+        "[]",
+        "()",
+        "../x",
+        "out",
+        ".",
+        "/",
+        "out.parquet",
+        "b.csv",
+    ),
 )
 SPECS = (
-    *("PBM", "UBM", "DBN(satisfaction=5)", "DBN(satisfaction='x')", "EM('PBM', starts=1.5)", "EM('PBM', tolerance=nan)"),
+    *(
+        "PBM",
+        "UBM",
+        "DBN(satisfaction=5)",
+        "DBN(satisfaction='x')",
+        "EM('PBM', starts=1.5)",
+        "EM('PBM', tolerance=nan)",
+    ),
     *("EM('PBM', iterations=-1)", "EM()", "EM('XYZ')", "EM(EM('PBM'))", "PBM(1)", "PBM(", "PBM)", "__import__('os')"),
     *("Counting('dCTR', smoothing='x')", "Counting('dCTR', smoothing=-1)", "dCTR", "CM", "Mixture(['PBM', 'DBN'])"),
     *("PlackettLuce(Oracle(), temperature=-1)", "PlackettLuce(Oracle(), temperature=nan)", "Oracle", "BM25", "Uniform"),
@@ -237,12 +272,13 @@ def write_expected(inputs: Path) -> None:
     expected = {}
     for _, several in FOLDERS.values():
         for template in several:
-            arguments = _with_inputs([str(inputs / word) if word in FOLDERS else word for word in template], inputs)
-            if "--json" in template:
+            words = template.split()
+            arguments = _with_inputs([str(inputs / word) if word in FOLDERS else word for word in words], inputs)
+            if "--json" in words:
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out):
                     assert call(*arguments) == 0
-                expected[" ".join(_plain(_with_inputs(list(template), inputs)))] = json.loads(out.getvalue())
+                expected[" ".join(_plain(_with_inputs(words, inputs)))] = json.loads(out.getvalue())
     (inputs / "expected.json").write_text(json.dumps(expected))
 
 

@@ -59,7 +59,25 @@ def value(old: Any, rng: random.Random) -> Any:
     if isinstance(old, list) and old and rng.random() < 0.9:
         k = rng.randrange(len(old))
         return [*old[:k], value(old[k], rng), *old[k + 1 :]]
-    odd: list[Any] = [None, True, -1, 0, 1, 2**31, 2**63, 1e308, 0.5, "", "x", "../x", "os:system", [], {}, [[]], [None]]
+    odd: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2**31,
+        2**63,
+        1e308,
+        0.5,
+        "",
+        "x",
+        "../x",
+        "os:system",
+        [],
+        {},
+        [[]],
+        [None],
+    ]
     if isinstance(old, int) and not isinstance(old, bool):
         odd += [old + 1, old - 1, -old, float(old)]
     if isinstance(old, str):

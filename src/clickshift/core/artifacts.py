@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ import numpy as np
 
 from clickshift._version import __version__
 from clickshift.core.files import cannot_write, content_key
+from clickshift.core.interrupts import removed_at_end
 from clickshift.core.leftovers import remove_leftovers, temporary_name
 from clickshift.errors import FileError
 
@@ -131,14 +131,13 @@ class ArtifactFormat:
             if folder.is_dir():  # inside, because the directory may be a mounted disk
                 remove_leftovers(folder)
                 temporary = folder / temporary.name
-            temporary.mkdir(parents=True)
-            yield temporary
-            if temporary.parent == folder or not _renamed(temporary, folder):
-                self._move_into(temporary, folder)
+            with removed_at_end(temporary):
+                temporary.mkdir(parents=True)
+                yield temporary
+                if temporary.parent == folder or not _renamed(temporary, folder):
+                    self._move_into(temporary, folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def write_files(
         self,

@@ -21,6 +21,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, FileError, SpecError
 from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
 from clickshift.io.read_report import OnBadLine, ReadReport
+from clickshift.io.tables.formats import log_columns
 
 if TYPE_CHECKING:
     from clickshift.counts.daily import DayCounts
@@ -216,8 +217,9 @@ class _ColumnChooser:
     def _choose(self, path: Path, names: Sequence[str]) -> Mapping[str, str]:
         """Return the columns to read from a file, or raise if they differ from those of the first file."""
         chosen = choose_columns(path, self._columns, names)
-        self._first = self._first or {"path": path, "names": list(chosen)}
-        check_same(path, list(chosen), self._first["path"], self._first["names"])
+        names_of_log = log_columns(path, chosen)
+        self._first = self._first or {"path": path, "names": names_of_log}
+        check_same(path, names_of_log, self._first["path"], self._first["names"])
         self._facts.setdefault("columns", chosen)
         return chosen
 
