@@ -83,7 +83,7 @@ def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
         (
             ("yandex.gz", ["log", "convert", "yandex.gz", "--format", "yandex-sample", "-o", "out.parquet"]),
             ("trec.gz", ["log", "convert", "trec.gz", "--format", "trec", "-o", "out.parquet"]),
-            ("bandit.csv", ["log", "convert", "bandit.csv", "--format", "open-bandit", "-o", "out.parquet"]),
+            ("men.csv.gz", ["log", "convert", "men.csv.gz", "--format", "open-bandit", "-o", "out.parquet"]),
             ("corpus.txt", ["corpus", "info", "corpus.txt", "--json"]),
             ("target.jsonl", ["ope", log, "--target", "target.jsonl", "--estimator", "IPS", "--json"]),
             ("target.parquet", ["ope", log, "--target", "target.parquet", "--estimator", "IPS", "--json"]),
@@ -93,21 +93,21 @@ def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
         )
     )
     shutil.copy(inputs / name, folder)
-    if name == "bandit.csv" and (inputs / "item_context.csv").exists():
-        shutil.copy(inputs / "item_context.csv", folder)
+    if name == "men.csv.gz":
+        shutil.copy(inputs / "item_context.csv.gz", folder)
     mutations.file(folder / name, rng)
     return Case(arguments)
 
 
 FOLDERS = {
-    "pbm": ("model.json", ("examine pbm --json", "predict pbm TARGET --json", "evaluate pbm LOG --json")),
-    "dbn": ("model.json", ("examine dbn --json", "predict dbn TARGET --json", "evaluate dbn LOG --json")),
-    "encoded": ("log.json", ("log info encoded --json", "fit PBM encoded -o out", "fit DBN encoded -o out")),
-    "counts": ("counts.json", ("fit PBM counts -o out", "fit DBN counts -o out", "log merge counts -o out")),
-    "ranker": ("ranker.json", ("rank score ranker CORPUS -o scores.csv", "rank evaluate ranker CORPUS --json")),
-    "run": ("run.json", ("shift status -o run --json", "shift report -o run --json")),
+    "pbm": ("examine pbm --json", "predict pbm TARGET --json", "evaluate pbm LOG --json"),
+    "dbn": ("examine dbn --json", "predict dbn TARGET --json", "evaluate dbn LOG --json"),
+    "encoded": ("log info encoded --json", "fit PBM encoded -o out", "fit DBN encoded -o out"),
+    "counts": ("fit PBM counts -o out", "fit DBN counts -o out", "log merge counts -o out"),
+    "ranker": ("rank score ranker CORPUS -o scores.csv", "rank evaluate ranker CORPUS --json"),
+    "run": ("shift status -o run --json", "shift report -o run --json"),
 }
-"""Header and commands of each kind of folder."""
+"""Commands on each kind of folder."""
 
 
 def _folder(rng: random.Random, inputs: Path, folder: Path) -> Case:
@@ -120,7 +120,7 @@ def _folder(rng: random.Random, inputs: Path, folder: Path) -> Case:
         target.unlink()
     else:
         mutations.file(target, rng)
-    arguments = _with_inputs(rng.choice(FOLDERS[kind][1]).split(), inputs)
+    arguments = _with_inputs(rng.choice(FOLDERS[kind]).split(), inputs)
     expected = inputs / "expected.json"
     if "--json" not in arguments or kind == "run" or target.suffix == ".json":
         return Case(arguments)  # a header may name another source or time
@@ -133,14 +133,13 @@ def _crafted(rng: random.Random, inputs: Path, folder: Path) -> Case:
     kind = rng.choice([kind for kind in sorted(FOLDERS) if kind != "run"])
     shutil.copytree(inputs / kind, folder / kind)
     arrays = load_file(arrays_file(folder / kind)) if list((folder / kind).glob("*.safetensors")) else {}
-    header_name = FOLDERS[kind][0]
+    (header,) = (folder / kind).glob("*.json")
     if arrays and rng.random() < 0.8:
         name = rng.choice(sorted(arrays))
-        craft(folder / kind, header_name, {name: mutations.array(arrays[name], rng)})
+        craft(folder / kind, header.name, {name: mutations.array(arrays[name], rng)})
     else:
-        header = folder / kind / header_name
         header.write_text(json.dumps(mutations.value(json.loads(header.read_text()), rng)))
-    return Case(_with_inputs(rng.choice(FOLDERS[kind][1]).split(), inputs), _sane)
+    return Case(_with_inputs(rng.choice(FOLDERS[kind]).split(), inputs), _sane)
 
 
 BASES: tuple[list[str], ...] = (
@@ -270,7 +269,7 @@ def write_expected(inputs: Path) -> None:
     from tests.cli.shell import call
 
     expected = {}
-    for _, several in FOLDERS.values():
+    for several in FOLDERS.values():
         for template in several:
             words = template.split()
             arguments = _with_inputs([str(inputs / word) if word in FOLDERS else word for word in words], inputs)

@@ -66,10 +66,8 @@ def write_inputs(folder: Path) -> None:
         _shorten(public / "yandex_wscd" / "trainSample.gz", 60, "yandex.gz")
         for path in sorted((public / "trec_session2014").glob("train*")):
             _shorten(path, 60, "trec.gz")
-        bandit = next((public / "open_bandit" / "random").rglob("men.csv"))
-        Path("bandit.csv").write_text("".join(bandit.read_text().splitlines(keepends=True)[:60]))
-        for item in bandit.parent.glob("item_context.csv"):
-            shutil.copy(item, "item_context.csv")
+        for name in ("men", "item_context"):
+            _shorten(public / "open_bandit" / "random" / "men" / f"{name}.csv.gz", 60, f"{name}.csv.gz")
         shutil.rmtree(public)
     finally:
         os.chdir(before)
