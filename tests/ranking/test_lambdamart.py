@@ -110,8 +110,10 @@ def test_files_bring_trees_back(rng, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("split_feature", 3), ("split_feature", -1), ("left_child", 7), ("right_child", -9), ("left_child", 0)]
-    + [("leaf_value", "nan"), ("num_leaves", 99), ("num_cat", 1)],
+    [
+        *(("split_feature", 3), ("split_feature", -1), ("left_child", 7), ("right_child", -9), ("left_child", 0)),
+        *(("leaf_value", "nan"), ("num_leaves", 99), ("num_cat", 1)),
+    ],
 )
 def test_trees_that_refer_to_nothing_are_refused(rng, tmp_path, field: str, value: object) -> None:
     trees = BoostedRanker(trees=2, leaves=4).fit(*world(rng, 30), examination=EXAMINATION)

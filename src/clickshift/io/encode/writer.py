@@ -24,7 +24,7 @@ from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_files import CLICKS, COLUMNS, LOG_FORMAT, PAIRS, Block, LogFiles, checksums_of
 from clickshift.data.encoded_log import EncodedLog
-from clickshift.data.sessions import as_matrix
+from clickshift.data.sessions import as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
@@ -70,7 +70,8 @@ def write_encoded_log(
         "empty-log" if there is no session, "not-writable" or "disk-full" if the folder cannot be written, and those of
         the readers.
     DataError
-        "bad-column" if some files have numbers as times and others dates.
+        "bad-column" if some files have numbers as times and others dates, "too-many-sessions" if the counts add up to
+        2^62 or more.
     """
     text = frozenset(["user"])
     while True:
@@ -197,6 +198,7 @@ class _Writer:
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
         self.n_rows = self._pair_offset = self._click_offset = 0
+        self._total = 0.0
 
     def add(self, batch: HashedBatch) -> None:
         """Append the sessions of a batch."""
@@ -233,6 +235,9 @@ class _Writer:
                     code="bad-column",
                     column="time",
                 )
+            if name == "count":
+                self._total += float(values.sum(dtype=np.float64))
+                check_total(self._total)
             self._file(name).write(values.astype(dtype).tobytes())
 
     def _file(self, name: str) -> IO[bytes]:
