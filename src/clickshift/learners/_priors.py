@@ -164,7 +164,7 @@ def fit_beta_binomial(impressions: Float[np.ndarray, " n"], clicks: Float[np.nda
         return _SHARED_PSEUDO_COUNTS[0], _SHARED_PSEUDO_COUNTS[1] - _SHARED_PSEUDO_COUNTS[0]
     both, weight = np.unique(impressions[seen] + 1j * clicks[seen], return_counts=True)
     counts = np.ascontiguousarray(both.imag), np.ascontiguousarray(both.real), weight.astype(np.float64)
-    mean = (counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1)
+    mean = float((counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1))
     start = np.log([10 * mean, max(10 * (1 - mean), 1e-11)])  # with some 1e15 clicks the mean is rounded to 1
     best, _ = maximise(
         lambda logs: _BetaBinomialLikelihood(*counts, logs), start, tolerance=_TOLERANCE, max_steps=_MAX_STEPS

@@ -40,6 +40,7 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         fingerprint = log_fingerprint(opened)
     else:
         fingerprint = counts_fingerprint(model.vocabulary, evidence.impressions[:-1], evidence.clicks[:-1])
+    first, last = _day_range(opened)
     kept = replace(
         evidence,
         sessions=_n_sessions(opened),
@@ -47,7 +48,8 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         source=_source(log),
         fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
-        **dict(zip(("first_time", "last_time"), _day_range(opened), strict=True)),
+        first_time=first,
+        last_time=last,
     )
     return replace(model, evidence=kept)
 

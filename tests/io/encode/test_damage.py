@@ -70,6 +70,7 @@ READERS: dict[str, Callable[[EncodedLog], object]] = {
     "sessions": lambda log: log.sessions(),
     "another vocabulary": lambda log: log.in_vocabulary(cs.Vocabulary.of([1], [10])[0]).sessions(),
 }
+COLUMN_READERS = [name for name in READERS if name != "lists"]
 CRAFTED: dict[str, tuple[str, str, Callable[[np.ndarray], None], int]] = {
     "a pair far out of range": ("pair", "<i4", put(5, 1 << 30), 2),
     "the number after the last pair": ("pair", "<i4", put(-1, 18), 60),
