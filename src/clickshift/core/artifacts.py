@@ -30,6 +30,8 @@ _MAX_HEADER = 1 << 24
 """Largest header that is read, in bytes."""
 _MAX_READS = 100
 """Number of times that a reader follows a header which another process has just replaced."""
+_MAX_UNCHANGED = 4
+"""Number of times that a file may be missing although the header that refers to it has not changed."""
 _LOCK_SECONDS = 5.0
 """Longest time to wait for another process that replaces the same artifact."""
 _DTYPES = {
@@ -283,14 +285,18 @@ class ArtifactFormat:
 
     def _follow(self, folder: str | Path, read: Callable[[dict[str, Any]], _Read]) -> _Read:
         """Read what a header refers to; if that is gone because the header was replaced, read the new one."""
-        header = self.read_header(folder)
+        header, unchanged = self.read_header(folder), 0
         for _ in range(_MAX_READS):
             try:
                 return read(header)
             except FileError as error:
-                if error.code != "file-not-found" or (newer := self.read_header(folder)) == header:
+                newer = self.read_header(folder)
+                # the same header may be back: two processes replace an artifact by each other's
+                unchanged = unchanged + 1 if newer == header else 0
+                if error.code != "file-not-found" or unchanged == _MAX_UNCHANGED:
                     raise
                 header = newer
+                time.sleep(0.001 * unchanged)
         raise FileError(
             folder, "is replaced again and again by another process. Read it later.", code="busy-folder"
         ) from None

@@ -23,7 +23,7 @@ from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.days import MAX_DAYS, Time, choose_time, decay, time_range
 from clickshift.data.encoded_log import Log
-from clickshift.data.sessions import MAX_TOTAL, union
+from clickshift.data.sessions import MAX_TOTAL, check_total, union
 from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import DataError
 
@@ -93,7 +93,8 @@ class DayCounts:
         ------
         DataError
             If there is no day ("no-days"), both weights and a half-life are given ("bad-option"), or they cannot be
-            used ("bad-weights", "bad-half-life", "missing-time", "mixed-times", "not-day-numbers").
+            used ("bad-weights", "bad-half-life", "missing-time", "mixed-times", "not-day-numbers"), or the sum has 2^62
+            sessions or more ("too-many-sessions").
         """
         if not days:
             raise DataError("there must be at least one day to merge: got none.", code="no-days")
@@ -111,6 +112,7 @@ class DayCounts:
                 code="bad-weights",
                 value=weight.tolist(),
             )
+        check_total(float(weight @ [day.sessions for day in days]))
         # days of weight 0 are left out: the count of a tail is a divisor
         used = [(day, float(w)) for day, w in zip(days, weight, strict=True) if w]
         parts, factors = [day for day, _ in used], [factor for _, factor in used]

@@ -18,6 +18,7 @@ from clickshift.errors import ClickshiftError, SpecError
 from clickshift.io.datasets.filters import drop_without_clicks
 from clickshift.io.datasets.registry import read_raw, read_raw_judgments
 from clickshift.io.encode.duckdb import DuckdbLimits
+from clickshift.io.encode.writer import copy_encoded
 from clickshift.io.read_log import check_output, log_files, write_log
 from clickshift.io.read_report import OnBadLine
 
@@ -208,7 +209,8 @@ def encode_log(
     log
         Anything that :func:`open_log` opens: a path, a data frame, `Sessions`, an encoded log.
     output
-        Folder for the encoded log; by default, a hidden one next to the files of the log.
+        Folder for the encoded log; by default, a hidden one next to the files of the log. An encoded log is checked and
+        copied to it.
     memory
         DuckDB memory limit, e.g. "4GB".
     spill
@@ -245,7 +247,9 @@ def encode_log(
     options: dict[str, Any] = {"in_memory": False, "output": output, "spill": DuckdbLimits(memory, spill)}
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress, **options)
     if isinstance(opened, EncodedLog):
-        return EncodedLogSummary(opened)
+        if output is None or Path(output).resolve() == opened.folder.resolve():
+            return EncodedLogSummary(opened)
+        return EncodedLogSummary(copy_encoded(opened, Path(output)))
     if output is None:
         raise SpecError("a log in memory can be encoded only to a folder: pass output.", code="missing-output")
     with temporary_folder() as folder:

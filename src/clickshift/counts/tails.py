@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 from numba import njit
 
+from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import check_counts
 from clickshift.counts.tail_e_step import (
@@ -218,6 +219,7 @@ def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: Tran
     EStepSums
         Sums over all tails.
     """
+    walk = walk._replace(skip=np.maximum(walk.skip, 1 - MAX_PROBABILITY))
     threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _TAILS_PER_THREAD)
     sums = [EStepSums.zeros(walk, turns) for _ in range(threads)]
     no_derivatives = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))

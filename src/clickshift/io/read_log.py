@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.data.sessions import Rankings, Sessions, as_matrix
+from clickshift.data.sessions import Rankings, Sessions, as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
@@ -214,6 +214,7 @@ def _to_sessions(raw: RawSessions) -> Sessions:
         None if log_prob is None else log_prob.astype(np.float64),
     )
     count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
+    check_total(float(count.sum(dtype=np.float64)))
     clicks = as_matrix(raw.click, shown, False)
     return Sessions.checked(rankings, clicks, count, values.get("time", values.get("day")), user)
 

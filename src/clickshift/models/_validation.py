@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -125,11 +124,8 @@ def _check_evidence(model: ClickModel, evidence: Evidence) -> None:
         values = getattr(model, name, None)
         if isinstance(values, np.ndarray) and error.shape != values.shape:
             raise ValueError(f"{name} must have as many standard errors as values")
-    texts: Mapping[str, Any] = {
-        name: getattr(evidence, name) for name in ("learner", "fingerprint", "source", "fitted_at", "version")
-    }
-    for name, text in texts.items():
-        if not isinstance(text, str):
+    for name in ("learner", "fingerprint", "source", "fitted_at", "version", "first_time", "last_time"):
+        if not isinstance(text := getattr(evidence, name), str):
             raise ValueError(f"evidence.{name} must be a text: got {text!r}")
     if type(evidence.sessions) is not int or evidence.sessions < 0:
         raise ValueError(f"evidence.sessions must be an integer of 0 or more: got {evidence.sessions!r}")

@@ -37,7 +37,7 @@ FORMAT = 2
 """Version of the format; increased when a reader of the old format cannot read the new one."""
 _MODEL_FORMAT = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
-_PROVENANCE = ("sessions", "fingerprint", "source", "fitted_at", "version")
+_PROVENANCE = ("sessions", "fingerprint", "source", "fitted_at", "version", "first_time", "last_time")
 _ARRAYS_OF = "arrays of"  # key in the header with the names of the arrays of a field
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_files import CLICKS, COLUMNS, LOG_FORMAT, PAIRS, Block, LogFiles, checksums_of
 from clickshift.data.encoded_log import EncodedLog
-from clickshift.data.sessions import as_matrix
+from clickshift.data.sessions import as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
@@ -70,7 +71,8 @@ def write_encoded_log(
         "empty-log" if there is no session, "not-writable" or "disk-full" if the folder cannot be written, and those of
         the readers.
     DataError
-        "bad-column" if some files have numbers as times and others dates.
+        "bad-column" if some files have numbers as times and others dates, "too-many-sessions" if the counts add up to
+        2^62 or more.
     """
     text = frozenset(["user"])
     while True:
@@ -114,6 +116,60 @@ def open_encoded(folder: Path) -> EncodedLog:
     return log
 
 
+def copy_encoded(log: EncodedLog, folder: Path) -> EncodedLog:
+    """Copy an encoded log to another folder, after a check of all its blocks.
+
+    Parameters
+    ----------
+    log
+        Encoded log, all rows in its own vocabulary.
+    folder
+        Folder of the copy.
+
+    Returns
+    -------
+    EncodedLog
+        The copy.
+
+    Raises
+    ------
+    FileError
+        "folder-exists" if the folder has something else, "damaged-file" if the log is damaged, "not-writable" or
+        "disk-full" if the folder cannot be written.
+    DataError
+        "part-of-a-log" if the log is a part of one, or was translated to another vocabulary.
+    """
+    if log.kept is not None or log.stored is not None:
+        raise DataError(
+            "a part of an encoded log cannot be copied: pass the log itself, or write the part with write_log.",
+            code="part-of-a-log",
+        )
+    refuse_other_folder(folder)
+    for name in log.kinds:
+        log.files.column(name)
+    for _ in log.lists():
+        pass
+    with LOG_FORMAT.replacing(folder) as temporary:
+        for name in (PAIRS, CLICKS, *log.kinds):
+            shutil.copyfile(log.folder / log.files.names[name], temporary / f"{name}.bin")
+        header = _write_header(temporary, log.blocks, log.kinds, log.vocabulary, dict(log.facts))
+    return EncodedLog(LogFiles.of(folder, header), log.vocabulary, log.facts)
+
+
+def refuse_other_folder(folder: Path) -> None:
+    """Raise if a folder exists and has no encoded log ("folder-exists"): nothing else is overwritten.
+
+    Parameters
+    ----------
+    folder
+        Folder for an encoded log.
+    """
+    if folder.exists() and not (folder / LOG_FORMAT.header).exists():
+        raise FileError(
+            folder, "exists already and is not an encoded log. Choose another directory.", code="folder-exists"
+        )
+
+
 def _encode(
     batches: Iterator[ReadBatch | DamagedFile],
     folder: Path,
@@ -144,26 +200,26 @@ def _encode(
             "sessions_left_out": report.n_sessions,
             "files_left_out": report.files,
         }
-        header = _write_header(temporary, writer, vocabulary, json.loads(json.dumps(all_facts)))
+        header = _write_header(temporary, writer.blocks, writer.kinds, vocabulary, json.loads(json.dumps(all_facts)))
     report.report()
     return EncodedLog(LogFiles.of(folder, header), vocabulary, all_facts)
 
 
-def _write_header(folder: Path, writer: _Writer, vocabulary: Vocabulary, facts: dict[str, Any]) -> dict[str, Any]:
+def _write_header(
+    folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str], vocabulary: Vocabulary, facts: dict[str, Any]
+) -> dict[str, Any]:
     """Write the header and the vocabulary of a log whose other files are complete; they are named by a digest."""
     arrays: dict[str, np.ndarray] = {}
-    positions = [
-        [block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in writer.blocks
-    ]
+    positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
     header = {
         "vocabulary": pack_vocabulary(vocabulary, arrays),
         "blocks": positions,
-        "kinds": writer.kinds,
+        "kinds": dict(kinds),
         "facts": facts,
-        "checksums": checksums_of(folder, writer.blocks, writer.kinds),
+        "checksums": checksums_of(folder, blocks, kinds),
     }
     digest = hashlib.blake2b(json.dumps(header).encode(), digest_size=8).hexdigest()
-    names = {name: f"{name}-{digest}.bin" for name in (PAIRS, CLICKS, *writer.kinds)}
+    names = {name: f"{name}-{digest}.bin" for name in (PAIRS, CLICKS, *kinds)}
     for name, file in names.items():
         (folder / f"{name}.bin").rename(folder / file)
     return LOG_FORMAT.write_files(folder, header, arrays, names)
@@ -197,6 +253,7 @@ class _Writer:
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
         self.n_rows = self._pair_offset = self._click_offset = 0
+        self._total = 0.0
 
     def add(self, batch: HashedBatch) -> None:
         """Append the sessions of a batch."""
@@ -233,6 +290,9 @@ class _Writer:
                     code="bad-column",
                     column="time",
                 )
+            if name == "count":
+                self._total += float(values.sum(dtype=np.float64))
+                check_total(self._total)
             self._file(name).write(values.astype(dtype).tobytes())
 
     def _file(self, name: str) -> IO[bytes]:
