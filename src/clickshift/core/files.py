@@ -16,6 +16,7 @@ import platform
 import re
 import secrets
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -191,13 +192,32 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
             if sync:
                 with temporary.open("rb+") as file:
                     os.fsync(file.fileno())
-            os.replace(temporary, path)
+            replace(temporary, path)
         _log.debug("wrote %s", path)
     except OSError as error:
         advice = "Choose a directory that you can write to, on a disk with free space."
         raise FileError(
             path, f"cannot be written ({_error_text(error)}). {advice}", code="not-writable", reason=_error_text(error)
         ) from error
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename a file over another one; on Windows, wait up to a second for readers that have it open.
+
+    Parameters
+    ----------
+    source, target
+        The two files.
+    """
+    patience = time.monotonic() + (1.0 if sys.platform == "win32" else 0.0)
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if time.monotonic() >= patience:
+                raise
+            time.sleep(0.02)
 
 
 @contextmanager
