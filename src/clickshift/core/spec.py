@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-import math
 import re
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -173,7 +172,7 @@ def _is_of(value: Any, kind: str) -> bool:
         return True
     if isinstance(value, bool) and kind != "bool":
         return False
-    return isinstance(value, _TYPES[kind]) and not (kind == "float" and math.isnan(value))
+    return isinstance(value, _TYPES[kind]) and (kind != "float" or value == value)  # NaN differs from itself
 
 
 def label(value: Any) -> str:
