@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import typer
@@ -143,7 +144,7 @@ def _run(arguments: list[str]) -> int:
     if any("\0" in word for word in arguments):
         return _stop("an argument must not contain a NUL character.", INPUT)
     try:
-        code = app(arguments, prog_name="clickshift", standalone_mode=False)
+        code = _command()(arguments, prog_name="clickshift", standalone_mode=False)
     except _UsageError as error:
         return _explain_usage(error)
     except BaseException as error:
@@ -172,18 +173,24 @@ def _run(arguments: list[str]) -> int:
 
 def _stop_interrupted(*, finished: bool = False) -> int:
     """Print what an interrupted command has kept; return its exit code."""
-    kept = "the result so far is kept" if finished else kept_after_interrupt()
+    kept = kept_after_interrupt()
     number = received_signal() or signal.SIGINT
-    return _stop(f"interrupted; {kept}.", INTERRUPTED + number)
+    return _stop(f"interrupted; {'the result so far is kept' if finished else kept}.", INTERRUPTED + number)
 
 
 # the click base class of what typer exports: recent versions of typer include click under a name that is not public
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
+@cache
+def _command() -> Any:
+    """Build the commands of the app, once in a process: typer would inspect all of them at every call."""
+    return get_command(app)
+
+
 def _command_options(arguments: Sequence[str]) -> dict[str, str]:
     """Map the parameters of the command that the arguments call to its options."""
-    command: Any = get_command(app)
+    command = _command()
     for word in arguments:
         command = getattr(command, "commands", {}).get(word, command)
     command = getattr(command, "commands", {}).get("evaluate", command)  # `ope LOG` is short for `ope evaluate LOG`
