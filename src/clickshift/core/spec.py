@@ -140,14 +140,17 @@ def check_options(value: Any) -> None:
 
     Examples
     --------
-    >>> from clickshift.simulation.users import DBN
-    >>> DBN(satisfaction="x")
+    >>> @dataclasses.dataclass
+    ... class Options:
+    ...     starts: int = 1
+    >>> check_options(Options(1.5))
     Traceback (most recent call last):
         ...
-    clickshift.errors.SpecError: satisfaction of DBN must be of type float: got 'x'.
+    clickshift.errors.SpecError: starts of Options must be of type int: got 1.5.
     """
     for field in dataclasses.fields(value):
-        found, declared = getattr(value, field.name), str(field.type)
+        found = getattr(value, field.name)
+        declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
         kinds = [kind.strip() for kind in declared.split("|")]
         if not any(_is_of(found, kind) for kind in kinds):
             raise SpecError(
