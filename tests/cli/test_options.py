@@ -59,9 +59,7 @@ def test_a_bad_option_is_one_error(
 def test_options_are_checked_in_python_too() -> None:
     for wrong in (
         lambda: users.DBN(satisfaction=5),
-        lambda: users.DBN(satisfaction="x"),  # type: ignore[arg-type]
         lambda: users.CoCM(modes=(0.5, 0.6, float("nan"))),
-        lambda: cs.MaximumLikelihood("UBM", starts=1.5),  # type: ignore[arg-type]
         lambda: DerivedPolicies(penalties=(float("nan"),)),
         lambda: learner_for("EM('UBM', tolerance='x')"),
     ):

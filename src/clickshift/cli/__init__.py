@@ -173,9 +173,9 @@ def _run(arguments: list[str]) -> int:
 
 def _stop_interrupted(*, finished: bool = False) -> int:
     """Print what an interrupted command has kept; return its exit code."""
-    kept = "the result so far is kept" if finished else kept_after_interrupt()
+    kept = kept_after_interrupt()
     number = received_signal() or signal.SIGINT
-    return _stop(f"interrupted; {kept}.", INTERRUPTED + number)
+    return _stop(f"interrupted; {'the result so far is kept' if finished else kept}.", INTERRUPTED + number)
 
 
 # the click base class of what typer exports: recent versions of typer include click under a name that is not public

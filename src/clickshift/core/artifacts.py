@@ -19,7 +19,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from clickshift._version import __version__
-from clickshift.core.files import cannot_write, content_key
+from clickshift.core.files import cannot_write, content_key, replace
 from clickshift.core.interrupts import removed_at_end
 from clickshift.core.leftovers import remove_leftovers, temporary_name
 from clickshift.errors import FileError
@@ -165,7 +165,7 @@ class ArtifactFormat:
         _write_safetensors(path, arrays)
         digest = content_key([path])
         name = f"{self.kind}-{digest[:16]}.safetensors"
-        os.replace(path, folder / name)
+        replace(path, folder / name)
         files = {"files": {"arrays": name, **(data or {})}}
         header = {"format": self.format, "clickshift": __version__, **facts, "arrays": digest, **files}
         with (folder / self.header).open("w", encoding="utf-8") as file:
@@ -184,10 +184,10 @@ class ArtifactFormat:
                     if not (folder / name).is_dir():
                         (folder / name).mkdir()
                     for file in part["files"].values():
-                        os.replace(temporary / name / file, folder / name / file)
-                os.replace(temporary / self.header, folder / self.header)
+                        replace(temporary / name / file, folder / name / file)
+                replace(temporary / self.header, folder / self.header)
                 for name in seeds:
-                    os.replace(temporary / name / self.header, folder / name / self.header)
+                    replace(temporary / name / self.header, folder / name / self.header)
             finally:
                 with suppress(OSError, FileError):
                     self._remove_replaced(folder)

@@ -14,6 +14,7 @@ import io
 import logging
 import os
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -192,10 +193,29 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
             if sync:
                 with temporary.open("rb+") as file:
                     os.fsync(file.fileno())
-            os.replace(temporary, path)
+            replace(temporary, path)
         _log.debug("wrote %s", path)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename a file over another one; on Windows, wait up to a second for readers that have it open.
+
+    Parameters
+    ----------
+    source, target
+        The two files.
+    """
+    patience = time.monotonic() + (1.0 if sys.platform == "win32" else 0.0)
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if time.monotonic() >= patience:
+                raise
+            time.sleep(0.02)
 
 
 def cannot_write(path: str | Path, error: OSError) -> FileError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-import math
 import re
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -141,14 +140,17 @@ def check_options(value: Any) -> None:
 
     Examples
     --------
-    >>> from clickshift.simulation.users import DBN
-    >>> DBN(satisfaction="x")
+    >>> @dataclasses.dataclass
+    ... class Options:
+    ...     starts: int = 1
+    >>> check_options(Options(1.5))
     Traceback (most recent call last):
         ...
-    clickshift.errors.SpecError: satisfaction of DBN must be of type float: got 'x'.
+    clickshift.errors.SpecError: starts of Options must be of type int: got 1.5.
     """
     for field in dataclasses.fields(value):
-        found, declared = getattr(value, field.name), str(field.type)
+        found = getattr(value, field.name)
+        declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
         kinds = [kind.strip() for kind in declared.split("|")]
         if not any(_is_of(found, kind) for kind in kinds):
             raise SpecError(
@@ -173,7 +175,7 @@ def _is_of(value: Any, kind: str) -> bool:
         return True
     if isinstance(value, bool) and kind != "bool":
         return False
-    return isinstance(value, _TYPES[kind]) and not (kind == "float" and math.isnan(value))
+    return isinstance(value, _TYPES[kind]) and (kind != "float" or value == value)  # NaN differs from itself
 
 
 def label(value: Any) -> str:

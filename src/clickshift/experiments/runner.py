@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from clickshift.core.files import write_atomically
+from clickshift.core.parallel import available_cores
 from clickshift.core.spec import key
 from clickshift.display.tables import Rows, read_rows, write_rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
@@ -175,10 +176,11 @@ class RunFolder:
         """
         path = self.path / "cells" / f".{digest(task)}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        if sys.platform == "win32":  # no advisory locks: two runs may compute a task twice, and write the same rows
+        try:
+            import fcntl
+        except ImportError:  # Windows: two runs may compute a task twice, and write the same rows
             yield True
             return
-        import fcntl
 
         with path.open("a+") as lock:
             try:
@@ -380,7 +382,7 @@ def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     ProcessPoolExecutor
         The pool, for `run_tasks`.
     """
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    cores = available_cores()
     workers = min(workers or len(cores), len(cores))
     shares = [cores[k::workers] for k in range(workers)]
     context = multiprocessing.get_context("spawn")  # a fork would copy locks held by threads that it does not copy
