@@ -158,7 +158,7 @@ class Experiment(Generic[AnyResult]):
         reference
             Whether to use the reference rows that come with the package, where they apply.
         workers
-            Number of worker processes; by default, one per core.
+            Number of worker processes; by default, one per core. With 0, the tasks run in this process.
         cluster
             Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
         progress
@@ -268,7 +268,9 @@ def _run_missing(
 
 
 def _executor(workers: int | None, cluster: str | None, folder: RunFolder) -> Any:
-    """Start processes, or connect to the cluster."""
+    """Start processes, or connect to the cluster; without workers, run in this process."""
+    if workers == 0:
+        return runner.ThisProcess()
     if cluster is None:
         return runner.process_pool(workers)
     from clickshift.experiments import dask

@@ -14,6 +14,7 @@ SIGIR.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -242,6 +243,30 @@ class World(SearchEngine):
     def _select(self, corpus: Corpus) -> Corpus:
         corpus = corpus.with_queries(corpus.usable_queries()).sample_queries(self.queries, rng=self.rng("queries"))
         return corpus if self.documents is None else corpus.ladder(self.documents, rng=self.rng("documents"))
+
+
+def named_specs(texts: Sequence[str], known: Named) -> Named:
+    """Name the specifications that a caller gave.
+
+    Parameters
+    ----------
+    texts
+        Names of known specifications, or specifications; " + " joins several policies of one log.
+    known
+        Specifications by name.
+
+    Returns
+    -------
+    tuple of (str, str)
+        The texts, with the specifications that they stand for.
+
+    Examples
+    --------
+    >>> named_specs(["random", "random + BM25"], (("random", "Uniform"),))
+    (('random', 'Uniform'), ('random + BM25', 'Uniform + BM25'))
+    """
+    by_name = dict(known)
+    return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts)
 
 
 def check_specs(world: World, users: Named, training: Named) -> None:

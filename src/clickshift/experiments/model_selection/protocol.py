@@ -42,7 +42,7 @@ from clickshift.metrics.ranking import ranking_quality
 from clickshift.metrics.weighted_perplexity import weighted_perplexity
 from clickshift.models.base import ClickModel
 from clickshift.policies import POLICIES
-from clickshift.simulation.search_engine import BUILTIN, Named, SeedLogs, SelectionWorld
+from clickshift.simulation.search_engine import BUILTIN, Named, SeedLogs, SelectionWorld, named_specs
 from clickshift.simulation.users import USERS
 
 VERSION = 2
@@ -282,6 +282,8 @@ def model_selection(
     *,
     scale: str = "quick",
     corpus: str = BUILTIN,
+    users: Sequence[str] = (),
+    training: Sequence[str] = (),
     queries: int | None = None,
     sessions: int | None = None,
     seeds: int | None = None,
@@ -304,6 +306,9 @@ def model_selection(
         "quick" (minutes) or "paper" (5,000,000 sessions a log: days).
     corpus
         "builtin", or a LETOR file or folder.
+    users, training
+        Simulated users and logging policies of training logs: names of the full protocol, e.g. "LambdaMART", or their
+        texts.
     queries
         Number of queries of the corpus.
     sessions
@@ -315,7 +320,7 @@ def model_selection(
     repeats
         Number of repetitions of the published cross-validation.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
@@ -341,8 +346,9 @@ def model_selection(
     Examples
     --------
     >>> import clickshift as cs
-    >>> result = cs.model_selection("out/selection")  # doctest: +SKIP
-    >>> result.regret[0]["strategy"]  # doctest: +SKIP
+    >>> small = {"users": ["PBM"], "training": ["NoisyOracle"], "queries": 20, "sessions": 500, "seeds": 1}
+    >>> result = cs.model_selection(models=["dCTR", "drCTR"], repeats=2, workers=0, **small)
+    >>> result.regret[0]["strategy"]
     'PPL'
     """
     chosen = settings_at_scale(scale, SCALES)
@@ -350,6 +356,8 @@ def model_selection(
     sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
     chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    chosen["users"] = named_specs(users, ModelSelection.users) or chosen["users"]
+    chosen["training"] = named_specs(training, ModelSelection.training) or chosen["training"]
     if models:
         by_name = {contender.name: contender for contender in chosen["contenders"]}
         chosen["contenders"] = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models))

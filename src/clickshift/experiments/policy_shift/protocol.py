@@ -38,7 +38,7 @@ from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
-from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs
+from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs, named_specs
 
 VERSION = 1
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
@@ -268,7 +268,7 @@ def policy_shift(
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
@@ -294,9 +294,10 @@ def policy_shift(
     Examples
     --------
     >>> import clickshift as cs
-    >>> result = cs.policy_shift("out/shift", candidates=["EM('UBM')"])  # doctest: +SKIP
-    >>> result.verdicts[0]["verdict"]  # doctest: +SKIP
-    'mixed'
+    >>> small = {"users": ["DBN"], "testing": ["random"], "queries": 20, "sessions": 2000, "test_sessions": 200}
+    >>> result = cs.policy_shift(models=["EM('PBM')"], candidates=["EM('UBM')"], derived=False, workers=0, **small)
+    >>> [verdict["model"] for verdict in result.verdicts]
+    ["EM('UBM') (candidate)", "EM('PBM')"]
     """
     chosen = settings_at_scale(scale, SCALES)
     if models:
@@ -306,19 +307,13 @@ def policy_shift(
     numbers = {"queries": queries, "sessions": sessions, "test_sessions": test_sessions, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     if testing:
-        given["testing"] = _named(testing, World.testing)
+        given["testing"] = named_specs(testing, World.testing)
     chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
     if users:
-        chosen |= {"users": _named(users, PolicyShift.users), "derived_users": tuple(users)}
+        chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
     if training:
-        chosen["training"] = _named(training, PolicyShift.training)
+        chosen["training"] = named_specs(training, PolicyShift.training)
     policies = {"penalties": tuple(penalties), "fair": fair} | ({"search": search} if search else {})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
     return PolicyShift(**chosen).run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
-
-
-def _named(texts: Sequence[str], known: Named) -> Named:
-    """Replace names by the texts that the protocol has for them; " + " joins several policies of one log."""
-    by_name = dict(known)
-    return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts)
