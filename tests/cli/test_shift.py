@@ -48,7 +48,8 @@ def test_a_run_has_rows_tables_charts_and_a_page(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert "Verdicts" in page
     assert "https://" not in page.split("</style>")[0]
-    assert {".csv", ".tex", ".svg", ".png"} <= {file.suffix for file in finished.rglob("*")}
+    assert {file.suffix for file in (finished / "exports").iterdir()} == {".csv", ".tex", ".svg", ".png"}
+    assert {file.name for file in finished.iterdir()} == {"cells", "exports", "report.html", "rows.parquet", "run.json"}
 
 
 def test_the_function_has_the_facts_of_the_command(shell: Shell, finished: Path) -> None:
