@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import clickshift as cs
 from clickshift.experiments.model_selection import _report
 from clickshift.experiments.model_selection.strategies import STRATEGIES
+from clickshift.io.datasets.letor import load_corpus, open_corpus, save_corpus
 from tests.cli.shell import Shell, call
 from tests.codes import raises_code
 
@@ -55,6 +57,15 @@ def test_users_and_logging_policies_are_chosen_by_name_or_text(tmp_path: Path) -
     small = {"queries": 20, "sessions": 500, "seeds": 1, "models": ["dCTR", "drCTR"], "workers": 0}
     result = cs.model_selection(tmp_path, users=["GradedDBN"], training=["NoisyOracle"], **small)
     assert {(row["user"], row["training"]) for row in result.rows()} == {("GradedDBN", "NoisyOracle")}
+    frame = pa.table({"query": ["q"] * 10, "doc": list(range(10)), "label": [0, 1, 2, 3, 4] * 2, "f": [0.5] * 10})
+    corpus = open_corpus(frame)
+    with raises_code("failed-tasks"):  # too small to rank
+        cs.model_selection(corpus=frame, users=["PBM"], training=["NoisyOracle"], **small)
+    path, digest = save_corpus(corpus, tmp_path / "corpora")
+    assert save_corpus(open_corpus(frame), tmp_path / "corpora") == (path, digest)
+    path.write_bytes(b"damaged")
+    with raises_code("damaged-file"):
+        load_corpus(path)
     with raises_code("unknown-name"):
         cs.model_selection(tmp_path, users=["nobody"], **small)
 

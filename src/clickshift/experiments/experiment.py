@@ -237,6 +237,27 @@ def _run_folder(output: str | Path | None) -> Iterator[RunFolder]:
         yield RunFolder(Path(folder))
 
 
+@contextmanager
+def corpus_folder(output: str | Path | None) -> Iterator[Path]:
+    """Yield the folder for the corpus of a run that is an object: in the run's folder, or a temporary one.
+
+    Parameters
+    ----------
+    output
+        Folder of the run; None for a temporary one.
+
+    Yields
+    ------
+    Path
+        The folder, which may not exist yet.
+    """
+    if output is not None:
+        yield Path(output) / "corpus"
+        return
+    with TemporaryDirectory(prefix="clickshift-corpus-") as folder:
+        yield Path(folder)
+
+
 def _run_missing(
     tasks: Sequence[Task], folder: RunFolder, workers: int | None, cluster: str | None, progress: Progress
 ) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from typing import Any
 from clickshift.core.progress import Progress, silent
 from clickshift.display.tables import Rows
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.experiment import Experiment, settings_at_scale
+from clickshift.experiments.experiment import Experiment, corpus_folder, settings_at_scale
 from clickshift.experiments.models import (
     BASELINES,
     CLICK_MODELS,
@@ -36,6 +36,7 @@ from clickshift.experiments.models import (
 )
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
+from clickshift.io.datasets.letor import CorpusLike
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
 from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs, named_specs
@@ -216,7 +217,7 @@ def policy_shift(
     *,
     scale: str = "quick",
     candidates: Sequence[str] = (),
-    corpus: str = BUILTIN,
+    corpus: CorpusLike = BUILTIN,
     users: Sequence[str] = (),
     training: Sequence[str] = (),
     testing: Sequence[str] = (),
@@ -249,7 +250,7 @@ def policy_shift(
     candidates
         Own models to compare, as "package.module:Class" or as learners.
     corpus
-        "builtin", or a LETOR file or folder.
+        "builtin", a LETOR file or folder, a `Corpus`, or a data frame with the columns query, doc, label and features.
     users, training, testing
         Simulated users, logging policies of training logs, and policies of test logs: names of the full protocol, e.g.
         "PL-BM25", or their texts, e.g. "Feature(25)". " + " joins several policies of one log.
@@ -308,7 +309,7 @@ def policy_shift(
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     if testing:
         given["testing"] = named_specs(testing, World.testing)
-    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    chosen["world"] = replace(chosen["world"], **given)
     if users:
         chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
     if training:
@@ -316,4 +317,7 @@ def policy_shift(
     policies = {"penalties": tuple(penalties), "fair": fair} | ({"search": search} if search else {})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
-    return PolicyShift(**chosen).run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+    with corpus_folder(output) as folder:
+        chosen["world"] = chosen["world"].on_corpus(corpus, folder)
+        protocol = PolicyShift(**chosen)
+        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
