@@ -85,7 +85,7 @@ def render(result: Result, *, json: bool, output: Path | None = None) -> None:
     if written is not None:
         for note in written.notes:
             say(note)
-        paths = {"Report": written.page, "Rows": written.rows}
+        paths = {"Report": written.page, "Rows": written.rows, "Tables and figures": written.exports}
         shown = [f"{name}: {path}" for name, path in paths.items() if path is not None] or [f"Output: {output}"]
         typer.echo("   ".join(shown))
 

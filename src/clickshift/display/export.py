@@ -249,9 +249,12 @@ class Written:
         Other files: exported tables and figures, or the file that was asked for.
     notes
         Sentences about what was not written.
+    exports
+        Folder of the exported tables and figures.
     """
 
     page: Path | None = None
     rows: Path | None = None
     files: tuple[Path, ...] = ()
     notes: list[str] = field(default_factory=list)
+    exports: Path | None = None

@@ -165,7 +165,7 @@ class Experiment(Generic[AnyResult]):
         reference
             Whether to use the reference rows that come with the package, where they apply.
         workers
-            Number of worker processes; by default, one per core.
+            Number of worker processes; by default, one per core. With 0, the tasks run in this process.
         cluster
             Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
         progress
@@ -253,6 +253,27 @@ def _run_folder(output: str | Path | None) -> Iterator[RunFolder]:
         yield RunFolder(folder)
 
 
+@contextmanager
+def corpus_folder(output: str | Path | None) -> Iterator[Path]:
+    """Yield the folder for the corpus of a run that is an object: in the run's folder, or a temporary one.
+
+    Parameters
+    ----------
+    output
+        Folder of the run; None for a temporary one.
+
+    Yields
+    ------
+    Path
+        The folder, which may not exist yet.
+    """
+    if output is not None:
+        yield Path(output) / "corpus"
+        return
+    with TemporaryDirectory(prefix="clickshift-corpus-") as folder:
+        yield Path(folder)
+
+
 def _run_missing(
     tasks: Sequence[Task], folder: RunFolder, workers: int | None, cluster: str | None, progress: Progress
 ) -> tuple[str, ...]:
@@ -284,7 +305,9 @@ def _run_missing(
 
 
 def _executor(workers: int | None, cluster: str | None, folder: RunFolder) -> Any:
-    """Start processes, or connect to the cluster."""
+    """Start processes, or connect to the cluster; without workers, run in this process."""
+    if workers == 0:
+        return runner.ThisProcess()
     if cluster is None:
         return runner.process_pool(workers)
     from clickshift.experiments import dask

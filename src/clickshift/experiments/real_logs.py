@@ -427,7 +427,7 @@ def compare_logs(
     on_bad_line
         "error", or "skip" to leave out bad sessions.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
@@ -455,9 +455,11 @@ def compare_logs(
     Examples
     --------
     >>> import clickshift as cs
-    >>> result = cs.compare_logs("old.parquet", "new.parquet", models=["PBM", "dCTR"])  # doctest: +SKIP
-    >>> result.verdicts[0]["model"]  # doctest: +SKIP
-    'PBM'
+    >>> old = cs.simulate_log(sessions=5000, queries=20, documents=10).log
+    >>> new = cs.simulate_log(sessions=1000, queries=20, documents=10, policy="BM25").log
+    >>> result = cs.compare_logs({"old": old}, {"new": new}, models=["EM('UBM')"], held_out=0.2, workers=0)
+    >>> result.verdicts[0]["model"]
+    "EM('UBM')"
     """
     default_format = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)

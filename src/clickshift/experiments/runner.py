@@ -392,6 +392,21 @@ def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(queue, list(sys.path)))
 
 
+class ThisProcess(Executor):
+    """Executor of small runs: a task is computed in the calling process when it is submitted."""
+
+    _max_workers = 1
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """Call the function and return a finished future; an error that is not its own ends the run."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 def _start_worker(shares: Any, path: list[str]) -> None:
     """Initialise a worker process: pin it to its cores, use the parent's module path, and end with the parent."""
     import signal

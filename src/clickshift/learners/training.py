@@ -91,6 +91,8 @@ class RunProgress:
         Whether training has ended.
     converged
         Whether early stopping ended it, rather than the limit on rounds or a loss that is not finite.
+    losses
+        Held-out loss of each round; NaN for the rounds after a run has ended.
     """
 
     rate: Float[np.ndarray, " run"]
@@ -99,13 +101,14 @@ class RunProgress:
     rounds: Int[np.ndarray, " run"]
     done: Bool[np.ndarray, " run"]
     converged: Bool[np.ndarray, " run"]
+    losses: Float[np.ndarray, "round run"]
 
     @classmethod
     def of(cls, rate: Float[np.ndarray, " run"]) -> RunProgress:
         """Return the progress before the first round."""
         n = len(rate)
         zeros, no = np.zeros(n, np.int64), np.zeros(n, bool)
-        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no)
+        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no, np.zeros((0, n)))
 
     @property
     def round(self) -> int:
@@ -115,6 +118,7 @@ class RunProgress:
     def record(self, rule: EarlyStopping, loss: np.ndarray, diverged: np.ndarray) -> Bool[np.ndarray, " run"]:
         """Record the held-out losses of a round; return True for the runs that improved on their best."""
         better: np.ndarray = ~self.done & ~diverged & (loss < self.best)
+        self.losses = np.vstack([self.losses, np.where(self.done, np.nan, loss)])
         self.rounds = self.rounds + ~self.done
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
@@ -275,6 +279,8 @@ def _load_checkpoint(path: Path, key: str, states: PyTree, best: PyTree) -> tupl
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None
+    if "losses" not in arrays:  # a checkpoint of an earlier version
+        arrays["losses"] = np.full((int(arrays["rounds"].max()), len(arrays["rounds"])), np.nan)
     leaves, shape = jax.tree.flatten((states, best))
     states, best = jax.tree.unflatten(shape, [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))])
     return states, best, RunProgress(**{field.name: arrays[field.name] for field in fields(RunProgress)})
