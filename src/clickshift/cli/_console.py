@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli._startup import compilation_announced
+from clickshift.cli._startup import compilation_announced, leave_out_pandas
 from clickshift.core.text import printable
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block on standard error, and its warnings after it, one line each."""
     from clickshift.display.progress import progress as shown
 
+    leave_out_pandas()
     with warnings_shown(), shown(description, total) as report, compilation_announced():
         yield report
 

@@ -348,9 +348,9 @@ def _replicates(
         if all(terms):
             return [t.path(drawn) for t in terms if t]
         tally = tally_resampled(log, clusters.entry, clusters.click, drawn, clusters.of_row, clusters.count)
-        return [t.path(drawn) if t else b.path(tally, clip) for t, b in zip(terms, bound, strict=True)]
+        return [b.path(tally, clip) for b in bound]
 
-    held = 0 if all(terms) else len(log.list_of) * (log.n_ranks + 6)
+    held = 0 if all(terms) else len(log.clicked[0]) + 6 * len(log.list_of)
     blocks = interval.resample(log, paths, held)
     joined = []
     for k in range(len(bound)):
@@ -412,7 +412,7 @@ def _estimates(
 ) -> tuple[Estimate, ...]:
     """Assemble one estimate per clipping constant."""
     log, estimator, weights = bound.log, bound.estimator, bound.estimator.weights
-    shown = log.per_query(log.total.shown)[:, 0]
+    shown = log.total.sessions[:, 0]
     diagnostics = bound.diagnostics(log.total, clip)
     used = (shown > 0) & bound.used
     sessions, most = int(shown[used].sum()), float(path.most[0])

@@ -161,7 +161,7 @@ class TargetProbabilities:
     @classmethod
     def frequencies(cls, log: GroupedLog, tally: Tally) -> TargetProbabilities:
         """Estimate the policy of a part of the log, e.g. of one day, from its tally (of one part)."""
-        share = tally.shown / np.maximum(log.per_query(tally.shown), 1)[log.query]
+        share = tally.shown / np.maximum(tally.sessions, 1)[log.query]
         list_prob = sum_by_index(log.list_of, share, len(log.lists))[:, 0]
         mass = sum_by_index(log.lists.query, list_prob[:, None] * log.lists.shown, log.n_queries)
         return cls(list_prob, _placement(log, log.lists, list_prob), mass)
