@@ -19,7 +19,6 @@ from numba import njit
 
 from clickshift.data.sessions import Rankings
 from clickshift.errors import CapabilityError, DataError
-from clickshift.models.base import ClickModel
 from clickshift.ope._accumulators import (
     EXPOSURE,
     REWARD,
@@ -143,8 +142,8 @@ class BoundEstimator:
                 code="missing-target",
                 estimator=estimator.name,
             )
-        offset = expected_reward(log, target, estimator.model)
-        return cls(estimator, log, units, used, _predicted_rewards(log, units, estimator.model), offset)
+        offset = expected_reward(log, target, estimator.model, max_error=estimator.max_error)
+        return cls(estimator, log, units, used, _predicted_rewards(log, units, estimator), offset)
 
     def sessions(self, tally: Tally) -> Float[np.ndarray, "query part"]:
         """Number of sessions by query; 0 for queries that are not used."""
@@ -238,12 +237,14 @@ class BoundEstimator:
         return table, largest, uncovered
 
 
-def _predicted_rewards(log: GroupedLog, units: WeightUnits, model: ClickModel) -> Float[np.ndarray, "entry slot"]:
+def _predicted_rewards(log: GroupedLog, units: WeightUnits, estimator: Estimator) -> Float[np.ndarray, "entry slot"]:
     """The click model's prediction of the reward of each entry, rank by rank where units are parts of lists."""
+    model, max_error = estimator.model, estimator.max_error
+    assert model is not None, "called for estimators with a click model"
     if units.by_rank:
-        predicted: np.ndarray = model.click_prob(log.lists) * log.theta
+        predicted: np.ndarray = model.click_prob(log.lists, max_error=max_error) * log.theta
     else:
-        predicted = log.reward.expected(model, log.lists)[:, None]
+        predicted = log.reward.expected(model, log.lists, max_error=max_error)[:, None]
     return log.by_entry(predicted)
 
 

@@ -460,6 +460,12 @@ def _notes(bound: BoundEstimator, probabilities: TargetProbabilities) -> tuple[s
         names = ", ".join(probabilities.unlogged_names) + more
         documents = "1 document" if probabilities.unlogged == 1 else f"{probabilities.unlogged:,} documents"
         notes.append(f"The target shows {documents} that the log never shows: {names}.")
+    model = bound.estimator.model or getattr(bound.estimator.weights, "model", None)
+    if model is not None and model.approximate_marginals and bound.estimator.max_error > 0:
+        notes.append(
+            f"{name}: the click model's probabilities have an error of at most {bound.estimator.max_error:g}; "
+            "`exact` computes them without one."
+        )
     if has_model_error(bound):
         notes.append(
             f"{name}: the interval includes the standard errors of the click model's shared parameters, but not "

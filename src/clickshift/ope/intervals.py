@@ -364,6 +364,6 @@ def _model_derivatives(
     if not isinstance(weights, CIPSWeights):
         return
     for model in perturbed_models(weights.model):
-        units = CIPSWeights(model).units(log, probabilities, "frequencies", target)
+        units = replace(weights, model=model).units(log, probabilities, "frequencies", target)
         moved = replace(bound, units=units).path(log.total, clip)
         yield [(getattr(moved, name) - getattr(path, name))[:, 0] / STEP for name in RESAMPLED_FIELDS]

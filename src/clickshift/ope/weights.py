@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol, final, no_type_check, runtime_checkable
 
@@ -34,7 +34,7 @@ from numba import njit
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, DataError, SpecError
-from clickshift.models.base import ClickModel
+from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, weighted_lists
 
@@ -516,6 +516,8 @@ class CIPSWeights:
     ----------
     model
         Fitted click model.
+    max_error
+        Largest accepted error of the model's marginal click probabilities; 0 for exact ones.
 
     Raises
     ------
@@ -528,6 +530,7 @@ class CIPSWeights:
     """
 
     model: ClickModel
+    max_error: float = field(default=MARGINAL_ERROR, repr=False)
     name: ClassVar[str] = "CIPS"
     assumption: ClassVar[str] = "the click model is right up to a factor of each document"
     needs_linear: ClassVar[bool] = True
@@ -569,7 +572,7 @@ class CIPSWeights:
             )
         vocabulary, (lists, weight) = log.vocabulary, weighted_lists(log, target)
         lists = pad_or_truncate(lists, log.n_ranks)
-        target_prob, logged_prob = self.model.click_prob(lists), self.model.click_prob(log.lists)
+        target_prob, logged_prob = (self.model.click_prob(x, max_error=self.max_error) for x in (lists, log.lists))
         target_vocabulary = lists.vocabulary
         log_pair = vocabulary.pairs_of(target_vocabulary)
         # largest click probability of each pair, in the log's and in the target's vocabulary; the last is UNSEEN's
