@@ -39,7 +39,7 @@ class _NoPandas(MetaPathFinder):
     """Finder of modules that says of pandas that it is not installed."""
 
     @classmethod
-    def find_spec(cls, name: str, *_: object) -> None:  # type: ignore[override]
+    def find_spec(cls, name: str, *_: object) -> None:
         """Refuse pandas, and leave other modules to the next finder."""
         if name == "pandas":
             raise ModuleNotFoundError(name=name)
