@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Bytecode is kept whatever the environment says: otherwise every process compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test pytest test-all test-studies test-spark coverage check format benchmark clean
 

@@ -1,9 +1,7 @@
 """The suite's own rules, as a pytest plugin: what tests cost, studies, and comparisons with real data.
 
 - The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, without
-  the compilation of numba's kernels. `--cost-limit S` fails the run when one phase of an unmarked test takes longer, in
-  seconds of the core on which a small loop of Python takes 25 ms: slow and busy machines get as much more time as that
-  loop takes there, measured right after a test that is over the limit.
+  the compilation of numba's kernels. `--cost-limit S` fails the run when one phase of an unmarked test takes longer.
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
   them whole and writes their numbers to benchmarks/results/studies.json.
@@ -32,8 +30,6 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "studies.json"
 UNLIMITED = ("study", "spark")
 """Marks of tests that may take longer than the limit."""
 SHOWN = 20
-LOOP_SECONDS = 0.025
-"""CPU time of the loop of `slowness` on the core whose seconds the limit counts."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,18 +85,6 @@ def cpu_seconds() -> float:
     return used.user + used.system + used.children_user + used.children_system - _compilation.seconds
 
 
-def slowness() -> float:
-    """How many times longer than on the reference core a small loop takes here and now; 1 at least."""
-
-    def loop() -> float:
-        start, counts = time.process_time(), dict[int, int]()
-        for i in range(200_000):
-            counts[i % 997] = counts.get(i % 997, 0) + i * i % 7
-        return time.process_time() - start
-
-    return max(sorted(loop() for _ in range(5))[2] / LOOP_SECONDS, 1.0)
-
-
 _started = pytest.StashKey[float]()
 
 
@@ -127,7 +111,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
     report.cpu_seconds = cpu_seconds() - item.stash[_started]
     limit = item.config.getoption("--cost-limit")
-    report.over_limit = limit is not None and report.cpu_seconds > limit and report.cpu_seconds / slowness() > limit
+    report.over_limit = limit is not None and report.cpu_seconds > limit
     report.unlimited = any(item.get_closest_marker(mark) for mark in UNLIMITED)
     return report
 

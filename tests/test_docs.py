@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -34,6 +35,9 @@ def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         code = stop.value.code
+    elif program == "python" and arguments[0].endswith(".py"):
+        runpy.run_path(arguments[0], run_name="__main__")  # in this process, which has imported what it needs
+        code = 0
     else:
         program = sys.executable if program == "python" else program
         code = subprocess.run([program, *arguments], timeout=300).returncode

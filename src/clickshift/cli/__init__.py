@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import typer
@@ -97,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         prepare_process()
     try:
-        code = app(arguments, prog_name="clickshift", standalone_mode=False)
+        code = _command()(arguments, prog_name="clickshift", standalone_mode=False)
     except _UsageError as error:
         _explain_usage(error)
     except ClickshiftError as error:
@@ -118,9 +119,15 @@ _INTERRUPTED = 130
 """Exit code after an interrupt, as shells use it."""
 
 
+@cache
+def _command() -> Any:
+    """Build the commands of the app, once in a process: typer would inspect all of them at every call."""
+    return get_command(app)
+
+
 def _command_options(arguments: Sequence[str]) -> dict[str, str]:
     """Map the parameters of the command that the arguments call to its options."""
-    command: Any = get_command(app)
+    command = _command()
     for word in arguments:
         command = getattr(command, "commands", {}).get(word, command)
     command = getattr(command, "commands", {}).get("evaluate", command)  # `ope LOG` is short for `ope evaluate LOG`

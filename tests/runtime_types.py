@@ -1,0 +1,71 @@
+"""Check the types and shapes of arguments and results while tests run, at a cost that the suite can afford.
+
+jaxtyping's import hook (`--jaxtyping-packages` in pyproject.toml) decorates every function of the package with
+`jaxtyping.jaxtyped`, which compiles two functions for each function that it decorates. Here that name is replaced:
+
+- a function without array annotations has no shapes to compare: beartype alone checks it, with the same result;
+- a function that is defined inside another one is checked the first time that it is defined, not at every call of the
+  outer function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Any, get_args, get_type_hints
+
+import jaxtyping
+
+_with_shapes = jaxtyping.jaxtyped
+_checked: set[CodeType] = set()
+_resolved: dict[tuple[int, str], Any] = {}
+
+
+def _hint(annotation: Any, namespace: dict[str, Any]) -> Any:
+    """Resolve an annotation; one that cannot be resolved at run time is not checked, as in jaxtyping."""
+    if not isinstance(annotation, str):
+        return annotation
+    key = id(namespace), annotation
+    if key not in _resolved:
+        try:
+            annotated = SimpleNamespace(__annotations__={"value": annotation})
+            _resolved[key] = get_type_hints(annotated, namespace, include_extras=True)["value"]
+        except Exception:
+            _resolved[key] = Any
+    return _resolved[key]
+
+
+def _names_array(hint: Any) -> bool:
+    return (inspect.isclass(hint) and issubclass(hint, jaxtyping.AbstractArray)) or any(
+        map(_names_array, get_args(hint))
+    )
+
+
+def checked(fn: Any, *, typechecker: Callable[[Any], Any]) -> Any:
+    """Decorate a function, or the constructor of a dataclass, with as little as its annotations need."""
+    if not isinstance(fn, FunctionType):
+        return _with_shapes(fn, typechecker=typechecker)
+    if "<locals>" in fn.__qualname__:
+        if fn.__code__ in _checked:
+            return fn
+        _checked.add(fn.__code__)
+    written = fn.__annotations__
+    hints = {name: _hint(annotation, fn.__globals__) for name, annotation in written.items()}
+    if any(map(_names_array, hints.values())):
+        return _with_shapes(fn, typechecker=typechecker)
+    fn.__annotations__ = hints
+    try:
+        decorated = typechecker(fn)
+    finally:
+        fn.__annotations__ = written
+    decorated.__annotations__ = written
+    return decorated
+
+
+def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
+    """Stand in for `jaxtyping.jaxtyped` in the code that its import hook writes."""
+    return checked(fn, typechecker=typechecker) if fn is not None else lambda fn: checked(fn, typechecker=typechecker)
+
+
+jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]
