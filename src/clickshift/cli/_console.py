@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli._startup import compilation_announced
+from clickshift.cli._startup import compilation_announced, leave_out_pandas
 from clickshift.core.text import printable
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
     from clickshift.core.progress import silent
     from clickshift.display.progress import progress as shown
 
+    leave_out_pandas()
     if _verbosity["quiet"]:
         with warnings_shown():
             yield silent

@@ -259,7 +259,7 @@ class ArtifactFormat:
         ------
         FileError
             If the directory holds no such artifact ("not-a-model", "not-a-log", ... after its kind), is damaged
-            ("damaged-file"), or has another version of the format ("newer-format").
+            ("damaged-file"), or has another version of the format ("newer-format", "older-format").
         """
         return self._follow(folder, lambda header: (header, self._read_arrays(Path(folder), header)))
 
@@ -326,16 +326,25 @@ class ArtifactFormat:
             header = json.loads(text.decode("utf-8"))
             if not isinstance(header, dict):
                 raise ValueError("not an object")
-            version = header["format"]
-        except FileNotFoundError:
+            version = int(header["format"])
+        except (FileNotFoundError, NotADirectoryError):
             raise FileError(
                 folder, f"is not a {self.kind}: it has no {self.header}. {self.advice}", code=f"not-a-{self.kind}"
             ) from None
-        except (OSError, ValueError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(
                 path, f"is not the header of a {self.kind}: {error}. {self.advice}", code="damaged-file"
             ) from None
-        if version not in range(1, self.format + 1):
+        if version < 1:
+            raise FileError(
+                path,
+                f"has format {version} of an older clickshift, this one reads {self.format}. "
+                f"{self.recreate.capitalize()}.",
+                code="older-format",
+                format=version,
+                supported=self.format,
+            )
+        if version > self.format:
             raise FileError(
                 path,
                 f"has format {version}, this clickshift reads {self.format}. Upgrade clickshift, or {self.recreate}.",

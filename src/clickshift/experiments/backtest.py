@@ -223,7 +223,7 @@ class Backtest:
         actual = np.full(shape, np.nan)
         estimates = {name: np.full((*shape, len(limits)), np.nan) for name in self.estimators}
         for d, (today, others, target) in enumerate(leave_one_out(logged, day, days)):
-            sessions_today, sessions_others = (logged.per_query(part.shown)[:, 0] for part in (today, others))
+            sessions_today, sessions_others = (part.sessions[:, 0] for part in (today, others))
             both = (sessions_today > 0) & (sessions_others > 0)
             actual[both, d] = logged.per_query(today.earned)[both, 0] / sessions_today[both]
             for name, estimated in estimates.items():

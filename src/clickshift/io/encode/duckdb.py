@@ -218,18 +218,7 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
     long = "docs" not in chosen
     selected = relation.project(", ".join(f"{_quote(theirs)} AS {ours}" for ours, theirs in chosen.items()))
     if long:
-        selected = selected.aggregate(
-            ", ".join(
-                [
-                    "session",
-                    "min(query) AS query",
-                    "min(query) = max(query) AND count(query) = count(*) AS one_query",
-                    "list({'rank': rank, 'doc': doc, 'click': click}) AS results",
-                    *(f"min({name}) AS {name}" for name in chosen if name not in _RESULT_COLUMNS),
-                ]
-            ),
-            "session",
-        )
+        selected = _group_by_session(selected, [name for name in chosen if name not in _RESULT_COLUMNS])
     first_row = 0
     for batch in selected.to_arrow_reader(BATCH_ROWS):
         import pyarrow as pa
@@ -237,6 +226,32 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
         part = TableFile(path, pa.table(batch), first_row=first_row)
         first_row += len(part.table)
         yield partial(_to_wide, part, skip=skip) if long else partial(list, [part])
+
+
+def _group_by_session(results: Any, attributes: Sequence[str]) -> Any:
+    """Collect the results of each session, in order of the sessions' first rows, and name a column that differs.
+
+    A rank that is no whole number becomes NULL. An attribute may be missing in all rows of a session, or in none.
+    """
+    number = "TRY_CAST(rank AS BIGINT)"
+    rank = f"CASE WHEN TRY_CAST(rank AS DOUBLE) = {number} THEN {number} END"
+    same = {"query": "min(query) = max(query) AND count(query) = count(*)"} | {
+        name: f"count({name}) = 0 OR (min({name}) = max({name}) AND count({name}) = count(*))" for name in attributes
+    }
+    differs = " ".join(f"WHEN NOT coalesce({equal}, false) THEN '{name}'" for name, equal in same.items())
+    grouped = results.project("*, row_number() OVER () AS place").aggregate(
+        ", ".join(
+            [
+                "session",
+                f"CASE {differs} END AS differs",
+                f"list({{'rank': {rank}, 'doc': doc, 'click': click}}) AS results",
+                *(f"min({name}) AS {name}" for name in same),
+                "min(place) AS place",
+            ]
+        ),
+        "session",
+    )
+    return grouped.order("place").project("* EXCLUDE (place)")
 
 
 def _to_wide(part: TableFile, *, skip: bool) -> list[TableFile]:
@@ -251,30 +266,34 @@ def _to_wide(part: TableFile, *, skip: bool) -> list[TableFile]:
     start -= start[0]
     length = np.diff(start)
     owner = np.repeat(np.arange(len(length)), length)
-    rank_index = rank.fill_null(0).cast(pa.int64()).to_numpy() - 1
+    rank_index = rank.fill_null(0).to_numpy() - 1
     valid = (rank_index >= 0) & (rank_index < length[owner])
     order = np.full(len(owner), -1)
     order[start[owner[valid]] + rank_index[valid]] = np.flatnonzero(valid)
     bad = np.zeros(len(length), bool)
     bad[owner[order < 0]] = True
-    bad |= ~table["one_query"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
+    bad |= table["differs"].is_valid().to_numpy()
     if bad.any():
-        session, count = table["session"][int(np.argmax(bad))].as_py(), int(bad.sum())
-        rule = "a session must have one query and the ranks 1, 2, 3, ... once each"
-        if not skip or bad.all():
+        first, count = int(np.argmax(bad)), int(bad.sum())
+        session, column = table["session"][first].as_py(), table["differs"][first].as_py()
+        rule = (
+            f"{column} must be the same in all rows of a session" if column else "ranks must be 1, 2, 3, ... once each"
+        )
+        if not skip:
             raise FileError(
                 part.path,
-                f'{rule} ({count:,} such sessions in this batch). Fix or remove them, or pass on_bad_line="skip".',
+                f'{rule} ({count:,} bad sessions in this batch). Fix or remove them, or pass on_bad_line="skip".',
                 place=f"session {session}",
-                code="bad-ranks",
+                code="inconsistent-session" if column else "bad-ranks",
                 session=session,
                 count=count,
+                **({"column": column} if column else {}),
             )
         unreadable = [UnreadableLine(0, f"session {session}: {rule}")] * count
         kept = replace(part, table=table.filter(pa.array(~bad)))
         return [replace(wide, unreadable=unreadable) for wide in _to_wide(kept, skip=True)]
     offsets, indices = pa.array(start, pa.int64()), pa.array(order)
-    columns = {name: table[name] for name in table.column_names if name not in {"results", "one_query", "session"}}
+    columns = {name: table[name] for name in table.column_names if name not in {"results", "differs", "session"}}
     for name, values in zip(_LISTS, (doc, click), strict=True):
         columns[name] = pa.LargeListArray.from_arrays(offsets, values.take(indices))
     return [TableFile(part.path, pa.table(columns), first_row=part.first_row)]
