@@ -270,8 +270,8 @@ def corpus_folder(output: str | Path | None) -> Iterator[Path]:
     if output is not None:
         yield Path(output) / "corpus"
         return
-    with TemporaryDirectory(prefix="clickshift-corpus-") as folder:
-        yield Path(folder)
+    with temporary_folder("clickshift-corpus-") as folder:
+        yield folder
 
 
 def _run_missing(
