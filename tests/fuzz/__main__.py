@@ -148,9 +148,17 @@ class Worker:
 
 def serve(inputs: Path, seed: int) -> None:
     """Run the cases whose names come on standard input."""
+    without_a_browser()
     for line in sys.stdin:
         case = json.loads(line)
         print(json.dumps(run_case(case["family"], case["number"], seed, inputs)), flush=True)
+
+
+def without_a_browser() -> None:
+    """Write no pictures of figures: a browser takes seconds, and has its own tests."""
+    from clickshift.display import export
+
+    export.draw = lambda figures: {}
 
 
 def run_case(family: str, number: int, seed: int, inputs: Path, *, show: bool = False) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.standins import write_standins
 SMALL = ("--sessions", "300", "--queries", "6", "--documents", "8", "--ranks", "4", "--user", "DBN")
 TINY_RUN = (
     *("--queries", "6", "--sessions", "200", "--test-sessions", "30", "--testing", "oracle", "--testing", "random"),
-    *("--user", "DBN", "--training", "PL-oracle", "--workers", "1", "--model", "EM('PBM')"),
+    *("--user", "DBN", "--training", "PL-oracle", "--workers", "0", "--model", "EM('PBM')"),
 )
 
 

@@ -100,7 +100,12 @@ def test_files_bring_trees_back(rng, tmp_path) -> None:
     save_ranker(trees, tmp_path / "r")
     again = load_ranker(tmp_path / "r")
     assert isinstance(again, TreeRanker)
-    assert (again.text, again.n_features, again.learner) == (trees.text, 3, "BoostedRanker(trees=5, leaves=4)")
+    assert (again.n_features, again.learner) == (3, "BoostedRanker(trees=5, leaves=4)")
+    grown, read = (ranker.text.partition("end of trees")[0] for ranker in (trees, again))
+    assert read == grown  # settings come after the trees, and are not kept
+    assert "leaf_value=" in read
+    np.testing.assert_array_equal(again.scores(corpus), trees.scores(corpus))
+    assert again.n_trees == 5
     export_ranker(trees, tmp_path / "trees.txt")
     predicted = lightgbm.Booster(model_file=tmp_path / "trees.txt").predict(corpus.features)
     np.testing.assert_array_equal(predicted, again.scores(corpus))
@@ -112,7 +117,9 @@ def test_files_bring_trees_back(rng, tmp_path) -> None:
     ("field", "value"),
     [
         *(("split_feature", 3), ("split_feature", -1), ("left_child", 7), ("right_child", -9), ("left_child", 0)),
-        *(("leaf_value", "nan"), ("num_leaves", 99), ("num_cat", 1)),
+        *(("leaf_value", "nan"), ("num_leaves", 99), ("num_cat", 1), ("leaf_value", 1e200), ("threshold", "x")),
+        *(("decision_type", 1), ("decision_type", 3), ("left_child", -2), ("shrinkage", "nan")),
+        *(("leaf_count", "1e9"), ("feature_infos", "[0:"), ("feature_infos", ""), ("is_linear", 1), ("threshold", "")),
     ],
 )
 def test_trees_that_refer_to_nothing_are_refused(rng, tmp_path, field: str, value: object) -> None:
@@ -122,6 +129,20 @@ def test_trees_that_refer_to_nothing_are_refused(rng, tmp_path, field: str, valu
     save_ranker(replace(trees, text=trees.text.replace(line[0], f"\n{field}={value}{line[2]}", 1)), tmp_path)
     with raises_code("damaged-file", FileError, path=tmp_path, cause="ValueError"):
         load_ranker(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line", ["num_class", "tree_sizes", "objective", "feature_names", "max_feature_idx", r"\[seed"]
+)
+def test_text_around_the_trees_does_not_reach_lightgbm(rng, tmp_path, line: str, capfd) -> None:
+    """LightGBM trusts the sizes of trees, and its settings are parsed as JSON."""
+    corpus, cells = world(rng, 30)
+    trees = BoostedRanker(trees=2, leaves=4).fit(corpus, cells, examination=EXAMINATION)
+    damaged, times = re.subn(rf"\n{line}.*", f'\n{line.strip(chr(92))}="999', trees.text, count=1)
+    assert times == 1
+    save_ranker(replace(trees, text=damaged), tmp_path)
+    np.testing.assert_array_equal(load_ranker(tmp_path).scores(corpus), trees.scores(corpus))
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.fixture

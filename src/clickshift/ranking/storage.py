@@ -21,6 +21,7 @@ from clickshift.display.document import Document
 from clickshift.display.result import Result, plain
 from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, SpecError
+from clickshift.ranking._tree_text import checked_tree_text
 from clickshift.ranking.lambdamart import TreeRanker
 from clickshift.ranking.ranker import Ranker
 
@@ -106,9 +107,8 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
         facts = header["ranker"]
         kind, learner = facts["kind"], str(facts["learner"])
         if kind == _TREES:
-            text = arrays[_TREES].tobytes().decode()
-            _check_trees(text, int(facts["features"]))
-            return TreeRanker(text, int(facts["features"]), learner)
+            text, n_features = arrays[_TREES].tobytes().decode(), int(facts["features"])
+            return TreeRanker(checked_tree_text(text, n_features), n_features, learner)
         if kind not in {"network", "one-hot"}:
             raise ValueError(f"the kind {kind!r} is not known")
         for name, array in arrays.items():
@@ -123,29 +123,6 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
         ranker = Ranker(kind, arrays, learner, examination, loss, rounds, converged, losses)
         _check_shapes(ranker)
         return ranker
-
-
-def _check_trees(text: str, n_features: int) -> None:
-    """Check that the nodes of trees refer to features and to nodes that exist: LightGBM follows them without checks."""
-    for tree in text.partition("\nend of trees")[0].split("\nTree=")[1:]:
-        fields = dict(line.partition("=")[::2] for line in tree.splitlines())
-        leaves = int(fields["num_leaves"])
-        values = np.array(fields["leaf_value"].split(), np.float64)
-        if values.shape != (leaves,) or not np.isfinite(values).all() or int(fields.get("num_cat", "0")):
-            raise ValueError("a tree must have finite values in its leaves, and numerical splits")
-        if leaves == 1:
-            continue
-        feature, left, right = (
-            np.array(fields[name].split(), np.int64) for name in ("split_feature", "left_child", "right_child")
-        )
-        node = np.arange(leaves - 1)
-        if feature.shape != node.shape or (feature < 0).any() or (feature >= n_features).any():
-            raise ValueError(f"a split must be on one of {n_features} features")
-        for child in (left, right):  # negative numbers are leaves; a node comes before its children
-            if child.shape != node.shape or ((child >= 0) & (child <= node)).any():
-                raise ValueError("a node must come before its children")
-            if (child < -leaves).any() or (child >= leaves - 1).any():
-                raise ValueError("a child must be a node or a leaf of its tree")
 
 
 def _check_shapes(ranker: Ranker) -> None:
