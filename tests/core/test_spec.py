@@ -48,6 +48,8 @@ def test_every_registered_name_exists(registry: dict[str, str]) -> None:
         ("Nobody", "unknown-name", {"value": "Nobody", "known": list(POLICIES)}),
         ("Oracle(", "unreadable-spec", {"value": "Oracle("}),
         ("", "unreadable-spec", {"value": ""}),
+        *((text, "unreadable-spec", {"value": text}) for text in ("-0\r", "1,1", "{}", "'Oracle'", "Oracle, Oracle")),
+        ("+".join("x" * 600), "not-a-literal", {"value": "+".join("x" * 600)}),
         ("Oracle(colour=3)", "bad-option", {"value": "Oracle(colour=3)", "known": ["scale"]}),
         ("Oracle(**{})", "bad-option", {"value": "Oracle(**{})"}),
         ("__import__('os').system('true')", "not-a-literal", {"value": "__import__('os').system('true')"}),

@@ -46,6 +46,7 @@ def main() -> None:
         if options.inputs is None:
             prepare(inputs)
         if options.case is not None:
+            without_a_browser()
             print(json.dumps(run_case(options.family[0], options.case, options.seed, inputs, show=True), indent=1))
             return
         attack(options, inputs)

@@ -56,8 +56,7 @@ def write_inputs(folder: Path) -> None:
         run("log", "encode", "wide.parquet", "-o", "encoded")
         run("log", "count", "wide.parquet", "-o", "counts")
         run("propensities", "wide.parquet", "--method", "pbm", "-o", "examination.json")
-        run("rank", "train", "corpus.txt", "--clicks", "wide.parquet", "--loss", "lambdamart",
-            "--examination", "1/rank", "-o", "ranker")  # fmt: skip
+        _write_ranker(Path("ranker"))
         run("shift", "run", *TINY_RUN, "-o", "run")
         for path in Path("run").iterdir():
             if path.name == "exports" or path.suffix in {".png", ".svg", ".tex", ".csv", ".html"}:
@@ -79,6 +78,18 @@ def _write_letor(path: Path, pairs: list[tuple[int, int, int]]) -> None:
         for query, doc, _ in sorted(pairs):
             features = " ".join(f"{k + 1}:{value:.3f}" for k, value in enumerate(rng.random(5)))
             file.write(f"{doc % 3} qid:{query} {features} # docid = {doc}\n")
+
+
+def _write_ranker(folder: Path) -> None:
+    """Write trees with several leaves: the corpus is too small for LightGBM's defaults."""
+    import lightgbm
+
+    from clickshift.ranking import TreeRanker, save_ranker
+
+    rng = np.random.default_rng(1)
+    settings = {"objective": "lambdarank", "num_leaves": 4, "min_data_in_leaf": 2, "verbosity": -1}
+    data = lightgbm.Dataset(rng.random((60, 5)), rng.integers(0, 3, 60), group=[20, 20, 20])
+    save_ranker(TreeRanker(lightgbm.train(settings, data, 3).model_to_string(), 5, "BoostedRanker(trees=3)"), folder)
 
 
 def _shorten(path: Path, lines: int, name: str) -> None:

@@ -76,7 +76,14 @@ def parse(text: str, registry: Registry) -> Any:
             code="unreadable-spec",
             value=text,
         ) from None
-    return _build(tree, registry, text)
+    value = _build(tree, registry, text)
+    if not isinstance(tree, ast.Name | ast.Call):
+        raise SpecError(
+            f"{text!r} is not the name of an object. Choose one of: {', '.join(registry)}.",
+            code="unreadable-spec",
+            value=text,
+        )
+    return value
 
 
 def _build(node: ast.expr, registry: Registry, text: str) -> Any:
@@ -96,13 +103,21 @@ def _build(node: ast.expr, registry: Registry, text: str) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        part = _source(node, text)
         raise SpecError(
-            f"{text!r}: {ast.unparse(node)!r} is neither a registered name nor a literal. "
-            f"Names are: {', '.join(registry)}.",
+            f"{text!r}: {part!r} is neither a registered name nor a literal. Names are: {', '.join(registry)}.",
             code="not-a-literal",
-            value=ast.unparse(node),
+            value=part,
             known=list(registry),
         ) from None
+
+
+def _source(node: ast.expr, text: str) -> str:
+    """Return the text of a syntax node; the whole text if the node is too deep for Python to write."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return text
 
 
 def _call(factory: Any, name: str, arguments: list[Any], options: dict[str, Any], text: str) -> Any:
