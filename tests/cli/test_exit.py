@@ -224,3 +224,42 @@ def test_verbose_prints_the_traceback_of_an_internal_error(
     assert code == 70
     assert "Traceback" in err
     assert err.splitlines()[-1].startswith("clickshift: internal error (ZeroDivisionError)")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
+@pytest.mark.parametrize("command", ["models", "--help", "log info LOG --json"])
+def test_a_reader_that_ends_first_is_no_error(command: str, clicks: Path) -> None:
+    """As in `clickshift models | head -1`."""
+    words = [str(clicks) if word == "LOG" else word for word in command.split()]
+    program = f"import sys; from clickshift.cli import main; sys.argv[1:] = {words!r}; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
+def test_a_pipe_that_breaks_elsewhere_is_told(shell: Shell, clicks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(*arguments: object, **options: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr(Counting, "fit", fit)
+    assert os.strerror(errno.EPIPE) in shell.error("fit", "rCTR", clicks, "-o", "model")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+def test_a_limit_of_memory_ends_a_command_with_3(clicks: Path) -> None:
+    program = (
+        "import resource, clickshift.counts.log_summary, pyarrow.parquet, numba;"
+        "from clickshift.cli import main;"
+        "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (8 << 20);"
+        "resource.setrlimit(resource.RLIMIT_AS, (size, size));"
+        f"main(['log', 'info', {str(clicks)!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("clickshift: out of memory")
+    assert done.stdout == ""

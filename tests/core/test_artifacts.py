@@ -225,3 +225,11 @@ def test_a_folder_that_is_always_replaced_is_one_error(tmp_path: Path, monkeypat
     monkeypatch.setattr(artifacts, "_MAX_READS", 3)
     with raises_code("busy-folder", FileError, path=tmp_path):
         FORMAT.read(tmp_path)
+
+
+def test_the_current_folder_can_be_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    FORMAT.write(".", {"fact": 1}, {"values": np.arange(3)})
+    assert FORMAT.read(tmp_path)[0]["fact"] == 1
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert temporary_name(Path("/")).parent == Path("/")

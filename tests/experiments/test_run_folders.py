@@ -161,3 +161,13 @@ def test_rows_that_cannot_be_reported_are_one_error(run: Path) -> None:
         )
     with raises_code("damaged-file", FileError, path=run):
         read_run(run)
+
+
+def test_rows_of_other_types_are_one_error(run: Path) -> None:
+    """As if somebody had changed a column of a task's file, but not the name of its owner."""
+    path = sorted((run / "cells").iterdir())[0]
+    table = pq.read_table(path)
+    column = table.column_names.index("testing")
+    pq.write_table(table.set_column(column, "testing", pa.array([1.5] * len(table))), path)
+    with raises_code("damaged-file", FileError, path=run):
+        read_run(run)

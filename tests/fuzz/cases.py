@@ -172,7 +172,7 @@ STRANGE = (
         "../x",
         "out",
         ".",
-        "/",
+        "/proc",
         "out.parquet",
         "b.csv",
     ),

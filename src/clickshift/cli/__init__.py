@@ -5,6 +5,7 @@ Only typer is imported before a command runs: each command imports what it needs
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -30,7 +31,17 @@ import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
 from clickshift.cli._console import is_verbose, set_verbosity
-from clickshift.cli._exit_codes import DONE, INPUT, INTERNAL, INTERRUPTED, RESOURCES, is_full_disk, is_lack_of_memory
+from clickshift.cli._exit_codes import (
+    DONE,
+    INPUT,
+    INTERNAL,
+    INTERRUPTED,
+    PIPE_CLOSED,
+    RESOURCES,
+    is_closed_output,
+    is_full_disk,
+    is_lack_of_memory,
+)
 from clickshift.cli._startup import prepare_process
 from clickshift.core.interrupts import (
     end_on_signals,
@@ -110,6 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
     - 3: memory or disk space does not suffice.
     - 70: internal error, a bug; with `--verbose`, its traceback is printed.
     - 130 or 143: interrupted by Ctrl-C (SIGINT) or by SIGTERM. Nothing half-written is left behind.
+    - 141: the program that reads standard output ended first, e.g. `head`.
 
     Parameters
     ----------
@@ -126,6 +138,10 @@ def main(arguments: list[str] | None = None) -> None:
     prepare_process()
     end_on_signals()
     code = _run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _leave_output()
     if is_computing():
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
@@ -150,6 +166,10 @@ def _run(arguments: list[str]) -> int:
     except BaseException as error:
         if was_interrupted() or isinstance(error, KeyboardInterrupt):
             return _stop_interrupted()
+        if is_closed_output(error):
+            return _leave_output()
+        if isinstance(error, SystemExit) and isinstance(error.__context__, OSError):
+            error = error.__context__  # typer exits with 1 if any pipe breaks
         if not isinstance(error, Exception):
             raise
         if is_verbose():
@@ -169,6 +189,15 @@ def _run(arguments: list[str]) -> int:
     if was_interrupted() or code == INTERRUPTED + signal.SIGINT:
         return _stop_interrupted(finished=code in {None, DONE})
     return code if isinstance(code, int) else DONE
+
+
+def _leave_output() -> int:
+    """Discard what is left to be printed, because nobody reads it; return the exit code."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+    return PIPE_CLOSED
 
 
 def _stop_interrupted(*, finished: bool = False) -> int:
@@ -210,5 +239,6 @@ def _explain_usage(error: Any) -> int:
 
 def _stop(message: str, code: int) -> int:
     """Print an error as one line; return the exit code."""
-    typer.echo(f"clickshift: {printable(message)}", err=True)
+    with suppress(OSError):  # standard error may be closed
+        typer.echo(f"clickshift: {printable(message)}", err=True)
     return code

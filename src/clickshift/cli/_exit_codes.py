@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 from collections.abc import Iterator
 
 DONE, GATE_FAILED, INPUT, RESOURCES, INTERNAL = 0, 1, 2, 3, 70
 """Success; a check that the caller asked for failed; input that cannot be used; too little memory or disk; a bug."""
 INTERRUPTED = 128
 """Added to the number of the signal that ended a command, as shells do: 130 after Ctrl-C, 143 after SIGTERM."""
+PIPE_CLOSED = INTERRUPTED + 13
+"""The program that reads the output ended first, e.g. `head`: what shells report of programs that SIGPIPE ends."""
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "OutOfMemoryException", "Out of Memory Error")
 """What JAX and DuckDB call the lack of memory; their classes cannot be imported here."""
+
+
+def is_closed_output(error: BaseException) -> bool:
+    """Return whether a command failed because nobody reads its standard output any more."""
+    if not any(isinstance(cause, BrokenPipeError) for cause in _causes(error)):
+        return False
+    try:
+        if os.path.samestat(os.fstat(1), os.stat(os.devnull)):
+            return True  # rich has noticed it before, and discards what follows
+        poll = select.poll()
+        poll.register(1, 0)
+        return bool(poll.poll(0))  # an error or a hang-up; other pipes, to worker processes, may break too
+    except (AttributeError, OSError):  # Windows
+        return True
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

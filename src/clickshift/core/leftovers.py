@@ -40,7 +40,8 @@ def temporary_name(path: Path) -> Path:
     >>> name.startswith(".table."), name.endswith(".csv")
     (True, True)
     """
-    return path.with_name(f".{path.stem[:150]}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
+    stem = path.stem[:150] or "output"  # "." and "/" have none
+    return path.parent / f".{stem}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}"
 
 
 def remove_leftovers(folder: Path) -> None:

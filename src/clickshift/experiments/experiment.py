@@ -432,7 +432,8 @@ def read_run(output: str | Path, *, repeats: int | None = None) -> Any:
         )
     try:
         result = protocol.result(folder.rows([*facts, *tasks]), settings)
-        _ = result.document  # made of the rows, which another version or another hand may have written
+        # made of the rows, which another version or another hand may have written
+        _ = result.document, result.to_arrow()
     except ClickshiftError:
         raise
     except Exception as error:
