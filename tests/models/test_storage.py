@@ -257,6 +257,17 @@ CRAFTED: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
     "impressions of other pairs": ("dCTR", "evidence.impressions", lambda array: array[1:]),
     "negative standard errors": ("dCTR", "evidence.logit_error.ctr", lambda array: put(array, -1.0)),
     "standard errors of other pairs": ("dCTR", "evidence.logit_error.ctr", lambda array: array[1:]),
+    "standard errors of one number": (
+        "DBN",
+        "evidence.logit_error.continuation",
+        lambda array: np.repeat(array, 2),
+    ),
+    "a table of standard errors": ("DBN", "evidence.logit_error.continuation", lambda array: array[None]),
+    "standard errors of the relevance of other pairs": (
+        "DBN",
+        "evidence.logit_error.relevance",
+        lambda array: array[1:],
+    ),
     "weights that are no numbers": ("NCM", "shared.weight", lambda array: put(array, np.nan)),
     "weights of another size": ("NCM", "shared.clicked", lambda array: array[:1]),
     "a readout of another size": ("NCM", "shared.readout", lambda array: np.zeros(10**5, np.float32)),
@@ -278,6 +289,17 @@ def test_values_that_no_model_has_are_refused(crafted: str, log: Sessions, tmp_p
     save_model(made(name, log), tmp_path)
     craft(tmp_path, "model.json", {array: np.ascontiguousarray(change(load_file(arrays_file(tmp_path))[array]))})
     with raises_code("damaged-file", FileError, path=tmp_path):
+        load_model(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("value", [{}, 1, "no", None])
+def test_a_direction_of_reading_that_is_none_is_refused(value: object, log: Sessions, tmp_path: Path) -> None:
+    save_model(fit("DBN", log), tmp_path)
+    header = json.loads((tmp_path / "model.json").read_text())
+    header["model"]["fields"]["bottom_up"] = value
+    (tmp_path / "model.json").write_text(json.dumps(header))
+    with raises_code("damaged-file", FileError, path=tmp_path, cause="ValueError"):
         load_model(tmp_path)
 
 

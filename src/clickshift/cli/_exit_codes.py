@@ -15,8 +15,8 @@ PIPE_CLOSED = INTERRUPTED + 13
 """The program that reads the output ended first, e.g. `head`: what shells report of programs that SIGPIPE ends."""
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "OutOfMemoryException", "Out of Memory Error")
-"""What JAX and DuckDB call the lack of memory; their classes cannot be imported here."""
+_MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "OutOfMemoryException", "Out of Memory Error", "failed to map segment")
+"""What JAX, DuckDB and the loader of libraries call the lack of memory; their classes cannot be imported here."""
 
 
 def is_closed_output(error: BaseException) -> bool:
@@ -36,7 +36,9 @@ def is_closed_output(error: BaseException) -> bool:
 def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error, or one that it was made of, is a lack of memory."""
     return any(
-        isinstance(cause, MemoryError) or any(text in f"{type(cause).__name__}: {cause}" for text in _MEMORY_TEXTS)
+        isinstance(cause, MemoryError)
+        or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
+        or any(text in f"{type(cause).__name__}: {cause}" for text in _MEMORY_TEXTS)
         for cause in _causes(error)
     )
 

@@ -50,8 +50,13 @@ def check_values(model: ClickModel) -> None:
             if type(value) not in (float, int):
                 raise ValueError(f"{field.name} must be a number: got {value!r}")
             _check_numbers(field.name, np.array(float(value)))
-        elif kind in {"int", "<class 'int'>"} and (type(value) is not int or value < 1):
-            raise ValueError(f"{field.name} must be an integer of 1 or more: got {value!r}")
+        elif kind in {"int", "<class 'int'>"}:
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{field.name} must be an integer of 1 or more: got {value!r}")
+        elif kind in {"bool", "<class 'bool'>"} and type(value) is not bool:
+            raise ValueError(f"{field.name} must be true or false: got {value!r}")
+        elif kind == "PairTable" or kind.startswith("Float["):
+            raise ValueError(f"{field.name} must be an array: got {value!r}")
     for name in ("by_pair", "shared"):
         for key, array in getattr(model, name, {}).items():
             _check_numbers(f"{name}.{key}", array)
@@ -121,8 +126,8 @@ def _check_evidence(model: ClickModel, evidence: Evidence) -> None:
     for name, error in evidence.logit_error.items():
         if error.dtype.kind != "f" or (error < 0).any():  # NaN where there is none
             raise ValueError(f"the standard errors of {name} must not be negative")
-        values = getattr(model, name, None)
-        if isinstance(values, np.ndarray) and error.shape != values.shape:
+        values = evidence.clicks if name == "relevance" else getattr(model, name, None)
+        if isinstance(values, np.ndarray | float | int) and error.shape != np.atleast_1d(values).shape:
             raise ValueError(f"{name} must have as many standard errors as values")
     for name in ("learner", "fingerprint", "source", "fitted_at", "version", "first_time", "last_time"):
         if not isinstance(text := getattr(evidence, name), str):
