@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -273,3 +275,11 @@ def test_an_error_of_another_process_arrives_as_what_it_is() -> None:
 
     error = pickle.loads(pickle.dumps(FileError("log.csv", "is empty.", line=3)))
     assert (str(error), error.line, error.problem) == ("log.csv, line 3: is empty.", 3, "is empty.")
+
+
+def test_a_colon_in_a_relative_path_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow takes "a:b/c.parquet" for the address of a file system."""
+    monkeypatch.chdir(tmp_path)
+    with write_atomically("a:b/c.parquet") as temporary:
+        pq.write_table(pa.table({"a": [1]}), temporary)
+    assert [path.name for path in (tmp_path / "a:b").iterdir()] == ["c.parquet"]

@@ -278,6 +278,8 @@ def test_what_is_not_counts_is_refused(rng: np.random.Generator, tmp_path: Path)
         ({"format": None}, "damaged-file", {}),
         ({"arrays": "0"}, "damaged-file", {"cause": "arrays-changed"}),
         ({"ranks": None}, "damaged-file", {"cause": "TypeError"}),
+        ({"ranks": 2**63}, "damaged-file", {}),
+        ({"ranks": 2**40}, "damaged-file", {}),
         ({"first": {}}, "damaged-file", {"cause": "KeyError"}),
     ]
     for change, code, facts in changes:

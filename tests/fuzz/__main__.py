@@ -204,7 +204,8 @@ def judge(code: Any, out: str, err: str, seconds: float, allowed: set[int]) -> s
         return f"exit code {code}: {err.strip()[-300:]}"
     if seconds > HANG:
         return f"took {seconds:.0f} s"
-    reasons = [line for line in err.splitlines() if line.startswith("clickshift: ")]
+    lines = [line for line in err.splitlines() if line.startswith("clickshift: ")]
+    reasons = [line for line in lines if not line.startswith("clickshift: warning: ")]
     if code in {2, 3} and len(reasons) != 1 and "Usage:" not in err:
         return f"{len(reasons)} lines say why: {err.strip()[-300:]}"
     if code in {2, 3} and out.strip():

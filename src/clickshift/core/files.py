@@ -188,7 +188,8 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
         # not tempfile, whose files would stay unreadable for other users; the suffix is kept, as some writers need it
-        with removed_at_end(temporary_name(path)) as temporary:
+        # absolute, because pyarrow takes a relative path with a colon for the address of a file system
+        with removed_at_end(temporary_name(path.absolute())) as temporary:
             yield temporary
             if sync:
                 with temporary.open("rb+") as file:

@@ -282,7 +282,9 @@ def count_situations(by: By, n_ranks: int) -> int:
     >>> [count_situations(by, 4) for by in ("rank", "last_click", "prefix")]
     [4, 10, 15]
     """
-    return {"rank": n_ranks, "last_click": n_ranks * (n_ranks + 1) // 2, "prefix": (1 << n_ranks) - 1}[by]
+    if by == "prefix":
+        return (1 << n_ranks) - 1  # a huge number of ranks, as in a damaged file, would need as many bits
+    return {"rank": n_ranks, "last_click": n_ranks * (n_ranks + 1) // 2}[by]
 
 
 def rank_of(by: By, n_ranks: int) -> Int[np.ndarray, " situation"]:
