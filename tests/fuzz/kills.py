@@ -113,8 +113,8 @@ COMMANDS = {
     ),
     "shift run": Command(f"shift run {RUN} -o OUT", f"shift run {RUN} --model UBM -o OUT", ("out",), run),
     "propensities": Command(
-        "propensities a.parquet --method pbm -o out.json",
-        "propensities b.parquet --method pbm -o out.json",
+        "propensities a.parquet --replicates 5 -o out.json",
+        "propensities b.parquet --replicates 5 -o out.json",
         ("out.json",),
         values,
     ),

@@ -148,3 +148,15 @@ def test_slips(name: str, text: str | None, code: str, facts: dict[str, Any], tm
 def test_a_table_of_rankings_may_hold_scores_too(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(json.dumps({"query": 1, "docs": [2, 3], "doc": 9, "score": 1.0}) + "\n")
     assert rows_of(tmp_path / "t.jsonl") == [(1, [2, 3], 1.0)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "frame"])
+def test_two_columns_of_one_name_are_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"target.{kind}"
+    table = pa.table([pa.array([1]), pa.array([2]), pa.array([0.5]), pa.array([3])], ["query", "doc", "score", "doc"])
+    if kind == "parquet":
+        pq.write_table(table, path)
+    elif kind == "csv":
+        path.write_text("query,doc,score,doc\n1,2,0.5,3\n")
+    with raises_code("duplicate-column", FileError, column="doc"):
+        read_target(table if kind == "frame" else path)

@@ -15,7 +15,7 @@ from typing import Any
 from clickshift.core.text import printable
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.formats import Choose, TableFile, name_columns, read_table
+from clickshift.io.tables.formats import Choose, TableFile, name_columns, read_table, unique_columns
 
 PLACE = Path("the data frame")
 """What stands for the file in errors about a data frame."""
@@ -42,7 +42,7 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
     DataError
         "not-a-log" for an object that is no table, "unreadable-table" for one that its engine cannot compute.
     FileError
-        "mixed-ids" for a column whose values have several types, and the errors of `choose`.
+        "mixed-ids" for a column whose values have several types, "duplicate-column", and the errors of `choose`.
 
     Examples
     --------
@@ -53,6 +53,7 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
     """
     import pyarrow as pa
 
+    choose = unique_columns(PLACE, choose)
     if isinstance(frame, pa.RecordBatch | pa.RecordBatchReader):
         frame = pa.table(frame) if isinstance(frame, pa.RecordBatch) else frame.read_all()
     if isinstance(frame, pa.Table):

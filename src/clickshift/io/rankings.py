@@ -83,7 +83,7 @@ def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Ranking
 
 
 def _choose_columns(path: Path, named: dict[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Choose query and docs; FileError if one is missing or occurs twice."""
+    """Choose query and docs; FileError if one is missing."""
     if missing := [name for name in named.values() if name not in names]:
         raise FileError(
             path,
@@ -92,12 +92,5 @@ def _choose_columns(path: Path, named: dict[str, str], names: Sequence[str]) -> 
             code="missing-column",
             columns=missing,
             known=list(names),
-        )
-    if duplicates := [name for name in named.values() if list(names).count(name) > 1]:
-        raise FileError(
-            path,
-            f"column names must be unique: {duplicates[0]} occurs twice. Rename one.",
-            code="duplicate-column",
-            column=duplicates[0],
         )
     return named

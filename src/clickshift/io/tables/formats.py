@@ -109,9 +109,9 @@ def read_table(path: Path, choose: Choose) -> TableFile:
     ------
     FileError
         "unknown-format" for another ending, "file-not-found", "empty-file", "damaged-file" for a file that cannot be
-        parsed, and "bad-column" for a column that cannot be used.
+        parsed, "duplicate-column" for two columns of a chosen name, and "bad-column" for a column that cannot be used.
     """
-    file_ending = ending(path)
+    file_ending, choose = ending(path), unique_columns(path, choose)
     _log.debug("read %s", path)
     if file_ending is None:
         raise FileError(
@@ -133,6 +133,32 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         return with_partition_day(_read_csv(path, data, "\t" if file_ending.startswith(".tsv") else ",", choose))
     except ColumnError as error:
         raise FileError(path, f"column {error.name} {error.problem}.", code=error.code, column=error.name) from None
+
+
+def unique_columns(path: Path, choose: Choose) -> Choose:
+    """Return a function that chooses columns, and refuses a table that has two columns of a chosen name.
+
+    Parameters
+    ----------
+    path
+        The file, for error messages.
+    choose
+        Function that selects and names the columns.
+    """
+
+    def checked(names: Sequence[str]) -> Mapping[str, str]:
+        chosen = choose(names)
+        for name in chosen.values():
+            if list(names).count(name) > 1:
+                raise FileError(
+                    path,
+                    f"column names must be unique: {name} occurs twice. Rename one.",
+                    code="duplicate-column",
+                    column=name,
+                )
+        return chosen
+
+    return checked
 
 
 def name_columns(table: ArrowTable, chosen: Mapping[str, str]) -> ArrowTable:
