@@ -17,6 +17,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -188,6 +189,11 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+def names(folder: Path) -> Counter[str]:
+    """Names of the files below a folder, without digests; the cache may have more."""
+    return Counter(re.sub("-[0-9a-f]{16}", "", path) for path in files(folder) if not path.startswith("cache"))
+
+
 def kill(command: Command, folder: Path, rng: random.Random, seconds: float) -> bool:
     """Start a command and kill it at a random moment; return whether it was still running."""
     before, start = files(folder), time.monotonic()
@@ -228,9 +234,8 @@ def attempt(name: str, work: Path, rng: random.Random, known: dict[str, Any]) ->
     for output in command.outputs:
         if done(lambda output=output: command.facts(folder / output), folder) != known["new"][output]:  # type: ignore[misc]
             return "other", f"the next run gave another {output}"
-    names = {path for path in files(folder) if not path.startswith("cache")}
-    if more := sorted(names ^ set(known["names"])):
-        return "other", f"not as after an undisturbed run: {more[:5]}"
+    if (found := names(folder)) != known["names"]:
+        return "other", f"not the files of an undisturbed run: {found - known['names']}, {known['names'] - found}"
     return (" and ".join(sorted(kinds)) if killed else "ended") + (", leftovers removed" if left else ""), ""
 
 
@@ -280,7 +285,7 @@ def prepare(work: Path) -> dict[str, dict[str, Any]]:
                 for output in command.outputs
             }
         assert facts["old"] != facts["new"], name
-        facts["names"] = [path for path in files(new) if not path.startswith("cache")]
+        facts["names"] = names(new)
         known[name] = facts
     return known
 
@@ -306,13 +311,13 @@ def main() -> None:
     from tests.fuzz.__main__ import without_a_browser
 
     without_a_browser()
-    names = options.command or list(COMMANDS)
+    chosen = options.command or list(COMMANDS)
     found: Counter[str] = Counter()
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="clickshift-kills-") as folder:
         known = prepare(Path(folder))
         for k in range(options.kills):
-            name = names[k % len(names)]
+            name = chosen[k % len(chosen)]
             kind, problem = attempt(name, Path(folder), random.Random(f"{options.seed} {k}"), known[name])
             found[f"{name}: {kind}"] += 1
             if problem:

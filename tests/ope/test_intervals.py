@@ -285,3 +285,5 @@ def test_levels_and_replicates_are_checked() -> None:
             make(level=1.0)
     with raises_code("too-few-replicates", SpecError, value=5):
         Bootstrap(5)
+    with raises_code("too-many-replicates", SpecError, value=10**29):  # it would never end
+        Bootstrap(10**29)

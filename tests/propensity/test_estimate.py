@@ -246,6 +246,7 @@ def test_what_cannot_be_asked() -> None:
         (dict(reference_rank=RANKS), DataError, "rank-out-of-range", dict(value=5, n_ranks=4)),
         (dict(level=1.0), DataError, "bad-level", dict(value=1.0)),
         (dict(replicates=2), SpecError, "too-few-replicates", dict(value=2)),
+        (dict(replicates=10**29), SpecError, "too-many-replicates", dict(value=10**29)),
         (dict(method="TopPop"), ClickshiftError, "cannot-predict-clicks", dict(model="TopPop")),
     ]
     for options, error, code, facts in cases:

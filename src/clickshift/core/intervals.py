@@ -8,7 +8,33 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Float
 
-from clickshift.errors import DataError
+from clickshift.errors import DataError, SpecError
+
+_MAX_REPLICATES = 1_000_000
+"""Largest number of bootstrap replicates: with more, an interval would take days and be no better."""
+
+
+def check_replicates(replicates: int, *, at_least: int) -> None:
+    """Check a number of bootstrap replicates.
+
+    Parameters
+    ----------
+    replicates
+        The number.
+    at_least
+        Smallest number that gives an interval.
+
+    Raises
+    ------
+    SpecError
+        If there are too few ("too-few-replicates") or too many ("too-many-replicates").
+    """
+    if not at_least <= replicates <= _MAX_REPLICATES:
+        raise SpecError(
+            f"an interval needs {at_least} to {_MAX_REPLICATES:,} replicates: got {replicates}.",
+            code="too-few-replicates" if replicates < at_least else "too-many-replicates",
+            value=replicates,
+        )
 
 
 def normal_quantile(prob: float) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numba import njit
 
-from clickshift.core.intervals import normal_quantile
+from clickshift.core.intervals import check_replicates, normal_quantile
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import as_generator, generator, stream_key
@@ -60,7 +60,8 @@ class Bootstrap:
     Raises
     ------
     SpecError
-        If there are too few replicates ("too-few-replicates"), or if the level is not between 0 and 1 ("bad-level").
+        If there are too few or too many replicates ("too-few-replicates", "too-many-replicates"), or if the level is
+        not between 0 and 1 ("bad-level").
 
     Examples
     --------
@@ -76,12 +77,7 @@ class Bootstrap:
 
     def __post_init__(self) -> None:
         _check_level(self.level)
-        if self.replicates < 20:
-            raise SpecError(
-                f"a bootstrap needs at least 20 replicates: got {self.replicates}.",
-                code="too-few-replicates",
-                value=self.replicates,
-            )
+        check_replicates(self.replicates, at_least=20)
 
     def resample(
         self, log: GroupedLog, compute: Callable[[Float[np.ndarray, "cluster part"]], _Result], held: int

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from clickshift.core.intervals import check_replicates
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
@@ -119,8 +120,8 @@ def propensities(
         "no-common-documents", "no-clicks", "cannot-predict-clicks", "not-ranks"), or if an argument is out of range
         ("bad-level", "rank-out-of-range", "wrong-shape").
     SpecError
-        If an argument does not belong to the method ("bad-option"), or if there are too few replicates
-        ("too-few-replicates").
+        If an argument does not belong to the method ("bad-option"), or if there are too few or too many
+        replicates ("too-few-replicates", "too-many-replicates").
 
     References
     ----------
@@ -319,12 +320,8 @@ def _check_arguments(
             value=reference + 1,
             n_ranks=n_ranks,
         )
-    if replicates is not None and replicates and replicates < 5:
-        raise SpecError(
-            f"an interval needs at least 5 replicates, or 0 for no interval: got {replicates}.",
-            code="too-few-replicates",
-            value=replicates,
-        )
+    if replicates:  # 0 for no interval
+        check_replicates(replicates, at_least=5)
 
 
 def _in_corpus(
