@@ -12,6 +12,9 @@ COLUMN = typer.Option(
     help="Column name of the log, as OURS=THEIRS, e.g. docs=results, where it differs from ours; time= leaves an "
     "optional column out; repeatable.",
 )
+EXACT = typer.Option(
+    False, "--exact", help="Exact marginal probabilities of NCM, instead of an error of at most 0.001; slow."
+)
 SKIP_BAD = typer.Option(False, "--skip-bad", help="Skip bad sessions and report their number, instead of stopping.")
 REWARD = typer.Option(
     "clicks",

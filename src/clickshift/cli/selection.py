@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli._console import render
+from clickshift.cli._console import render, warnings_shown
 from clickshift.cli._options import CLUSTER, JSON, WORKERS
 from clickshift.cli.shift import CORPUS, render_experiment, reporting_tasks
 
@@ -85,4 +85,6 @@ def report(
     """Write the tables and charts of a run again, from its finished tasks."""
     from clickshift.experiments.experiment import read_run
 
-    render(read_run(output, repeats=repeats), json=json, output=output)
+    with warnings_shown():
+        result = read_run(output, repeats=repeats)
+    render(result, json=json, output=output)

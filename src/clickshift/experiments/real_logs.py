@@ -21,12 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.interrupts import temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
@@ -323,6 +323,9 @@ class RealLogs(Experiment[RealLogsResult]):
                         log=log.name,
                         property=property_name,
                     )
+
+    def check_models(self) -> None:
+        """Check that every model exists."""
         for contender in self.contenders:
             contender.make()
 
@@ -461,7 +464,7 @@ def compare_logs(
     default_format = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)
     options = {"format": format, "columns": columns, "on_bad_line": on_bad_line}
-    with TemporaryDirectory(prefix="clickshift-logs-") as temporary:
+    with temporary_folder("clickshift-logs-") as temporary:
         folder = Path(temporary if output is None else output) / "logs"
         training, testing = _by_name(train), _by_name(test)
         names, logs = zip(*training, *testing, strict=True)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
 from clickshift.learners._priors import prior_strength_by_moments
@@ -45,7 +46,7 @@ def _gather_cells(offsets, p, situation, skips, e, index, skipped, examined):
     return n
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True, fastmath=_FAST_SUMS)
 @no_type_check
 def _subtract_outer_products(rows, matrix):
     """Subtract the outer products of eight rows from the matrix, on and above its diagonal.
@@ -91,6 +92,7 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, pseudo_yes, no,
             proposal, tolerance = x + derivative / curve, _NEWTON_TOLERANCE
             if not low < proposal < high:
                 proposal, tolerance = (low + high) / 2, _BISECTION_TOLERANCE
+            proposal = min(proposal, MAX_PROBABILITY)
             change, x = abs(proposal - x), proposal
             if change < tolerance * min(x, 1 - x):
                 break

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.core.files import cache_folder, read_arrays, write_arrays
+from clickshift.core.interrupts import save_after_interrupt, wait_interruptibly
 from clickshift.core.progress import Progress
 from clickshift.errors import ClickshiftWarning, DataError
 
@@ -184,8 +186,8 @@ def train(
     DataError
         If the loss of a run is not finite before a first round could be kept ("training-diverged").
     """
-    states, status = task.start(), RunProgress.of(rate)
-    best = jax.tree.map(jnp.copy, task.parameters(states))  # a round may consume the states
+    states, best = wait_interruptibly(partial(_start, task))
+    status = RunProgress.of(rate)
     if checkpoint is not None and (saved := _load_checkpoint(checkpoint, key, states, best)):
         states, best, status = saved
         progress(f"resumed after round {status.round}")
@@ -193,9 +195,9 @@ def train(
     while not status.done.all() and not interrupted:
         number = status.round
         try:
-            states, train_loss = task.round(states, number, status.rate)
-            parameters = task.parameters(states)
-            loss = task.held_out_loss(parameters)
+            states, parameters, train_loss, loss = wait_interruptibly(
+                partial(_round, task, states, number, status.rate)
+            )
             diverged = ~status.done & ~(np.isfinite(train_loss) & np.isfinite(loss))
             for k in np.flatnonzero(diverged).tolist():
                 _report_divergence(task.names[k], number + 1, float(status.rate[k]), float(status.best[k]), advice)
@@ -210,6 +212,7 @@ def train(
         except KeyboardInterrupt:
             if status.round == 0:
                 raise
+            save_after_interrupt()
             interrupted = True
     if interrupted:
         warnings.warn(
@@ -223,6 +226,19 @@ def train(
         checkpoint.unlink(missing_ok=True)
     arrays = jax.tree.map(np.array, best)
     return TrainingResult([jax.tree.map(lambda array, k=k: array[k], arrays) for k in range(len(rate))], status)
+
+
+def _start(task: TrainingTask) -> tuple[PyTree, PyTree]:
+    """Return the states before the first round, and a copy of their parameters: a round may consume the states."""
+    states = task.start()
+    return states, jax.tree.map(jnp.copy, task.parameters(states))
+
+
+def _round(task: TrainingTask, states: PyTree, number: int, rate: np.ndarray) -> tuple[PyTree, PyTree, Any, Any]:
+    """Train for a round; return the states, the parameters, and the training and held-out loss of each run."""
+    states, train_loss = task.round(states, number, rate)
+    parameters = task.parameters(states)
+    return states, parameters, train_loss, task.held_out_loss(parameters)
 
 
 def keep_compiled() -> None:

@@ -242,6 +242,9 @@ class ModelSelection(Experiment[ModelSelectionResult]):
             parse(text, USERS)
         for _, text in (*self.training, *self.world.testing):
             parse(text, POLICIES)
+
+    def check_models(self) -> None:
+        """Check that every model exists and predicts clicks, unless it is a baseline."""
         for contender in self.contenders:
             check_predicts_clicks(contender)
 

@@ -171,6 +171,9 @@ class PolicyShift(Experiment[PolicyShiftResult]):
 
     def __post_init__(self) -> None:
         check_specs(self.world, self.users, self.training)
+
+    def check_models(self) -> None:
+        """Check that every model exists and predicts clicks, unless it is a baseline."""
         for contender in self.contenders:
             if contender.role != "oracle":
                 check_predicts_clicks(contender)
@@ -314,7 +317,7 @@ def policy_shift(
         chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
     if training:
         chosen["training"] = named_specs(training, PolicyShift.training)
-    policies = {"penalties": tuple(penalties), "fair": fair} | ({"search": search} if search else {})
+    policies = {"penalties": tuple(penalties), "fair": fair} | ({} if search is None else {"search": search})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
     with corpus_folder(output) as folder:
