@@ -2,14 +2,16 @@
 
     python benchmarks/startup.py [--sessions 100000] [--neural]
 
-Each command runs twice in a process of its own: cold, with empty caches of compiled kernels, and warm. Goals: 2 s for a
-second run with classical models (4 s for `compare`, which fits eleven of them), 15 s for a first one. CPU time tells
-more than time on a busy machine. `--neural` adds the commands that train networks.
+Each command runs cold, with an empty cache of compiled kernels, and then warm, each time in a process of its own. The
+modules of the package are compiled to bytecode before, as an installation does. Goals: 2 s for a second run with
+classical models (4 s for `compare`, which fits eleven of them), 15 s for a first one. The warm run is the quickest of
+`--repeats`, and CPU time tells more than time on a busy machine. `--neural` adds the commands that train networks.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -18,10 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from machine import HERE, Machine
+
+import clickshift
 
 WARM_GOAL, COMPARE_GOAL, COLD_GOAL = 2.0, 4.0, 15.0
 COMMANDS = (
@@ -52,6 +57,7 @@ def target(folder: Path) -> None:
 def run(command: str, folder: Path, kernels: Path) -> dict[str, Any]:
     """Run one command in a process of its own, and return its time, CPU time and whether it said that it compiles."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(kernels)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     program = [sys.executable, "-c", "from clickshift.cli import main; main()", *shlex.split(command)]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -62,10 +68,11 @@ def run(command: str, folder: Path, kernels: Path) -> dict[str, Any]:
     return {"seconds": seconds, "cpu_seconds": cpu, "says_that_it_compiles": "compiling kernels" in done.stderr}
 
 
-def measure(command: str, folder: Path) -> dict[str, Any]:
-    """Run one command twice, the first time with an empty cache of kernels."""
+def measure(command: str, folder: Path, repeats: int) -> dict[str, Any]:
+    """Run one command several times, the first time with an empty cache of kernels."""
     with tempfile.TemporaryDirectory() as kernels:
-        cold, warm = (run(command, folder, Path(kernels)) for _ in range(2))
+        cold, *others = (run(command, folder, Path(kernels)) for _ in range(1 + repeats))
+    warm = min(others, key=lambda timing: timing["seconds"])
     goal = COMPARE_GOAL if command.startswith("compare") else WARM_GOAL
     return {"command": command, "cold": cold, "warm": warm, "warm_goal": goal, "cold_goal": COLD_GOAL}
 
@@ -74,15 +81,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--neural", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3, help="warm runs, of which the quickest counts")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "startup.json")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet moment, at most")
     options = parser.parse_args()
+    compileall.compile_dir(str(Path(clickshift.__file__).parent), quiet=1)
     machine, rows = Machine(0.5, options.patience), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for template in (*COMMANDS, *(NEURAL if options.neural else ())):
             command = template.format(sessions=options.sessions)
-            rows.append(machine.measure(lambda command=command: measure(command, folder)))  # type: ignore[misc]
+            rows.append(machine.measure(partial(measure, command, folder, options.repeats)))
             if command.startswith("simulate"):
                 target(folder)
             cold, warm = rows[-1]["cold"], rows[-1]["warm"]

@@ -224,12 +224,6 @@ def test_too_little_memory_is_one_line(shell: Shell, place: Path, monkeypatch: p
     assert "memory" in shell.error("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
 
 
-def test_our_own_faults_keep_their_traceback(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Counting, "fit", lambda *arguments, **options: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        shell.run("fit", "rCTR", place / "clicks.parquet", "-o", place / "models" / "PBM")
-
-
 def test_printable() -> None:
     assert printable("ü [b] <i> 漢") == "ü [b] <i> 漢"
     assert printable("a\nb\x1b[31m\u202e") == "a\\nb\\x1b[31m\\u202e"

@@ -127,8 +127,8 @@ def test_an_interrupted_fit_keeps_the_best_and_the_same_command_goes_on(
     monkeypatch.setattr(training, "keep_better", stop)
     command = fit(clicks, tmp_path / "arm")
     code, _, err = shell.run(*command)
-    assert code == 0
-    assert "interrupted: " in err
+    assert code == 130
+    assert "interrupted; the result so far is kept" in err
     load_model(tmp_path / "arm")
     assert (tmp_path / "arm" / "checkpoint.npz").exists()
     monkeypatch.setattr(training, "keep_better", whole)

@@ -1,6 +1,10 @@
-"""The process of a command: it says that it compiles."""
+"""The process of a command: it says that it compiles, and leaves out what it does not need."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
 
 import numba
 import pytest
@@ -29,3 +33,26 @@ def test_a_program_that_calls_commands_is_left_alone(capsys: pytest.CaptureFixtu
     with _startup.compilation_announced():
         assert numba.njit(lambda x: x + 1)(1) == 2
     assert capsys.readouterr().err == ""
+
+
+def test_a_command_does_not_import_pandas_and_arrow_tables_still_become_frames(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "session,query,doc,rank,click\n" + "".join(f"{s},q,{d},{d},{d % 2}\n" for s in (1, 2) for d in (1, 2))
+    )
+    code = """
+import sys
+from clickshift.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+assert "plotly" not in sys.modules and "sklearn" not in sys.modules
+assert "pandas" not in sys.modules
+import pyarrow as pa
+frame = pa.table({"a": [1, 2]}).to_pandas()
+assert pa.array(frame["a"]).to_pylist() == [1, 2]
+print("done")
+"""
+    ran = subprocess.run([sys.executable, "-c", code, "log", "info", log], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.endswith("done\n"), ran.stderr

@@ -267,10 +267,15 @@ def test_what_is_not_counts_is_refused(rng: np.random.Generator, tmp_path: Path)
     counts, folder = DayCounts.of(log_of(50, rng)), tmp_path / "day.counts"
     with raises_code("not-a-count", FileError, path=folder):
         DayCounts.load(folder)
+    (tmp_path / "clicks.parquet").touch()
+    with raises_code("not-a-count", FileError, path=tmp_path / "clicks.parquet"):
+        DayCounts.load(tmp_path / "clicks.parquet")
     counts.save(folder)
     header = json.loads((folder / _COUNTS_FORMAT.header).read_text())
     changes: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
         ({"format": 99}, "newer-format", {"format": 99, "supported": 2}),
+        ({"format": 0}, "older-format", {"format": 0, "supported": 2}),
+        ({"format": None}, "damaged-file", {}),
         ({"arrays": "0"}, "damaged-file", {"cause": "arrays-changed"}),
         ({"ranks": None}, "damaged-file", {"cause": "TypeError"}),
         ({"first": {}}, "damaged-file", {"cause": "KeyError"}),

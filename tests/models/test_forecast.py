@@ -106,7 +106,7 @@ def test_every_model_forecasts_or_says_that_it_cannot(name: str, log: Sessions) 
         with raises_code(code, CapabilityError, model=type(model).__name__):
             predict(model, log.rankings)
         return
-    found = predict(model, log.rankings)
+    found = predict(model, log.rankings, exact=True)
     assert np.array_equal(found.click_prob, model.click_prob(log.rankings))
     known = ~np.isnan(found.error)
     assert known.all() or not known.any()

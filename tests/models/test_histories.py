@@ -14,6 +14,9 @@ from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.metrics.click_prediction import evaluation
 from clickshift.models import _histories
 from clickshift.models._histories import Histories, sum_over_histories
+from clickshift.models.base import MARGINAL_ERROR
+from clickshift.models.forecast import predict
+from clickshift.ope import evaluate_policy
 from tests.codes import raises_code
 from tests.models.random_models import random_neural
 
@@ -120,3 +123,34 @@ def test_long_lists_are_sampled_with_a_stated_error(name: str, monkeypatch: pyte
     assert np.abs(sampled - exact).max() < 5 * error
     assert np.abs(sampled - exact).max() > 0
     assert _histories.MAX_ENUMERATED == 12
+
+
+def test_forecasts_and_policy_evaluations_state_the_error_of_marginals() -> None:
+    """And compute exact ones on request."""
+    words = Vocabulary.of(np.zeros(8, int), np.arange(8))[0]
+    model = random_neural("NCM", words, ranks=8)
+    model = replace(model, shared={name: 3 * array for name, array in model.shared.items()})
+    rng = np.random.default_rng(0)
+    lists = Rankings(words, np.zeros(200, int), np.stack([rng.permutation(8) for _ in range(200)]))
+    quick, exact = (predict(model, lists, exact=exact) for exact in (False, True))
+    assert (quick.to_dict()["marginal_error"], exact.to_dict()["marginal_error"]) == (MARGINAL_ERROR, 0.0)
+    assert (exact.click_prob == model.click_prob(lists)).all()
+    assert 0 < np.abs(quick.click_prob - exact.click_prob).max() <= MARGINAL_ERROR
+
+    log, target = model.sample(lists, rng=1), lists[:1]
+    names, options = ("DM", "DR-IP", "DR-List", "CIPS"), {"clip": [10.0], "replicates": 20}
+    values = {
+        exact: {
+            row["estimator"]: row["value"]
+            for row in evaluate_policy(log, target, model=model, estimators=names, exact=exact, **options).rows()
+        }
+        for exact in (False, True)
+    }
+    assert values[True]["DM"] == pytest.approx(model.click_prob(target).sum(), rel=1e-12)
+    for name in names:
+        assert 0 < abs(values[True][name] - values[False][name]) < 8 * 10 * MARGINAL_ERROR
+    notes = {
+        exact: evaluate_policy(log, target, model=model, estimators=["DM"], exact=exact, **options).notes["target"]
+        for exact in (False, True)
+    }
+    assert [sum(f"{MARGINAL_ERROR:g}" in note for note in notes[exact]) for exact in (False, True)] == [1, 0]

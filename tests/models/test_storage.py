@@ -187,7 +187,7 @@ def test_a_damaged_folder_is_one_clear_error(damage: str, folder: Path) -> None:
 
 def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with raises_code("damaged-file", FileError, path=tmp_path / "file" / "model.json"):
+    with raises_code("not-a-model", FileError, path=tmp_path / "file"):
         load_model(tmp_path / "file")
 
 

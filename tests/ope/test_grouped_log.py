@@ -46,9 +46,9 @@ def test_lists_are_counted_once_each(log: Sessions) -> None:
     assert len(set(cells)) == len(cells) == len(impressions)
     by_cell = Counter[tuple[int, int]]()
     for (lst, k), cell in np.ndenumerate(logged.cell):
-        if cell >= 0:
-            assert cells[cell] == (logged.lists.pair[lst, k], k)
-            by_cell[cells[cell]] += logged.total.clicks[lst, k, 0]
+        assert cell < 0 or cells[cell] == (logged.lists.pair[lst, k], k)
+    for lst, k, n in zip(*logged.clicked, logged.total.clicks[:, 0], strict=True):
+        by_cell[cells[logged.cell[lst, k]]] += n
     assert by_cell == clicks
 
 

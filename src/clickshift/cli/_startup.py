@@ -1,9 +1,11 @@
-"""The process of a command: what it prints while it compiles."""
+"""The process of a command: what it prints while it compiles, and what it does not import."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 
 import typer
 
@@ -14,6 +16,33 @@ def prepare_process() -> None:
     """Prepare a process that runs one command and ends."""
     global _own_process
     _own_process = True
+
+
+def leave_out_pandas() -> None:
+    """Keep pyarrow from importing pandas, which takes half a second, for arrays that are no pandas arrays.
+
+    pyarrow looks for pandas when it makes its first array, and remembers whether it found it. What needs pandas, such
+    as `Table.to_pandas`, still imports it.
+    """
+    if not _own_process or "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas(MetaPathFinder):
+    """Finder of modules that says of pandas that it is not installed."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> None:
+        """Refuse pandas, and leave other modules to the next finder."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, JSON, LOG, REPORT_FOLDER, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, REPORT_FOLDER, SKIP_BAD, parse_columns
 
 
 def compare(
@@ -17,9 +17,7 @@ def compare(
         [], help="Model or learner to compare, e.g. PBM; repeatable. By default, all classical models."
     ),
     neural: bool = typer.Option(False, "--neural", help="Compare all neural models as well."),
-    exact: bool = typer.Option(
-        False, "--exact", help="Exact marginal probabilities of NCM, instead of an error of at most 0.001; slow."
-    ),
+    exact: bool = EXACT,
     split: str = typer.Option("random", help="Method of the train/test split: random, time, order or within-query."),
     fraction: float = typer.Option(0.8, help="Share of the sessions in the training part."),
     seed: int = typer.Option(0, help="Random seed for the train/test split."),

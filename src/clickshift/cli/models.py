@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from clickshift.cli._console import render, reporting, warnings_shown
-from clickshift.cli._options import COLUMN, JSON, LOG, MODEL_FOLDER, SKIP_BAD, parse_columns
+from clickshift.cli._console import render, reporting, say, warnings_shown
+from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, MODEL_FOLDER, SKIP_BAD, parse_columns
 
 
 def models(json: bool = JSON) -> None:
@@ -72,6 +72,7 @@ def evaluate(
     model: Path = MODEL_FOLDER,
     log: str = LOG,
     output: Path | None = typer.Option(None, "--output", "-o", help="Page (.html) or folder for the report."),
+    exact: bool = EXACT,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
     json: bool = JSON,
@@ -89,6 +90,7 @@ def evaluate(
         result = evaluate_model(
             model,
             log,
+            exact=exact,
             columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,
@@ -104,6 +106,7 @@ def predict(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="File for the predictions (.parquet, .csv or .jsonl), page (.html) or folder."
     ),
+    exact: bool = EXACT,
     column: list[str] = COLUMN,
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Skip bad lists and report their number, instead of stopping."
@@ -124,6 +127,7 @@ def predict(
         result = predict_clicks(
             model,
             rankings,
+            exact=exact,
             columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,
@@ -178,7 +182,7 @@ def judgments(
 @wraps(judgments)
 def relevance(*arguments: Any, **options: Any) -> None:
     """Run `judgments` under its former name."""
-    typer.echo("clickshift: note: `relevance` is now `judgments`.", err=True)
+    say("clickshift: note: `relevance` is now `judgments`.")
     judgments(*arguments, **options)
 
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, JSON, LOG, REPLICATES, REPORT, REWARD, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, REPLICATES, REPORT, REWARD, SKIP_BAD, parse_columns
 from clickshift.cli.backtest import backtest
 from clickshift.cli.optimise import optimise
 
@@ -71,6 +71,7 @@ def evaluate(
     level: float = typer.Option(0.95, help="Confidence level of the intervals."),
     replicates: int = REPLICATES,
     seed: int = typer.Option(0, help="Random seed for the bootstrap and tie-breaking."),
+    exact: bool = EXACT,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
     output: Path | None = REPORT,
@@ -100,6 +101,7 @@ def evaluate(
             level=level,
             replicates=replicates,
             seed=seed,
+            exact=exact,
             columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,8 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from clickshift._version import __version__
-from clickshift.core.files import cannot_write, content_key
+from clickshift.core.files import cannot_write, content_key, replace
+from clickshift.core.interrupts import removed_at_end
 from clickshift.core.leftovers import remove_leftovers, temporary_name
 from clickshift.errors import FileError
 
@@ -133,14 +133,13 @@ class ArtifactFormat:
             if folder.is_dir():  # inside, because the directory may be a mounted disk
                 remove_leftovers(folder)
                 temporary = folder / temporary.name
-            temporary.mkdir(parents=True)
-            yield temporary
-            if temporary.parent == folder or not _renamed(temporary, folder):
-                self._move_into(temporary, folder)
+            with removed_at_end(temporary):
+                temporary.mkdir(parents=True)
+                yield temporary
+                if temporary.parent == folder or not _renamed(temporary, folder):
+                    self._move_into(temporary, folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def write_files(
         self,
@@ -166,7 +165,7 @@ class ArtifactFormat:
         _write_safetensors(path, arrays)
         digest = content_key([path])
         name = f"{self.kind}-{digest[:16]}.safetensors"
-        os.replace(path, folder / name)
+        replace(path, folder / name)
         files = {"files": {"arrays": name, **(data or {})}}
         header = {"format": self.format, "clickshift": __version__, **facts, "arrays": digest, **files}
         with (folder / self.header).open("w", encoding="utf-8") as file:
@@ -185,10 +184,10 @@ class ArtifactFormat:
                     if not (folder / name).is_dir():
                         (folder / name).mkdir()
                     for file in part["files"].values():
-                        os.replace(temporary / name / file, folder / name / file)
-                os.replace(temporary / self.header, folder / self.header)
+                        replace(temporary / name / file, folder / name / file)
+                replace(temporary / self.header, folder / self.header)
                 for name in seeds:
-                    os.replace(temporary / name / self.header, folder / name / self.header)
+                    replace(temporary / name / self.header, folder / name / self.header)
             finally:
                 with suppress(OSError, FileError):
                     self._remove_replaced(folder)
@@ -260,7 +259,7 @@ class ArtifactFormat:
         ------
         FileError
             If the directory holds no such artifact ("not-a-model", "not-a-log", ... after its kind), is damaged
-            ("damaged-file"), or has another version of the format ("newer-format").
+            ("damaged-file"), or has another version of the format ("newer-format", "older-format").
         """
         return self._follow(folder, lambda header: (header, self._read_arrays(Path(folder), header)))
 
@@ -327,16 +326,25 @@ class ArtifactFormat:
             header = json.loads(text.decode("utf-8"))
             if not isinstance(header, dict):
                 raise ValueError("not an object")
-            version = header["format"]
-        except FileNotFoundError:
+            version = int(header["format"])
+        except (FileNotFoundError, NotADirectoryError):
             raise FileError(
                 folder, f"is not a {self.kind}: it has no {self.header}. {self.advice}", code=f"not-a-{self.kind}"
             ) from None
-        except (OSError, ValueError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(
                 path, f"is not the header of a {self.kind}: {error}. {self.advice}", code="damaged-file"
             ) from None
-        if version not in range(1, self.format + 1):
+        if version < 1:
+            raise FileError(
+                path,
+                f"has format {version} of an older clickshift, this one reads {self.format}. "
+                f"{self.recreate.capitalize()}.",
+                code="older-format",
+                format=version,
+                supported=self.format,
+            )
+        if version > self.format:
             raise FileError(
                 path,
                 f"has format {version}, this clickshift reads {self.format}. Upgrade clickshift, or {self.recreate}.",

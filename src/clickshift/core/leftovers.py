@@ -11,12 +11,13 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import sys
 import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from clickshift.core.interrupts import remove
 
 _NAME = re.compile(r"\..+\.(?:(?P<machine>[0-9a-f]{4})-)?(?P<process>[0-9]{1,10})-[0-9a-f]{8}(?:\.[^.]*)?")
 _MAX_AGE = 24 * 3600.0
@@ -39,7 +40,7 @@ def temporary_name(path: Path) -> Path:
     >>> name.startswith(".table."), name.endswith(".csv")
     (True, True)
     """
-    return path.with_name(f".{path.stem}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
+    return path.with_name(f".{path.stem[:150]}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -57,10 +58,7 @@ def remove_leftovers(folder: Path) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
         abandoned = [Path(entry.path) for entry in entries if entry.name.startswith(".") and _is_abandoned(entry)]
         for path in abandoned:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove(path)
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:

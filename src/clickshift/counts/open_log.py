@@ -25,6 +25,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, FileError, SpecError
 from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
 from clickshift.io.read_report import OnBadLine, ReadReport
+from clickshift.io.tables.formats import log_columns
 
 if TYPE_CHECKING:
     from clickshift.counts.daily import DayCounts
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = 1 << 28
 """Total size of log files, in bytes, from which a log is encoded instead of read into memory."""
-_ENCODING_VERSION = 2
+_ENCODING_VERSION = 3
 """Version of the encoding, raised when the same log would be encoded differently."""
 _DIGEST_BYTES = 1 << 16
 """Number of bytes at the end of each file that enter the cache key."""
@@ -228,8 +229,9 @@ class _ColumnChooser:
     def _choose(self, path: Path, names: Sequence[str]) -> Mapping[str, str]:
         """Return the columns to read from a file, or raise if they differ from those of the first file."""
         chosen = choose_columns(path, self._columns, names)
-        self._first = self._first or {"path": path, "names": list(chosen)}
-        check_same(path, list(chosen), self._first["path"], self._first["names"])
+        names_of_log = log_columns(path, chosen)
+        self._first = self._first or {"path": path, "names": names_of_log}
+        check_same(path, names_of_log, self._first["path"], self._first["names"])
         self._facts.setdefault("columns", chosen)
         return chosen
 

@@ -221,13 +221,12 @@ class EncodedLog:
         DataError
             If a part would be empty ("empty-split").
         """
-        first = as_generator(rng).random(self._stored_rows, np.float32) < fraction
-        return self._split_at(first if self.kept is None else first[self.kept], fraction)
+        return self._split_at(as_generator(rng).random(len(self), np.float32) < fraction, fraction)
 
     def split_by_time(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
-        """Split chronologically into about the earliest `fraction` of the rows and the rest.
+        """Split chronologically into the earliest `fraction` of the rows and the rest.
 
-        Rows with the same time stay together.
+        Rows with the same time are in the order of the log, as in `Sessions.split_by_time`.
 
         Raises
         ------
@@ -239,8 +238,13 @@ class EncodedLog:
                 "a chronological split needs times: this log has none. Split at random or in order.",
                 code="missing-time",
             )
-        position = min(int(fraction * len(time)), len(time) - 1)
-        return self._split_at(time < np.partition(time, position)[position], fraction)
+        size = round(fraction * len(time))
+        if not 0 < size < len(time):
+            return self._split_at(np.full(len(time), size > 0), fraction)
+        last = np.partition(time, size - 1)[size - 1]
+        first = time < last
+        first[np.flatnonzero(time == last)[: size - np.count_nonzero(first)]] = True
+        return self._split_at(first, fraction)
 
     def split_in_order(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
         """Split into the first `fraction` of the rows, in the order of the log, and the rest."""

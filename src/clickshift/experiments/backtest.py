@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.open_log import LogLike, open_log
-from clickshift.data.days import days_of
+from clickshift.data.days import MAX_DAYS, days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
@@ -98,11 +98,11 @@ class Backtest:
 
     def __post_init__(self) -> None:
         checked_clip(self.clip)
-        for name, least in (("queries", 1), ("parts", 2)):
+        for name, least, most in (("queries", 1, 1 << 62), ("parts", 2, MAX_DAYS)):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and not least <= value <= most:
                 raise SpecError(
-                    f"{name} must be {least} or more: got {value}.", code="bad-option", option=name, value=value
+                    f"{name} must be from {least} to {most}: got {value}.", code="bad-option", option=name, value=value
                 )
         if not self.tasks or not self.estimators:
             raise SpecError("there must be at least one reward and one estimator: got none.", code="bad-option")
@@ -223,7 +223,7 @@ class Backtest:
         actual = np.full(shape, np.nan)
         estimates = {name: np.full((*shape, len(limits)), np.nan) for name in self.estimators}
         for d, (today, others, target) in enumerate(leave_one_out(logged, day, days)):
-            sessions_today, sessions_others = (logged.per_query(part.shown)[:, 0] for part in (today, others))
+            sessions_today, sessions_others = (part.sessions[:, 0] for part in (today, others))
             both = (sessions_today > 0) & (sessions_others > 0)
             actual[both, d] = logged.per_query(today.earned)[both, 0] / sessions_today[both]
             for name, estimated in estimates.items():

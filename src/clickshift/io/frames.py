@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from clickshift.core.text import printable
 from clickshift.errors import DataError, FileError
 from clickshift.io.table_writer import ArrowTable
 from clickshift.io.tables.formats import Choose, TableFile, name_columns, read_table
@@ -39,7 +40,7 @@ def read_frame(frame: Any, choose: Choose) -> TableFile:
     Raises
     ------
     DataError
-        "not-a-log" for an object that is no table.
+        "not-a-log" for an object that is no table, "unreadable-table" for one that its engine cannot compute.
     FileError
         "mixed-ids" for a column whose values have several types, and the errors of `choose`.
 
@@ -119,7 +120,18 @@ def _arrow(frame: Any) -> ArrowTable:
     """Return a narwhals frame as a pyarrow table; a lazy one is computed."""
     import narwhals as nw
 
-    return frame.collect("pyarrow").to_arrow() if isinstance(frame, nw.LazyFrame) else frame.to_arrow()
+    if not isinstance(frame, nw.LazyFrame):
+        return frame.to_arrow()
+    try:
+        return frame.collect("pyarrow").to_arrow()
+    except Exception as error:  # of the engine: each has its own
+        reason = printable(next(iter(str(error).strip().splitlines()), type(error).__name__))
+        raise DataError(
+            f"the table could not be computed and fetched ({reason}). Fix its query; if it is too large for the memory "
+            "of this machine, write it to Parquet files and pass their folder.",
+            code="unreadable-table",
+            reason=reason,
+        ) from error
 
 
 def _pandas_column(name: str, column: Any) -> Any:

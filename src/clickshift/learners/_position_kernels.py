@@ -46,7 +46,7 @@ def _gather_cells(offsets, p, situation, skips, e, index, skipped, examined):
     return n
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True, fastmath=_FAST_SUMS)
 @no_type_check
 def _subtract_outer_products(rows, matrix):
     """Subtract the outer products of eight rows from the matrix, on and above its diagonal.

@@ -18,8 +18,8 @@ from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.metrics.calibration import calibration_of
-from clickshift.metrics.predictions import MARGINAL_ERROR, PredictionKind, Predictions
-from clickshift.models.base import ClickModel
+from clickshift.metrics.predictions import PredictionKind, Predictions
+from clickshift.models.base import MARGINAL_ERROR, ClickModel
 
 PROBABILITY_FLOOR = 1e-10
 """Distance from 0 and 1 to which probabilities are clipped, as in the papers' code: a model that excludes what happens

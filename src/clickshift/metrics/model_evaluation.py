@@ -190,6 +190,7 @@ def evaluate(
     model: ModelLike | Sequence[ClickModel],
     log: LogLike,
     *,
+    exact: bool = False,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
@@ -204,6 +205,9 @@ def evaluate(
         Folder of a saved model, with all its seeds, a click model, or several that differ by seed.
     log
         Anything that `open_log` opens: a path, a data frame, `Sessions`, an encoded log.
+    exact
+        Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
+        have an error of 0.001, which is much faster.
     columns
         Names of the log's columns, by the names that `read_log` expects.
     on_bad_line
@@ -236,7 +240,7 @@ def evaluate(
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     evaluations = []
     for k, one in enumerate(models):
-        evaluations.append(evaluation(one, opened))
+        evaluations.append(evaluation(one, opened, exact=exact))
         if len(models) > 1:
             progress(f"{k + 1} of {len(models)} seeds")
     on_training_log = _is_training_log(models[0], opened)

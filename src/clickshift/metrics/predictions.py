@@ -10,12 +10,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.data.sessions import Sessions
-from clickshift.models.base import ClickModel
+from clickshift.models.base import MARGINAL_ERROR, ClickModel
 
 PredictionKind = Literal["conditional", "marginal"]
 """Kind of click probability: conditional on the clicks above a result, or marginal over them."""
-MARGINAL_ERROR = 1e-3
-"""Largest error of a marginal click probability that metrics accept, unless they are asked for exact ones."""
 
 
 @final

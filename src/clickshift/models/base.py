@@ -24,12 +24,14 @@ from clickshift.errors import CapabilityError, DataError
 if TYPE_CHECKING:
     from clickshift.models.summary import ModelSummary
 
-__all__ = ["ClickModel", "Evidence", "PairTable", "at_rank", "beta_interval", "pair_table"]
+__all__ = ["MARGINAL_ERROR", "ClickModel", "Evidence", "PairTable", "at_rank", "beta_interval", "pair_table"]
 
 PairTable = Float[np.ndarray, " pair_or_unseen"]
 """One value per pair of the vocabulary; the last row has the value of pairs that the vocabulary does not hold."""
 _SUMMARY = {"ModelSummary": "clickshift.models.summary:ModelSummary"}
 """Class of summaries by name, like the registry of models: its module imports this one."""
+MARGINAL_ERROR = 1e-3
+"""Largest error of a marginal click probability that functions accept, unless they are asked for exact ones."""
 _LISTS_PER_BLOCK = 512  # small enough that all cores get work where a list takes long
 
 

@@ -26,7 +26,7 @@ from clickshift.io.rankings import read_rankings
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.models import model_name
-from clickshift.models.base import ClickModel, PairTable, beta_interval
+from clickshift.models.base import MARGINAL_ERROR, ClickModel, PairTable, beta_interval
 from clickshift.models.perturb import STEP, is_pair_table, logit_errors, perturbed_shared_values, shift_logit
 from clickshift.models.storage import ModelLike, open_model
 
@@ -55,6 +55,8 @@ class Forecast(Result):
         Standard error of the expected number of clicks on each list; NaN if the model has none.
     unseen
         True where the model has not seen the pair and uses its prior.
+    marginal_error
+        Accepted error of a probability, 0 if it is exact.
 
     Notes
     -----
@@ -65,6 +67,7 @@ class Forecast(Result):
     - unseen_share: share of results that the model has not seen;
     - mean_expected_clicks: expected clicks of a list, on average;
     - mean_click_prob_by_rank: click probability of each rank, on average over the lists that show it;
+    - marginal_error: accepted error of a probability, 0 if it is exact;
     - intervals: "delta method, 95 %", or "none" if the model has no standard errors;
     - lists: the rows of `to_arrow`, one for each list;
     - conclusion.
@@ -76,6 +79,7 @@ class Forecast(Result):
     error: Float[np.ndarray, "list rank"]
     total_error: Float[np.ndarray, " list"]
     unseen: Bool[np.ndarray, "list rank"]
+    marginal_error: float = 0.0
 
     @property
     def expected_clicks(self) -> Float[np.ndarray, " list"]:
@@ -169,6 +173,7 @@ class Forecast(Result):
             "unseen_share": self.unseen_share,
             "mean_expected_clicks": float(self.expected_clicks.mean()),
             "mean_click_prob_by_rank": self._mean_by_rank(),
+            "marginal_error": self.marginal_error,
             "intervals": "none" if np.isnan(self.error).any() else "delta method, 95 %",
             "lists": self.rows(),
             "conclusion": self.conclusion,
@@ -240,6 +245,7 @@ def predict(
     model: ModelLike,
     rankings: Any,
     *,
+    exact: bool = False,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
@@ -257,6 +263,9 @@ def predict(
     rankings
         Lists of documents: a table (.parquet, .csv or .jsonl) or a data frame with the columns query and docs,
         `Rankings` in their own vocabulary, or `Sessions`, whose clicks are not used.
+    exact
+        Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
+        have an error of 0.001, which is much faster.
     columns
         The table's names of query and docs, where they differ.
     on_bad_line
@@ -294,7 +303,8 @@ def predict(
             "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",
             code="unseen-id",
         )
-    prob = model.click_prob(rankings)
+    max_error = MARGINAL_ERROR if model.approximate_marginals and not exact else 0.0
+    prob = model.click_prob(rankings, max_error=max_error)
     translated = rankings.in_vocabulary(model.vocabulary)
     unseen = translated.pair == UNSEEN if model.evidence is None else model.evidence.impressions[translated.pair] == 0
     error, total_error = np.full(prob.shape, np.nan), np.full(len(prob), np.nan)
@@ -306,7 +316,7 @@ def predict(
         progress(rows.stop - rows.start, total=len(prob))
 
     for_ranges(work, len(prob), chunk=_LISTS_PER_BLOCK)
-    return Forecast(model_name(model), rankings, prob, error, total_error, unseen & rankings.shown)
+    return Forecast(model_name(model), rankings, prob, error, total_error, unseen & rankings.shown, max_error)
 
 
 def _delta_method(

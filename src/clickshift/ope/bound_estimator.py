@@ -19,7 +19,6 @@ from numba import njit
 
 from clickshift.data.sessions import Rankings
 from clickshift.errors import CapabilityError, DataError
-from clickshift.models.base import ClickModel
 from clickshift.ope._accumulators import (
     EXPOSURE,
     REWARD,
@@ -143,18 +142,18 @@ class BoundEstimator:
                 code="missing-target",
                 estimator=estimator.name,
             )
-        offset = expected_reward(log, target, estimator.model)
-        return cls(estimator, log, units, used, _predicted_rewards(log, units, estimator.model), offset)
+        offset = expected_reward(log, target, estimator.model, max_error=estimator.max_error)
+        return cls(estimator, log, units, used, _predicted_rewards(log, units, estimator), offset)
 
     def sessions(self, tally: Tally) -> Float[np.ndarray, "query part"]:
         """Number of sessions by query; 0 for queries that are not used."""
-        sessions: np.ndarray = self.log.per_query(tally.shown) * self.used[:, None]
+        sessions: np.ndarray = tally.sessions * self.used[:, None]
         return sessions
 
     def path(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> ClippingPath:
         """Estimate the reward for clipping constants that `checked_clip` returned."""
-        units, sessions = self.units, self.sessions(tally)
-        table, _, uncovered = self._bin_sums(tally, sessions, clip, units.group, len(units.max_reward))
+        units, sessions = self.units.shown_by_target, self.sessions(tally)
+        table, _, uncovered = self._bin_sums(units, tally, sessions, clip, units.group, len(units.max_reward))
         reward, covered = clipped_sums(table, clip)
         logged, mass = table[:, :, WEIGHT].sum(axis=1), units.mass.T @ sessions
         if uncovered is None:
@@ -168,7 +167,7 @@ class BoundEstimator:
     def diagnostics(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> WeightDiagnostics:
         """Compute the effective sample size, the largest weight and the number of queries without overlap."""
         units, sessions = self.units, self.sessions(tally)
-        table, largest, _ = self._bin_sums(tally, sessions, clip, units.group, len(units.max_reward))
+        table, largest, _ = self._bin_sums(units, tally, sessions, clip, units.group, len(units.max_reward))
         exposed = units.exposed(tally)
         has_overlap = np.zeros(self.log.n_queries, bool)
         has_overlap[units.query[(exposed[:, 0] > 0) & (units.numerator(exposed, sessions)[0][:, 0] != 0)]] = True
@@ -181,7 +180,7 @@ class BoundEstimator:
         units, sessions = self.units, self.sessions(tally)
         groups = len(units.max_reward)
         place = units.query.astype(np.int64) * groups + units.group
-        table, *_ = self._bin_sums(tally, sessions, clip, place, groups * len(sessions))
+        table, *_ = self._bin_sums(units, tally, sessions, clip, place, groups * len(sessions))
         with np.errstate(invalid="ignore", divide="ignore"):
             reward, covered = (part[..., 0].reshape(len(sessions), groups, -1) for part in clipped_sums(table, clip))
             if self.estimator.self_normalised:
@@ -212,6 +211,7 @@ class BoundEstimator:
 
     def _bin_sums(
         self,
+        units: WeightUnits,
         tally: Tally,
         sessions: Float[np.ndarray, "query part"],
         clip: Float[np.ndarray, " clip"],
@@ -219,9 +219,9 @@ class BoundEstimator:
         n_places: int,
     ) -> tuple[Float[np.ndarray, "place bin sum part"], Float[np.ndarray, " part"], np.ndarray | None]:
         """Sum over units in bins of their weight; also the largest weight, and the mass that signed weights miss."""
-        units, exposed = self.units, self.units.exposed(tally)
+        exposed = units.exposed(tally)
         target, uncovered = units.numerator(exposed, sessions)
-        earned = units.earned(tally, self.log.theta, self.baseline)
+        earned = units.earned(tally, self.log, self.baseline)
         table = np.zeros((n_places, len(clip) + 1, 5, sessions.shape[1]))
         largest = np.zeros(sessions.shape[1])
         logging = np.zeros(0) if units.logging is None else units.logging
@@ -237,12 +237,14 @@ class BoundEstimator:
         return table, largest, uncovered
 
 
-def _predicted_rewards(log: GroupedLog, units: WeightUnits, model: ClickModel) -> Float[np.ndarray, "entry slot"]:
+def _predicted_rewards(log: GroupedLog, units: WeightUnits, estimator: Estimator) -> Float[np.ndarray, "entry slot"]:
     """The click model's prediction of the reward of each entry, rank by rank where units are parts of lists."""
+    model, max_error = estimator.model, estimator.max_error
+    assert model is not None, "called for estimators with a click model"
     if units.by_rank:
-        predicted: np.ndarray = model.click_prob(log.lists) * log.theta
+        predicted: np.ndarray = model.click_prob(log.lists, max_error=max_error) * log.theta
     else:
-        predicted = log.reward.expected(model, log.lists)[:, None]
+        predicted = log.reward.expected(model, log.lists, max_error=max_error)[:, None]
     return log.by_entry(predicted)
 
 

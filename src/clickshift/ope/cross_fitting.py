@@ -345,7 +345,7 @@ def _frequency_excess(bound: BoundEstimator, clip: float) -> float:
     assert units.logging is not None, "frequencies of the other half"
     sessions, exposed = bound.sessions(total)[:, 0], units.exposed(total)[:, 0]
     seen = (exposed > 0) & (units.target > 0)
-    reward = units.earned(total, bound.log.theta)[seen, 0] / exposed[seen]
+    reward = units.earned(total, bound.log)[seen, 0] / exposed[seen]
     frequency = exposed[seen] / np.maximum(sessions[units.query[seen]], 1)
     with np.errstate(divide="ignore"):
         weight = np.minimum(units.target[seen] / units.logging[seen], clip)
@@ -424,11 +424,11 @@ def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> ListAr
     """Maximise the IP, PBM or Item estimator."""
     ranks, vocabulary = np.arange(log.n_ranks), log.vocabulary
     pair = log.lists.pair[log.list_of].astype(np.int64)
-    cell = np.where(pair == UNSEEN, UNSEEN, pair * log.n_ranks + ranks).ravel()
+    cell = np.where(pair == UNSEEN, UNSEEN, pair * log.n_ranks + ranks)
     shown = np.repeat(log.total.shown, log.n_ranks, axis=1)
     impressions, clicks = (
-        sum_by_index(cell, x.reshape(-1, 1), vocabulary.n_pairs * log.n_ranks).reshape(-1, log.n_ranks).astype(np.int64)
-        for x in (shown, log.total.clicks[:, :, 0])
+        sum_by_index(cells, x, vocabulary.n_pairs * log.n_ranks).reshape(-1, log.n_ranks).astype(np.int64)
+        for cells, x in ((cell.ravel(), shown.reshape(-1, 1)), (cell[log.clicked], log.total.clicks))
     )
     counts = vocabulary.query_offsets, impressions, clicks
     if estimator == "IP":

@@ -115,7 +115,7 @@ def day_residuals(
     count = np.bincount(day, log.count, len(names))
     residuals = []
     for d, (today, others, probabilities) in enumerate(leave_one_out(log, day, len(names))):
-        sessions_today, sessions_others = (log.per_query(part.shown)[:, 0] for part in (today, others))
+        sessions_today, sessions_others = (part.sessions[:, 0] for part in (today, others))
         both = (sessions_today > 0) & (sessions_others > 0)
         sessions = float(sessions_today[both].sum())
         if not sessions:

@@ -348,9 +348,9 @@ def _replicates(
         if all(terms):
             return [t.path(drawn) for t in terms if t]
         tally = tally_resampled(log, clusters.entry, clusters.click, drawn, clusters.of_row, clusters.count)
-        return [t.path(drawn) if t else b.path(tally, clip) for t, b in zip(terms, bound, strict=True)]
+        return [b.path(tally, clip) for b in bound]
 
-    held = 0 if all(terms) else len(log.list_of) * (log.n_ranks + 6)
+    held = 0 if all(terms) else len(log.clicked[0]) + 6 * len(log.list_of)
     blocks = interval.resample(log, paths, held)
     joined = []
     for k in range(len(bound)):
@@ -412,7 +412,7 @@ def _estimates(
 ) -> tuple[Estimate, ...]:
     """Assemble one estimate per clipping constant."""
     log, estimator, weights = bound.log, bound.estimator, bound.estimator.weights
-    shown = log.per_query(log.total.shown)[:, 0]
+    shown = log.total.sessions[:, 0]
     diagnostics = bound.diagnostics(log.total, clip)
     used = (shown > 0) & bound.used
     sessions, most = int(shown[used].sum()), float(path.most[0])
@@ -460,6 +460,12 @@ def _notes(bound: BoundEstimator, probabilities: TargetProbabilities) -> tuple[s
         names = ", ".join(probabilities.unlogged_names) + more
         documents = "1 document" if probabilities.unlogged == 1 else f"{probabilities.unlogged:,} documents"
         notes.append(f"The target shows {documents} that the log never shows: {names}.")
+    model = bound.estimator.model or getattr(bound.estimator.weights, "model", None)
+    if model is not None and model.approximate_marginals and bound.estimator.max_error > 0:
+        notes.append(
+            f"{name}: the click model's probabilities have an error of at most {bound.estimator.max_error:g}; "
+            "`exact` computes them without one."
+        )
     if has_model_error(bound):
         notes.append(
             f"{name}: the interval includes the standard errors of the click model's shared parameters, but not "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
 from jaxtyping import Float
 
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.models.base import ClickModel
+from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.ope._pseudo_inverse import PIWeights
 from clickshift.ope.weights import (
     CIPSWeights,
@@ -54,6 +54,9 @@ class Estimator:
         Whether to divide by the mean weight.
     model
         Click model of the doubly robust estimator or of the direct method.
+    max_error
+        Largest accepted error of the model's marginal click probabilities; 0 for exact ones. It matters only for
+        models that sum over click histories (NCM).
 
     Raises
     ------
@@ -83,6 +86,7 @@ class Estimator:
     weights: Weights | None
     self_normalised: bool = False
     model: ClickModel | None = None
+    max_error: float = field(default=MARGINAL_ERROR, repr=False)
 
     def __post_init__(self) -> None:
         if self.weights is None and self.model is None:
@@ -105,7 +109,7 @@ class Estimator:
             )
 
     @classmethod
-    def named(cls, text: str, model: ClickModel | None = None) -> Estimator:
+    def named(cls, text: str, model: ClickModel | None = None, *, max_error: float = MARGINAL_ERROR) -> Estimator:
         """Make the estimator that a text names, e.g. IP, SN-IP, DR-List, DR-SN-IP or DM.
 
         Parameters
@@ -114,6 +118,8 @@ class Estimator:
             One of `WEIGHTS` with SN- or DR- before it, DM, or the aliases Cascade-DR (DR-RIPS) and CDR (DR-CIPS).
         model
             Fitted click model, which DM, DR and CIPS need.
+        max_error
+            Largest accepted error of the model's marginal click probabilities; 0 for exact ones.
 
         Raises
         ------
@@ -139,10 +145,12 @@ class Estimator:
                 f"{text} needs a click model. Fit one and pass it: model=...", code="missing-model", value=text
             )
         own_model = model if name == "DM" or "DR" in options else None
-        weights = (
-            None if name == "DM" else CIPSWeights(model) if name == "CIPS" and model is not None else WEIGHTS[name]()
-        )
-        return cls(weights, "SN" in options, own_model)
+        weights: Weights | None
+        if name == "CIPS" and model is not None:
+            weights = CIPSWeights(model, max_error)
+        else:
+            weights = None if name == "DM" else WEIGHTS[name]()
+        return cls(weights, "SN" in options, own_model, max_error)
 
     @property
     def name(self) -> str:

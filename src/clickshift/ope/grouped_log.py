@@ -38,17 +38,26 @@ class Tally:
     shown
         Number of sessions.
     clicks
-        Number of clicks at each rank. Mostly 0: stored in a small type, where the counts fit, for resampled logs.
+        Number of clicks of each entry and rank that was ever clicked (`GroupedLog.clicked`); stored in a small type,
+        where the counts fit, for resampled logs.
     earned
         Total reward of all sessions of an entry.
+    sessions
+        Number of sessions of each query.
     """
 
     shown: Float[np.ndarray, "entry part"]
-    clicks: Num[np.ndarray, "entry rank part"]
+    clicks: Num[np.ndarray, "clicked part"]
     earned: Float[np.ndarray, "entry part"]
+    sessions: Float[np.ndarray, "query part"]
 
     def __sub__(self, other: Tally) -> Tally:
-        return Tally(self.shown - other.shown, self.clicks - other.clicks, self.earned - other.earned)
+        return Tally(
+            self.shown - other.shown,
+            self.clicks - other.clicks,
+            self.earned - other.earned,
+            self.sessions - other.sessions,
+        )
 
 
 @final
@@ -241,9 +250,24 @@ class GroupedLog:
     def tally(self, rows: Bool[np.ndarray, " row"] | None = None) -> Tally:
         """Count the whole log, or some of its rows, e.g. those of one day."""
         entry, click, count = (a if rows is None else a[rows] for a in (self.entry_of, self.click, self.count))
-        tally = _empty_tally(self, 1, np.dtype(np.float64))
-        _count_once(entry, click, self.theta, _reward_cap(self), count, tally.shown, tally.clicks, tally.earned)
-        return tally
+        shown, clicks, earned = counts = _zeros(self, 1, np.dtype(np.float64))
+        _count_once(entry, click, self.clicked_number, self.theta, _reward_cap(self), count, *counts)
+        return Tally(shown, clicks, earned, self.per_query(shown))
+
+    @cached_property
+    def clicked_number(self) -> Int[np.ndarray, "entry rank"]:
+        """Number of each entry and rank that was ever clicked, in order; `UNSEEN` elsewhere."""
+        number = np.full((len(self.list_of), self.n_ranks), UNSEEN, np.int32)
+        row, rank = np.nonzero(self.click)
+        number[self.entry_of[row], rank] = 0
+        number[number == 0] = np.arange(np.count_nonzero(number == 0))
+        return number
+
+    @cached_property
+    def clicked(self) -> tuple[Int[np.ndarray, " clicked"], Int[np.ndarray, " clicked"]]:
+        """Entry and rank of each number of `clicked_number`."""
+        entry, rank = np.nonzero(self.clicked_number != UNSEEN)
+        return entry, rank
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -356,16 +380,15 @@ def tally_resampled(
     count: Float[np.ndarray, " row"],
 ) -> Tally:
     """Count the rows of resampled logs: each counts `count` times as often as its cluster was drawn."""
-    tally = _empty_tally(log, drawn.shape[1], log.resampled_type)
-    _count(entry, click, log.theta, _reward_cap(log), drawn, cluster, count, tally.shown, tally.clicks, tally.earned)
-    return tally
+    shown, clicks, earned = counts = _zeros(log, drawn.shape[1], log.resampled_type)
+    _count(entry, click, log.clicked_number, log.theta, _reward_cap(log), drawn, cluster, count, *counts)
+    return Tally(shown, clicks, earned, log.per_query(shown))
 
 
-def _empty_tally(log: GroupedLog, parts: int, click_type: np.dtype) -> Tally:
-    """Make a tally of zeros."""
+def _zeros(log: GroupedLog, parts: int, click_type: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make arrays for the counts by entry: sessions, clicks and reward."""
     entries = len(log.list_of)
-    clicks = np.zeros((entries, log.n_ranks, parts), click_type)
-    return Tally(np.zeros((entries, parts)), clicks, np.zeros((entries, parts)))
+    return np.zeros((entries, parts)), np.zeros((len(log.clicked[0]), parts), click_type), np.zeros((entries, parts))
 
 
 def _reward_cap(log: GroupedLog) -> float:
@@ -457,7 +480,7 @@ def _cluster_numbers(sessions: Sessions, cluster: str | np.ndarray) -> np.ndarra
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _count(entry, click, theta, reward_cap, drawn, cluster, count, shown, clicks, earned):
+def _count(entry, click, number, theta, reward_cap, drawn, cluster, count, shown, clicks, earned):
     """Count the rows of resampled logs; the reward of a session is the sum of theta over its clicks, capped."""
     parts, ranks = drawn.shape[1], click.shape[1]
     for i in range(len(entry)):
@@ -468,7 +491,7 @@ def _count(entry, click, theta, reward_cap, drawn, cluster, count, shown, clicks
             if click[i, r]:
                 reward += theta[r]
                 for p in range(parts):
-                    clicks[e, r, p] += drawn[c, p] * count[i]
+                    clicks[number[e, r], p] += drawn[c, p] * count[i]
         reward = min(reward, reward_cap)
         if reward > 0.0:
             for p in range(parts):
@@ -477,7 +500,7 @@ def _count(entry, click, theta, reward_cap, drawn, cluster, count, shown, clicks
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _count_once(entry, click, theta, reward_cap, count, shown, clicks, earned):
+def _count_once(entry, click, number, theta, reward_cap, count, shown, clicks, earned):
     """Count the rows of one log, as `_count` does for several."""
     for i in range(len(entry)):
         e, reward = entry[i], 0.0
@@ -485,7 +508,7 @@ def _count_once(entry, click, theta, reward_cap, count, shown, clicks, earned):
         for r in range(click.shape[1]):
             if click[i, r]:
                 reward += theta[r]
-                clicks[e, r, 0] += count[i]
+                clicks[number[e, r], 0] += count[i]
         if reward > 0.0:
             earned[e, 0] += count[i] * min(reward, reward_cap)
 

@@ -33,8 +33,8 @@ from clickshift.ope.weights import CIPSWeights
 _Result = TypeVar("_Result")
 _MEMORY = 1 << 28
 """Bytes of counts that a thread may hold: several replicates per pass over the log make the pass worth its cost."""
-_BATCH = 4
-"""Replicates are counted in multiples of four, where memory allows."""
+_BATCH, _MAX_BATCHES = 4, 8
+"""Replicates are counted in multiples of four, where memory allows; more at a time only take more memory."""
 RESAMPLED_FIELDS = ("value", "floor", "ceiling")
 """Fields of a `ClippingPath` that are computed in every resampled log."""
 
@@ -108,7 +108,7 @@ class Bootstrap:
         mode = np.floor(clusters.size)
         below, at_mode, once = pdtr(mode, clusters.size), _poisson_prob(mode, clusters.size), pdtr(np.arange(6.0), 1.0)
         memory = log.resampled_type.itemsize * held + 8 * len(clusters.size)
-        size = max(1, min(_MEMORY // memory, -(-self.replicates // n_threads())))
+        size = max(1, min(_MEMORY // memory, _BATCH * _MAX_BATCHES, -(-self.replicates // n_threads())))
         size -= size % _BATCH if size > _BATCH else 0
         blocks = -(-self.replicates // size)
         results: dict[int, _Result] = {}
@@ -364,6 +364,6 @@ def _model_derivatives(
     if not isinstance(weights, CIPSWeights):
         return
     for model in perturbed_models(weights.model):
-        units = CIPSWeights(model).units(log, probabilities, "frequencies", target)
+        units = replace(weights, model=model).units(log, probabilities, "frequencies", target)
         moved = replace(bound, units=units).path(log.total, clip)
         yield [(getattr(moved, name) - getattr(path, name))[:, 0] / STEP for name in RESAMPLED_FIELDS]

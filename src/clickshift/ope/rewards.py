@@ -134,10 +134,13 @@ class Reward:
         earned: np.ndarray = click @ self.theta(click.shape[1]) if self.is_linear else click.any(axis=1).astype(float)
         return earned
 
-    def expected(self, model: ClickModel, lists: Rankings) -> Float[np.ndarray, " session"]:
-        """Expected reward of each list under a click model; lists are already truncated to the ranks that count."""
+    def expected(self, model: ClickModel, lists: Rankings, *, max_error: float = 0.0) -> Float[np.ndarray, " session"]:
+        """Expected reward of each list under a click model; lists are already truncated to the ranks that count.
+
+        `max_error` is that of `ClickModel.click_prob`.
+        """
         if self.is_linear:
-            expected: np.ndarray = model.click_prob(lists) @ self.theta(lists.n_ranks)
+            expected: np.ndarray = model.click_prob(lists, max_error=max_error) @ self.theta(lists.n_ranks)
             return expected
         without_clicks = Sessions(lists, np.zeros(lists.pair.shape, bool))
         any_click: np.ndarray = -np.expm1(model.log_likelihood(without_clicks))

@@ -161,7 +161,7 @@ class TargetProbabilities:
     @classmethod
     def frequencies(cls, log: GroupedLog, tally: Tally) -> TargetProbabilities:
         """Estimate the policy of a part of the log, e.g. of one day, from its tally (of one part)."""
-        share = tally.shown / np.maximum(log.per_query(tally.shown), 1)[log.query]
+        share = tally.shown / np.maximum(tally.sessions, 1)[log.query]
         list_prob = sum_by_index(log.list_of, share, len(log.lists))[:, 0]
         mass = sum_by_index(log.lists.query, list_prob[:, None] * log.lists.shown, log.n_queries)
         return cls(list_prob, _placement(log, log.lists, list_prob), mass)
@@ -318,7 +318,12 @@ def weighted_lists(
 
 
 def expected_reward(
-    log: GroupedLog, target: Target | Rankings, model: ClickModel, *, rng: int | np.random.Generator = 0
+    log: GroupedLog,
+    target: Target | Rankings,
+    model: ClickModel,
+    *,
+    max_error: float = 0.0,
+    rng: int | np.random.Generator = 0,
 ) -> Float[np.ndarray, " query"]:
     """Predict the reward of the target policy by a click model: the direct method.
 
@@ -330,6 +335,8 @@ def expected_reward(
         The target policy.
     model
         The fitted click model.
+    max_error
+        Largest accepted error of the model's marginal click probabilities.
     rng
         Seed or generator for the lists of a policy that must be sampled.
 
@@ -341,7 +348,7 @@ def expected_reward(
     lists, weight = weighted_lists(log, as_target(target), rng=rng)
     if not len(lists):
         return np.zeros(log.n_queries)
-    reward = log.reward.expected(model, pad_or_truncate(lists, log.n_ranks)) * weight
+    reward = log.reward.expected(model, pad_or_truncate(lists, log.n_ranks), max_error=max_error) * weight
     log_query = log.vocabulary.queries_of(lists.vocabulary)[lists.query]
     return sum_by_index(log_query, reward[:, None], log.n_queries)[:, 0]
 

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, Literal, Protocol, final, no_type_check, runtime_checkable
 
 import numpy as np
@@ -33,7 +34,7 @@ from numba import njit
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, DataError, SpecError
-from clickshift.models.base import ClickModel
+from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, weighted_lists
 
@@ -85,6 +86,23 @@ class WeightUnits:
         """Whether units are parts of lists, which share the list's reward."""
         return bool(self.unit.shape[1] > 1)
 
+    @cached_property
+    def shown_by_target(self) -> WeightUnits:
+        """The units that the target policy shows: the others have weight 0, and add nothing to an estimate."""
+        if self.solve is not None:
+            return self
+        kept = self.target > 0
+        number = np.where(kept, np.cumsum(kept) - 1, UNSEEN)
+        number = np.append(number, UNSEEN)  # of the unit UNSEEN
+        return replace(
+            self,
+            unit=number[self.unit],
+            query=self.query[kept],
+            group=self.group[kept],
+            target=self.target[kept],
+            logging=None if self.logging is None else self.logging[kept],
+        )
+
     def numerator(
         self, exposed: Float[np.ndarray, "unit part"], sessions: Float[np.ndarray, "query part"]
     ) -> tuple[Float[np.ndarray, "unit part_or_1"], Float[np.ndarray, "query part"] | None]:
@@ -101,14 +119,14 @@ class WeightUnits:
         return exposed
 
     def earned(
-        self, tally: Tally, theta: Float[np.ndarray, " rank"], baseline: Float[np.ndarray, "entry slot"] | None = None
+        self, tally: Tally, log: GroupedLog, baseline: Float[np.ndarray, "entry slot"] | None = None
     ) -> Float[np.ndarray, "unit part"]:
         """Total reward of each unit in a tally, minus the click model's prediction (`baseline`) for its impressions."""
-        earned = np.zeros((len(self.target), tally.shown.shape[1]))
         if self.by_rank:
-            _add_reward(self.unit, theta, tally.clicks, earned)
+            earned = np.zeros((len(self.target), tally.shown.shape[1]))
+            _add_reward(self.unit, *log.clicked, log.theta, tally.clicks, earned)
         else:
-            _add_reward(self.unit, np.ones(1), tally.earned[:, None, :], earned)
+            earned = sum_by_index(self.unit[:, 0], tally.earned, len(self.target))
         if baseline is not None:
             _subtract_baseline(self.unit, baseline, tally.shown, earned)
         return earned
@@ -461,14 +479,13 @@ def _add_exposure(unit, exposure, shown, out):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _add_reward(unit, theta, clicks, out):
-    """Add theta x clicks of every entry and slot to its unit."""
-    for e in range(unit.shape[0]):
-        for s in range(unit.shape[1]):
-            u = unit[e, s]
-            if u >= 0:
-                for p in range(clicks.shape[2]):
-                    out[u, p] += theta[s] * clicks[e, s, p]
+def _add_reward(unit, entry, rank, theta, clicks, out):
+    """Add theta x clicks of every clicked entry and rank to its unit."""
+    for k in range(len(entry)):
+        u = unit[entry[k], rank[k]]
+        if u >= 0:
+            for p in range(clicks.shape[1]):
+                out[u, p] += theta[rank[k]] * clicks[k, p]
 
 
 @njit(cache=True, nogil=True)
@@ -499,6 +516,8 @@ class CIPSWeights:
     ----------
     model
         Fitted click model.
+    max_error
+        Largest accepted error of the model's marginal click probabilities; 0 for exact ones.
 
     Raises
     ------
@@ -511,6 +530,7 @@ class CIPSWeights:
     """
 
     model: ClickModel
+    max_error: float = field(default=MARGINAL_ERROR, repr=False)
     name: ClassVar[str] = "CIPS"
     assumption: ClassVar[str] = "the click model is right up to a factor of each document"
     needs_linear: ClassVar[bool] = True
@@ -552,7 +572,7 @@ class CIPSWeights:
             )
         vocabulary, (lists, weight) = log.vocabulary, weighted_lists(log, target)
         lists = pad_or_truncate(lists, log.n_ranks)
-        target_prob, logged_prob = self.model.click_prob(lists), self.model.click_prob(log.lists)
+        target_prob, logged_prob = (self.model.click_prob(x, max_error=self.max_error) for x in (lists, log.lists))
         target_vocabulary = lists.vocabulary
         log_pair = vocabulary.pairs_of(target_vocabulary)
         # largest click probability of each pair, in the log's and in the target's vocabulary; the last is UNSEEN's

@@ -18,7 +18,7 @@ from typing_extensions import override
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.files import write_atomically
 from clickshift.display.document import Document
-from clickshift.display.result import Result
+from clickshift.display.result import Result, plain
 from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ranking.lambdamart import TreeRanker
@@ -67,7 +67,7 @@ def save_ranker(ranker: Ranker | TreeRanker, folder: str | Path, *, notes: dict[
     else:
         loss = ranker.held_out_loss
         facts |= {"kind": ranker.tower, "held_out_loss": loss if np.isfinite(loss) else None}
-        facts |= {"rounds": ranker.rounds, "converged": ranker.converged}
+        facts |= {"rounds": ranker.rounds, "converged": ranker.converged, "losses": plain(ranker.losses)}
         arrays = dict(ranker.weights)
         if ranker.examination is not None:
             arrays[_EXAMINATION] = ranker.examination
@@ -118,7 +118,9 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
         if examination is not None and (examination.ndim != 1 or (examination < 0).any()):
             raise ValueError("examination must be a column of numbers of 0 or more")
         loss = float("nan") if loss is None else float(loss)
-        ranker = Ranker(kind, arrays, learner, examination, loss, int(facts["rounds"]), bool(facts["converged"]))
+        rounds, converged = int(facts["rounds"]), bool(facts["converged"])
+        losses = tuple(float("nan") if value is None else float(value) for value in facts.get("losses", ()))
+        ranker = Ranker(kind, arrays, learner, examination, loss, rounds, converged, losses)
         _check_shapes(ranker)
         return ranker
 

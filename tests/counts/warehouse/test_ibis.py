@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from clickshift.counts.cells import By
+from clickshift.counts.open_log import open_log
 from clickshift.counts.warehouse import _ibis as ibis_counts
 from clickshift.counts.warehouse import is_warehouse_table
 from clickshift.errors import DataError, SpecError
 from clickshift.learners.base import learner_for
 from clickshift.learners.fit import data_for, fit
+from clickshift.ope import evaluate_policy
 from tests.codes import raises_code
 from tests.counts.warehouse.logs import (
     BROKEN_RESULTS,
@@ -22,7 +25,9 @@ from tests.counts.warehouse.logs import (
     broken_results,
     by_hand,
     each_kind_of_ids,
+    in_layout,
     in_long,
+    in_memory,
     make_rows,
     spelled_out,
 )
@@ -54,6 +59,25 @@ def test_counts(ids: str, by: By) -> None:
 def test_counts_without_counts() -> None:
     rows = [{name: row[name] for name in ("query", "docs", "clicks")} for row in make_rows("text")]
     assert spelled_out(ibis_counts.count_cells(table(in_long(rows)))) == by_hand(rows, "rank")
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_functions_that_need_sessions_fetch_the_table(layout: str, tmp_path: Path) -> None:
+    rows = make_rows("text")
+    expected, log = in_memory(rows, tmp_path), table(in_layout(rows, layout))
+    found = open_log(log)
+    assert sorted(map(str, found.to_arrow().to_pylist())) == sorted(map(str, expected.to_arrow().to_pylist()))
+    target = expected.rankings[:1]
+    one, other = (
+        evaluate_policy(x, target, estimators=["IP"], clip=[10.0]).rows()[0]["value"] for x in (log, expected)
+    )
+    assert one == pytest.approx(other, rel=1e-12)
+
+
+def test_a_table_that_cannot_be_computed_is_one_error() -> None:
+    log = table(in_long(make_rows("text")))
+    with raises_code("unreadable-table", DataError):
+        open_log(log.mutate(click=log.doc.cast("int64")))
 
 
 def test_fitted() -> None:

@@ -17,6 +17,7 @@ import pytest
 from clickshift.core.spec import label
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
+from clickshift.counts.open_log import open_log
 from clickshift.counts.tail_e_step import TailTransitions, TransitionDerivatives
 from clickshift.counts.warehouse import _spark as spark
 from clickshift.counts.warehouse import _sql as sql
@@ -113,6 +114,19 @@ def test_cascade(counts: Cascade, tmp_path: Path) -> None:
 def test_cascade_of_a_long_log(session: Any, tmp_path: Path) -> None:
     rows = make_rows("integers")
     assert_same(spark.count_cascade(frame(session, in_long(rows))), Cascade.of(in_memory(rows, tmp_path)))
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_functions_that_need_sessions_fetch_the_table(session: Any, layout: str, tmp_path: Path) -> None:
+    rows = make_rows("text")
+    found, expected = open_log(frame(session, in_layout(rows, layout))), in_memory(rows, tmp_path)
+    assert sorted(map(str, found.to_arrow().to_pylist())) == sorted(map(str, expected.to_arrow().to_pylist()))
+
+
+def test_a_table_that_cannot_be_computed_is_one_error(session: Any) -> None:
+    log = frame(session, in_long(make_rows("text")))
+    with raises_code("unreadable-table", DataError):
+        open_log(log.selectExpr("session", "query", "rank", "doc", "assert_true(false) is null as click"))
 
 
 def assert_same(found: Cascade, expected: Cascade) -> None:

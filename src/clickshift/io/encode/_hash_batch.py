@@ -141,6 +141,15 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
         return batch
     import pyarrow as pa
 
+    first_unreadable = next(
+        (f"{part.path}, {f'line {line}: ' if line else ''}{problem}" for line, problem in part.unreadable), ""
+    )
+    if not len(part.table):
+        nothing = HashedIds.of("doc", pa.array([], pa.int64()), frozenset())
+        assert nothing is not None
+        no_pairs, skipped = np.zeros((2, 0), np.uint64), len(part.unreadable)
+        start, click = np.zeros(1, np.int64), np.zeros(0, bool)
+        return HashedBatch(nothing, nothing, no_pairs, start, click, {}, skipped, skipped, first_unreadable)
     log, bad_sessions = read_wide(TableRows([part]), skip=skip_bad)
     raw = [column.ids() for column in (log.query, log.doc)]
     arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
@@ -148,9 +157,6 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
     assert query is not None
     assert doc is not None
     start = np.append(0, np.cumsum(log.length))
-    first_unreadable = next(
-        (f"{part.path}, {f'line {line}: ' if line else ''}{problem}" for line, problem in part.unreadable), ""
-    )
     return HashedBatch(
         query,
         doc,

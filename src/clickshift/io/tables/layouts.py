@@ -153,7 +153,8 @@ class TableRows:
     def violation(self, name: str, code: str, rule: str, row: int) -> Violation:
         """Describe how a row's value breaks a rule of its column, with the file's name of the column."""
         value = self.show(name, row)
-        return Violation(code, f"{self._named(name)} {rule}: got {value}", {"column": name, "value": value})
+        hint = f' (columns={{"{name}": ""}} leaves the column out)' if name in SESSION_COLUMNS else ""
+        return Violation(code, f"{self._named(name)} {rule}: got {value}{hint}", {"column": name, "value": value})
 
     def attributes(self) -> dict[str, Column]:
         """Return those of `SESSION_COLUMNS` that the table has, and any other column that was read, as numbers."""
