@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept whatever the environment says: otherwise every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest test-all test-studies test-spark coverage check format benchmark clean
+.PHONY: demo test pytest test-all test-studies test-spark test-bounds coverage fuzz check format benchmark clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
@@ -29,6 +29,19 @@ test-studies: $(VENV)/.installed-dev
 coverage: $(VENV)/.installed-dev
 	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --sort=cover
+
+# The kernels with a check of every index, which costs too much elsewhere; they are compiled apart from the others.
+BOUNDS := $(addprefix tests/,counts/test_cells.py counts/test_cascade.py counts/test_tails.py counts/test_connectivity.py \
+	data/test_sessions.py io/encode learners/test_counting.py learners/test_mixture.py learners/test_position_kernels.py \
+	learners/test_priors.py models/test_histories.py models/test_walks.py)
+test-bounds: $(VENV)/.installed-dev
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=.pytest_cache/numba-bounds $(BIN)/pytest $(BOUNDS)
+
+# Hostile input for every reader, folder, option and text, bounded in number and time; make fuzz CASES=20000 for a campaign.
+CASES ?= 600
+FUZZ_SECONDS ?= 90
+fuzz: $(VENV)/.installed-dev $(VENV)/.compiled
+	$(BIN)/python -m tests.fuzz --count $(CASES) --seconds $(FUZZ_SECONDS)
 
 # Warehouses: a real Spark, which needs Java 17 or newer, and Ibis.
 test-spark: $(VENV)/.installed-spark

@@ -59,7 +59,7 @@ value that describes itself:
 | `to_dict()` | the facts: exactly what the command prints with `--json`; with `--output`, the command adds `output` |
 | `figures`, `figure(name)` | Plotly figures |
 | `document` | conclusion, figures, tables and settings, computed once |
-| `write(path)` | a page (.html), a folder with page, rows, tables and figures, or the file that the result is for |
+| `write(path)` | a page (.html), a folder with page, rows and `exports/`, or the file that the result is for |
 
 In a notebook a result displays itself. `fit` returns a click model, which displays itself in the same way; its facts
 are those of `ModelSummary`. Long work takes `progress`: `with cs.progress("fitting") as progress: cs.fit("NCM", log,

@@ -94,7 +94,7 @@ def test_a_part_of_a_log_is_recognised_when_it_is_read_back(halves: tuple[Path, 
 def test_a_model_of_an_earlier_version_loads(clicks: Path, tmp_path: Path) -> None:
     save_model(cs.fit("rCTR", clicks), tmp_path / "old")
     header = json.loads((tmp_path / "old" / "model.json").read_text())
-    for name in ("sessions", "fingerprint", "source", "fitted_at", "version"):
+    for name in ("sessions", "fingerprint", "source", "fitted_at", "version", "first_time", "last_time"):
         del header["model"]["fields"]["evidence"][name]
     (tmp_path / "old" / "model.json").write_text(json.dumps(header))
     model = load_model(tmp_path / "old")

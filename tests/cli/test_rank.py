@@ -6,6 +6,7 @@ import json
 import warnings
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +17,10 @@ from clickshift.counts.open_log import open_log
 from clickshift.io.datasets.letor import read_corpus
 from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell, call
+from tests.folders import arrays_file
 
 pytest.importorskip("jax")
+ONE_CONSTANT_FEATURE = pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
 RANKS, DOCS = 4, 5
 SMALL = "ClickRanker('ips', hidden=(16,), dropout=(0.0,), rounds=40, learning_rate=0.01)"
 
@@ -70,6 +73,11 @@ def test_train_and_evaluate(shell: Shell, work: Path) -> None:
     assert rows["nDCG@10"]["mean"] > 0.9
     for row in rows.values():
         assert row["low"] < row["mean"] < row["high"]
+    figure = cs.evaluate_ranker(work / "ips", work / "docs.txt").figure()
+    for trace, names in zip(figure.data, (["nDCG@5", "nDCG@10"], ["ARP"]), strict=True):
+        assert list(trace.y) == names
+        for name, x, up, down in zip(trace.y, trace.x, trace.error_x.array, trace.error_x.arrayminus, strict=True):
+            np.testing.assert_allclose([x, x + up, x - down], [rows[name][key] for key in ("mean", "high", "low")])
     text = shell.text("rank", "evaluate", work / "ips", work / "docs.txt", "--level", 0.9)
     assert "90% bootstrap intervals" in text
     assert "nDCG@5" in text
@@ -88,7 +96,7 @@ def test_ways_to_tell_examination(shell: Shell, work: Path, tmp_path: Path) -> N
         found = shell.json(*train(work, tmp_path / f"r{k}", *quick, *known))
         assert found["rounds"] == 2
         assert found["converged"] is False
-    files = [(tmp_path / name / "ranker.safetensors").read_bytes() for name in ("r0", "r1", "r2")]
+    files = [arrays_file(tmp_path / name).read_bytes() for name in ("r0", "r1", "r2")]
     assert files[0] == files[1]
     assert files[0] != files[2]
 
@@ -110,6 +118,57 @@ def test_losses(shell: Shell, work: Path, tmp_path: Path) -> None:
     assert quality["metrics"][1]["mean"] > 0.9
 
 
+@ONE_CONSTANT_FEATURE
+def test_the_training_curve_of_a_network(work: Path, tmp_path: Path) -> None:
+    """Its lowest point is the loss that was kept; it is saved with the ranker."""
+    learner = SMALL.replace("rounds=40", "rounds=6")
+    training = cs.train_ranker(work / "docs.txt", work / "log.parquet", loss=learner, examination="1/rank")
+    losses = [row["held_out_loss"] for row in training.curve]
+    assert [row["round"] for row in training.curve] == list(range(1, training.ranker.rounds + 1))
+    assert min(losses) == pytest.approx(training.ranker.held_out_loss)
+    line, best = training.figure().data
+    assert list(line.y) == losses
+    assert list(best.x) == [1 + losses.index(min(losses))]
+    training.write(tmp_path / "ranker")
+    assert list(cs.load_ranker(tmp_path / "ranker").losses) == losses
+
+
+@ONE_CONSTANT_FEATURE
+def test_trees_are_compared_on_queries_that_were_held_out(work: Path, tmp_path: Path) -> None:
+    """The trees that are returned are trained on all queries; those of the comparison without the held-out ones."""
+    learner, docs, log = cs.ranking.BoostedRanker(trees=5), work / "docs.txt", work / "log.parquet"
+    training = cs.train_ranker(docs, log, loss=learner, examination="1/rank")
+    corpus, sessions = read_corpus(docs), read_log(log)
+    alone = learner.fit(corpus, sessions, examination=1 / np.arange(1, RANKS + 1))
+    np.testing.assert_array_equal(training.ranker.scores(corpus), alone.scores(corpus))
+    assert training.queries == 60
+    assert training.comparison is not None
+    assert (training.comparison.queries, training.comparison.judged_by) == (6, "labels")
+    assert [row["trees"] for row in training.curve] == [1, 2, 3, 4, 5]
+    assert training.curve[-1]["held_out_ndcg"] == pytest.approx(training.comparison.ndcg)
+    assert len(training.figures) == 1
+    write_world(tmp_path, queries=20, sessions=500, seed=1)
+    others = tmp_path / "docs.txt", tmp_path / "log.parquet"
+    given = cs.train_ranker(
+        docs, log, loss=learner, examination="1/rank", held_out=others[0], held_out_clicks=others[1]
+    )
+    assert given.comparison is not None
+    assert given.comparison.queries == 20
+    assert (training.comparison.trained_again, given.comparison.trained_again) == (True, False)
+    booster = lightgbm.Booster(model_str=alone.text)
+    for n, score in zip((2, 5), alone.staged_scores(corpus, (2, 5)), strict=True):
+        np.testing.assert_allclose(score, booster.predict(corpus.features, num_iteration=n))
+
+
+@ONE_CONSTANT_FEATURE
+def test_trees_of_a_single_query_are_not_compared(tmp_path: Path) -> None:
+    write_world(tmp_path, queries=1, sessions=200)
+    learner = cs.ranking.BoostedRanker(trees=2)
+    training = cs.train_ranker(tmp_path / "docs.txt", tmp_path / "log.parquet", loss=learner, examination="1/rank")
+    assert training.comparison is None
+    assert training.figures == {}
+
+
 def test_a_loss_by_its_name(shell: Shell, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the published network, but one round of it."""
     from clickshift.ranking import click_ranker
@@ -122,7 +181,7 @@ def test_a_loss_by_its_name(shell: Shell, work: Path, tmp_path: Path, monkeypatc
         lambda self, *a, **k: seen.append((self, k)) or click_ranker.Ranker("one-hot", {}, "x"),
     )
     assert one["hidden"].default == (512, 256, 128)
-    monkeypatch.setattr("clickshift.ranking.train._compared", lambda *a, **k: None)
+    monkeypatch.setattr("clickshift.ranking.train._Examiner.compare", lambda *a: None)
     shell.json(*train(work, tmp_path / "r", "--loss", "pbm", "--bias", "naive", "--seed", 5))
     shell.json(*train(work, tmp_path / "r", "--clip", "0.1", "--examination", "1/rank^2"))
     assert [learner.loss for learner, _ in seen] == ["pbm", "ips"]

@@ -15,6 +15,7 @@ from clickshift.cli.reproduce import SHIFT_COMMANDS
 from clickshift.experiments import papers
 from clickshift.experiments.models import PEEKING, TRUTH, Contender
 from clickshift.experiments.papers import TABLES_AND_FIGURES
+from clickshift.io.datasets.letor import read_corpus
 from clickshift.simulation.search_engine import World
 from tests.cli.shell import Shell, call
 
@@ -48,7 +49,8 @@ def test_a_run_has_rows_tables_charts_and_a_page(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert "Verdicts" in page
     assert "https://" not in page.split("</style>")[0]
-    assert {".csv", ".tex", ".svg", ".png"} <= {file.suffix for file in finished.rglob("*")}
+    assert {file.suffix for file in (finished / "exports").iterdir()} == {".csv", ".tex", ".svg", ".png"}
+    assert {file.name for file in finished.iterdir()} == {"cells", "exports", "report.html", "rows.parquet", "run.json"}
 
 
 def test_the_function_has_the_facts_of_the_command(shell: Shell, finished: Path) -> None:
@@ -86,6 +88,45 @@ def test_without_a_folder_a_run_leaves_nothing_behind(tmp_path: Path, monkeypatc
     assert {row["model"] for row in result.rows()} >= {"dCTR", "user (oracle)"}
     assert [line.split("]")[0] for line in lines] == ["[1/2", "[2/2"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_corpus_may_be_an_object(tmp_path: Path) -> None:
+    """It gives the rows of its file; an equal object finds the finished tasks again, another one does not."""
+    corpus = cs.builtin_corpus(20)
+    letor, pairs = tmp_path / "docs.txt", corpus.vocabulary
+    assert corpus.features is not None
+    letor.write_text(
+        "".join(
+            f"{int(corpus.label[p])} qid:{pairs.query_ids[pairs.pair_query[p]]} "
+            + " ".join(f"{k + 1}:{value!r}" for k, value in enumerate(corpus.features[p].tolist()))
+            + f" #docid = {pairs.doc_ids[pairs.pair_doc[p]]}\n"
+            for p in range(corpus.n_pairs)
+        )
+    )
+    options = {"users": ["DBN"], "testing": ["random"], "models": ["dCTR"], "sessions": 300, "test_sessions": 50}
+    options |= {"derived": False, "workers": 0, "queries": 10}
+    from_file = cs.policy_shift(tmp_path / "file", corpus=letor, **options)
+    read = read_corpus(letor)
+    from_object = cs.policy_shift(tmp_path / "object", corpus=read, **options)
+
+    def values(result: Any) -> list[dict[str, Any]]:
+        return [{k: v for k, v in row.items() if "seconds" not in k} for row in result.to_dict()["rows"]]
+
+    assert values(from_object) == values(from_file)
+    lines: list[str] = []
+
+    def progress(step: int | str, /, *, total: int | None = None) -> None:
+        if isinstance(step, str):
+            lines.append(step)
+
+    again = cs.Corpus(read.vocabulary, read.label.copy(), read.features.copy(), read.max_label)  # type: ignore[union-attr]
+    cs.policy_shift(tmp_path / "object", corpus=again, **options, progress=progress)
+    assert lines == [], "all tasks were finished"
+    assert len(list((tmp_path / "object" / "corpus").iterdir())) == 1
+    other = cs.Corpus(read.vocabulary, read.label, read.features + 1, read.max_label)  # type: ignore[operator]
+    cs.policy_shift(tmp_path / "object", corpus=other, **options, progress=progress)
+    assert len(lines) > 0, "another corpus reuses nothing"
+    assert len(list((tmp_path / "object" / "corpus").iterdir())) == 2
 
 
 def test_a_second_run_takes_what_is_there(shell: Shell, finished: Path) -> None:

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clickshift.core import files
 from clickshift.core.files import (
+    _CheckedTextStream,
     cache_folder,
     content_key,
     files_in,
@@ -139,12 +141,21 @@ def test_blocks_are_whole_lines(tmp_path_factory: pytest.TempPathFactory, data: 
     assert b"".join(blocks).decode() == data + "\n" * (data != "" and not data.endswith("\n"))
 
 
-def test_an_endless_line_is_refused(tmp_path: Path) -> None:
+def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
-    file.write_text("a\n" + "b" * 50)
-    assert list(line_blocks(file, size=8, longest_line=50)) == [b"a\n", b"b" * 50 + b"\n"]
-    with raises_code("line-too-long", FileError, limit=40):
-        list(line_blocks(file, size=8, longest_line=40))
+    for text, longest in (("a\n" + "b" * 50, 50), ("b" * 50 + "\n" + "a" * 9, 50), ("a\r" + "b" * 50 + "\r\nc", 50)):
+        file.write_text(text)
+        for buffer in (1, 7, 49, 51, 1000):
+            monkeypatch.setattr(files, "LONGEST_LINE", longest)
+            with _CheckedTextStream(file) as stream:
+                assert b"".join(iter(lambda stream=stream, size=buffer: stream.read(size), b"")) == text.encode()
+            monkeypatch.setattr(files, "LONGEST_LINE", longest - 1)
+            if buffer < longest:
+                with (
+                    raises_code("line-too-long", FileError, limit=longest - 1, path=file),
+                    _CheckedTextStream(file) as stream,
+                ):
+                    list(iter(lambda stream=stream, size=buffer: stream.read(size), b""))
 
 
 def test_files_of_a_folder(tmp_path: Path) -> None:
@@ -190,7 +201,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with raises_code("not-writable", FileError, reason="File exists"), write_atomically(tmp_path / "file" / "below"):
         pytest.fail("there is no such folder")
-    with raises_code("not-writable", FileError, reason="No space left"), write_atomically(tmp_path / "x"):
+    with raises_code("disk-full", FileError, reason="No space left"), write_atomically(tmp_path / "x"):
         raise OSError(28, "No space left")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells
@@ -21,6 +24,7 @@ from clickshift.errors import DataError, FileError
 from clickshift.learners.base import DEFAULT, learner_for
 from clickshift.models.base import ClickModel
 from tests.codes import raises_code
+from tests.folders import arrays_file, craft
 
 WIDTH = 6
 CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
@@ -269,8 +273,8 @@ def test_what_is_not_counts_is_refused(rng: np.random.Generator, tmp_path: Path)
     counts.save(folder)
     header = json.loads((folder / _COUNTS_FORMAT.header).read_text())
     changes: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
-        ({"format": 99}, "newer-format", {"format": 99, "supported": 1}),
-        ({"format": 0}, "older-format", {"format": 0, "supported": 1}),
+        ({"format": 99}, "newer-format", {"format": 99, "supported": 2}),
+        ({"format": 0}, "older-format", {"format": 0, "supported": 2}),
         ({"format": None}, "damaged-file", {}),
         ({"arrays": "0"}, "damaged-file", {"cause": "arrays-changed"}),
         ({"ranks": None}, "damaged-file", {"cause": "TypeError"}),
@@ -281,8 +285,72 @@ def test_what_is_not_counts_is_refused(rng: np.random.Generator, tmp_path: Path)
         with raises_code(code, FileError, **facts):
             DayCounts.load(folder)
     (folder / _COUNTS_FORMAT.header).write_text(json.dumps(header))
-    (folder / _COUNTS_FORMAT.arrays).write_bytes((folder / _COUNTS_FORMAT.arrays).read_bytes()[:1000])
-    with raises_code("damaged-file", FileError, path=folder / _COUNTS_FORMAT.arrays):
+    arrays_file(folder).write_bytes(arrays_file(folder).read_bytes()[:1000])
+    with raises_code("damaged-file", FileError, path=arrays_file(folder)):
+        DayCounts.load(folder)
+
+
+def at(k: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Replace one number."""
+    return lambda array: np.concatenate([array[:k], np.array([value]).astype(array.dtype), array[k + 1 :]])
+
+
+CRAFTED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "a pair of cells out of range": ("cells.pair", at(-2, 10**6)),
+    "a negative pair of cells": ("cells.pair", at(0, -1)),
+    "cells in another order": ("cells.pair", lambda array: array[::-1].copy()),
+    "too few cells": ("cells.pair", lambda array: array[1:]),
+    "a table of cells": ("cells.pair", lambda array: array[:, None].copy()),
+    "cells that are fractions": ("cells.pair", lambda array: array.astype(float)),
+    "a situation out of range": ("cells.situation", lambda array: array + 10**6),
+    "more clicks than impressions": ("cells.clicks", lambda array: array + 1000),
+    "negative impressions": ("cells.impressions", lambda array: -array),
+    "infinite impressions": ("cells.impressions", at(0, np.inf)),
+    "impressions that are no number": ("cells.impressions", at(0, np.nan)),
+    "a tail of a pair out of range": ("tails.pair", at(0, 2**31)),
+    "the second number after the last pair": ("tails.pair", lambda array: np.full_like(array, 35)),
+    "a tail longer than the lists": ("tails.length", lambda array: array + 100),
+    "a tail that begins below its end": ("tails.start", lambda array: array + 100),
+    "a tail that begins above the list": ("tails.start", lambda array: array - 100),
+    "more tails than there are": ("tails.sessions", lambda array: array + 1),
+    "so many tails that sums overflow": ("tails.sessions", at(0, 2**62)),
+    "a tail of weight 0": ("tails.count", at(0, 0.0)),
+    "too few pairs in tails": ("tails.pair", lambda array: array[:-1]),
+    "a cascade table that is too short": ("cascade.clicks", lambda array: array[:-1]),
+    "more examined than shown": ("cascade.examined", lambda array: array + 1000),
+    "negative clicks": ("cascade.followed", lambda array: array - 1000),
+    "a rank too few": ("cascade.followed_at_rank", lambda array: array[:-1]),
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Counts of 34 pairs in a folder."""
+    folder = tmp_path_factory.mktemp("stored") / "counts"
+    counts = DayCounts.of(log_of(200, np.random.default_rng(0)))
+    assert counts.vocabulary.n_pairs == 34
+    counts.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_numbers_that_no_count_gives_are_one_error(crafted: str, stored: Path, tmp_path: Path) -> None:
+    name, change = CRAFTED[crafted]
+    folder = shutil.copytree(stored, tmp_path / "counts")
+    craft(folder, "count.json", {name: np.ascontiguousarray(change(load_file(arrays_file(folder))[name]))})
+    with raises_code("damaged-file", FileError, path=folder):
+        DayCounts.load(folder)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"sessions": -1}, {"sessions": 1e300}, {"ranks": 10**9}, {"ranks": float("inf")}, {"passed": float("nan")}],
+    ids=str,
+)
+def test_facts_that_no_count_gives_are_one_error(header: dict[str, Any], stored: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stored, tmp_path / "counts")
+    craft(folder, "count.json", {}, **header)
+    with raises_code("damaged-file", FileError, path=folder):
         DayCounts.load(folder)
 
 

@@ -13,7 +13,20 @@ from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from tests.display.browsers import look_inside
 from tests.experiments.policy_shift.rows import IND, TRAINING, USERS, shift_rows
 
-MEASURE = """
+TEXTS_CUT_OFF = """
+const textsCutOff = () => [...document.querySelectorAll(".js-plotly-plot svg.main-svg text")].filter((text) => {
+  const [inner, outer] = [text.getBoundingClientRect(), text.closest("figure").getBoundingClientRect()];
+  return inner.width && (inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.right > innerWidth);
+}).map((text) => text.textContent);
+"""
+MEASURE = (
+    TEXTS_CUT_OFF
+    + """
+const opened = () => {
+  all("nav a")[1].click();
+  dispatchEvent(new HashChangeEvent("hashchange"));
+  return all("details").map((one) => one.open);
+};
 const all = (what, inside = document) => [...inside.querySelectorAll(what)];
 const root = document.documentElement;
 const charts = all(".js-plotly-plot");
@@ -44,10 +57,15 @@ return {
   jumps: all("nav a").every((one) => document.querySelector(one.getAttribute("href"))), last: link.textContent,
   share: all(".modebar-btn").filter((one) => /share|cloud/i.test(one.dataset.title || "")).length,
   loaded: performance.getEntriesByType("resource").length,
+  first: all("main > section:first-child .heatmaplayer .hm").length,
+  cut: textsCutOff(),
+  folded: all("details").map((one) => one.open),
+  opened: opened(),
   hacked: typeof window.hacked,
   text: document.body.innerText,
 };
 """
+)
 NARROW, WIDE = 390, 1280
 
 
@@ -73,7 +91,7 @@ def seen(request: pytest.FixtureRequest, both: dict[int, dict[str, Any]]) -> dic
 
 def test_every_chart_is_drawn(seen: dict[str, Any]) -> None:
     assert seen["console"] == []
-    assert seen["charts"] == 6 + 4 + 2, "spiders, distances from the oracle, derived policies"
+    assert seen["charts"] == 1 + 6 + 4 + 2, "heat map, spiders, distances from the oracle, derived policies"
     assert seen["empty"] == 0
     assert seen["webs"] == 6
     assert seen["lines"] >= 6 * 2
@@ -85,6 +103,16 @@ def test_nothing_is_wider_than_the_window(seen: dict[str, Any]) -> None:
     assert seen["wide"] == 0
     assert seen["across"] == (1 if seen["width"] == NARROW else 3)
     assert seen["smallest"] >= 9
+
+
+def test_no_text_of_a_chart_is_cut_off(seen: dict[str, Any]) -> None:
+    assert seen["cut"] == []
+
+
+def test_the_heat_map_comes_first_and_the_verdicts_are_folded(seen: dict[str, Any]) -> None:
+    assert seen["first"] == 1 + 2 * 2, "the mean, and one per training log"
+    assert seen["folded"] == [False]
+    assert seen["opened"] == [True], "a link to a folded section opens it"
 
 
 def test_tables_are_sorted_by_their_headers(seen: dict[str, Any]) -> None:
@@ -119,5 +147,5 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     (found,), console = look_inside(path, tmp_path / "inside", widths=(WIDE,), measure=MEASURE)
     assert found["hacked"] == "undefined"
     assert console == []
-    assert found["charts"] == 2 + 1 + 1
+    assert found["charts"] == 1 + 2 + 1 + 1
     assert evil in found["text"]

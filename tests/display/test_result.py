@@ -106,6 +106,8 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert written.page == tmp_path / "report" / "report.html"
     assert read_rows(tmp_path / "report" / "rows.parquet")[1] == {"side": "tails", "count": 1}
     assert {path.suffix for path in written.files} == {".csv", ".tex", ".svg", ".png"}
+    assert {path.parent for path in written.files} == {written.exports} == {tmp_path / "report" / "exports"}
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "rows.parquet", "exports"}
     page = Coin(3).write(tmp_path / "page.html").page
     assert page is not None
     assert "shows heads 3 times" in page.read_text(encoding="utf-8")

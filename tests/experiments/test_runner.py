@@ -17,7 +17,7 @@ import pytest
 from clickshift.display.tables import read_rows, write_rows
 from clickshift.errors import FileError
 from clickshift.experiments.models import Contender
-from clickshift.experiments.runner import FinishedTask, RunFolder, digest, process_pool, run_tasks
+from clickshift.experiments.runner import FinishedTask, RunFolder, ThisProcess, digest, process_pool, run_tasks
 from tests.codes import raises_code
 
 
@@ -94,6 +94,16 @@ def test_a_process_per_core(tmp_path: Path) -> None:
         run_tasks(wanted, folder, pool)
     assert len(cores) == 1
     assert len(folder.rows(wanted)) == 6
+
+
+def test_without_workers_tasks_run_in_this_process(tmp_path: Path) -> None:
+    folder, wanted = RunFolder(tmp_path / "run"), tasks(tmp_path, 2)
+    with ThisProcess() as executor:
+        pid = executor.submit(os.getpid).result()
+        assert isinstance(executor.submit(int, "no number").exception(), ValueError)
+        run_tasks(wanted, folder, executor)
+    assert pid == os.getpid()
+    assert len(folder.rows(wanted)) == 4
 
 
 OWN = """

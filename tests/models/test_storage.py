@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from clickshift import models
 from clickshift.core.spec import parse, resolve
@@ -21,9 +22,10 @@ from clickshift.errors import FileError
 from clickshift.learners import DEFAULT, fit
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
-from clickshift.models.storage import FORMAT, load_model, read_header, save_model
+from clickshift.models.storage import FORMAT, load_model, load_seeds, read_header, save_model, save_seeds
 from clickshift.simulation.users import USERS
 from tests.codes import raises_code
+from tests.folders import arrays_file, craft
 from tests.models.random_models import random_neural
 
 
@@ -105,7 +107,7 @@ def test_an_old_model_is_replaced(log: Sessions, tmp_path: Path) -> None:
     save_model(fit("DBN", log), tmp_path)
     save_model(fit("dCTR", log), tmp_path)
     assert isinstance(load_model(tmp_path), models.DCTR)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [arrays_file(tmp_path).name, "model.json"]
 
 
 @pytest.fixture
@@ -131,11 +133,11 @@ def without_a_field(folder: Path) -> None:
 
 
 HEADER: dict[str, Any] = {"file": "model.json"}
-ARRAYS: dict[str, Any] = {"file": "model.safetensors"}
+ARRAYS: dict[str, Any] = {"file": "arrays"}
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
     "no folder": (shutil.rmtree, "not-a-model", {}),
     "no header": (lambda folder: (folder / "model.json").unlink(), "not-a-model", {}),
-    "no arrays": (lambda folder: (folder / "model.safetensors").unlink(), "file-not-found", ARRAYS),
+    "no arrays": (lambda folder: arrays_file(folder).unlink(), "file-not-found", ARRAYS),
     "an empty header": (lambda folder: (folder / "model.json").write_text(""), "damaged-file", HEADER),
     "a header cut short": (lambda folder: truncate(folder / "model.json", 0.5), "damaged-file", HEADER),
     "a header that is no text": (
@@ -154,17 +156,17 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
     "a newer format": (
         lambda folder: edit(folder, format=FORMAT + 1),
         "newer-format",
-        HEADER | {"format": 2, "supported": 1},
+        HEADER | {"format": FORMAT + 1, "supported": FORMAT},
     ),
     "an unknown model": (
         lambda folder: edit(folder, model={"name": "Xyz", "fields": {}}),
         "damaged-file",
         {"cause": "SpecError"},
     ),
-    "empty arrays": (lambda folder: truncate(folder / "model.safetensors", 0), "damaged-file", ARRAYS),
-    "arrays cut short": (lambda folder: truncate(folder / "model.safetensors", 0.9), "damaged-file", ARRAYS),
+    "empty arrays": (lambda folder: truncate(arrays_file(folder), 0), "damaged-file", ARRAYS),
+    "arrays cut short": (lambda folder: truncate(arrays_file(folder), 0.9), "damaged-file", ARRAYS),
     "arrays that are none": (
-        lambda folder: (folder / "model.safetensors").write_bytes(b"PK\3\4" * 99),
+        lambda folder: arrays_file(folder).write_bytes(b"PK\3\4" * 99),
         "damaged-file",
         ARRAYS,
     ),
@@ -174,8 +176,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, dict[str, Any]]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_folder_is_one_clear_error(damage: str, folder: Path) -> None:
     harm, code, facts = DAMAGE[damage]
+    path = arrays_file(folder) if facts.get("file") == "arrays" else folder / facts.get("file", "")
     harm(folder)
-    path = folder / facts["file"] if "file" in facts else folder
     with raises_code(code, FileError, path=path, **{name: facts[name] for name in facts if name != "file"}) as caught:
         load_model(folder)
     said = str(caught.value)
@@ -191,7 +193,7 @@ def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
 
 def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path: Path) -> None:
     save_model(fit("dCTR", with_text_ids(log)), tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    shutil.copy(arrays_file(tmp_path / "other"), arrays_file(folder))
     with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
@@ -200,7 +202,7 @@ def test_arrays_of_another_log_are_refused(folder: Path, log: Sessions, tmp_path
 @pytest.mark.parametrize("other", ["rCTR", "PBM", "drCTR"])
 def test_arrays_of_another_model_are_refused(other: str, folder: Path, log: Sessions, tmp_path: Path) -> None:
     save_model(fit(other, log), tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    shutil.copy(arrays_file(tmp_path / "other"), arrays_file(folder))
     with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(folder)
 
@@ -210,13 +212,13 @@ def test_arrays_of_another_fit_are_refused(log: Sessions, tmp_path: Path) -> Non
     """PBM and UBM have parameters of the same names."""
     for name in ("PBM", "UBM"):
         save_model(fit(name, log), tmp_path / name)
-    shutil.copy(tmp_path / "PBM" / "model.safetensors", tmp_path / "UBM")
+    shutil.copy(arrays_file(tmp_path / "PBM"), arrays_file(tmp_path / "UBM"))
     with raises_code("damaged-file", FileError, cause="arrays-changed"):
         load_model(tmp_path / "UBM")
 
 
 def test_a_flipped_bit_is_noticed(folder: Path) -> None:
-    path = folder / "model.safetensors"
+    path = arrays_file(folder)
     data = bytearray(path.read_bytes())
     data[-3] ^= 0x40
     path.write_bytes(bytes(data))
@@ -228,3 +230,77 @@ def test_a_folder_that_cannot_be_written_is_one_error(log: Sessions, tmp_path: P
     (tmp_path / "file").write_text("x")
     with raises_code("not-writable", FileError, path=tmp_path / "file" / "model"):
         save_model(fit("dCTR", log), tmp_path / "file" / "model")
+
+
+def put(array: np.ndarray, value: float) -> np.ndarray:
+    changed = array.copy()
+    changed.flat[0] = value
+    return changed
+
+
+CRAFTED: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
+    "attractiveness above 1": ("UBM", "attractiveness", lambda array: put(array, 5.0)),
+    "attractiveness below 0": ("DBN", "attractiveness", lambda array: put(array, -0.1)),
+    "attractiveness that is no number": ("PBM", "attractiveness", lambda array: put(array, np.nan)),
+    "examination without end": ("PBM", "examination", lambda array: put(array, np.inf)),
+    "a pair too few": ("PBM", "attractiveness", lambda array: array[:-1]),
+    "a pair too many": ("dCTR", "ctr", lambda array: np.append(array, 0.5)),
+    "a table instead of a column": ("dCTR", "ctr", lambda array: array[:, None]),
+    "a situation too few": ("UBM", "examination", lambda array: array[:-1]),
+    "no rank at all": ("PBM", "examination", lambda array: array[:0]),
+    "two of CCM's parameters": ("CCM", "continuation", lambda array: array[:2]),
+    "click-through rates above 1": ("drCTR", "ctr", lambda array: array + 1),
+    "integers": ("dCTR", "ctr", lambda array: array.astype(np.int64)),
+    "scores that are no numbers": ("TopPop", "score", lambda array: put(array, np.nan)),
+    "negative impressions": ("dCTR", "evidence.impressions", lambda array: -1 - array),
+    "more clicks than impressions": ("dCTR", "evidence.clicks", lambda array: array + 1e6),
+    "impressions of other pairs": ("dCTR", "evidence.impressions", lambda array: array[1:]),
+    "negative standard errors": ("dCTR", "evidence.logit_error.ctr", lambda array: put(array, -1.0)),
+    "standard errors of other pairs": ("dCTR", "evidence.logit_error.ctr", lambda array: array[1:]),
+    "weights that are no numbers": ("NCM", "shared.weight", lambda array: put(array, np.nan)),
+    "weights of another size": ("NCM", "shared.clicked", lambda array: array[:1]),
+    "a readout of another size": ("NCM", "shared.readout", lambda array: np.zeros(10**5, np.float32)),
+    "an input of another size": ("NCM", "by_pair.input", lambda array: array[:, :2]),
+    "positions of another size": ("CACM_minus", "shared.position", lambda array: array[:0]),
+    "a weight of a mixture above 1": ("Mixture", "weights", lambda array: np.array([2.0, -1.0])),
+    "a component out of range": (
+        "Mixture",
+        "components.0.components.0.attractiveness",
+        lambda array: array + 1,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_values_that_no_model_has_are_refused(crafted: str, log: Sessions, tmp_path: Path) -> None:
+    name, array, change = CRAFTED[crafted]
+    save_model(made(name, log), tmp_path)
+    craft(tmp_path, "model.json", {array: np.ascontiguousarray(change(load_file(arrays_file(tmp_path))[array]))})
+    with raises_code("damaged-file", FileError, path=tmp_path):
+        load_model(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+@pytest.mark.parametrize("value", [5, -0.5, float("nan"), "high", True, None, [0.5]])
+def test_a_continuation_that_is_no_probability_is_refused(value: object, log: Sessions, tmp_path: Path) -> None:
+    save_model(fit("DBN", log), tmp_path)
+    header = json.loads((tmp_path / "model.json").read_text())
+    header["model"]["fields"]["continuation"] = value
+    (tmp_path / "model.json").write_text(json.dumps(header))
+    with raises_code("damaged-file", FileError, path=tmp_path):
+        load_model(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+def test_seeds_are_replaced_together(log: Sessions, tmp_path: Path) -> None:
+    first, second = fit("dCTR", log), fit("rCTR", log)
+    save_seeds([first] * 3, tmp_path)
+    assert [type(model) for model in load_seeds(tmp_path)] == [models.DCTR] * 3
+    assert isinstance(load_model(tmp_path / "seed-2"), models.DCTR)
+    save_seeds([second] * 2, tmp_path)
+    assert [type(model) for model in load_seeds(tmp_path)] == [models.RCTR] * 2
+    assert not (tmp_path / "seed-2").exists()
+    save_seeds([first], tmp_path)
+    assert len(load_seeds(tmp_path)) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [arrays_file(tmp_path).name, "model.json"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import lightgbm
@@ -104,6 +106,22 @@ def test_files_bring_trees_back(rng, tmp_path) -> None:
     np.testing.assert_array_equal(predicted, again.scores(corpus))
     with raises_code("wrong-feature-count", DataError, expected=3, count=2):
         trees.scores(Corpus(corpus.vocabulary, corpus.label, corpus.features[:, :2]))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("split_feature", 3), ("split_feature", -1), ("left_child", 7), ("right_child", -9), ("left_child", 0)),
+        *(("leaf_value", "nan"), ("num_leaves", 99), ("num_cat", 1)),
+    ],
+)
+def test_trees_that_refer_to_nothing_are_refused(rng, tmp_path, field: str, value: object) -> None:
+    trees = BoostedRanker(trees=2, leaves=4).fit(*world(rng, 30), examination=EXAMINATION)
+    line = re.search(rf"\n{field}=(\S+)(.*)", trees.text)
+    assert line is not None
+    save_ranker(replace(trees, text=trees.text.replace(line[0], f"\n{field}={value}{line[2]}", 1)), tmp_path)
+    with raises_code("damaged-file", FileError, path=tmp_path, cause="ValueError"):
+        load_ranker(tmp_path)
 
 
 @pytest.fixture

@@ -5,8 +5,11 @@ Only typer is imported before a command runs: each command imports what it needs
 
 from __future__ import annotations
 
+import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -26,7 +29,18 @@ import clickshift.cli.selection as selection
 import clickshift.cli.shift as shift
 import clickshift.cli.simulate as simulate
 from clickshift._version import __version__
+from clickshift.cli._console import is_verbose, set_verbosity
+from clickshift.cli._exit_codes import DONE, INPUT, INTERNAL, INTERRUPTED, RESOURCES, is_full_disk, is_lack_of_memory
 from clickshift.cli._startup import prepare_process
+from clickshift.core.interrupts import (
+    end_on_signals,
+    end_process,
+    forget_interrupts,
+    is_computing,
+    kept_after_interrupt,
+    received_signal,
+    was_interrupted,
+)
 from clickshift.core.text import printable
 
 __all__ = ["app", "main"]
@@ -71,15 +85,31 @@ def _show_version(value: bool) -> bool:
 
 @app.callback()
 def _options(
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print results and errors only: no progress, no warnings."),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Print log lines with times, and the traceback of an internal error."
+    ),
     version: bool = typer.Option(
         False, "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
     """Learn from clicks on ranked lists."""
+    if quiet and verbose:
+        raise typer.BadParameter("--quiet and --verbose exclude each other.")
+    set_verbosity(quiet=quiet, verbose=verbose)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; user errors are printed as one line, without a traceback.
+    """Run the command line; an error is printed as one line, without a traceback.
+
+    Exit codes are stable:
+
+    - 0: done.
+    - 1: a check that was asked for failed, e.g. `log drift --fail-on-change`.
+    - 2: input that cannot be used: options, files, or tasks of a run that failed.
+    - 3: memory or disk space does not suffice.
+    - 70: internal error, a bug; with `--verbose`, its traceback is printed.
+    - 130 or 143: interrupted by Ctrl-C (SIGINT) or by SIGTERM. Nothing half-written is left behind.
 
     Parameters
     ----------
@@ -89,34 +119,67 @@ def main(arguments: list[str] | None = None) -> None:
     Raises
     ------
     SystemExit
-        Always, with the exit code: 0 on success, 2 for input that cannot be used, 3 if memory does not suffice, 130
-        after an interrupt.
+        Always, with the exit code.
     """
+    if arguments is not None:
+        sys.exit(_run(arguments))
+    prepare_process()
+    end_on_signals()
+    code = _run(sys.argv[1:])
+    if is_computing():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        end_process(code)
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command and return its exit code."""
     from clickshift.cli._messages import with_options
     from clickshift.errors import ClickshiftError
 
-    if arguments is None:
-        prepare_process()
+    set_verbosity()
+    forget_interrupts()
+    if any("\0" in word for word in arguments):
+        return _stop("an argument must not contain a NUL character.", INPUT)
     try:
         code = _command()(arguments, prog_name="clickshift", standalone_mode=False)
     except _UsageError as error:
-        _explain_usage(error)
-    except ClickshiftError as error:
-        _stop(with_options(str(error), _command_options(sys.argv[1:] if arguments is None else arguments)), 2)
-    except MemoryError:
-        _stop("out of memory. Use fewer sessions at a time.", 3)
-    except OSError as error:
-        _stop(f"{error.filename or ''}: {error.strerror or error}", 2)
-    else:
-        if code == _INTERRUPTED:
-            _stop("interrupted; nothing half-written was left behind.", _INTERRUPTED)
-        sys.exit(code if isinstance(code, int) else 0)
+        return _explain_usage(error)
+    except BaseException as error:
+        if was_interrupted() or isinstance(error, KeyboardInterrupt):
+            return _stop_interrupted()
+        if not isinstance(error, Exception):
+            raise
+        if is_verbose():
+            traceback.print_exc()
+        if is_lack_of_memory(error):
+            return _stop("out of memory. Use fewer sessions at a time.", RESOURCES)
+        code = RESOURCES if is_full_disk(error) else INPUT
+        if isinstance(error, ClickshiftError):
+            return _stop(with_options(str(error), _command_options(arguments)), code)
+        if isinstance(error, OSError):
+            return _stop(f"{error.filename or ''}: {error.strerror or error}", code)
+        if code == RESOURCES:
+            return _stop(f"the disk is full ({error}). Choose a disk with free space.", code)
+        problem = f"{type(error).__name__}: {error}".removesuffix(": ")
+        advice = "" if is_verbose() else "; clickshift --verbose COMMAND shows the traceback"
+        return _stop(f"internal error ({problem}). Please report it{advice}.", INTERNAL)
+    if was_interrupted() or code == INTERRUPTED + signal.SIGINT:
+        return _stop_interrupted(finished=code in {None, DONE})
+    return code if isinstance(code, int) else DONE
+
+
+def _stop_interrupted(*, finished: bool = False) -> int:
+    """Print what an interrupted command has kept; return its exit code."""
+    kept = kept_after_interrupt()
+    number = received_signal() or signal.SIGINT
+    return _stop(f"interrupted; {'the result so far is kept' if finished else kept}.", INTERRUPTED + number)
 
 
 # the click base class of what typer exports: recent versions of typer include click under a name that is not public
 _UsageError: Any = typer.BadParameter.__mro__[1]
-_INTERRUPTED = 130
-"""Exit code after an interrupt, as shells use it."""
 
 
 @cache
@@ -134,18 +197,18 @@ def _command_options(arguments: Sequence[str]) -> dict[str, str]:
     return {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
 
 
-def _explain_usage(error: Any) -> None:
-    """Print what is wrong with the words of a command, and exit."""
+def _explain_usage(error: Any) -> int:
+    """Print what is wrong with the words of a command; return the exit code."""
     message = error.format_message().strip()
     if not message or "\n" in message:  # a group without a command shows its help
         error.show()
-        sys.exit(error.exit_code)
+        return INPUT
     command = error.ctx.command_path if error.ctx is not None else "clickshift"
     end = "" if message.endswith((".", "?")) else "."
-    _stop(f"{message}{end} Try '{command} --help'.", error.exit_code)
+    return _stop(f"{message}{end} Try '{command} --help'.", INPUT)
 
 
-def _stop(message: str, code: int) -> None:
-    """Print an error as one line and exit."""
+def _stop(message: str, code: int) -> int:
+    """Print an error as one line; return the exit code."""
     typer.echo(f"clickshift: {printable(message)}", err=True)
-    sys.exit(code)
+    return code

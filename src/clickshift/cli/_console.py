@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as json_text
+import logging
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +19,44 @@ from clickshift.core.text import printable
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
     from clickshift.display.result import Result
+
+
+_verbosity = {"quiet": False, "verbose": False}
+_log = logging.getLogger("clickshift")
+
+
+def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Choose what is printed on standard error beside errors; log lines have a time, for machines."""
+    _verbosity.update(quiet=quiet, verbose=verbose)
+    for handler in [handler for handler in _log.handlers if isinstance(handler, _LogLines)]:
+        _log.removeHandler(handler)
+    _log.setLevel(logging.DEBUG if verbose else logging.NOTSET)
+    if verbose:
+        handler = _LogLines(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", _TIME))
+        _log.addHandler(handler)
+
+
+_TIME = "%Y-%m-%dT%H:%M:%S"
+
+
+class _LogLines(logging.StreamHandler):  # type: ignore[type-arg]
+    """Log lines on standard error, in which text from data is escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        return printable(super().format(record))
+
+
+def is_verbose() -> bool:
+    """Return whether log lines and tracebacks are printed."""
+    return _verbosity["verbose"]
+
+
+def say(message: str) -> None:
+    """Print a note on standard error, unless only results and errors are wanted."""
+    if not _verbosity["quiet"]:
+        typer.echo(printable(message), err=True)
 
 
 def show_json(result: Any) -> None:
@@ -44,8 +84,8 @@ def render(result: Result, *, json: bool, output: Path | None = None) -> None:
     print_document(result.document)
     if written is not None:
         for note in written.notes:
-            typer.echo(note, err=True)
-        paths = {"Report": written.page, "Rows": written.rows}
+            say(note)
+        paths = {"Report": written.page, "Rows": written.rows, "Tables and figures": written.exports}
         shown = [f"{name}: {path}" for name, path in paths.items() if path is not None] or [f"Output: {output}"]
         typer.echo("   ".join(shown))
 
@@ -53,11 +93,27 @@ def render(result: Result, *, json: bool, output: Path | None = None) -> None:
 @contextmanager
 def reporting(description: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block on standard error, and its warnings after it, one line each."""
+    from clickshift.core.progress import silent
     from clickshift.display.progress import progress as shown
 
     leave_out_pandas()
+    if _verbosity["quiet"]:
+        with warnings_shown():
+            yield silent
+        return
     with warnings_shown(), shown(description, total) as report, compilation_announced():
-        yield report
+        yield _logged(report, description) if _verbosity["verbose"] else report
+
+
+def _logged(report: Progress, description: str) -> Progress:
+    """Return a function that also writes the texts of progress to the log."""
+
+    def logged(step: int | str, /, *, total: int | None = None) -> None:
+        if isinstance(step, str):
+            _log.debug("%s: %s", description, step.strip())
+        report(step, total=total)
+
+    return logged
 
 
 @contextmanager
@@ -74,4 +130,4 @@ def warnings_shown() -> Iterator[None]:
 def show_warnings(messages: Iterable[str]) -> None:
     """Print warnings on standard error, one line each."""
     for message in messages:
-        typer.echo(f"clickshift: warning: {printable(message)}", err=True)
+        say(f"clickshift: warning: {message}")

@@ -24,9 +24,14 @@ REWARD = typer.Option(
 REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
 REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")
 REPORT = typer.Option(
-    None, "--output", "-o", help="Report: one .html page, or a folder for the page, its rows, tables and figures."
+    None,
+    "--output",
+    "-o",
+    help="Report: one .html page, or a folder for the page, its rows, and its tables and figures as files.",
 )
-WORKERS = typer.Option(None, min=1, help="Number of worker processes; by default, one per core.")
+WORKERS = typer.Option(
+    None, min=0, help="Number of worker processes; by default, one per core; 0 runs the tasks in this process."
+)
 CLUSTER = typer.Option(
     None, metavar="ADDRESS", help="Address of a Dask cluster to run on instead of this machine, e.g. tcp://host:8786."
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from clickshift.cli._console import render, reporting
+from clickshift.cli._exit_codes import GATE_FAILED
 from clickshift.cli._options import COLUMN, JSON, LOG, REPORT, SKIP_BAD, parse_columns
 
 app = typer.Typer(
@@ -191,6 +192,9 @@ def drift(
         ..., help="Logs or counts of two or more days, or one log with several days in its 'time' or 'day' column."
     ),
     ranks: int = typer.Option(10, min=1, help="Number of ranks to compare."),
+    fail_on_change: bool = typer.Option(
+        False, "--fail-on-change", help="Exit with code 1 if a model of an earlier day should not be trusted."
+    ),
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
     output: Path | None = REPORT,
@@ -215,3 +219,5 @@ def drift(
             progress=progress,
         )
     render(result, json=json, output=output)
+    if fail_on_change and not result.trusted:
+        raise typer.Exit(GATE_FAILED)

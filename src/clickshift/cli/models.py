@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from clickshift.cli._console import render, reporting, warnings_shown
+from clickshift.cli._console import render, reporting, say, warnings_shown
 from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, MODEL_FOLDER, SKIP_BAD, parse_columns
 
 
@@ -182,7 +182,7 @@ def judgments(
 @wraps(judgments)
 def relevance(*arguments: Any, **options: Any) -> None:
     """Run `judgments` under its former name."""
-    typer.echo("clickshift: note: `relevance` is now `judgments`.", err=True)
+    say("clickshift: note: `relevance` is now `judgments`.")
     judgments(*arguments, **options)
 
 

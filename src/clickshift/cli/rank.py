@@ -54,7 +54,9 @@ def train(
     clip: float | None = _CLIP,
     held_out: str | None = typer.Option(None, help="Corpus of the held-out clicks; by default, the training corpus."),
     held_out_clicks: str | None = typer.Option(
-        None, help="Held-out log for early stopping; by default, the clicks of a tenth of the queries."
+        None,
+        help="Held-out log for early stopping and the comparison with the logging ranker; by default, the clicks of a "
+        "tenth of the queries.",
     ),
     seed: int | None = typer.Option(
         None, help="Random seed for the initial weights, the order of queries, and dropout."

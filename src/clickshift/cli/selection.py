@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli._console import render
+from clickshift.cli._console import render, warnings_shown
 from clickshift.cli._options import CLUSTER, JSON, WORKERS
 from clickshift.cli.shift import CORPUS, render_experiment, reporting_tasks
 
@@ -26,6 +26,10 @@ def run(
     output: Path = _OUTPUT,
     scale: str = typer.Option("quick", help="Scale: 'quick' (minutes) or 'paper' (5,000,000 sessions a log: days)."),
     corpus: str = CORPUS,
+    user: list[str] = typer.Option([], help="Simulated user, instead of the paper's four; repeatable."),
+    training: list[str] = typer.Option(
+        [], help="Logging policy of the training log, instead of the paper's two, e.g. LambdaMART; repeatable."
+    ),
     queries: int | None = typer.Option(None, min=2, help="Number of queries of the corpus."),
     sessions: int | None = typer.Option(
         None, min=100, help="Number of sessions of a training log; the other logs have a fifth of it."
@@ -48,6 +52,8 @@ def run(
             output,
             scale=scale,
             corpus=corpus,
+            users=user,
+            training=training,
             queries=queries,
             sessions=sessions,
             seeds=seeds,
@@ -79,4 +85,6 @@ def report(
     """Write the tables and charts of a run again, from its finished tasks."""
     from clickshift.experiments.experiment import read_run
 
-    render(read_run(output, repeats=repeats), json=json, output=output)
+    with warnings_shown():
+        result = read_run(output, repeats=repeats)
+    render(result, json=json, output=output)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clickshift.cli._console import render, reporting
+from clickshift.cli._console import render, reporting, say, warnings_shown
 from clickshift.cli._options import CLUSTER, COLUMN, JSON, SKIP_BAD, WORKERS, parse_columns
-from clickshift.core.text import printable
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
@@ -184,7 +183,9 @@ def report(output: Path = _OUTPUT, json: bool = JSON) -> None:
     """Write the tables, charts and verdicts of a run again, from its finished tasks."""
     from clickshift.experiments.experiment import read_run
 
-    render(read_run(output), json=json, output=output)
+    with warnings_shown():
+        result = read_run(output)
+    render(result, json=json, output=output)
 
 
 @contextmanager
@@ -194,7 +195,7 @@ def reporting_tasks() -> Iterator[Progress]:
 
         def report(step: int | str, /, *, total: int | None = None) -> None:
             if isinstance(step, str):
-                typer.echo(printable(step), err=True)
+                say(step)
             else:
                 progress(step, total=total)
 

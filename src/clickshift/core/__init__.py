@@ -8,6 +8,7 @@ __all__ = [  # noqa: F822 (modules)
     "artifacts",
     "boosting",
     "files",
+    "interrupts",
     "intervals",
     "newton",
     "parallel",

@@ -7,22 +7,28 @@ its name). Writing is atomic: a file appears under its name complete or not at a
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import hashlib
 import io
+import logging
 import os
-import secrets
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
+from clickshift.core.interrupts import removed_at_end
+from clickshift.core.leftovers import remove_leftovers, temporary_name
 from clickshift.errors import FileError
+
+_log = logging.getLogger(__name__)
 
 Setting = str | int | float | bool | None
 """Value that may enter a cache key."""
@@ -51,7 +57,8 @@ def open_text(path: str | Path) -> io.TextIOWrapper:
     ------
     FileError
         If there is no such file ("file-not-found"), it is a directory ("is-a-folder"), may not be read
-        ("permission-denied", "unreadable-file"), is damaged ("damaged-file"), or is not UTF-8 text ("not-text").
+        ("permission-denied", "unreadable-file"), is damaged ("damaged-file"), is not UTF-8 text ("not-text"), or has a
+        line of more than `LONGEST_LINE` bytes ("line-too-long").
         Errors in the content are raised while reading.
     """
     return io.TextIOWrapper(open_bytes(path), encoding="utf-8")
@@ -73,7 +80,11 @@ def open_bytes(path: str | Path) -> io.BufferedReader:
     return io.BufferedReader(_CheckedTextStream(Path(path)), 1 << 17)
 
 
-def line_blocks(path: str | Path, *, size: int = 1 << 23, longest_line: int = 1 << 24) -> Iterator[bytes]:
+LONGEST_LINE = 1 << 24
+"""Longest line of a text file that is read, in bytes: a file of a few kilobytes may unpack to a line of gigabytes."""
+
+
+def line_blocks(path: str | Path, *, size: int = 1 << 23) -> Iterator[bytes]:
     """Yield a text file in blocks of whole lines; each block ends with a line end.
 
     Parameters
@@ -82,13 +93,11 @@ def line_blocks(path: str | Path, *, size: int = 1 << 23, longest_line: int = 1 
         UTF-8 text file, plain or gzip.
     size
         Approximate size of a block, in bytes.
-    longest_line
-        Longest line that is accepted, in bytes.
 
     Raises
     ------
     FileError
-        As for `open_text`, or if a line is too long ("line-too-long").
+        As for `open_text`.
     """
     rest = b""
     with open_bytes(path) as stream:
@@ -97,13 +106,6 @@ def line_blocks(path: str | Path, *, size: int = 1 << 23, longest_line: int = 1 
                 yield rest + chunk[:cut]
                 rest = b""
             rest += chunk[cut:]
-            if len(rest) > longest_line:
-                raise FileError(
-                    path,
-                    f"has a line of more than {longest_line:,} bytes. Check that this is the right file.",
-                    code="line-too-long",
-                    limit=longest_line,
-                )
     if rest:
         yield rest + b"\n"
 
@@ -170,7 +172,7 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
     Raises
     ------
     FileError
-        If the file cannot be written ("not-writable").
+        If the file cannot be written ("not-writable"), or the disk is full ("disk-full").
 
     Examples
     --------
@@ -182,23 +184,59 @@ def write_atomically(path: str | Path, *, sync: bool = False) -> Iterator[Path]:
     'hello'
     """
     path = Path(path)
-    # not tempfile, whose files would stay unreadable for other users; the suffix is kept, as some writers need it
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        if sync:
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
+        remove_leftovers(path.parent)
+        # not tempfile, whose files would stay unreadable for other users; the suffix is kept, as some writers need it
+        with removed_at_end(temporary_name(path)) as temporary:
+            yield temporary
+            if sync:
+                with temporary.open("rb+") as file:
+                    os.fsync(file.fileno())
+            replace(temporary, path)
+        _log.debug("wrote %s", path)
     except OSError as error:
-        advice = "Choose a directory that you can write to, on a disk with free space."
-        raise FileError(
-            path, f"cannot be written ({_error_text(error)}). {advice}", code="not-writable", reason=_error_text(error)
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename a file over another one; on Windows, wait up to a second for readers that have it open.
+
+    Parameters
+    ----------
+    source, target
+        The two files.
+    """
+    patience = time.monotonic() + (1.0 if sys.platform == "win32" else 0.0)
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if time.monotonic() >= patience:
+                raise
+            time.sleep(0.02)
+
+
+def cannot_write(path: str | Path, error: OSError) -> FileError:
+    """Return the error for a file or directory that cannot be written ("disk-full" or "not-writable").
+
+    Parameters
+    ----------
+    path
+        What was to be written.
+    error
+        The error of the operating system.
+    """
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    advice = (
+        "Free some space, or choose a directory on another disk. Nothing was replaced."
+        if full
+        else "Choose a directory that you can write to."
+    )
+    reason = _error_text(error)
+    code = "disk-full" if full else "not-writable"
+    return FileError(path, f"cannot be written ({reason}). {advice}", code=code, reason=reason)
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -303,6 +341,7 @@ class _CheckedTextStream(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._line = 1
+        self._line_bytes = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         with _file_errors(path):
             self._file = path.open("rb")
@@ -362,7 +401,22 @@ class _CheckedTextStream(io.RawIOBase):
             raise FileError(
                 self._path, f"must be UTF-8 text: got {byte}. {advice}", line=line, code="not-text", value=byte
             ) from None
+        self._check_line_length(chunk)
         self._line += chunk.count(b"\n")
+
+    def _check_line_length(self, chunk: bytes) -> None:
+        """Raise if a line that begins before the chunk is too long; lines within a chunk are shorter."""
+        end = min((at for mark in (b"\n", b"\r") if (at := chunk.find(mark)) >= 0), default=-1)
+        if self._line_bytes + (len(chunk) if end < 0 else end) > LONGEST_LINE:
+            raise FileError(
+                self._path,
+                f"has a line of more than {LONGEST_LINE:,} bytes. Check that this is the right file.",
+                line=self._line,
+                code="line-too-long",
+                limit=LONGEST_LINE,
+            )
+        rest = len(chunk) - max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) - 1
+        self._line_bytes = self._line_bytes + rest if end < 0 else rest
 
     @override
     def close(self) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 Vector = Float[np.ndarray, " parameter"]
+MAX_PROBABILITY = 1 - 1e-15
+"""Largest estimate of a probability: with some 1e15 successes it would be rounded to 1, whose logit is infinite."""
 MAX_LOGIT_STEP = 2.0
 """Largest change of a logit in one step."""
 MAX_HALVINGS = 8

@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from typing import TypeVar
 
+from clickshift.errors import SpecError
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -21,9 +23,32 @@ _CHUNK_ROWS = 1 << 15
 """Default number of rows in a range: enough to keep numpy busy, few enough to stay in the cache."""
 
 
+def available_cores() -> list[int]:
+    """Return the numbers of the cores that this process may use; all of the machine where the system does not tell."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def n_threads() -> int:
-    """Return the number of threads to use: CLICKSHIFT_THREADS, or the number of cores available to this process."""
-    return int(os.environ.get("CLICKSHIFT_THREADS") or len(os.sched_getaffinity(0)))
+    """Return the number of threads to use: CLICKSHIFT_THREADS, or the number of cores available to this process.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if CLICKSHIFT_THREADS is not a number from 1 to 1024.
+    """
+    chosen = os.environ.get("CLICKSHIFT_THREADS")
+    if not chosen:
+        return len(available_cores())
+    if not chosen.isascii() or not chosen.isdigit() or not 1 <= int(chosen[:9]) <= 1024:
+        raise SpecError(
+            f"CLICKSHIFT_THREADS must be a number of threads from 1 to 1024: got {chosen!r}.",
+            code="bad-option",
+            option="CLICKSHIFT_THREADS",
+            value=chosen,
+        )
+    return int(chosen)
 
 
 def for_each(work: Callable[[int], None], n: int) -> None:
@@ -66,7 +91,8 @@ def _thread_pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, initializer=lambda: setattr(_thread_state, "is_worker", True))
 
 
-os.register_at_fork(after_in_child=_thread_pool.cache_clear)  # a forked process does not inherit the threads
+if hasattr(os, "register_at_fork"):  # a forked process does not inherit the threads; Windows has no fork
+    os.register_at_fork(after_in_child=_thread_pool.cache_clear)
 
 
 def for_ranges(work: Callable[[slice], None], rows: int, *, chunk: int = _CHUNK_ROWS) -> None:

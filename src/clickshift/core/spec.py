@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import re
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
-from clickshift.errors import SpecError
+from clickshift.errors import ClickshiftError, SpecError
 
 Registry = Mapping[str, str]
 """Mapping of names to "module:attribute", which is imported when first used."""
@@ -106,8 +108,13 @@ def _build(node: ast.expr, registry: Registry, text: str) -> Any:
 def _call(factory: Any, name: str, arguments: list[Any], options: dict[str, Any], text: str) -> Any:
     """Call a class or function with the options of a text; list the known options if it does not take them."""
     try:
-        return factory(*arguments, **options)
-    except TypeError as error:
+        value = factory(*arguments, **options)
+        if dataclasses.is_dataclass(value):
+            check_options(value)
+        return value
+    except ClickshiftError:
+        raise
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
         known = [f.name for f in dataclasses.fields(factory)] if dataclasses.is_dataclass(factory) else []
         hint = f" Its options are: {', '.join(known)}." if known else ""
         raise SpecError(
@@ -116,6 +123,59 @@ def _call(factory: Any, name: str, arguments: list[Any], options: dict[str, Any]
             value=text,
             known=known,
         ) from None
+
+
+def check_options(value: Any) -> None:
+    """Check that the fields of a dataclass have the types that they are declared with, and that no number is NaN.
+
+    Parameters
+    ----------
+    value
+        A dataclass; fields of other types than numbers, texts and tuples of them are not checked.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" for a value of another type.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Options:
+    ...     starts: int = 1
+    >>> check_options(Options(1.5))
+    Traceback (most recent call last):
+        ...
+    clickshift.errors.SpecError: starts of Options must be of type int: got 1.5.
+    """
+    for field in dataclasses.fields(value):
+        found = getattr(value, field.name)
+        declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+        kinds = [kind.strip() for kind in declared.split("|")]
+        if not any(_is_of(found, kind) for kind in kinds):
+            raise SpecError(
+                f"{field.name} of {type(value).__name__} must be of type {declared}: got {found!r}.",
+                code="bad-option",
+                option=field.name,
+                value=found,
+            )
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {"int": Integral, "float": Real, "str": str, "bool": bool}
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Return whether a value is of a type by its name; True for types that are not checked."""
+    if kind == "None":
+        return value is None
+    if match := re.fullmatch(r"tuple\[(\w+)(?:, (?:\1|\.\.\.))*\]", kind):
+        length = None if kind.endswith("...]") else kind.count(match[1])
+        return isinstance(value, tuple) and length in {None, len(value)} and all(_is_of(v, match[1]) for v in value)
+    if kind not in _TYPES:
+        return True
+    if isinstance(value, bool) and kind != "bool":
+        return False
+    return isinstance(value, _TYPES[kind]) and (kind != "float" or value == value)  # NaN differs from itself
 
 
 def label(value: Any) -> str:

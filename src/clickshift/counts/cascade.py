@@ -17,6 +17,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
+from clickshift.counts.cells import check_at_most, check_counts
 from clickshift.counts.tails import HiddenTails, ListsToLastClick, TailsByShape, TailsInParts, n_pair_blocks, pair_block
 from clickshift.data.encoded_log import EncodedLog, Log, weighted_chunks
 from clickshift.data.sessions import Sessions
@@ -115,6 +116,24 @@ class Cascade:
     def tails(self) -> HiddenTails:
         """Results below last clicks, sorted when first used: CM and closed-form estimators do not need them."""
         return self.sort_tails()
+
+    def validate(self) -> None:
+        """Raise ValueError unless the tables are what counting gives, e.g. because a file was changed."""
+        by_pair = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
+        for name in by_pair:
+            check_counts(f"cascade.{name}", getattr(self, name), (self.vocabulary.n_pairs + 1,))
+        for name in ("followed_at_rank", "open_last_at_rank"):
+            check_counts(f"cascade.{name}", getattr(self, name), (self.n_ranks,))
+        check_counts("passed", np.array(self.passed), ())
+        for part, whole in (
+            ("examined", "impressions"),
+            ("first_examined", "impressions"),
+            ("clicks", "examined"),
+            ("first_clicks", "clicks"),
+            ("first_clicks", "first_examined"),
+        ):
+            check_at_most(part, getattr(self, part), whole, getattr(self, whole))
+        check_at_most("last and followed clicks", self.followed + self.open_last, "clicks", self.clicks)
 
     def pooled(self) -> Cascade:
         """Return the counts as if all documents were one; the corresponding tails are `tails.pooled()`."""

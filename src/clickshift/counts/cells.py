@@ -19,7 +19,7 @@ from numba import njit
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.data.encoded_log import Log, split_at_queries, weighted_arrays, weighted_chunks
-from clickshift.data.sessions import Sessions
+from clickshift.data.sessions import MAX_TOTAL, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
@@ -111,6 +111,30 @@ class Cells:
         count = _count_dense if size <= _MAX_DENSE_CELLS else count_large
         return cls(log.vocabulary, log.n_ranks, by, *count(log, weight, by, n_situations))
 
+    def validate(self) -> None:
+        """Raise ValueError unless the columns are what counting gives, e.g. because a file was changed.
+
+        Kernels index tables by pair and situation without checks.
+        """
+        columns = {"pair": self.pair, "situation": self.situation}
+        for name, column in columns.items():
+            if column.ndim != 1 or column.dtype not in (np.int32, np.int64):
+                raise ValueError(f"cells.{name} must be a column of integers")
+        for name, column in (("impressions", self.impressions), ("clicks", self.clicks)):
+            check_counts(f"cells.{name}", column, (len(self.pair),))
+        if len(self.situation) != len(self.pair):
+            raise ValueError("the columns of cells must have the same length")
+        for name, column, stop in (
+            ("pair", self.pair, self.vocabulary.n_pairs),
+            ("situation", self.situation, self.n_situations),
+        ):
+            if len(column) and not (column.min() >= 0 and column.max() < stop):
+                raise ValueError(f"cells.{name} must be from 0 to {stop - 1}: got {column.min()} to {column.max()}")
+        key = self.pair.astype(np.int64) * self.n_situations + self.situation
+        if not (key[1:] > key[:-1]).all():
+            raise ValueError("cells must be sorted by pair and situation")
+        check_at_most("clicks", self.clicks, "impressions", self.impressions)
+
     @property
     def n_situations(self) -> int:
         """Number of possible situations."""
@@ -188,6 +212,42 @@ class Cells:
         key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + coarse)
         impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
         return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks)
+
+
+def check_counts(name: str, counts: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless counts are numbers of 0 or more, below 2^62, of this shape.
+
+    Parameters
+    ----------
+    name
+        Name of the counts in the message.
+    counts
+        Counts to check.
+    shape
+        Shape that they must have.
+    """
+    if counts.dtype != np.float64 or counts.shape != shape:
+        raise ValueError(f"{name} must be 64-bit floats of shape {shape}: got {counts.dtype} of {counts.shape}")
+    if not ((counts >= 0) & (counts < MAX_TOTAL)).all():
+        raise ValueError(f"{name} must be counts of 0 or more, below 2^62")
+
+
+def check_at_most(
+    name: str, counts: Float[np.ndarray, " count"], limit_name: str, limits: Float[np.ndarray, " count"]
+) -> None:
+    """Raise ValueError if a count is larger than the one that includes it; rounding of weighted sums is ignored.
+
+    Parameters
+    ----------
+    name, limit_name
+        Names in the message.
+    counts, limits
+        Counts, and the counts that include them.
+    """
+    above = counts > limits * (1 + 1e-9) + 1e-9
+    if above.any():
+        first = int(np.argmax(above))
+        raise ValueError(f"{name} must be at most {limit_name}: got {counts[first]:g} and {limits[first]:g}")
 
 
 def lists_too_long(n_ranks: int) -> DataError:

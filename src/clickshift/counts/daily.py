@@ -23,11 +23,11 @@ from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.days import MAX_DAYS, Time, choose_time, decay, time_range
 from clickshift.data.encoded_log import Log
-from clickshift.data.sessions import union
+from clickshift.data.sessions import MAX_TOTAL, check_total, union
 from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
-from clickshift.errors import ClickshiftError, DataError
+from clickshift.errors import DataError
 
-_COUNTS_FORMAT = ArtifactFormat("count", 1, "count the log again", "clickshift log count")
+_COUNTS_FORMAT = ArtifactFormat("count", 2, "count the log again", "clickshift log count")
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
 _SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
@@ -93,7 +93,8 @@ class DayCounts:
         ------
         DataError
             If there is no day ("no-days"), both weights and a half-life are given ("bad-option"), or they cannot be
-            used ("bad-weights", "bad-half-life", "missing-time", "mixed-times", "not-day-numbers").
+            used ("bad-weights", "bad-half-life", "missing-time", "mixed-times", "not-day-numbers"), or the sum has 2^62
+            sessions or more ("too-many-sessions").
         """
         if not days:
             raise DataError("there must be at least one day to merge: got none.", code="no-days")
@@ -111,6 +112,7 @@ class DayCounts:
                 code="bad-weights",
                 value=weight.tolist(),
             )
+        check_total(float(weight @ [day.sessions for day in days]))
         # days of weight 0 are left out: the count of a tail is a divisor
         used = [(day, float(w)) for day, w in zip(days, weight, strict=True) if w]
         parts, factors = [day for day, _ in used], [factor for _, factor in used]
@@ -181,22 +183,24 @@ class DayCounts:
             newer version ("newer-format").
         """
         header, arrays = _COUNTS_FORMAT.read(folder)
-        try:
+        with _COUNTS_FORMAT.checking(folder):
             vocabulary, n_ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
             tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
             tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
-            return cls(
+            day = cls(
                 Cells(vocabulary, n_ranks, "last_click", *cells),
                 _make_cascade(vocabulary, n_ranks, tables, float(header["passed"]), tails),
                 float(header["sessions"]),
                 _time_from_json(header["first"]),
                 _time_from_json(header["last"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            if isinstance(error, ClickshiftError):
-                raise
-            raise _COUNTS_FORMAT.damaged(folder, error) from None
+            day.cells.validate()
+            day.cascade.validate()
+            tails.validate(vocabulary.n_pairs, n_ranks)
+            if not 0 <= day.sessions < MAX_TOTAL:
+                raise ValueError(f"the number of sessions must be 0 or more and below 2^62: got {day.sessions}")
+            return day
 
     def __repr__(self) -> str:
         return f"DayCounts({self.sessions:,.0f} sessions, up to {self.n_ranks} ranks, {self.vocabulary})"

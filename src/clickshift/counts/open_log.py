@@ -1,25 +1,31 @@
 """Open a log of any kind and size: a small one is read into memory, a large one is encoded on disk once.
 
 The encoded form is cached in a hidden directory next to the log, `.clickshift`, under a digest of the files; it can be
-deleted at any time.
+deleted at any time. Entries of a log that has changed, and all but the eight that were used last, are removed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shutil
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clickshift.core.files import cache_folder
 from clickshift.core.progress import Progress, silent
-from clickshift.data.encoded_log import LOG_FORMAT, EncodedLog, Log
+from clickshift.data.encoded_files import LOG_FORMAT
+from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import ClickshiftError, FileError, SpecError
 from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
 from clickshift.io.read_report import OnBadLine, ReadReport
+from clickshift.io.tables.formats import log_columns
 
 if TYPE_CHECKING:
     from clickshift.counts.daily import DayCounts
@@ -32,6 +38,10 @@ _ENCODING_VERSION = 3
 """Version of the encoding, raised when the same log would be encoded differently."""
 _DIGEST_BYTES = 1 << 16
 """Number of bytes at the end of each file that enter the cache key."""
+_SAMPLED_BLOCKS, _BLOCK_BYTES = 64, 1 << 12
+"""Number of blocks of each file that enter the cache key, and their size in bytes."""
+_KEPT_ENTRIES, _KEPT_SECONDS = 8, 3600.0
+"""Number of encoded logs that a cache keeps, and the time for which none is removed."""
 _ENCODED_HEADER, _COUNTS_HEADER = "log.json", "count.json"
 
 
@@ -176,20 +186,21 @@ def _open_encoded(
     """Encode a log of files or of a database, or open it where it was encoded before."""
     from clickshift.io.encode.batches import batches_of
     from clickshift.io.encode.duckdb import DuckdbLimits, database_batches, long_batches, parse_duckdb_table
-    from clickshift.io.encode.writer import open_encoded, write_encoded_log
+    from clickshift.io.encode.writer import open_encoded, refuse_other_folder, write_encoded_log
 
     database, table = parse_duckdb_table(log) if isinstance(log, str) and "::" in log else (None, None)
     files = log_files(log) if database is None else [database]
     report = ReadReport(f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", on_bad_line)
     key = _cache_key(files, table, dict(columns), on_bad_line)
     folder = _default_folder(files) / key if output is None else Path(output)
-    if output is not None and folder.exists() and not (folder / LOG_FORMAT.header).exists():
-        raise FileError(
-            folder, "exists already and is not an encoded log. Choose another directory.", code="folder-exists"
-        )
+    if output is not None:
+        refuse_other_folder(folder)
     if output is None and folder.exists():
         try:
-            return open_encoded(folder)
+            opened = open_encoded(folder)
+            with suppress(OSError):  # the cache may be read-only
+                os.utime(folder)  # it was used
+            return opened
         except ClickshiftError:  # of another version or damaged: encode the log again
             pass
     facts = {"files": len(files), "first_file": str(files[0]), "key": key}
@@ -200,7 +211,10 @@ def _open_encoded(
         batches = partial(long_batches, files, choose, spill or DuckdbLimits(), skip=report.skip)
     else:
         batches = partial(batches_of, files, choose)
-    return write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)
+    encoded = write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)
+    if output is None:
+        _remove_old_entries(folder)
+    return encoded
 
 
 class _ColumnChooser:
@@ -215,8 +229,9 @@ class _ColumnChooser:
     def _choose(self, path: Path, names: Sequence[str]) -> Mapping[str, str]:
         """Return the columns to read from a file, or raise if they differ from those of the first file."""
         chosen = choose_columns(path, self._columns, names)
-        self._first = self._first or {"path": path, "names": list(chosen)}
-        check_same(path, list(chosen), self._first["path"], self._first["names"])
+        names_of_log = log_columns(path, chosen)
+        self._first = self._first or {"path": path, "names": names_of_log}
+        check_same(path, names_of_log, self._first["path"], self._first["names"])
         self._facts.setdefault("columns", chosen)
         return chosen
 
@@ -235,10 +250,11 @@ def _is_long_layout(files: Sequence[Path], columns: Mapping[str, str]) -> bool:
 
 
 def _cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str], on_bad_line: str) -> str:
-    """Return a digest of the names, sizes, modification times and last bytes of all files, and of the options.
+    """Return a digest of names, sizes, times and sampled blocks of all files, and of the options.
 
-    Parquet files describe their content at the end. Reading all of a log of a hundred gigabytes only to learn whether
-    it was encoded before would take longer than it saves.
+    A changed file has another time of change (ctime), which programs cannot set back. Where a disk does not keep it,
+    blocks of 4 KB at 64 places and 64 KB at the end are compared, which takes about a millisecond per file. Reading all
+    of a log of a hundred gigabytes only to learn whether it was encoded before would take longer than it saves.
     """
     digest = hashlib.blake2b(
         repr((_ENCODING_VERSION, table, sorted(columns.items()), on_bad_line)).encode(), digest_size=16
@@ -246,11 +262,15 @@ def _cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str]
     for file in files:
         try:
             status = file.stat()
+            facts = file.name, status.st_size, status.st_mtime_ns, _changed_at(status)
+            digest.update(repr(facts).encode())
             with file.open("rb") as stream:
-                stream.seek(max(status.st_size - _DIGEST_BYTES, 0))
-                digest.update(
-                    repr((file.name, status.st_size, status.st_mtime_ns)).encode() + stream.read(_DIGEST_BYTES)
-                )
+                step = max(status.st_size // _SAMPLED_BLOCKS, _BLOCK_BYTES)
+                for place in range(0, status.st_size, step):
+                    stream.seek(place)
+                    digest.update(stream.read(_BLOCK_BYTES))
+                stream.seek(max(status.st_size - _DIGEST_BYTES, 0))  # Parquet files describe their content at the end
+                digest.update(stream.read(_DIGEST_BYTES))
         except OSError as error:
             raise FileError(
                 file,
@@ -258,6 +278,39 @@ def _cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str]
                 code="unreadable-file",
             ) from None
     return digest.hexdigest()
+
+
+def _changed_at(status: os.stat_result) -> int:
+    """Return when a file or its description last changed, in nanoseconds."""
+    return status.st_ctime_ns
+
+
+def _remove_old_entries(newest: Path) -> None:
+    """Remove entries of the cache next to `newest`: those of the same log, and the least recently used ones.
+
+    An entry is used by nobody if it is older than an hour: readers keep the files that they have opened.
+    """
+    with suppress(OSError):
+        entries = [path for path in newest.parent.iterdir() if _is_entry(path) and path != newest]
+        entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        log, latest = _identity(newest), time.time() - _KEPT_SECONDS
+        for position, path in enumerate(entries):
+            if path.stat().st_mtime < latest and (position >= _KEPT_ENTRIES - 1 or _identity(path) == log):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_entry(path: Path) -> bool:
+    """Return whether a directory of the cache is an encoded log: its name is a key."""
+    return re.fullmatch("[0-9a-f]{32}", path.name) is not None and (path / LOG_FORMAT.header).is_file()
+
+
+def _identity(folder: Path) -> list[Any] | None:
+    """Return what tells logs in the cache apart, other than their content; None if the header cannot be read."""
+    try:
+        facts = LOG_FORMAT.read_header(folder)["facts"]
+        return [facts[name] for name in ("first_file", "files", "columns")]
+    except (ClickshiftError, LookupError, TypeError):
+        return None
 
 
 def _default_folder(files: Sequence[Path]) -> Path:

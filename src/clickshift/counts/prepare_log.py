@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
 
+from clickshift.core.interrupts import temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.splits import check_split, split_sessions
 from clickshift.display.result import Summary
-from clickshift.errors import SpecError
+from clickshift.errors import ClickshiftError, SpecError
 from clickshift.io.datasets.filters import drop_without_clicks
 from clickshift.io.datasets.registry import read_raw, read_raw_judgments
 from clickshift.io.encode.duckdb import DuckdbLimits
-from clickshift.io.read_log import check_output, write_log
+from clickshift.io.encode.writer import copy_encoded
+from clickshift.io.read_log import check_output, log_files, write_log
 from clickshift.io.read_report import OnBadLine
 
 
@@ -100,6 +102,8 @@ def split_log(
 
     Raises
     ------
+    SpecError
+        "same-file" if two of the log, the training part and the test part are the same file.
     DataError
         "bad-option" for an unknown method, "missing-time" for a log without times, "empty-split" if a part would be
         empty.
@@ -110,6 +114,7 @@ def split_log(
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 100, rng=1)
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     parts = cs.split_log(log, f"{folder}/train.parquet", f"{folder}/test.parquet")
     >>> parts.train, parts.test
@@ -118,11 +123,31 @@ def split_log(
     check_split(split)
     for output in (train, test):
         check_output(output)
+    _check_other_files(log, train, test)
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     parts = split_sessions(opened, split, fraction, seed)
     for part, output in zip(parts, (train, test), strict=True):
         write_log(part, output)
     return SplitLog(parts[0].total, parts[1].total, Path(train), Path(test))
+
+
+def _check_other_files(log: Any, *outputs: str | Path) -> None:
+    """Check that the outputs are different files, and none of the log's own: each would replace the other."""
+    named = log.partition("::")[0] if isinstance(log, str) else log  # a table of a database
+    files: list[Path] = []
+    if isinstance(named, str | Path | list | tuple):
+        with suppress(ClickshiftError):  # not files: an encoded log, or nothing that exists
+            files = log_files(named)
+    for k, output in enumerate(map(Path, outputs)):
+        for other in (*files, *map(Path, outputs[:k])):
+            same = other.resolve() == output.resolve()
+            if same or (other.exists() and output.exists() and other.samefile(output)):
+                raise SpecError(
+                    f"input and outputs must be different files: {output} is the same as {other}. Choose another file.",
+                    code="same-file",
+                    path=str(output),
+                    other=str(other),
+                )
 
 
 @final
@@ -184,7 +209,8 @@ def encode_log(
     log
         Anything that :func:`open_log` opens: a path, a data frame, `Sessions`, an encoded log.
     output
-        Folder for the encoded log; by default, a hidden one next to the files of the log.
+        Folder for the encoded log; by default, a hidden one next to the files of the log. An encoded log is checked and
+        copied to it.
     memory
         DuckDB memory limit, e.g. "4GB".
     spill
@@ -212,6 +238,7 @@ def encode_log(
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(queries=5), cs.Uniform(), cs.users.PBM(), 100, rng=1)
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     encoded = cs.encode_log(log, f"{folder}/encoded")
     >>> encoded.log.total
@@ -220,11 +247,13 @@ def encode_log(
     options: dict[str, Any] = {"in_memory": False, "output": output, "spill": DuckdbLimits(memory, spill)}
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress, **options)
     if isinstance(opened, EncodedLog):
-        return EncodedLogSummary(opened)
+        if output is None or Path(output).resolve() == opened.folder.resolve():
+            return EncodedLogSummary(opened)
+        return EncodedLogSummary(copy_encoded(opened, Path(output)))
     if output is None:
         raise SpecError("a log in memory can be encoded only to a folder: pass output.", code="missing-output")
-    with tempfile.TemporaryDirectory() as folder:
-        write_log(opened, file := Path(folder) / "log.parquet")
+    with temporary_folder() as folder:
+        write_log(opened, file := folder / "log.parquet")
         encoded = open_log(file, progress=progress, **options)
     assert isinstance(encoded, EncodedLog)
     return EncodedLogSummary(encoded)

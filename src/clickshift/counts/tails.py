@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 from numba import njit
 
+from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
+from clickshift.counts.cells import check_counts
 from clickshift.counts.tail_e_step import (
     SESSIONS_PER_BLOCK,
     EStepSums,
@@ -125,6 +127,38 @@ class TailsByShape:
         """Position in `count` at which each shape begins."""
         return np.append(0, np.cumsum(self.sessions))
 
+    def validate(self, n_pairs: int, n_ranks: int) -> None:
+        """Raise ValueError unless the tails are what counting gives, e.g. because a file was changed.
+
+        The kernel of the E-step indexes tables by pair and rank without checks.
+
+        Parameters
+        ----------
+        n_pairs
+            Number of pairs in the vocabulary.
+        n_ranks
+            Number of ranks of the log.
+        """
+        shapes = self.start, self.length, self.sessions
+        if (
+            any(column.dtype != np.int64 or column.shape != self.start.shape for column in shapes)
+            or self.start.ndim != 1
+        ):
+            raise ValueError("tails.start, length and sessions must be columns of 64-bit integers, equally long")
+        if self.pair.dtype != np.uint32 or self.pair.ndim != 1:
+            raise ValueError("tails.pair must be a column of unsigned 32-bit integers")
+        if not ((self.start >= 0) & (self.start < self.length) & (self.length <= n_ranks)).all():
+            raise ValueError(f"a tail must begin above its end, which must be at most {n_ranks}")
+        if not ((self.sessions > 0) & (self.sessions <= len(self.count))).all():
+            raise ValueError("the number of tails of each shape must be positive, and at most that of all tails")
+        if len(self.count) != self.first_tail[-1] or len(self.pair) != self.first_place[-1]:
+            raise ValueError("tails.count and tails.pair must have one entry for each tail and for each of its results")
+        check_counts("tails.count", self.count, (len(self.count),))
+        if not (self.count > 0).all():
+            raise ValueError("tails.count must be positive")
+        if len(self.pair) and self.pair.max() > n_pairs:
+            raise ValueError(f"tails.pair must be at most {n_pairs}: got {self.pair.max()}")
+
     @classmethod
     def of(cls, lists: ListsToLastClick) -> TailsByShape:
         """Sort the tails of lists by shape."""
@@ -185,6 +219,7 @@ def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: Tran
     EStepSums
         Sums over all tails.
     """
+    walk = walk._replace(skip=np.maximum(walk.skip, 1 - MAX_PROBABILITY))
     threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _TAILS_PER_THREAD)
     sums = [EStepSums.zeros(walk, turns) for _ in range(threads)]
     no_derivatives = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))

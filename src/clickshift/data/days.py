@@ -127,9 +127,10 @@ def day_of_folder(path: Path) -> Any:
         if match := _FOLDER.fullmatch(name):
             text = match[2]
             try:
-                return int(text) if text.isdigit() and len(text) != 8 else date.fromisoformat(text)
+                day = int(text) if text.isdigit() and len(text) != 8 else date.fromisoformat(text)
             except ValueError:
                 return None
+            return None if isinstance(day, int) and day >= 1 << 63 else day
     return None
 
 

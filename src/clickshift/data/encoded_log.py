@@ -6,7 +6,6 @@ the clicks as bits: 42 bytes for a list of ten. Readers of the log get it block 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,49 +15,15 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.parallel import map_in_order
 from clickshift.core.rng import as_generator
+from clickshift.data.encoded_files import CLICKS, PAIRS, Block, LogFiles
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
-LOG_FORMAT = ArtifactFormat("log", 1, "encode the log again", "clickshift log encode")
-"""Format of the directory's header and vocabulary."""
-PAIRS, CLICKS = "pair.bin", "click.bin"
-"""Names of the files of pair numbers and of click bits."""
 _ROWS_AT_ONCE = 1 << 20
 """Number of rows that are sorted by query at a time."""
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Position of a block of sessions in the files of an encoded log.
-
-    Parameters
-    ----------
-    first_row
-        Number of the block's first row in the log.
-    rows
-        Number of rows.
-    ranks
-        Number of ranks: the length of the longest list.
-    first_pair
-        Position of the first pair number in the file of pairs, in numbers.
-    first_byte
-        Position of the first byte in the file of clicks.
-    """
-
-    first_row: int
-    rows: int
-    ranks: int
-    first_pair: int
-    first_byte: int
-
-    @property
-    def row_slice(self) -> slice:
-        """Rows of the block in the log."""
-        return slice(self.first_row, self.first_row + self.rows)
 
 
 @final
@@ -70,15 +35,10 @@ class EncodedLog:
 
     Parameters
     ----------
-    folder
-        Directory with the header, pairs, clicks and session columns.
+    files
+        Files with the pairs, clicks and session columns.
     vocabulary
         Vocabulary of the numbers that the log yields.
-    blocks
-        Positions of the blocks in the files.
-    kinds
-        Session columns that the log has (of count, time, user and log_prob, one file each), with the numpy type of
-        each.
     facts
         Facts recorded when the log was encoded: the files, the number of skipped sessions.
     kept
@@ -87,6 +47,8 @@ class EncodedLog:
         Number in `vocabulary` of each pair number in the files; None if they are the same. The last entry is `UNSEEN`.
     translated_query
         Query number in `vocabulary` of each pair number in the files, likewise.
+    stored
+        Vocabulary of the pair numbers in the files; None if it is `vocabulary`.
 
     Examples
     --------
@@ -101,14 +63,28 @@ class EncodedLog:
     (100, 100)
     """
 
-    folder: Path
+    files: LogFiles
     vocabulary: Vocabulary
-    blocks: tuple[Block, ...]
-    kinds: Mapping[str, str]
     facts: Mapping[str, Any]
     kept: Bool[np.ndarray, " row"] | None = None
     translation: Int[np.ndarray, " pair_or_unseen"] | None = None
     translated_query: Int[np.ndarray, " pair_or_unseen"] | None = None
+    stored: Vocabulary | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Directory of the log."""
+        return self.files.folder
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Positions of the blocks in the files."""
+        return self.files.blocks
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Session columns that the log has (of count, time, user and log_prob), with the numpy type of each."""
+        return self.files.kinds
 
     def __len__(self) -> int:
         """Return the number of rows; see `total` for the number of sessions."""
@@ -129,7 +105,7 @@ class EncodedLog:
         """Number of sessions: the sum of the counts of all rows."""
         if not self.has_counts:
             return len(self)
-        count = self._column("count")
+        count = self.files.column("count")
         return int(count.sum() if self.kept is None else count[self.kept].sum())
 
     @property
@@ -137,7 +113,7 @@ class EncodedLog:
         """Time of each row; None if the log has no times."""
         if "time" not in self.kinds:
             return None
-        time = self._column("time")
+        time = self.files.column("time")
         return np.asarray(time if self.kept is None else time[self.kept])
 
     def __getitem__(self, rows: Bool[np.ndarray, " row"]) -> EncodedLog:
@@ -152,35 +128,34 @@ class EncodedLog:
         return "count" in self.kinds
 
     def chunks(self) -> Iterator[Sessions]:
-        """Yield the sessions block by block, in the order of the log."""
-        read, columns = self._block_reader(), {name: self._column(name) for name in self.kinds}
-        for block in self.blocks:
-            rows = block.row_slice
-            kept = None if self.kept is None else self.kept[rows]
-            if kept is not None and not kept.any():
-                continue
-            part = self._sessions(*read(block), {name: np.asarray(column[rows]) for name, column in columns.items()})
-            yield part if kept is None or kept.all() else part[kept]
+        """Yield the sessions block by block, in the order of the log, with a few blocks read ahead."""
+        columns = {name: self.files.column(name) for name in self.kinds}
+        kept = [None if self.kept is None else self.kept[block.row_slice] for block in self.blocks]
+        numbers = [k for k, rows in enumerate(kept) if rows is None or rows.any()]
+        for number, lists in zip(numbers, map_in_order(self._block_reader(), numbers), strict=True):
+            rows, mask = self.blocks[number].row_slice, kept[number]
+            part = self._sessions(*lists, {name: np.asarray(column[rows]) for name, column in columns.items()})
+            yield part if mask is None or mask.all() else part[mask]
 
     def lists(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the pairs and clicks of all stored rows (the mask is ignored), with a few blocks read ahead.
 
         This takes a third of the time of `chunks`.
         """
-        for pair, click in map_in_order(self._block_reader(), self.blocks):
+        for pair, click in map_in_order(self._block_reader(), range(len(self.blocks))):
             yield pair if self.translation is None else self.translation[pair], click
 
-    def _block_reader(self) -> Callable[[Block], tuple[np.ndarray, np.ndarray]]:
-        """Return a function that reads a block: its pair numbers as stored, and its clicks."""
-        pairs = np.memmap(self.folder / PAIRS, np.int32, "r")
-        bits = np.memmap(self.folder / CLICKS, np.uint8, "r")
+    def _block_reader(self) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
+        """Return a function that reads and checks a block, given its number: its pair numbers, and its clicks."""
+        pairs, bits = self.files.map(PAIRS, "<i4"), self.files.map(CLICKS, "u1")
+        vocabulary = self.stored or self.vocabulary
 
-        def read(block: Block) -> tuple[np.ndarray, np.ndarray]:
-            pair = np.asarray(pairs[block.first_pair : block.first_pair + block.rows * block.ranks])
-            pair, width = pair.reshape(block.rows, block.ranks), -(-block.ranks // 8)
-            packed = np.asarray(bits[block.first_byte : block.first_byte + block.rows * width])
-            packed = packed.reshape(block.rows, width)
+        def read(number: int) -> tuple[np.ndarray, np.ndarray]:
+            block = self.blocks[number]
+            pair = np.asarray(pairs[block.pair_slice]).reshape(block.rows, block.ranks)
+            packed = np.asarray(bits[block.click_slice]).reshape(block.rows, block.click_bytes)
             click = np.unpackbits(packed, axis=1, count=block.ranks).view(bool)
+            self.files.check_block(number, pair, packed, click, vocabulary)
             if block.ranks < self.n_ranks:
                 padding = ((0, 0), (0, self.n_ranks - block.ranks))
                 pair, click = np.pad(pair, padding, constant_values=UNSEEN), np.pad(click, padding)
@@ -200,10 +175,6 @@ class EncodedLog:
         count = np.ones(len(pair), np.int64) if count is None else count
         return Sessions.checked(rankings, click, count, columns.get("time"), columns.get("user"))
 
-    def _column(self, name: str) -> np.ndarray:
-        """Map a session column from its file."""
-        return np.memmap(self.folder / f"{name}.bin", np.dtype(self.kinds[name]), "r")
-
     def in_vocabulary(self, vocabulary: Vocabulary) -> EncodedLog:
         """Return the same log in the numbers of another vocabulary; blocks are translated as they are read."""
         if vocabulary.same_as(self.vocabulary):
@@ -213,7 +184,8 @@ class EncodedLog:
         query = np.append(vocabulary.queries_of(self.vocabulary)[self.vocabulary.pair_query], unseen)
         if self.translation is not None:
             pairs, query = pairs[self.translation], query[self.translation]
-        return replace(self, vocabulary=vocabulary, translation=pairs, translated_query=query)
+        stored = self.stored or self.vocabulary
+        return replace(self, vocabulary=vocabulary, translation=pairs, translated_query=query, stored=stored)
 
     def sessions(self, queries: Bool[np.ndarray, " query"] | None = None) -> Sessions:
         """Load all sessions, or those of some queries, into memory.
@@ -382,19 +354,3 @@ def split_at_queries(vocabulary: Vocabulary, parts: int) -> Int[np.ndarray, " bo
     bounds = np.linspace(0, vocabulary.n_pairs, parts + 1)
     offsets = vocabulary.query_offsets
     return np.unique(offsets[np.searchsorted(offsets, bounds)])
-
-
-def header_of(blocks: tuple[Block, ...], kinds: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the header entries of an encoded log other than its vocabulary.
-
-    Parameters
-    ----------
-    blocks
-        Positions of the blocks in the files.
-    kinds
-        Session columns and their numpy types.
-    facts
-        Facts to record, as JSON values.
-    """
-    positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
-    return {"blocks": positions, "kinds": dict(kinds), "facts": json.loads(json.dumps(facts))}

@@ -26,7 +26,32 @@ RowSelection = slice | np.ndarray
 """Rows of a container: a slice, row numbers or a mask."""
 _TABLE_RESULTS = 1 << 30
 """Results of one chunk of an Arrow table, whose lists have 32-bit offsets."""
+MAX_TOTAL = 1 << 62
+"""Sessions that a log may have, counts added up; sums of 64-bit counts stay exact below it."""
 _Container = TypeVar("_Container", "Rankings", "Sessions")
+
+
+def check_total(total: float) -> None:
+    """Raise if a log has more sessions than can be added up.
+
+    Parameters
+    ----------
+    total
+        Number of sessions: the sum of all counts, as a float, which does not overflow.
+
+    Raises
+    ------
+    DataError
+        If the total is 2^62 or more ("too-many-sessions").
+    """
+    if not total < MAX_TOTAL:
+        raise DataError(
+            f"the counts of a log must add up to less than 2^62 sessions: got {total:.6g}. Divide all counts by the "
+            "same number.",
+            code="too-many-sessions",
+            value=total,
+            limit=MAX_TOTAL,
+        )
 
 
 @final
@@ -167,8 +192,8 @@ class Sessions:
     ------
     DataError
         If an array has the wrong type or shape ("not-zero-or-one", "not-integers", "wrong-shape"), a click is on an
-        empty rank ("click-without-document"), a count is below 1 ("bad-count"), or a time or user is missing
-        ("missing-value").
+        empty rank ("click-without-document"), a count is below 1 ("bad-count"), the counts add up to 2^62 or more
+        ("too-many-sessions"), or a time or user is missing ("missing-value").
 
     Examples
     --------
@@ -204,6 +229,7 @@ class Sessions:
         raise_for_rows(
             count < 1, "a count must be 1 or more", lambda row: count[row], "Remove the row.", code="bad-count"
         )
+        check_total(float(count.sum(dtype=np.float64)))
         object.__setattr__(self, "click", click)
         object.__setattr__(self, "count", count)
         for name in ("time", "user"):

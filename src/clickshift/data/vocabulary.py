@@ -360,6 +360,11 @@ def unpack_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
         The header entry that `pack_vocabulary` returned.
     arrays
         Named arrays of the file.
+
+    Raises
+    ------
+    ValueError
+        If the numbers are not those of a vocabulary, e.g. because the file was changed.
     """
 
     def ids(name: str) -> Ids:
@@ -369,4 +374,26 @@ def unpack_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
         return _texts_from_bytes(arrays[f"vocabulary.{name}.length"], raw)
 
     pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
-    return Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)
+    vocabulary = Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)
+    _validate(vocabulary)
+    return vocabulary
+
+
+def _validate(vocabulary: Vocabulary) -> None:
+    """Raise ValueError unless the numbers of a vocabulary are in range and sorted; kernels index tables by them."""
+    pair_query, pair_doc = vocabulary.pair_query, vocabulary.pair_doc
+    for name, ids in (("query_ids", vocabulary.query_ids), ("doc_ids", vocabulary.doc_ids)):
+        if ids.ndim != 1 or (ids.dtype.kind != "T" and ids.dtype != np.int64):
+            raise ValueError(f"{name} must be a column of 64-bit integers or texts")
+        if ids.dtype.kind == "i" and not (ids[1:] > ids[:-1]).all():
+            raise ValueError(f"{name} must be distinct and ascending")
+    if any(column.ndim != 1 or column.dtype not in (np.int32, np.int64) for column in (pair_query, pair_doc)):
+        raise ValueError("pair_query and pair_doc must be columns of integers")
+    if len(pair_query) != len(pair_doc) or len(pair_query) >= 1 << 31:
+        raise ValueError("pair_query and pair_doc must be equally long, below 2^31 pairs")
+    for name, column, size in (("query", pair_query, vocabulary.n_queries), ("doc", pair_doc, vocabulary.n_docs)):
+        if len(column) and not (column.min() >= 0 and column.max() < size):
+            raise ValueError(f"pair_{name} must be from 0 to {size - 1}: got {column.min()} to {column.max()}")
+    later = (pair_query[1:] > pair_query[:-1]) | ((pair_query[1:] == pair_query[:-1]) & (pair_doc[1:] > pair_doc[:-1]))
+    if not later.all():
+        raise ValueError("pairs must be distinct and sorted by query and document")

@@ -8,11 +8,12 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
+
+from clickshift.core.interrupts import temporary_folder
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -75,10 +76,10 @@ def draw(figures: Mapping[str, Any]) -> dict[str, RenderedFigure]:
     browser = find_browser()
     if browser is None:
         raise BrowserError("no Chromium or Chrome was found: install one, e.g. Debian's package chromium")
-    with tempfile.TemporaryDirectory(prefix="clickshift-", ignore_cleanup_errors=True) as folder:
-        page = Path(folder) / "figures.html"
+    with temporary_folder() as folder:
+        page = folder / "figures.html"
         page.write_text(_page(figures), encoding="utf-8")
-        content = _dump_page(browser, page, Path(folder) / "profile")
+        content = _dump_page(browser, page, folder / "profile")
     rendered = {}
     for number, name in enumerate(figures):
         svg, png = _extract_image(content, f"figure-{number}-svg"), _extract_image(content, f"figure-{number}-png")

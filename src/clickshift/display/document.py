@@ -10,7 +10,7 @@ import html
 import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from itertools import count
@@ -61,6 +61,10 @@ class Section:
         Name of the files of the table and the figure; by default, the title. Names are unique in a document.
     page_only
         Whether the terminal leaves the section out.
+    explanation
+        How to read the section: paragraphs before its text, on the page only.
+    folded
+        Whether the page shows only the heading until a reader opens the section.
     """
 
     title: str
@@ -71,6 +75,8 @@ class Section:
     caption: str = ""
     name: str = ""
     page_only: bool = False
+    explanation: str = ""
+    folded: bool = False
 
     @cached_property
     def drawn(self) -> Any:
@@ -208,7 +214,7 @@ def page_fragment(document: Document) -> str:
     number = next(_fragments)
     parts = []
     for k, section in enumerate(document.sections):
-        inner = _section(section, f"notebook-{number}-{k}", level=4)
+        inner = _section(replace(section, folded=False), f"notebook-{number}-{k}", level=4)
         title = html.escape(section.title)
         parts.append(inner if k == 0 else f"<details><summary>{title}</summary>{inner}</details>")
     library = ""
@@ -240,7 +246,7 @@ def _asset(name: str) -> str:
 
 def _section(section: Section, name: str, level: int = 2) -> str:
     """Return the HTML of a section; `name` is its id, `level` that of its heading."""
-    paragraphs = (" ".join(paragraph.split()) for paragraph in section.text.split("\n\n"))
+    paragraphs = (" ".join(p.split()) for text in (section.explanation, section.text) for p in text.split("\n\n"))
     inner = _figure(section.drawn, section.title, f"figure-{name}") if section.figure is not None else ""
     inner += "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
     inner += _table(section.table, section.title) if section.table else ""
@@ -253,12 +259,14 @@ def _section(section: Section, name: str, level: int = 2) -> str:
     elif section.parts and all(_is_text(part) for part in section.parts):
         parts = f"<div class='cards'>{parts}</div>"
     heading = f"<h{level}>{html.escape(section.title)}</h{level}>"
+    if section.folded:
+        return f"<section id='{name}'><details><summary>{heading}</summary>{inner}{parts}</details></section>"
     return f"<section id='{name}'>{heading}{inner}{parts}</section>"
 
 
 def _is_figure(section: Section) -> bool:
     """Return whether a section holds nothing but a figure."""
-    return section.figure is not None and not (section.text or section.table or section.parts)
+    return section.figure is not None and not (section.text or section.explanation or section.table or section.parts)
 
 
 def _is_text(section: Section) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import write_atomically
+from clickshift.core.text import printable
 from clickshift.display._chrome import BrowserError, draw
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, decimal
@@ -87,6 +88,9 @@ def write_exports(folder: str | Path, tables: Mapping[str, Sequence[Row]], figur
 def csv_text(table: Sequence[Row]) -> str:
     """Format a table as CSV; columns of measured values are followed by the interval's half-width and the marks.
 
+    A text that a spreadsheet would take for a formula, because it begins with = + - or @, gets an apostrophe before it;
+    numbers stay numbers. Control characters are escaped.
+
     Parameters
     ----------
     table
@@ -121,8 +125,19 @@ def csv_text(table: Sequence[Row]) -> str:
             head.append(f"{name} mark")
             for line, row in zip(lines, table, strict=True):
                 line.append(_mark(row[name]) if isinstance(row[name], Measured) else None)
-    csv.writer(text, lineterminator="\n").writerows([head, *lines])
+    safe = [[_no_formula(cell) for cell in line] for line in [head, *lines]]
+    csv.writer(text, lineterminator="\n").writerows(safe)
     return text.getvalue()
+
+
+def _no_formula(cell: Any) -> Any:
+    """Put an apostrophe before a text that a spreadsheet would evaluate: ids of a log may be written by anyone."""
+    if not isinstance(cell, str):
+        return cell
+    cell = printable(cell)  # the csv module does not quote a carriage return, which would begin another row
+    if not cell.startswith(("=", "+", "-", "@")):
+        return cell
+    return cell if re.fullmatch(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", cell) else f"'{cell}"
 
 
 def latex_text(table: Sequence[Row]) -> str:
@@ -234,9 +249,12 @@ class Written:
         Other files: exported tables and figures, or the file that was asked for.
     notes
         Sentences about what was not written.
+    exports
+        Folder of the exported tables and figures.
     """
 
     page: Path | None = None
     rows: Path | None = None
     files: tuple[Path, ...] = ()
     notes: list[str] = field(default_factory=list)
+    exports: Path | None = None

@@ -52,6 +52,52 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     return figure
 
 
+def training_figure(rows: Sequence[Row]) -> Any:
+    """Plot a training curve, with a mark at its best point.
+
+    Parameters
+    ----------
+    rows
+        Rows of `round` and `held_out_loss`, or of `trees` and `held_out_ndcg`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A line over rounds or numbers of trees.
+
+    Examples
+    --------
+    >>> figure = training_figure([{"round": 1, "held_out_loss": 0.5}, {"round": 2, "held_out_loss": 0.4}])
+    >>> figure.data[1].x
+    (2,)
+    """
+    import plotly.graph_objects as go
+
+    x, y = rows[0].keys()
+    choose, better = (min, "lower") if y == "held_out_loss" else (max, "higher")
+    finite = [row for row in rows if row[y] == row[y]]
+    best = [choose(finite, key=lambda row: float(row[y]))] if finite else []
+    figure = go.Figure()
+    for points, mode, size, symbol in ((rows, "lines+markers", 5, "circle"), (best, "markers", 13, "diamond")):
+        figure.add_scatter(
+            name="best" if points is best else "held-out",
+            x=[row[x] for row in points],
+            y=[row[y] for row in points],
+            mode=mode,
+            marker={"color": COLOURS[points is best], "size": size, "symbol": symbol},
+            hovertemplate=f"{x} %{{x}}: %{{y:.4f}}<extra>%{{fullData.name}}</extra>",
+        )
+    titles = {"held_out_loss": "held-out loss, nats per query", "held_out_ndcg": "held-out nDCG@10"}
+    figure.update_layout(
+        template="plotly_white",
+        xaxis={"title": {"round": "round", "trees": "number of trees"}[x]},
+        yaxis={"title": f"{titles[y]} ({better} is better)"},
+        showlegend=False,
+        margin={"l": 60, "r": 20, "t": 40, "b": 60},
+    )
+    return figure
+
+
 def _error_bars(line: Sequence[Row]) -> dict[str, Any]:
     """Return the intervals of a line, as Plotly takes them."""
     return {

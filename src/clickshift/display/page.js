@@ -21,3 +21,8 @@ document.querySelectorAll("th[aria-sort] button").forEach((button) => {
     header.setAttribute("aria-sort", ascending ? "ascending" : "descending");
   });
 });
+
+// A link to a folded section opens it.
+const openTarget = () => document.getElementById(location.hash.slice(1))?.querySelector("details")?.setAttribute("open", "");
+addEventListener("hashchange", openTarget);
+if (location.hash) openTarget();

@@ -149,8 +149,8 @@ class Result:
         Parameters
         ----------
         path
-            A page (.html), or a folder for the page (report.html), the tidy rows (rows.parquet), and every table and
-            figure as a file.
+            A page (.html), or a folder for the page (report.html), the tidy rows (rows.parquet), and a folder
+            `exports` with every table (CSV, LaTeX) and figure (PNG, SVG) as a file.
 
         Returns
         -------
@@ -165,8 +165,10 @@ class Result:
         rows = path / "rows.parquet"
         write_rows(self.rows(), rows)
         write_page(path / "report.html", self.document)
-        exports = write_exports(path, self.document.tables, self.document.figures)
-        return Written(path / "report.html", rows, exports.files, [exports.note] if exports.note else [])
+        folder = path / "exports"
+        exports = write_exports(folder, self.document.tables, self.document.figures)
+        notes = [exports.note] if exports.note else []
+        return Written(path / "report.html", rows, exports.files, notes, folder if exports.files else None)
 
     def __repr__(self) -> str:
         text = " ".join(self.conclusion.split())

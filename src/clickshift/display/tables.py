@@ -85,8 +85,12 @@ def arrow_table(rows: Sequence[Row]) -> Any:
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
-def write_rows(rows: Sequence[Row], path: str | Path) -> None:
-    """Write tidy rows as a Parquet file.
+_OWNER = b"clickshift_rows_of"
+"""Key of the Parquet metadata that names the owner of rows."""
+
+
+def write_rows(rows: Sequence[Row], path: str | Path, *, owner: str = "") -> None:
+    """Write tidy rows as a Parquet file with checksums.
 
     Parameters
     ----------
@@ -94,20 +98,28 @@ def write_rows(rows: Sequence[Row], path: str | Path) -> None:
         The rows; a key that a row lacks is null there.
     path
         The file.
+    owner
+        Name of what the rows belong to, which `read_rows` checks; empty for none.
     """
     import pyarrow.parquet as pq
 
+    table = arrow_table(rows)
+    if owner:
+        table = table.replace_schema_metadata({_OWNER: owner.encode()})
     with write_atomically(path) as temporary:
-        pq.write_table(arrow_table(rows), temporary)
+        pq.write_table(table, temporary, write_page_checksum=True)
 
 
-def read_rows(path: str | Path) -> Rows:
+def read_rows(path: str | Path, *, owner: str = "") -> Rows:
     """Read tidy rows that `write_rows` wrote.
 
     Parameters
     ----------
     path
         The file.
+    owner
+        Name of what the rows must belong to; empty for anything. Files without an owner are accepted if their rows
+        name a model, as those of earlier versions do.
 
     Returns
     -------
@@ -117,15 +129,21 @@ def read_rows(path: str | Path) -> Rows:
     Raises
     ------
     FileError
-        "damaged-file" if the file is not a Parquet file of rows.
+        "damaged-file" if the file is not a Parquet file of rows, or "foreign-rows" if its rows are not those of the
+        owner.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        rows = table.to_pylist()
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:  # dates out of range, text that is not
         raise FileError(
             path, f"is not a file of rows ({error}). Delete it and run again.", code="damaged-file"
         ) from None
-    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+    written = (table.schema.metadata or {}).get(_OWNER)
+    known = "model" in table.column_names and len(table) > 0 if written is None else written == owner.encode()
+    if owner and not known:
+        raise FileError(path, "holds the rows of something else. Delete it and run again.", code="foreign-rows")
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]

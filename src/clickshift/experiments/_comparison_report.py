@@ -112,7 +112,7 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     figure = go.Figure()
     kinds = {"conditional": "given the clicks above", "marginal": "without them"}
     values = [row[f"{kind}_perplexity"] for row in finished for kind in kinds]
-    lowest, limit = min(values, default=1.0), _axis_limit(values)
+    limit = _axis_limit(values)
     for (kind, meaning), colour, symbol in zip(kinds.items(), COLOURS, ("circle", "diamond-open"), strict=False):
         perplexity = [row[f"{kind}_perplexity"] for row in finished]
         figure.add_scatter(
@@ -125,12 +125,14 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
             customdata=perplexity,
             marker={"color": colour, "size": 11, "symbol": symbol},
             error_x=_error_bars(finished, limit) if kind == "conditional" else None,
+            cliponaxis=False,  # a mark at the end of the axis is drawn whole
             hovertemplate="%{y}: %{customdata:.4f}<extra></extra>",
         )
-    margin = 0.05 * (limit - lowest) + 1e-6
+    shown = zip(finished, _errors(finished, limit), strict=True)
+    reach = max((min(row["conditional_perplexity"], limit) + error for row, error in shown), default=limit)
     figure.update_layout(
         template="plotly_white",
-        xaxis={"title": "perplexity (lower is better)", "range": [1, limit + margin]},
+        xaxis={"title": "perplexity (lower is better)", "range": [1, max(reach, limit) + 0.04 * (limit - 1) + 1e-6]},
         yaxis={"autorange": "reversed", "title": ""},
         legend={"orientation": "h", "y": 1.12},
         margin={"l": 90, "r": 20, "t": 40, "b": 60},
@@ -141,9 +143,12 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
 
 def _error_bars(rows: Sequence[Row], limit: float) -> dict[str, Any]:
     """Return 95 % intervals of conditional perplexity for plotly; none for outliers."""
-    inside = [row["conditional_perplexity"] <= limit for row in rows]
-    errors = [_Z * row["conditional_perplexity_error"] if near else 0.0 for row, near in zip(rows, inside, strict=True)]
-    return {"type": "data", "array": errors}
+    return {"type": "data", "array": _errors(rows, limit)}
+
+
+def _errors(rows: Sequence[Row], limit: float) -> list[float]:
+    """Return half the widths of the intervals; 0 for outliers."""
+    return [_Z * row["conditional_perplexity_error"] * (row["conditional_perplexity"] <= limit) for row in rows]
 
 
 def _axis_limit(values: Sequence[float]) -> float:

@@ -89,8 +89,8 @@ class RealLogsResult(ExperimentResult):
         parts = [Section(f"{title}: {log}", table=table) for (log, title), table in tables.items()]
         shifted = any(row.get("shift") == "ood" for row in rows)
         sections = [
-            Section("Logs", "\n\n".join([_HOW_LOGS, *self.warnings]), _log_table(rows)),
-            Section("Held-out clicks and judged documents", _HOW_MARKS, parts=parts),
+            Section("Logs", "\n\n".join(self.warnings), _log_table(rows), explanation=_HOW_LOGS),
+            Section("Held-out clicks and judged documents", parts=parts, explanation=_HOW_MARKS),
             *(shift_sections(rows, self.verdicts) if shifted else ()),  # for a single log they repeat the tables above
         ]
         shown = [section for section in sections if section.table or section.parts]

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.open_log import LogLike, open_log
-from clickshift.data.days import days_of
+from clickshift.data.days import MAX_DAYS, days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
@@ -98,11 +98,11 @@ class Backtest:
 
     def __post_init__(self) -> None:
         checked_clip(self.clip)
-        for name, least in (("queries", 1), ("parts", 2)):
+        for name, least, most in (("queries", 1, 1 << 62), ("parts", 2, MAX_DAYS)):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and not least <= value <= most:
                 raise SpecError(
-                    f"{name} must be {least} or more: got {value}.", code="bad-option", option=name, value=value
+                    f"{name} must be from {least} to {most}: got {value}.", code="bad-option", option=name, value=value
                 )
         if not self.tasks or not self.estimators:
             raise SpecError("there must be at least one reward and one estimator: got none.", code="bad-option")

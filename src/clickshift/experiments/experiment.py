@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 from clickshift._version import __version__
+from clickshift.core.interrupts import keep_after_interrupt, temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import key, parse
 from clickshift.core.versions import library_versions
 from clickshift.display.document import Document, Section
 from clickshift.display.result import Result
-from clickshift.display.tables import Rows, write_rows
-from clickshift.errors import ClickshiftWarning, FileError, RunError, SpecError
+from clickshift.display.tables import Rows
+from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError, SpecError
 from clickshift.experiments import runner
-from clickshift.experiments.runner import FinishedTask, RunFolder, Task
+from clickshift.experiments.runner import FinishedTask, RunFolder, Task, digest
 
 _REGISTRY = {
     "PolicyShift": "clickshift.experiments.policy_shift.protocol:PolicyShift",
@@ -124,11 +124,18 @@ class Experiment(Generic[AnyResult]):
         """Return the short tasks, such as those that describe the data: they are computed first and in this process."""
         return ()
 
+    def check_models(self) -> None:
+        """Check that every model of the protocol can be fitted, which imports the candidates.
+
+        A run calls this before any work. A protocol that is read from a run's folder is not checked, because nothing
+        may be imported because a file names it.
+        """
+
     def prepare(self, folder: RunFolder, progress: Progress) -> None:
         """Compute the rows of `facts`, before the other tasks run."""
         for task in self.facts():
             if not folder.has(task):
-                write_rows(task.rows(), folder.file(task))
+                folder.write(task, task.rows())
             progress(1)
 
     def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> AnyResult:
@@ -158,7 +165,7 @@ class Experiment(Generic[AnyResult]):
         reference
             Whether to use the reference rows that come with the package, where they apply.
         workers
-            Number of worker processes; by default, one per core.
+            Number of worker processes; by default, one per core. With 0, the tasks run in this process.
         cluster
             Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
         progress
@@ -182,6 +189,7 @@ class Experiment(Generic[AnyResult]):
                 code="bad-option",
                 option="workers",
             )
+        self.check_models()
         with _run_folder(output) as folder:
             settings, facts, tasks = start_run(self, folder), self.facts(), self.tasks()
             progress(0, total=len(facts) + len(tasks))
@@ -189,7 +197,15 @@ class Experiment(Generic[AnyResult]):
             if n_copied:
                 progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.")
             self.prepare(folder, progress)
-            failures = _run_missing(tasks, folder, workers, cluster, progress)
+            try:
+                failures = _run_missing(tasks, folder, workers, cluster, progress)
+            except KeyboardInterrupt:
+                if output is not None:
+                    keep_after_interrupt(
+                        f"{sum(map(folder.has, tasks))} of {len(tasks)} tasks are finished and kept in {output}: run "
+                        "the same again, and only the others run"
+                    )
+                raise
             finished = len(failures) < len(tasks) or not tasks
             rows = folder.rows([*facts, *tasks])
         if not finished:
@@ -233,8 +249,29 @@ def _run_folder(output: str | Path | None) -> Iterator[RunFolder]:
     if output is not None:
         yield RunFolder(Path(output))
         return
-    with TemporaryDirectory(prefix="clickshift-run-") as folder:
-        yield RunFolder(Path(folder))
+    with temporary_folder("clickshift-run-") as folder:
+        yield RunFolder(folder)
+
+
+@contextmanager
+def corpus_folder(output: str | Path | None) -> Iterator[Path]:
+    """Yield the folder for the corpus of a run that is an object: in the run's folder, or a temporary one.
+
+    Parameters
+    ----------
+    output
+        Folder of the run; None for a temporary one.
+
+    Yields
+    ------
+    Path
+        The folder, which may not exist yet.
+    """
+    if output is not None:
+        yield Path(output) / "corpus"
+        return
+    with temporary_folder("clickshift-corpus-") as folder:
+        yield folder
 
 
 def _run_missing(
@@ -268,7 +305,9 @@ def _run_missing(
 
 
 def _executor(workers: int | None, cluster: str | None, folder: RunFolder) -> Any:
-    """Start processes, or connect to the cluster."""
+    """Start processes, or connect to the cluster; without workers, run in this process."""
+    if workers == 0:
+        return runner.ThisProcess()
     if cluster is None:
         return runner.process_pool(workers)
     from clickshift.experiments import dask
@@ -304,7 +343,7 @@ def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
 
 
 def open_run(path: str | Path) -> tuple[Experiment[Any], RunFolder, dict[str, Any]]:
-    """Open the folder of a run.
+    """Open the folder of a run, without importing its candidates: names and rows suffice to inspect a run.
 
     Parameters
     ----------
@@ -326,15 +365,13 @@ def open_run(path: str | Path) -> tuple[Experiment[Any], RunFolder, dict[str, An
         If the folder holds no run ("not-a-run"), its settings cannot be read ("damaged-file"), or its protocol is that
         of another version ("other-version").
     """
-    from clickshift.experiments.models import import_model
-
     folder = RunFolder(Path(path))
     settings = folder.read_settings()
-    for module in settings.get("modules", []):
-        import_model(module)
     try:
-        protocol: Experiment[Any] = parse(str(settings.get("protocol")), _REGISTRY)
-    except SpecError as error:
+        protocol: Experiment[Any] = parse(settings["protocol"], _REGISTRY)
+        for task in (*protocol.facts(), *protocol.tasks()):
+            digest(task)
+    except Exception as error:  # settings of another version, or from another hand, may break any rule of a protocol
         raise FileError(
             path, f"holds a run of another version of clickshift ({error}) Start the run again.", code="other-version"
         ) from None
@@ -383,7 +420,28 @@ def read_run(output: str | Path, *, repeats: int | None = None) -> Any:
         raise RunError(
             f"{output}: no task of this run is finished yet. Run it first.", code="empty-run", path=str(output)
         )
-    return protocol.result(folder.rows([*facts, *tasks]), settings)
+    if damaged := sum(map(folder.is_damaged, (*facts, *tasks))):
+        warnings.warn(
+            ClickshiftWarning(
+                f"{output}: {damaged} files of rows are damaged or belong to other tasks, and are left out. Run again "
+                "with the same options: only these tasks and missing ones run.",
+                code="damaged-rows",
+                count=damaged,
+            ),
+            stacklevel=2,
+        )
+    try:
+        result = protocol.result(folder.rows([*facts, *tasks]), settings)
+        _ = result.document  # made of the rows, which another version or another hand may have written
+    except ClickshiftError:
+        raise
+    except Exception as error:
+        raise FileError(
+            output,
+            f"its rows cannot be reported ({type(error).__name__}: {error}). Delete its folder `cells` and run again.",
+            code="damaged-file",
+        ) from error
+    return result
 
 
 @dataclass(frozen=True, repr=False)
@@ -399,8 +457,8 @@ class RunStatus(Result):
 
     Notes
     -----
-    Facts (`to_dict`, `--json`): `conclusion`; `done` and `of`, the numbers of finished tasks and of all tasks; `cells`,
-    one per task: `log`, `model` and `done`.
+    Facts (`to_dict`, `--json`): `conclusion`; `done` and `of`, the numbers of finished tasks and of all tasks;
+    `damaged`, the number of tasks whose rows are damaged; `cells`, one per task: `log`, `model`, `done` and `damaged`.
     """
 
     path: str
@@ -412,17 +470,25 @@ class RunStatus(Result):
         return sum(row["done"] for row in self.task_rows)
 
     @property
+    def n_damaged(self) -> int:
+        """Number of tasks whose rows are damaged or belong to another task."""
+        return sum(row["damaged"] for row in self.task_rows)
+
+    @property
     def conclusion(self) -> str:
-        """How many tasks are finished."""
-        return f"{self.path}: {self.n_done} of {len(self.task_rows)} tasks are finished."
+        """How many tasks are finished, and how many files are damaged."""
+        text = f"{self.path}: {self.n_done} of {len(self.task_rows)} tasks are finished."
+        if self.n_damaged:
+            text += f" {self.n_damaged} files of rows are damaged or belong to other tasks: run again to replace them."
+        return text
 
     def rows(self) -> Rows:
-        """Return one row per task: `log`, `model`, `done`."""
+        """Return one row per task: `log`, `model`, `done`, `damaged`."""
         return self.task_rows
 
     def facts(self) -> Mapping[str, Any]:
         """Return the counts and the tasks."""
-        counts = {"done": self.n_done, "of": len(self.task_rows)}
+        counts = {"done": self.n_done, "of": len(self.task_rows), "damaged": self.n_damaged}
         return {"conclusion": self.conclusion, **counts, "cells": self.task_rows}
 
     def _document(self) -> Document:
@@ -465,7 +531,10 @@ def run_status(output: str | Path) -> RunStatus:
     (0, 117)
     """
     protocol, folder, _ = open_run(output)
-    rows = [{"log": _log(task), "model": _model(task), "done": folder.has(task)} for task in protocol.tasks()]
+    rows = [
+        {"log": _log(task), "model": _model(task), "done": folder.has(task), "damaged": folder.is_damaged(task)}
+        for task in protocol.tasks()
+    ]
     return RunStatus(str(output), rows)
 
 

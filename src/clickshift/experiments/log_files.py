@@ -10,7 +10,8 @@ from typing import Any
 from clickshift.core.files import content_key
 from clickshift.core.spec import resolve
 from clickshift.counts.open_log import LogLike, open_log
-from clickshift.data.encoded_log import LOG_FORMAT, Log
+from clickshift.data.encoded_files import LOG_FORMAT
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.experiments.runner import digest

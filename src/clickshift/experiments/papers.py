@@ -328,7 +328,7 @@ def reproduce(
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress

@@ -21,12 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.interrupts import temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
@@ -323,6 +323,9 @@ class RealLogs(Experiment[RealLogsResult]):
                         log=log.name,
                         property=property_name,
                     )
+
+    def check_models(self) -> None:
+        """Check that every model exists."""
         for contender in self.contenders:
             contender.make()
 
@@ -424,7 +427,7 @@ def compare_logs(
     on_bad_line
         "error", or "skip" to leave out bad sessions.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
@@ -452,14 +455,16 @@ def compare_logs(
     Examples
     --------
     >>> import clickshift as cs
-    >>> result = cs.compare_logs("old.parquet", "new.parquet", models=["PBM", "dCTR"])  # doctest: +SKIP
-    >>> result.verdicts[0]["model"]  # doctest: +SKIP
-    'PBM'
+    >>> old = cs.simulate_log(sessions=5000, queries=20, documents=10).log
+    >>> new = cs.simulate_log(sessions=1000, queries=20, documents=10, policy="BM25").log
+    >>> result = cs.compare_logs({"old": old}, {"new": new}, models=["EM('UBM')"], held_out=0.2, workers=0)
+    >>> result.verdicts[0]["model"]
+    "EM('UBM')"
     """
     default_format = format if format in JUDGMENTS else "qrels"
     judged = None if judgments is None else JudgmentFile.at(judgments, format=judgments_format or default_format)
     options = {"format": format, "columns": columns, "on_bad_line": on_bad_line}
-    with TemporaryDirectory(prefix="clickshift-logs-") as temporary:
+    with temporary_folder("clickshift-logs-") as temporary:
         folder = Path(temporary if output is None else output) / "logs"
         training, testing = _by_name(train), _by_name(test)
         names, logs = zip(*training, *testing, strict=True)

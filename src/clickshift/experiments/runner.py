@@ -3,7 +3,7 @@
 A run is a folder with one Parquet file of tidy rows per finished task. The file is named by a digest of everything that
 the rows depend on, and it appears whole or not at all. So an interrupted run continues with the missing tasks, a
 changed setting never reuses old rows, and several runs may share a folder: a task that another process is computing is
-left to that process.
+left to that process. A file that is cut short, damaged or of another task counts as missing: its task runs again.
 
 The folder may be on a file system that many machines share. It stays correct there because files are renamed into
 place, and two processes that compute the same task write the same rows. Locks only save work. They end with the process
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import secrets
@@ -39,10 +40,12 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from clickshift.core.files import write_atomically
+from clickshift.core.parallel import available_cores
 from clickshift.core.spec import key
 from clickshift.display.tables import Rows, read_rows, write_rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError
 
+_log = logging.getLogger(__name__)
 _POLL = 0.5
 """Seconds between two checks of a task that another run is computing."""
 _TIMEOUT = 90.0
@@ -94,12 +97,29 @@ class RunFolder:
         return self.path / "cells" / f"{digest(task)}.parquet"
 
     def has(self, task: Any) -> bool:
-        """Whether the task is finished."""
-        return self.file(task).exists()
+        """Whether the task is finished: its rows are there and undamaged."""
+        return self._read(task) is not None
+
+    def is_damaged(self, task: Any) -> bool:
+        """Whether the task's file is there, but is cut short, changed or of another task: it will be computed again."""
+        return self.file(task).exists() and not self.has(task)
 
     def rows(self, tasks: Iterable[Any]) -> Rows:
         """Read the rows of the finished tasks, in the order of the tasks."""
-        return [row for task in tasks if self.has(task) for row in read_rows(self.file(task))]
+        return [row for task in tasks for row in self._read(task) or []]
+
+    def write(self, task: Any, rows: Rows) -> None:
+        """Write the rows of a task."""
+        write_rows(rows, self.file(task), owner=digest(task))
+
+    def _read(self, task: Any) -> Rows | None:
+        """Read the rows of a task; None if they are missing or damaged."""
+        if not self.file(task).exists():
+            return None
+        try:
+            return read_rows(self.file(task), owner=digest(task))
+        except FileError:
+            return None
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write the settings of the run to run.json."""
@@ -121,15 +141,21 @@ class RunFolder:
         """
         file = self.path / "run.json"
         try:
-            settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            settings = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FileError(
                 self.path, "holds no run. Choose the folder of a run, or start a run in this folder.", code="not-a-run"
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise FileError(
                 file, f"cannot be read ({error}). Start the run again with the same options.", code="damaged-file"
             ) from None
+        if not isinstance(settings, dict) or not isinstance(settings.get("protocol"), str):
+            raise FileError(
+                file,
+                "must be an object with the text of a protocol. Start the run again with the same options.",
+                code="damaged-file",
+            )
         return settings
 
     @contextmanager
@@ -150,10 +176,11 @@ class RunFolder:
         """
         path = self.path / "cells" / f".{digest(task)}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        if sys.platform == "win32":  # no advisory locks: two runs may compute a task twice, and write the same rows
+        try:
+            import fcntl
+        except ImportError:  # Windows: two runs may compute a task twice, and write the same rows
             yield True
             return
-        import fcntl
 
         with path.open("a+") as lock:
             try:
@@ -234,6 +261,7 @@ def run_tasks(
             # one task per process, so that a process that dies loses one task; asked every time, as a cluster may grow
             while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
                 task = missing.popleft()
+                _log.debug("start task %s: %s", digest(task), task.name)
                 running[executor.submit(_run_task, task, folder, run_id)] = task
             done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
             if not done:
@@ -315,7 +343,7 @@ def _run_task(task: Task, folder: RunFolder, run_id: str) -> FinishedTask | None
             try:
                 rows = task.rows()
                 seconds = time.perf_counter() - start
-                write_rows([{**row, "task_seconds": seconds} for row in rows], folder.file(task))
+                folder.write(task, [{**row, "task_seconds": seconds} for row in rows])
             except ClickshiftError as error:
                 problem = str(error)
             except Exception as error:  # a bug in one model, perhaps a user's own, must not stop the other tasks
@@ -354,7 +382,7 @@ def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     ProcessPoolExecutor
         The pool, for `run_tasks`.
     """
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    cores = available_cores()
     workers = min(workers or len(cores), len(cores))
     shares = [cores[k::workers] for k in range(workers)]
     context = multiprocessing.get_context("spawn")  # a fork would copy locks held by threads that it does not copy
@@ -362,6 +390,21 @@ def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     for share in shares:
         queue.put(share)
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(queue, list(sys.path)))
+
+
+class ThisProcess(Executor):
+    """Executor of small runs: a task is computed in the calling process when it is submitted."""
+
+    _max_workers = 1
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """Call the function and return a finished future; an error that is not its own ends the run."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def _start_worker(shares: Any, path: list[str]) -> None:
@@ -418,7 +461,7 @@ def copy_reference_rows(tasks: Iterable[Any], folder: RunFolder) -> int:
     """
     shipped = [task for task in tasks if not folder.has(task) and digest(task) in _reference_rows()]
     for task in shipped:
-        write_rows(_reference_rows()[digest(task)], folder.file(task))
+        folder.write(task, _reference_rows()[digest(task)])
     return len(shipped)
 
 
@@ -434,5 +477,5 @@ def write_reference_rows(tasks: Iterable[Any], folder: RunFolder, path: Path) ->
     path
         File to write.
     """
-    rows = [{_DIGEST_COLUMN: digest(task), **row} for task in tasks for row in read_rows(folder.file(task))]
+    rows = [{_DIGEST_COLUMN: digest(task), **row} for task in tasks for row in folder.rows([task])]
     write_rows(rows, path)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.data.sessions import Rankings, Sessions, as_matrix
+from clickshift.data.sessions import Rankings, Sessions, as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
@@ -55,6 +55,10 @@ COMMON_NAMES = {
 """Other names of our columns that are recognised, in upper or lower case, where a table has none of our name."""
 _LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "hf": "huggingface_hub"}
 _SAME_MEANING = {"time": "day", "propensity": "log_propensity"}
+_MAX_COLUMNS = 10_000
+"""Largest number of columns of a table."""
+_LISTED = 50
+"""Number of column names that a message lists."""
 
 
 def read_log(
@@ -210,6 +214,7 @@ def _to_sessions(raw: RawSessions) -> Sessions:
         None if log_prob is None else log_prob.astype(np.float64),
     )
     count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
+    check_total(float(count.sum(dtype=np.float64)))
     clicks = as_matrix(raw.click, shown, False)
     return Sessions.checked(rankings, clicks, count, values.get("time", values.get("day")), user)
 
@@ -255,6 +260,8 @@ def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
             code="not-local",
             scheme=scheme,
         )
+    if "\0" in str(path):
+        raise FileError(str(path), "a path must not contain a NUL character. Check the path.", code="bad-path")
     root = Path(path)
     if root.is_dir():
         files = sorted(
@@ -316,7 +323,15 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
             column=unknown[0],
             known=known,
         )
-    listed = ", ".join(names) or "none"
+    if len(names) > _MAX_COLUMNS:
+        raise FileError(
+            path,
+            f"a table must have at most {_MAX_COLUMNS:,} columns: got {len(names):,}. Is this the right file?",
+            code="too-many-columns",
+            count=len(names),
+            limit=_MAX_COLUMNS,
+        )
+    listed = (", ".join(names[:_LISTED]) or "none") + (" and more" if len(names) > _LISTED else "")
     for name, theirs in columns.items():
         if theirs and theirs not in names:
             raise FileError(
@@ -396,7 +411,8 @@ def check_same(path: Path, names: Collection[str], first: Path, first_names: Col
         raise FileError(
             path,
             f"files of one log must have the same columns: {', '.join(differ)} is only here or only in {first}. "
-            "Read the files one by one, and join them with Sessions.concat.",
+            + ("Name every partition by its date, as in day=2026-01-31, or read " if differ == ["day"] else "Read ")
+            + "the files one by one, and join them with Sessions.concat.",
             code="inconsistent-columns",
             columns=differ,
             first=str(first),

@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.newton import (
+    MAX_PROBABILITY,
     ArrowheadInformation,
     CascadeParameters,
     Cross,
@@ -200,6 +201,7 @@ class CascadeFamily(ABC):
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
         self.damping = EMDamping()
+        first = np.minimum(first, MAX_PROBABILITY)
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
         return CascadeFit(local.parameters, local.errors(), newton)
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
+from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
 from clickshift.learners._priors import prior_strength_by_moments
@@ -91,6 +92,7 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, pseudo_yes, no,
             proposal, tolerance = x + derivative / curve, _NEWTON_TOLERANCE
             if not low < proposal < high:
                 proposal, tolerance = (low + high) / 2, _BISECTION_TOLERANCE
+            proposal = min(proposal, MAX_PROBABILITY)
             change, x = abs(proposal - x), proposal
             if change < tolerance * min(x, 1 - x):
                 break

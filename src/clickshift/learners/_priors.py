@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from clickshift.core.newton import damped_newton_step, halved_steps, maximise
+from clickshift.core.newton import MAX_PROBABILITY, damped_newton_step, halved_steps, maximise
 from clickshift.core.rng import generator
 from clickshift.errors import SpecError
 
@@ -57,7 +57,7 @@ class Beta:
 
     def mode(self, yes: Float[np.ndarray, " n"], total: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Return the posterior mode of p after `yes` successes in `total` trials."""
-        mode: np.ndarray = (yes + self.yes) / (total + self.total)
+        mode: np.ndarray = np.minimum((yes + self.yes) / (total + self.total), MAX_PROBABILITY)
         return mode
 
     def log_density(self, p: Float[np.ndarray, " n"]) -> float:
@@ -164,8 +164,8 @@ def fit_beta_binomial(impressions: Float[np.ndarray, " n"], clicks: Float[np.nda
         return _SHARED_PSEUDO_COUNTS[0], _SHARED_PSEUDO_COUNTS[1] - _SHARED_PSEUDO_COUNTS[0]
     both, weight = np.unique(impressions[seen] + 1j * clicks[seen], return_counts=True)
     counts = np.ascontiguousarray(both.imag), np.ascontiguousarray(both.real), weight.astype(np.float64)
-    mean = (counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1)
-    start = np.log([10 * mean, 10 * (1 - mean)])
+    mean = float((counts[2] @ counts[0] + 0.5) / (counts[2] @ counts[1] + 1))
+    start = np.log([10 * mean, max(10 * (1 - mean), 1e-11)])  # with some 1e15 clicks the mean is rounded to 1
     best, _ = maximise(
         lambda logs: _BetaBinomialLikelihood(*counts, logs), start, tolerance=_TOLERANCE, max_steps=_MAX_STEPS
     )

@@ -1,4 +1,4 @@
-"""What a fitted model keeps of its training data: number of sessions, fingerprint, source, time and version."""
+"""What a fitted model keeps of its training data: number of sessions, days, fingerprint, source, time and version."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from clickshift._version import __version__
 from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.fingerprint import counts_fingerprint, log_fingerprint
+from clickshift.data.days import time_range
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.models.base import ClickModel
@@ -39,6 +40,7 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         fingerprint = log_fingerprint(opened)
     else:
         fingerprint = counts_fingerprint(model.vocabulary, evidence.impressions[:-1], evidence.clicks[:-1])
+    first, last = _day_range(opened)
     kept = replace(
         evidence,
         sessions=_n_sessions(opened),
@@ -46,6 +48,8 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         source=_source(log),
         fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
+        first_time=first,
+        last_time=last,
     )
     return replace(model, evidence=kept)
 
@@ -57,6 +61,16 @@ def _n_sessions(opened: Any) -> int:
     if isinstance(opened, DayCounts):
         return round(opened.sessions)
     return round(float(opened.by_rank()[0][0])) if isinstance(opened, Cells) else 0
+
+
+def _day_range(opened: Any) -> tuple[str, str]:
+    """Return the time of the first and of the last session as text; "" if the log has no times."""
+    first, last = None, None
+    if isinstance(opened, Sessions | EncodedLog):
+        first, last = time_range(opened.time)
+    elif isinstance(opened, DayCounts):
+        first, last = opened.first, opened.last
+    return "" if first is None else str(first), "" if last is None else str(last)
 
 
 def _source(log: Any) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.spec import label
 from clickshift.counts.cells import By, Cells
 from clickshift.data.encoded_log import Log
@@ -115,7 +116,7 @@ class Counting:
         a, b = self.strength, self.strength * (1 - mean) / mean
         if self.smoothing == "fitted":
             a, b = fit_beta_binomial(impressions, clicks)
-        rate = (clicks + a) / (impressions + a + b)
+        rate = np.minimum((clicks + a) / (impressions + a + b), MAX_PROBABILITY)
         return rate, 1 / np.sqrt((impressions + a + b) * rate * (1 - rate)), a / (a + b)
 
     def evidence(self, cells: Cells, **errors: np.ndarray) -> Evidence:

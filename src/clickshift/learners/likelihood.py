@@ -15,7 +15,7 @@ import numpy as np
 
 from clickshift.core.newton import CascadeParameters, NewtonResult
 from clickshift.core.rng import generator
-from clickshift.core.spec import label
+from clickshift.core.spec import check_options, label
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
 from clickshift.counts.connectivity import swap_graph
@@ -97,6 +97,7 @@ class MaximumLikelihood:
     method: str = "em"
 
     def __post_init__(self) -> None:
+        check_options(self)
         models = (*_SITUATIONS, *_CASCADES)
         if self.model not in models:
             raise SpecError(

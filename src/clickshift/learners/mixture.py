@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.rng import generator
-from clickshift.core.spec import label
+from clickshift.core.spec import check_options, label
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
@@ -68,6 +68,14 @@ class MixtureEM:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_options(self)
+        if min(self.iterations, self.inner, self.starts) < 1:
+            raise SpecError(
+                f"a mixture needs iterations, inner and starts of 1 or more: got {self.iterations}, {self.inner} and "
+                f"{self.starts}.",
+                code="bad-option",
+                starts=self.starts,
+            )
         if len(self.components) < 2:
             raise SpecError(
                 f"a mixture needs at least two components: got {list(self.components)}.",

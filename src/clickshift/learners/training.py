@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.core.files import cache_folder, read_arrays, write_arrays
+from clickshift.core.interrupts import save_after_interrupt, wait_interruptibly
 from clickshift.core.progress import Progress
 from clickshift.errors import ClickshiftWarning, DataError
 
@@ -89,6 +91,8 @@ class RunProgress:
         Whether training has ended.
     converged
         Whether early stopping ended it, rather than the limit on rounds or a loss that is not finite.
+    losses
+        Held-out loss of each round; NaN for the rounds after a run has ended.
     """
 
     rate: Float[np.ndarray, " run"]
@@ -97,13 +101,14 @@ class RunProgress:
     rounds: Int[np.ndarray, " run"]
     done: Bool[np.ndarray, " run"]
     converged: Bool[np.ndarray, " run"]
+    losses: Float[np.ndarray, "round run"]
 
     @classmethod
     def of(cls, rate: Float[np.ndarray, " run"]) -> RunProgress:
         """Return the progress before the first round."""
         n = len(rate)
         zeros, no = np.zeros(n, np.int64), np.zeros(n, bool)
-        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no)
+        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no, np.zeros((0, n)))
 
     @property
     def round(self) -> int:
@@ -113,6 +118,7 @@ class RunProgress:
     def record(self, rule: EarlyStopping, loss: np.ndarray, diverged: np.ndarray) -> Bool[np.ndarray, " run"]:
         """Record the held-out losses of a round; return True for the runs that improved on their best."""
         better: np.ndarray = ~self.done & ~diverged & (loss < self.best)
+        self.losses = np.vstack([self.losses, np.where(self.done, np.nan, loss)])
         self.rounds = self.rounds + ~self.done
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
@@ -180,8 +186,8 @@ def train(
     DataError
         If the loss of a run is not finite before a first round could be kept ("training-diverged").
     """
-    states, status = task.start(), RunProgress.of(rate)
-    best = jax.tree.map(jnp.copy, task.parameters(states))  # a round may consume the states
+    states, best = wait_interruptibly(partial(_start, task))
+    status = RunProgress.of(rate)
     if checkpoint is not None and (saved := _load_checkpoint(checkpoint, key, states, best)):
         states, best, status = saved
         progress(f"resumed after round {status.round}")
@@ -189,9 +195,9 @@ def train(
     while not status.done.all() and not interrupted:
         number = status.round
         try:
-            states, train_loss = task.round(states, number, status.rate)
-            parameters = task.parameters(states)
-            loss = task.held_out_loss(parameters)
+            states, parameters, train_loss, loss = wait_interruptibly(
+                partial(_round, task, states, number, status.rate)
+            )
             diverged = ~status.done & ~(np.isfinite(train_loss) & np.isfinite(loss))
             for k in np.flatnonzero(diverged).tolist():
                 _report_divergence(task.names[k], number + 1, float(status.rate[k]), float(status.best[k]), advice)
@@ -206,6 +212,7 @@ def train(
         except KeyboardInterrupt:
             if status.round == 0:
                 raise
+            save_after_interrupt()
             interrupted = True
     if interrupted:
         warnings.warn(
@@ -219,6 +226,19 @@ def train(
         checkpoint.unlink(missing_ok=True)
     arrays = jax.tree.map(np.array, best)
     return TrainingResult([jax.tree.map(lambda array, k=k: array[k], arrays) for k in range(len(rate))], status)
+
+
+def _start(task: TrainingTask) -> tuple[PyTree, PyTree]:
+    """Return the states before the first round, and a copy of their parameters: a round may consume the states."""
+    states = task.start()
+    return states, jax.tree.map(jnp.copy, task.parameters(states))
+
+
+def _round(task: TrainingTask, states: PyTree, number: int, rate: np.ndarray) -> tuple[PyTree, PyTree, Any, Any]:
+    """Train for a round; return the states, the parameters, and the training and held-out loss of each run."""
+    states, train_loss = task.round(states, number, rate)
+    parameters = task.parameters(states)
+    return states, parameters, train_loss, task.held_out_loss(parameters)
 
 
 def keep_compiled() -> None:
@@ -259,6 +279,8 @@ def _load_checkpoint(path: Path, key: str, states: PyTree, best: PyTree) -> tupl
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None
+    if "losses" not in arrays:  # a checkpoint of an earlier version
+        arrays["losses"] = np.full((int(arrays["rounds"].max()), len(arrays["rounds"])), np.nan)
     leaves, shape = jax.tree.flatten((states, best))
     states, best = jax.tree.unflatten(shape, [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))])
     return states, best, RunProgress(**{field.name: arrays[field.name] for field in fields(RunProgress)})

@@ -67,6 +67,8 @@ class Evidence:
         Time of the fit in UTC, in ISO format.
     version
         Version of clickshift that fitted the model.
+    first_time, last_time
+        Time of the first and of the last session of the training log, as text; "" if it has no times.
     """
 
     learner: str
@@ -82,6 +84,8 @@ class Evidence:
     source: str = ""
     fitted_at: str = ""
     version: str = ""
+    first_time: str = ""
+    last_time: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

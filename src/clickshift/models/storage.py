@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.artifacts import ArtifactFormat, Contents
 from clickshift.core.spec import resolve
 from clickshift.data.vocabulary import Vocabulary, pack_vocabulary, unpack_vocabulary
-from clickshift.errors import FileError, SpecError
+from clickshift.errors import SpecError
 from clickshift.models import MODELS, model_name
+from clickshift.models._validation import check_values
 from clickshift.models.base import ClickModel, Evidence
 
 __all__ = [
@@ -33,18 +33,19 @@ __all__ = [
 ModelLike = str | Path | ClickModel
 """A model as functions take it: the folder of a saved model, or the model itself."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the format; increased when a reader of the old format cannot read the new one."""
 _MODEL_FORMAT = ArtifactFormat("model", FORMAT, "fit the model again", "clickshift fit")
 _EVIDENCE = "evidence"
-_PROVENANCE = ("sessions", "fingerprint", "source", "fitted_at", "version")
+_PROVENANCE = ("sessions", "fingerprint", "source", "fitted_at", "version", "first_time", "last_time")
 _ARRAYS_OF = "arrays of"  # key in the header with the names of the arrays of a field
 
 
 def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
     """Save a model to a folder.
 
-    The header is written last: a folder without it is not a model, so an interrupted write leaves no broken model.
+    A model that is already in the folder is replaced at once: readers see the old one or the new one, and an
+    interrupted write or a full disk leaves the old one.
 
     Parameters
     ----------
@@ -70,20 +71,25 @@ def save_model(model: ClickModel, folder: str | Path, *, notes: dict[str, Any] |
     ...     load_model(folder).ctr
     0.25
     """
+    _MODEL_FORMAT.write(folder, *_contents(model, notes))
+
+
+def _contents(model: ClickModel, notes: dict[str, Any] | None) -> Contents:
+    """Return the header entries and the arrays of a model."""
     arrays: dict[str, np.ndarray] = {}
     header = {
         "vocabulary": pack_vocabulary(model.vocabulary, arrays),
         "model": _pack_model(model, "", arrays),
         "notes": notes or {},
     }
-    _MODEL_FORMAT.write(folder, header, arrays)
+    return header, arrays
 
 
 def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
     """Save one model per seed, in folders seed-0, seed-1, ...
 
     The folder itself gets the model with the smallest held-out loss and can be used like any other saved model. Seeds
-    of an earlier fit are removed.
+    of an earlier fit are removed. All models are replaced at once.
 
     Parameters
     ----------
@@ -94,16 +100,8 @@ def save_seeds(models: Sequence[ClickModel], folder: str | Path, *, notes: dict[
     notes
         JSON-serialisable facts to keep with each model.
     """
-    folder = Path(folder)
-    for old in _seed_folders(folder):
-        for name in (_MODEL_FORMAT.header, _MODEL_FORMAT.arrays):
-            (old / name).unlink(missing_ok=True)
-        with suppress(OSError):  # the folder has other files, which are kept
-            old.rmdir()
-    if len(models) > 1:
-        for k, model in enumerate(models):
-            save_model(model, folder / f"seed-{k}", notes=notes)
-    save_model(best_seed(models), folder, notes=notes)
+    seeds = [_contents(model, notes) for model in models] if len(models) > 1 else []
+    _MODEL_FORMAT.write(folder, *_contents(best_seed(models), notes), seeds=seeds)
 
 
 def load_seeds(folder: str | Path) -> list[ClickModel]:
@@ -119,11 +117,14 @@ def load_seeds(folder: str | Path) -> list[ClickModel]:
     list of ClickModel
         One model per seed.
     """
+    seeds = _MODEL_FORMAT.read_seeds(folder) if (Path(folder) / _MODEL_FORMAT.header).exists() else None
+    if seeds is not None:
+        return [_made(Path(folder), *contents) for contents in seeds]
     return [load_model(part) for part in _seed_folders(Path(folder)) or [Path(folder)]]
 
 
 def _seed_folders(folder: Path) -> list[Path]:
-    """Return the folders seed-0, seed-1, ... that hold a model, by number."""
+    """Return the folders seed-0, seed-1, ... that hold a model, by number, for a header that does not list them."""
     folders = [
         part for part in folder.glob("seed-*") if part.name[5:].isdigit() and (part / _MODEL_FORMAT.header).exists()
     ]
@@ -158,14 +159,14 @@ def load_model(folder: str | Path) -> ClickModel:
     ...     load_model(folder).ctr
     0.25
     """
-    header, arrays = _MODEL_FORMAT.read(folder)
-    try:
+    return _made(Path(folder), *_MODEL_FORMAT.read(folder))
+
+
+def _made(folder: Path, header: Mapping[str, Any], arrays: dict[str, np.ndarray]) -> ClickModel:
+    """Make a model from what was read from a folder."""
+    with _MODEL_FORMAT.checking(folder):
         vocabulary = unpack_vocabulary(header["vocabulary"], arrays)
         return _unpack_model(header["model"], "", arrays, vocabulary)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, FileError):
-            raise
-        raise _MODEL_FORMAT.damaged(folder, error) from None
 
 
 def open_models(model: ModelLike | Sequence[ClickModel]) -> list[ClickModel]:
@@ -301,6 +302,7 @@ def _unpack_model(
             values[field.name] = value
     model = cls(**values)
     assert isinstance(model, ClickModel)
+    check_values(model)
     return model
 
 

@@ -46,6 +46,7 @@ class ModelSummary(Result):
     - iterations, converged: how the learner ended; over all seeds, the largest number and whether all converged;
     - seeds: number of models, if there are several;
     - source, fitted_at, version, fingerprint: training log, time, version of clickshift, and digest of the log;
+    - first_time, last_time: time of its first and of its last session, if it has times;
     - curve: rows of `examination`, if the model has such a parameter;
     - conclusion.
     """
@@ -121,6 +122,7 @@ class ModelSummary(Result):
             "converged": all(one.converged for one in self._evidence),
             **({"seeds": len(self.models)} if len(self.models) > 1 else {}),
             "source": first.source,
+            **({"first_time": first.first_time, "last_time": first.last_time} if first.first_time else {}),
             "fitted_at": first.fitted_at,
             "version": first.version,
             "fingerprint": first.fingerprint,

@@ -284,7 +284,7 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
     figure.add_scatter(
         x=[e.value for e in best],
         y=[html.escape(_with_clip(e)) for e in best],
-        error_x=_error_bars(best),
+        error_x=_error_bars(best) | {"color": "#5c677d"},  # the colour of the marks is one per estimator
         mode="markers",
         marker={"size": 9, "color": [colours[e.verdict] for e in best]},
         text=[f"{_value_text(e)}, {e.verdict}" for e in best],
@@ -295,10 +295,10 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
         figure.add_vline(x=logged[-1].value, line={"color": "#5c677d", "width": 1, "dash": "dot"})
     figure.update_layout(
         template="plotly_white",
-        height=120 + 40 * len(best),
-        xaxis={"title": f"{html.escape(best[0].reward)} per session; green is usable, dotted is the log itself"},
+        height=136 + 40 * len(best),
+        xaxis={"title": f"{html.escape(best[0].reward)} per session<br>green is usable, dotted is the log"},
         yaxis={"type": "category"},
-        margin={"l": 110, "r": 32, "t": 24, "b": 55},
+        margin={"l": 110, "r": 32, "t": 24, "b": 71},
     )
     return figure
 

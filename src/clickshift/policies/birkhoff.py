@@ -15,7 +15,7 @@ first keeps lists few, and leaves rounding errors in the last and smallest ones.
 
 References
 ----------
-Birkhoff, G. (1946). Tres observaciones sobre el algebra lineal. Univ. Nac. Tucumán Rev. A.
+Birkhoff, G. (1946). Tres observaciones sobre el álgebra lineal. Univ. Nac. Tucumán Rev. A.
 von Neumann, J. (1953). A certain zero-sum two-person game equivalent to the optimal assignment problem. Contributions
 to the Theory of Games II.
 """

@@ -192,19 +192,30 @@ def with_held_out(run: Run) -> Run:
             "Pass `held_out`.",
             code="missing-held-out",
         )
-    query = run.corpus.vocabulary.pair_query[run.clicks.pair]
+    clicks, held_out = hold_out_queries(run.corpus, run.clicks)
+    return replace(run, clicks=clicks, held_out=(run.corpus, held_out))
+
+
+def hold_out_queries(corpus: Corpus, clicks: Cells) -> tuple[Cells, Cells]:
+    """Split counts into those of nine tenths of the queries, and those of the others, which are held out.
+
+    Raises
+    ------
+    DataError
+        If there is only one query ("too-few-queries").
+    """
+    query = corpus.vocabulary.pair_query[clicks.pair]
     queries = np.unique(query)
     n_held_out = max(1, round(_HELD_OUT_SHARE * len(queries)))
     if n_held_out == len(queries):
         raise DataError(
-            f"there must be clicks on at least two queries, one of them for early stopping: got {len(queries)}.",
+            f"there must be clicks on at least two queries, one of them held out: got {len(queries)}.",
             code="too-few-queries",
             count=len(queries),
         )
     chosen = generator(0, "ClickRanker", "held out").permutation(queries)[:n_held_out]
     is_held_out = np.isin(query, chosen)
-    held_out = run.corpus, _select_cells(run.clicks, is_held_out)
-    return replace(run, clicks=_select_cells(run.clicks, ~is_held_out), held_out=held_out)
+    return _select_cells(clicks, ~is_held_out), _select_cells(clicks, is_held_out)
 
 
 def _select_cells(cells: Cells, keep: np.ndarray) -> Cells:

@@ -126,7 +126,8 @@ def train_runs(runs: Sequence[PreparedRun], progress: Progress, checkpoint: str 
         logit, status = weights.pop("examination", None), trained.progress
         examination = None if logit is None else 1 / (1 + np.exp(-logit.astype(np.float64)))
         best, n, converged = float(status.best[k]), int(status.rounds[k]), bool(status.converged[k])
-        rankers.append(Ranker(run.learner.tower, weights, task.names[k], examination, best, n, converged))
+        losses = tuple(status.losses[:n, k].tolist())
+        rankers.append(Ranker(run.learner.tower, weights, task.names[k], examination, best, n, converged, losses))
     return rankers
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from typing_extensions import override
 from clickshift.core.progress import Progress, silent
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
+from clickshift.display.figures import COLOURS, SYMBOLS
 from clickshift.display.result import Result
-from clickshift.display.tables import Rows
+from clickshift.display.tables import Row, Rows
 from clickshift.errors import DataError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.table_writer import table_ending, write_table
@@ -85,7 +88,41 @@ class RankerEvaluation(Result):
             "are left out."
         )
         title = f"{self.learner} on {self.corpus}"
-        return Document(title, self.conclusion, [Section(title, table=self.rows(), caption=caption, name="metrics")])
+        figure = partial(_metric_figure, self.metrics, self.learner, self.level)
+        section = Section(title, table=self.rows(), caption=caption, name="metrics", figure=figure)
+        return Document(title, self.conclusion, [section])
+
+
+def _metric_figure(metrics: Sequence[Row], learner: str, level: float) -> Any:
+    """Plot each metric with its interval: nDCG above, ARP, which is a rank, below on an axis of its own."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(2, 1, row_heights=[2, 1], vertical_spacing=0.3)
+    panels = [[row for row in metrics if row["metric"] != "ARP"], [row for row in metrics if row["metric"] == "ARP"]]
+    for panel, (rows, colour, symbol) in enumerate(zip(panels, COLOURS, SYMBOLS, strict=False), 1):
+        figure.add_scatter(
+            row=panel,
+            col=1,
+            name=html.escape(learner),
+            x=[row["mean"] for row in rows],
+            y=[row["metric"] for row in rows],
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [row["high"] - row["mean"] for row in rows],
+                "arrayminus": [row["mean"] - row["low"] for row in rows],
+            },
+            mode="markers",
+            marker={"color": colour, "symbol": symbol, "size": 10},
+            hovertemplate="%{y}: %{x:.4f}<extra></extra>",
+        )
+    figure.update_xaxes(title=f"higher is better ({level:.0%} intervals)", nticks=6, row=1)
+    figure.update_xaxes(title="lower is better", nticks=6, row=2)
+    figure.update_yaxes(type="category", autorange="reversed")
+    figure.update_layout(
+        template="plotly_white", height=320, showlegend=False, margin={"l": 70, "r": 24, "t": 24, "b": 55}
+    )
+    return figure
 
 
 def evaluate_ranker(

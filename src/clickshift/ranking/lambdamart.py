@@ -9,6 +9,7 @@ position bias itself, as a score to be added at each rank (`position`): that is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -188,6 +189,24 @@ class TreeRanker(Scored):
 
         features = check_feature_count(checked_features(corpus), self.n_features)
         return np.asarray(lightgbm.Booster(model_str=self.text).predict(features))
+
+    def staged_scores(self, corpus: Corpus, trees: Sequence[int]) -> Iterator[Float[np.ndarray, " pair"]]:
+        """Yield the scores of the documents by the first trees only, for ascending numbers of trees."""
+        import lightgbm
+
+        booster, features = lightgbm.Booster(model_str=self.text), checked_features(corpus)
+        scores, start = np.zeros(len(features)), 0
+        for number in trees:
+            scores = scores + np.asarray(booster.predict(features, start_iteration=start, num_iteration=number - start))
+            start = number
+            yield scores
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        import lightgbm
+
+        return int(lightgbm.Booster(model_str=self.text).num_trees())
 
 
 @final

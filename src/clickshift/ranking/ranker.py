@@ -47,6 +47,8 @@ class Ranker(Scored):
         Number of training rounds.
     converged
         Whether early stopping ended the training; False if the rounds ran out first.
+    losses
+        Held-out loss after each round, in nats per query.
     """
 
     tower: str
@@ -56,6 +58,7 @@ class Ranker(Scored):
     held_out_loss: float = float("nan")
     rounds: int = 0
     converged: bool = True
+    losses: tuple[float, ...] = ()
 
     @property
     def n_features(self) -> int:

@@ -18,13 +18,13 @@ from typing_extensions import override
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.files import write_atomically
 from clickshift.display.document import Document
-from clickshift.display.result import Result
+from clickshift.display.result import Result, plain
 from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.ranking.lambdamart import TreeRanker
 from clickshift.ranking.ranker import Ranker
 
-_FORMAT = ArtifactFormat("ranker", 1, "train the ranker again", "clickshift rank train")
+_FORMAT = ArtifactFormat("ranker", 2, "train the ranker again", "clickshift rank train")
 _EXAMINATION, _TREES = "examination", "trees"
 _OPSET = 17
 """ONNX operator set of 2022: old enough for the runtimes in use."""
@@ -33,7 +33,8 @@ _OPSET = 17
 def save_ranker(ranker: Ranker | TreeRanker, folder: str | Path, *, notes: dict[str, Any] | None = None) -> None:
     """Write a ranker to a folder.
 
-    The header is written last, and a folder without it is not a ranker: a killed write leaves no ranker behind.
+    A ranker that is already in the folder is replaced at once: readers see the old one or the new one, and a killed
+    write or a full disk leaves the old one.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def save_ranker(ranker: Ranker | TreeRanker, folder: str | Path, *, notes: dict[
     else:
         loss = ranker.held_out_loss
         facts |= {"kind": ranker.tower, "held_out_loss": loss if np.isfinite(loss) else None}
-        facts |= {"rounds": ranker.rounds, "converged": ranker.converged}
+        facts |= {"rounds": ranker.rounds, "converged": ranker.converged, "losses": plain(ranker.losses)}
         arrays = dict(ranker.weights)
         if ranker.examination is not None:
             arrays[_EXAMINATION] = ranker.examination
@@ -101,20 +102,50 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
     [0.0]
     """
     header, arrays = _FORMAT.read(folder)
-    try:
+    with _FORMAT.checking(folder):
         facts = header["ranker"]
         kind, learner = facts["kind"], str(facts["learner"])
         if kind == _TREES:
-            return TreeRanker(arrays[_TREES].tobytes().decode(), int(facts["features"]), learner)
+            text = arrays[_TREES].tobytes().decode()
+            _check_trees(text, int(facts["features"]))
+            return TreeRanker(text, int(facts["features"]), learner)
         if kind not in {"network", "one-hot"}:
             raise ValueError(f"the kind {kind!r} is not known")
+        for name, array in arrays.items():
+            if array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"{name} must be finite numbers")
         loss, examination = facts["held_out_loss"], arrays.pop(_EXAMINATION, None)
+        if examination is not None and (examination.ndim != 1 or (examination < 0).any()):
+            raise ValueError("examination must be a column of numbers of 0 or more")
         loss = float("nan") if loss is None else float(loss)
-        ranker = Ranker(kind, arrays, learner, examination, loss, int(facts["rounds"]), bool(facts["converged"]))
+        rounds, converged = int(facts["rounds"]), bool(facts["converged"])
+        losses = tuple(float("nan") if value is None else float(value) for value in facts.get("losses", ()))
+        ranker = Ranker(kind, arrays, learner, examination, loss, rounds, converged, losses)
         _check_shapes(ranker)
         return ranker
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise _FORMAT.damaged(folder, error) from None
+
+
+def _check_trees(text: str, n_features: int) -> None:
+    """Check that the nodes of trees refer to features and to nodes that exist: LightGBM follows them without checks."""
+    for tree in text.partition("\nend of trees")[0].split("\nTree=")[1:]:
+        fields = dict(line.partition("=")[::2] for line in tree.splitlines())
+        leaves = int(fields["num_leaves"])
+        values = np.array(fields["leaf_value"].split(), np.float64)
+        if values.shape != (leaves,) or not np.isfinite(values).all() or int(fields.get("num_cat", "0")):
+            raise ValueError("a tree must have finite values in its leaves, and numerical splits")
+        if leaves == 1:
+            continue
+        feature, left, right = (
+            np.array(fields[name].split(), np.int64) for name in ("split_feature", "left_child", "right_child")
+        )
+        node = np.arange(leaves - 1)
+        if feature.shape != node.shape or (feature < 0).any() or (feature >= n_features).any():
+            raise ValueError(f"a split must be on one of {n_features} features")
+        for child in (left, right):  # negative numbers are leaves; a node comes before its children
+            if child.shape != node.shape or ((child >= 0) & (child <= node)).any():
+                raise ValueError("a node must come before its children")
+            if (child < -leaves).any() or (child >= leaves - 1).any():
+                raise ValueError("a child must be a node or a leaf of its tree")
 
 
 def _check_shapes(ranker: Ranker) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from typing_extensions import override
 
 from clickshift.core.progress import Progress, silent
@@ -18,6 +19,7 @@ from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
+from clickshift.display.figures import training_figure
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows
 from clickshift.errors import SpecError
@@ -29,7 +31,7 @@ from clickshift.models.base import ClickModel
 from clickshift.propensity.files import Trust
 from clickshift.propensity.result import Propensities
 from clickshift.ranking._inputs import BiasSource, n_sessions, source_name
-from clickshift.ranking._prepare import with_held_out
+from clickshift.ranking._prepare import hold_out_queries, with_held_out
 from clickshift.ranking.click_ranker import ClickRanker, Run
 from clickshift.ranking.labels import count_by_rank, labels_for
 from clickshift.ranking.lambdamart import BoostedRanker, TreeRanker
@@ -45,6 +47,8 @@ RANKERS: dict[str, str] = {
 """Learners of rankers by the names that spec texts use, as "module:class"."""
 _CUTOFF = 10
 """Cutoff of the nDCG that compares a ranker with the logging ranker."""
+_POINTS = 20
+"""Largest number of points of the training curve of trees."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ class HeldOutComparison:
         Mean nDCG@10 of the new ranker, and of the documents' mean rank in the log.
     difference, low, high
         Mean difference by query, with its 95 % bootstrap interval.
+    trained_again
+        Whether the compared trees were trained without the held-out queries for this comparison only, while the ranker
+        was trained on all queries.
     """
 
     queries: int
@@ -70,14 +77,16 @@ class HeldOutComparison:
     difference: float
     low: float
     high: float
+    trained_again: bool = False
 
     @property
     def conclusion(self) -> str:
         """The comparison in a sentence."""
         source = "labels" if self.judged_by == "labels" else "clicks, corrected for position bias"
         interval = f", 95 % interval {self.low:+.4f} to {self.high:+.4f}" if self.low == self.low else ""
+        subject = f"the nDCG@{_CUTOFF} of trees trained without them" if self.trained_again else f"its nDCG@{_CUTOFF}"
         return (
-            f"On the documents shown for {self.queries:,} held-out queries, judged by {source}, its nDCG@{_CUTOFF} is "
+            f"On the documents shown for {self.queries:,} held-out queries, judged by {source}, {subject} is "
             f"{self.ndcg:.4f} and that of the logging ranker {self.logging_ndcg:.4f} "
             f"(difference {self.difference:+.4f}{interval})."
         )
@@ -97,13 +106,16 @@ class RankerTraining(Result):
         Where the corpus and the clicks came from.
     comparison
         The ranker against the logging ranker on held-out queries; None where it is not known.
+    curve
+        Training curve on the held-out queries: loss by round, or nDCG by the number of trees.
 
     Notes
     -----
     Facts (`to_dict`): `conclusion`; `learner`, its spec text; `sessions`; `queries`; `documents`; for networks
     `rounds`, `held_out_loss` (nats per query) and `converged`; `examination` by rank, relative to the first, where it
-    was estimated; `held_out`, null or `queries`, `judged_by`, `ndcg`, `logging_ndcg`, `difference`, `low` and `high`.
-    `write` writes the folder that `load_ranker` reads.
+    was estimated; `held_out`, null or `queries`, `judged_by`, `ndcg`, `logging_ndcg`, `difference`, `low`, `high`
+    and `trained_again`; `curve`, rows of `round` and `held_out_loss`, or of `trees` and `held_out_ndcg`. `write` writes
+    the folder that `load_ranker` reads.
     """
 
     ranker: Ranker | TreeRanker
@@ -113,22 +125,24 @@ class RankerTraining(Result):
     corpus: str
     clicks: str
     comparison: HeldOutComparison | None = None
+    curve: tuple[dict[str, Any], ...] = ()
 
     @property
     @override
     def conclusion(self) -> str:
         ranker, learned = self.ranker, f"{self.sessions:,} sessions of {self.queries:,} queries"
         if isinstance(ranker, TreeRanker):
-            return f"Trained trees on {learned}. Evaluate them on other queries: these were all used for training."
+            if self.comparison is None:
+                return f"Trained trees on {learned}. Evaluate them on other queries: these were all used for training."
+            return f"Trained trees on {learned}. {self.comparison.conclusion}"
         text = f"Trained on {learned} in {ranker.rounds:,} rounds; the best held-out loss is {ranker.held_out_loss:.4f}"
         text += " nats per query. " if ranker.converged else " nats per query, which more rounds may improve. "
         return text + ("" if self.comparison is None else self.comparison.conclusion)
 
     @override
     def rows(self) -> Rows:
-        facts = dict(self.facts())
+        facts = {name: value for name, value in self.facts().items() if name not in {"conclusion", "curve"}}
         comparison = facts.pop("held_out") or {}
-        facts.pop("conclusion")
         return [facts | {f"held_out_{name}": value for name, value in comparison.items()}]
 
     @override
@@ -140,12 +154,16 @@ class RankerTraining(Result):
             facts |= {"rounds": ranker.rounds, "held_out_loss": ranker.held_out_loss, "converged": ranker.converged}
             if ranker.examination is not None:
                 facts["examination"] = (ranker.examination / ranker.examination[0]).tolist()
-        return facts | {"held_out": None if self.comparison is None else vars(self.comparison)}
+        comparison = None if self.comparison is None else vars(self.comparison)
+        return facts | {"held_out": comparison, "curve": [*self.curve]}
 
     @override
     def _document(self) -> Document:
         table = [{"": name.replace("_", " "), " ": value} for name, value in self.rows()[0].items()]
         sections = [Section("Trained ranker", table=table)]
+        if self.curve:
+            figure = partial(training_figure, self.curve)
+            sections.insert(0, Section("Training curve", figure=figure, page_only=True))
         return Document("Trained ranker", self.conclusion, sections, {"corpus": self.corpus, "clicks": self.clicks})
 
     @classmethod
@@ -206,7 +224,9 @@ def train_ranker(
     clip
         Smallest propensity to divide by.
     held_out, held_out_clicks
-        Corpus and log for early stopping; by default the training corpus, and the clicks of a tenth of the queries.
+        Corpus and log for early stopping of a network, and for the comparison with the logging ranker; by default the
+        training corpus, and the clicks of a tenth of the queries. Trees do not stop early: by default, they are
+        trained on all queries, after trees without that tenth were trained for the comparison.
     seed
         Random seed for the initial weights, the order of queries, and dropout.
     queries
@@ -250,34 +270,41 @@ def train_ranker(
             code="bad-option",
             option="held_out",
         )
-    if held_out_clicks is not None and isinstance(learner, BoostedRanker):
-        raise SpecError(
-            "lambdamart does not stop early. Remove `held_out_clicks`.", code="bad-option", option="held_out_clicks"
-        )
     source.check(learner.bias)
     reading: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line, "progress": progress}
     documents = open_corpus(corpus, queries=queries, max_label=max_label)
     log = open_log_or_counts(clicks, **reading)
     given = source.read(log)
     counts = count_by_rank(documents, log)
-    comparison = None
+    judge = None
+    if held_out_clicks is not None:
+        others = documents if held_out is None else open_corpus(held_out, max_label=max_label)
+        judge = others, count_by_rank(others, open_log_or_counts(held_out_clicks, **reading))
+    comparison, curve = None, tuple[dict[str, Any], ...]()
     if isinstance(learner, BoostedRanker):
-        ranker: Ranker | TreeRanker = learner.fit(documents, counts, **given)
+        compared = trees = learner.fit(documents, counts, **given)
+        ranker: Ranker | TreeRanker = trees
+        if judge is None and len(np.unique(documents.vocabulary.pair_query[counts.pair])) > 1:
+            rest, held_out_counts = hold_out_queries(documents, counts)
+            compared, judge = learner.fit(documents, rest, **given), (documents, held_out_counts)
+        if judge is not None:
+            examiner = _Examiner.of(*judge, **given)
+            comparison = examiner.compare(compared, trained_again=compared is not trees)
+            curve = examiner.tree_curve(compared)
     else:
-        judge = None
-        if held_out_clicks is not None:
-            others = documents if held_out is None else open_corpus(held_out, max_label=max_label)
-            judge = others, count_by_rank(others, open_log_or_counts(held_out_clicks, **reading))
         run = with_held_out(Run(learner, documents, counts, judge))
         assert run.held_out is not None
         counts = run.clicks
         ranker = learner.fit(
             documents, counts, held_out=run.held_out, progress=progress, checkpoint=checkpoint, **given
         )
-        comparison = _compared(ranker, *run.held_out, **given)
+        known = given | {"examination": ranker.examination if given["examination"] is None else given["examination"]}
+        comparison = _Examiner.of(*run.held_out, **known).compare(ranker)
+        curve = tuple({"round": k, "held_out_loss": loss} for k, loss in enumerate(ranker.losses, 1))
     n_queries = len(np.unique(documents.vocabulary.pair_query[counts.pair]))
     names = source_name(corpus), source_name(clicks)
-    return RankerTraining(ranker, n_sessions(log), n_queries, documents.n_pairs, *names, comparison)
+    sizes = n_sessions(log), n_queries, documents.n_pairs
+    return RankerTraining(ranker, *sizes, *names, comparison, curve)
 
 
 def _learner(loss: str | ClickRanker | BoostedRanker, options: dict[str, Any]) -> ClickRanker | BoostedRanker:
@@ -293,30 +320,70 @@ def _learner(loss: str | ClickRanker | BoostedRanker, options: dict[str, Any]) -
     return parse(loss, RANKERS) if isinstance(loss, str) else loss
 
 
-def _compared(
-    ranker: Ranker,
-    corpus: Corpus,
-    cells: Cells,
-    examination: Float[np.ndarray, " rank"] | None,
-    trust: Trust | None,
-) -> HeldOutComparison | None:
-    """Compare a ranker with the logging ranker by labels, or else by corrected clicks; None if neither tells."""
-    impressions = cells.by_pair()[0]
-    shown, vocabulary = impressions > 0, corpus.vocabulary
-    judged, judged_by = JudgedPairs.of(vocabulary, corpus.label.astype(float), shown=shown), "labels"
-    known = ranker.examination if examination is None else examination
-    if not judged.queries and (known is not None or trust is not None):
-        corrected = labels_for(cells, "affine", examination=known, trust=trust)
-        relevance = corrected.positive / np.maximum(corrected.total, 1e-300)
-        judged, judged_by = JudgedPairs.of(vocabulary, np.clip(relevance, 0, 1), shown=shown), "clicks"
-    if not judged.queries:
-        return None
-    scores = np.full(corpus.n_pairs, np.nan), np.full(corpus.n_pairs, np.nan)
-    scores[0][shown] = ranker.scores(corpus.with_pairs(shown))
-    mean_rank = np.bincount(cells.pair, cells.rank() * cells.impressions, corpus.n_pairs)[shown] / impressions[shown]
-    scores[1][shown] = -mean_rank
-    name = f"nDCG@{_CUTOFF}"
-    new, old = (ranking_quality(score, judged, cutoffs=(_CUTOFF,), rng=0).per_query[name] for score in scores)
-    return HeldOutComparison(
-        judged.queries, judged_by, float(new.mean()), float(old.mean()), *bootstrap_interval(new - old, resamples=1000)
-    )
+@dataclass(frozen=True, eq=False)
+class _Examiner:
+    """The documents shown for held-out queries, with labels and the logging ranker's nDCG.
+
+    Parameters
+    ----------
+    shown
+        Which pairs of the corpus were shown.
+    corpus
+        The shown documents.
+    judged
+        Their labels, or their relevance by corrected clicks; without queries if neither distinguishes documents.
+    judged_by
+        "labels" or "clicks".
+    logging_ndcg
+        nDCG of the documents' mean rank in the log, by query.
+    """
+
+    shown: Bool[np.ndarray, " pair"]
+    corpus: Corpus
+    judged: JudgedPairs
+    judged_by: str
+    logging_ndcg: Float[np.ndarray, " query"]
+
+    @classmethod
+    def of(
+        cls, corpus: Corpus, cells: Cells, examination: Float[np.ndarray, " rank"] | None, trust: Trust | None
+    ) -> _Examiner:
+        """Judge by labels, or else by clicks that are corrected for position bias."""
+        impressions = cells.by_pair()[0]
+        shown, vocabulary = impressions > 0, corpus.vocabulary
+        judged, judged_by = JudgedPairs.of(vocabulary, corpus.label.astype(float), shown=shown), "labels"
+        if not judged.queries and (examination is not None or trust is not None):
+            corrected = labels_for(cells, "affine", examination=examination, trust=trust)
+            relevance = corrected.positive / np.maximum(corrected.total, 1e-300)
+            judged, judged_by = JudgedPairs.of(vocabulary, np.clip(relevance, 0, 1), shown=shown), "clicks"
+        total_rank = np.bincount(cells.pair, cells.rank() * cells.impressions, corpus.n_pairs)[shown]
+        examiner = cls(shown, corpus.with_pairs(shown), judged, judged_by, np.zeros(0))
+        return replace(examiner, logging_ndcg=examiner._ndcg(-total_rank / impressions[shown]))
+
+    def _ndcg(self, score: Float[np.ndarray, " shown"]) -> Float[np.ndarray, " query"]:
+        """Return the nDCG by query of scores of the shown documents."""
+        if not self.judged.queries:
+            return np.zeros(0)
+        scores = np.full(len(self.shown), np.nan)
+        scores[self.shown] = score
+        return ranking_quality(scores, self.judged, cutoffs=(_CUTOFF,), rng=0).per_query[f"nDCG@{_CUTOFF}"]
+
+    def compare(self, ranker: Ranker | TreeRanker, *, trained_again: bool = False) -> HeldOutComparison | None:
+        """Compare a ranker with the logging ranker; None if neither labels nor clicks distinguish documents."""
+        if not self.judged.queries:
+            return None
+        new, old = self._ndcg(ranker.scores(self.corpus)), self.logging_ndcg
+        difference = bootstrap_interval(new - old, resamples=1000)
+        counts = self.judged.queries, self.judged_by
+        return HeldOutComparison(*counts, float(new.mean()), float(old.mean()), *difference, trained_again)
+
+    def tree_curve(self, ranker: TreeRanker) -> tuple[dict[str, Any], ...]:
+        """Return the mean nDCG by the number of trees, at up to 20 numbers."""
+        if not self.judged.queries:
+            return ()
+        numbers = np.unique(np.linspace(1, ranker.n_trees, _POINTS).round().astype(int)).tolist()
+        scores = ranker.staged_scores(self.corpus, numbers)
+        return tuple(
+            {"trees": n, "held_out_ndcg": float(self._ndcg(score).mean())}
+            for n, score in zip(numbers, scores, strict=True)
+        )

@@ -14,8 +14,10 @@ SIGIR.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,7 +30,15 @@ from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError, SpecError
-from clickshift.io.datasets.letor import corpus_files, read_corpus
+from clickshift.io.datasets.letor import (
+    SAVED_CORPUS,
+    CorpusLike,
+    corpus_files,
+    load_corpus,
+    open_corpus,
+    read_corpus,
+    save_corpus,
+)
 from clickshift.metrics.ranking import JudgedPairs
 from clickshift.models.base import ClickModel
 from clickshift.policies import POLICIES
@@ -69,26 +79,46 @@ class SearchEngine:
         """Return the random generator of a named part of the simulation."""
         return generator(self.seed, self.stream, *names)
 
-    def on_corpus(self: AnyEngine, corpus: str) -> AnyEngine:
+    def on_corpus(self: AnyEngine, corpus: CorpusLike, folder: str | Path | None = None) -> AnyEngine:
         """Return the same search engine with the documents of another corpus.
 
         Parameters
         ----------
         corpus
-            "builtin", or a LETOR file or folder.
+            "builtin", a LETOR file or folder, a `Corpus` or a data frame.
+        folder
+            Folder in which a `Corpus` or a data frame is saved for other processes.
 
         Returns
         -------
         SearchEngine
-            The settings, with the identity of the corpus.
+            The settings, with the identity of the corpus: a digest of its files, or of its content.
+
+        Raises
+        ------
+        SpecError
+            "bad-option" for a `Corpus` without a folder.
         """
-        if corpus == BUILTIN:
+        if isinstance(corpus, str) and corpus == BUILTIN:
             return self
-        changes: dict[str, Any] = {"corpus": corpus, "content": content_key(corpus_files(corpus))}
+        changes: dict[str, Any]
+        if isinstance(corpus, str | Path):
+            changes = {"corpus": str(corpus), "content": content_key(corpus_files(corpus))}
+        elif folder is None:
+            raise SpecError(
+                "a Corpus or a data frame is saved for other processes. Pass `folder`.",
+                code="bad-option",
+                option="folder",
+            )
+        else:
+            path, content = save_corpus(open_corpus(corpus), folder)
+            changes = {"corpus": str(path.absolute()), "content": content}
         return replace(self, **changes)  # type: ignore[type-var]
 
     def all_documents(self) -> Corpus:
         """Return the whole corpus, from which `candidates` selects."""
+        if self.corpus.endswith(SAVED_CORPUS):
+            return load_corpus(self.corpus)
         if self.corpus != BUILTIN:
             return read_corpus(self.corpus)
         numerator, denominator = self.spare
@@ -242,6 +272,30 @@ class World(SearchEngine):
     def _select(self, corpus: Corpus) -> Corpus:
         corpus = corpus.with_queries(corpus.usable_queries()).sample_queries(self.queries, rng=self.rng("queries"))
         return corpus if self.documents is None else corpus.ladder(self.documents, rng=self.rng("documents"))
+
+
+def named_specs(texts: Sequence[str], known: Named) -> Named:
+    """Name the specifications that a caller gave.
+
+    Parameters
+    ----------
+    texts
+        Names of known specifications, or specifications; " + " joins several policies of one log.
+    known
+        Specifications by name.
+
+    Returns
+    -------
+    tuple of (str, str)
+        The texts, with the specifications that they stand for.
+
+    Examples
+    --------
+    >>> named_specs(["random", "random + BM25"], (("random", "Uniform"),))
+    (('random', 'Uniform'), ('random + BM25', 'Uniform + BM25'))
+    """
+    by_name = dict(known)
+    return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts)
 
 
 def check_specs(world: World, users: Named, training: Named) -> None:

@@ -16,15 +16,18 @@ CONSEQUENCES+REVEAL workshop at RecSys. (Later: Contrasting neural click models 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
 from clickshift import models
+from clickshift.core.spec import check_options
 from clickshift.data.corpus import Corpus
+from clickshift.errors import SpecError
 from clickshift.models.base import ClickModel, pair_table
 
 USERS = {
@@ -76,6 +79,9 @@ class DBN:
     continuation: float = 0.9
     floor: float = 0.02
 
+    def __post_init__(self) -> None:
+        _check(self)
+
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
         return models.DBN(
@@ -118,6 +124,9 @@ class CoCM:
     no_look: float = 0.2
     no_look_decay: float = 0.9
     floor: float = 0.02
+
+    def __post_init__(self) -> None:
+        _check(self)
 
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
@@ -163,6 +172,9 @@ class PBM:
     eta: float = 1.0
     noise: float = 0.1
 
+    def __post_init__(self) -> None:
+        _check(self)
+
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
         attractiveness = _by_pair(self.noise + (1 - self.noise) * corpus.gain, label_0=self.noise)
@@ -193,6 +205,9 @@ class GradedDBN:
     continuation: float = 0.8
     floor: float = 0.1
     as_published: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
 
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
@@ -229,6 +244,9 @@ class MixtureDBN:
     continuation: float = 0.7
     noise: float = 0.1
     floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(self)
 
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
@@ -275,6 +293,9 @@ class Carousel:
     noise: float = 0.1
     floor: float = 0.1
 
+    def __post_init__(self) -> None:
+        _check(self)
+
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
         mean, square = _clipped_normal(np.append(corpus.gain, 0.0), self.noise, self.floor)
@@ -302,6 +323,9 @@ class TrustBias:
 
     eta: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check(self)
+
     def on(self, corpus: Corpus) -> ClickModel:
         """Return the user's click model for the documents of a corpus."""
         k = np.arange(1, 257)
@@ -321,6 +345,26 @@ class TrustBias:
 def _by_pair(values: np.ndarray, *, label_0: float) -> np.ndarray:
     """Return a parameter table whose value for unseen pairs is that of label 0."""
     return pair_table(values, unseen=label_0)
+
+
+_NOT_PROBABILITIES = {"eta": math.inf, "columns": 1 << 20}
+"""Largest value of the options that are not probabilities."""
+
+
+def _check(user: Any) -> None:
+    """Check that the options of a user have the right types, and that probabilities are from 0 to 1."""
+    check_options(user)
+    for field in fields(user):
+        values, most = getattr(user, field.name), _NOT_PROBABILITIES.get(field.name, 1)
+        least = 1 if field.name == "columns" else 0
+        for value in values if isinstance(values, tuple) else (values,):
+            if not least <= value <= most or math.isinf(value):
+                raise SpecError(
+                    f"{field.name} of {type(user).__name__} must be from {least} to {most}: got {value}.",
+                    code="bad-option",
+                    option=field.name,
+                    value=value,
+                )
 
 
 def _top_down_exposure(continuation: float, ranks: int) -> np.ndarray:

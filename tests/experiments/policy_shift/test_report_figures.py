@@ -139,5 +139,5 @@ def test_the_distance_from_the_oracle() -> None:
 
 def test_all_charts_have_names_for_files() -> None:
     names = list(PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)).figures)
-    assert len(names) == 2 + 4 + 2
+    assert len(names) == 1 + 2 + 4 + 2
     assert {"robustness PBM", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)

@@ -262,8 +262,4 @@ def test_a_folder_is_fitted_without_being_loaded(
     model = cs.fit(small("PBM", rounds=1), str(folder / "*.parquet"))
     models = [cs.fit(small("PBM", rounds=1), stored)]
     assert loss_of(models[0]) == loss_of(model)
-    assert not [
-        path
-        for path in stored.folder.iterdir()
-        if path.name not in {"log.json", "log.safetensors"} and path.suffix != ".bin"
-    ]
+    assert not [path for path in stored.folder.iterdir() if path.suffix not in {".json", ".safetensors", ".bin"}]

@@ -95,7 +95,11 @@ class ModelSelectionResult(ExperimentResult):
         ]
         sections = [
             Section(
-                "Regret x 1000", _HOW_REGRET, _regret_table(self.regret), _regret_figure(self.regret), name="regret"
+                "Regret x 1000",
+                table=_regret_table(self.regret),
+                figure=_regret_figure(self.regret),
+                name="regret",
+                explanation=_HOW_REGRET,
             ),
             Section("Regret by users", table=_regret_by_user(self.regret), page_only=True),
             Section(
@@ -104,7 +108,7 @@ class ModelSelectionResult(ExperimentResult):
                 name="regret with the published CMIP",
                 page_only=True,
             ),
-            Section("Which metrics predict ood perplexity?", _HOW_R2, _r2_table(self.r2), name="r2"),
+            Section("Which metrics predict ood perplexity?", table=_r2_table(self.r2), name="r2", explanation=_HOW_R2),
             Section("Metrics against ood perplexity", _HOW_METRICS, parts=figures, page_only=True),
             Section("Models", _HOW_MODELS, _model_table(self.task_rows), page_only=True),
         ]

@@ -32,9 +32,10 @@ from clickshift.debiasedness.classifier_cmi import Classifier
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.display.tables import Rows
-from clickshift.experiments.experiment import Experiment, settings_at_scale
+from clickshift.experiments.experiment import Experiment, corpus_folder, settings_at_scale
 from clickshift.experiments.model_selection._report import ModelSelectionResult
 from clickshift.experiments.models import Contender, check_predicts_clicks, compared_model
+from clickshift.io.datasets.letor import CorpusLike
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import bits_of, perplexity, perplexity_of
 from clickshift.metrics.predictions import Predictions
@@ -42,7 +43,7 @@ from clickshift.metrics.ranking import ranking_quality
 from clickshift.metrics.weighted_perplexity import weighted_perplexity
 from clickshift.models.base import ClickModel
 from clickshift.policies import POLICIES
-from clickshift.simulation.search_engine import BUILTIN, Named, SeedLogs, SelectionWorld
+from clickshift.simulation.search_engine import BUILTIN, Named, SeedLogs, SelectionWorld, named_specs
 from clickshift.simulation.users import USERS
 
 VERSION = 2
@@ -241,6 +242,9 @@ class ModelSelection(Experiment[ModelSelectionResult]):
             parse(text, USERS)
         for _, text in (*self.training, *self.world.testing):
             parse(text, POLICIES)
+
+    def check_models(self) -> None:
+        """Check that every model exists and predicts clicks, unless it is a baseline."""
         for contender in self.contenders:
             check_predicts_clicks(contender)
 
@@ -281,7 +285,9 @@ def model_selection(
     output: str | Path | None = None,
     *,
     scale: str = "quick",
-    corpus: str = BUILTIN,
+    corpus: CorpusLike = BUILTIN,
+    users: Sequence[str] = (),
+    training: Sequence[str] = (),
     queries: int | None = None,
     sessions: int | None = None,
     seeds: int | None = None,
@@ -303,7 +309,10 @@ def model_selection(
     scale
         "quick" (minutes) or "paper" (5,000,000 sessions a log: days).
     corpus
-        "builtin", or a LETOR file or folder.
+        "builtin", a LETOR file or folder, a `Corpus`, or a data frame with the columns query, doc, label and features.
+    users, training
+        Simulated users and logging policies of training logs: names of the full protocol, e.g. "LambdaMART", or their
+        texts.
     queries
         Number of queries of the corpus.
     sessions
@@ -315,7 +324,7 @@ def model_selection(
     repeats
         Number of repetitions of the published cross-validation.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
@@ -341,17 +350,21 @@ def model_selection(
     Examples
     --------
     >>> import clickshift as cs
-    >>> result = cs.model_selection("out/selection")  # doctest: +SKIP
-    >>> result.regret[0]["strategy"]  # doctest: +SKIP
+    >>> small = {"users": ["PBM"], "training": ["NoisyOracle"], "queries": 20, "sessions": 500, "seeds": 1}
+    >>> result = cs.model_selection(models=["dCTR", "drCTR"], repeats=2, workers=0, **small)
+    >>> result.regret[0]["strategy"]
     'PPL'
     """
     chosen = settings_at_scale(scale, SCALES)
     others = None if sessions is None else max(sessions // 5, 1)
     sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
-    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+    chosen["users"] = named_specs(users, ModelSelection.users) or chosen["users"]
+    chosen["training"] = named_specs(training, ModelSelection.training) or chosen["training"]
     if models:
         by_name = {contender.name: contender for contender in chosen["contenders"]}
         chosen["contenders"] = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models))
-    protocol = ModelSelection(**chosen | {"seeds": seeds or chosen["seeds"], "repeats": repeats})
-    return protocol.run(output, workers=workers, cluster=cluster, progress=progress)
+    chosen |= {"seeds": seeds or chosen["seeds"], "repeats": repeats}
+    with corpus_folder(output) as folder:
+        chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus, folder)
+        return ModelSelection(**chosen).run(output, workers=workers, cluster=cluster, progress=progress)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
+from clickshift.experiments.policy_shift._report_excess import (
+    excess_figure,
+    excess_perplexity,
+    excess_table,
+    recommendation,
+)
 from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure, rows_by_log, rows_of_kind
 from clickshift.experiments.policy_shift._report_spider import spider_figures
 from clickshift.experiments.policy_shift._report_tables import (
@@ -31,6 +37,10 @@ _TERMINAL_NOTE = f"A terminal shows the first {_TERMINAL_LOGS} logs."
 _HOW_VERDICTS = """Each click model learned from a log that one policy ranked, and predicted clicks on lists of other
 policies. A model is more robust than its peers if its normalised perplexity on another policy's lists (ood nPPL) is
 below that on its own policy's lists (ind nPPL)."""
+_HOW_EXCESS = """Perplexity above that of the user's own model, which no model can beat except by chance. Models are
+sorted by their mean, the best first. A row of the chart is a change of policy, from the training log in the heading to
+the lists of the policy after the arrow. White is as good as the user's own model."""
+_CAPTION_EXCESS = "Lower is better; ± is the 95 % interval over seeds."
 _HOW_SPIDERS = """One spoke per change of policy: the outer circle of labels names the policy that ranked the training
 log, the inner circle the policy that ranked the test log, and the background colour the user who clicked. The centre is
 the best click model on a log, the edge the worst (nPPL, eq. 16 of the policy-shift paper). Where the solid line (ood)
@@ -76,7 +86,7 @@ class PolicyShiftResult(ExperimentResult):
     -----
     Facts (`to_dict`, `--json`):
 
-    - `conclusion`: the models by verdict.
+    - `conclusion`: the model to use with its expected loss under a new ranker, and the models by verdict.
     - `verdicts`: one per click model: `model`, `verdict` (a few words) and `text` (up to four lines).
     - `rows`: tidy rows with `user`, `training`, `model`, `role` and `kind`. Rows of kind "clicks" have `testing`,
       `shift` ("ind" or "ood"), `seed`, `perplexity`, `marginal_perplexity`, `auroc`, `log_likelihood` and the metrics
@@ -91,7 +101,8 @@ class PolicyShiftResult(ExperimentResult):
         return shift_verdicts(self.task_rows)
 
     def _answer(self) -> str:
-        return shift_summary(self.verdicts)
+        sentences = recommendation(excess_perplexity(self.task_rows)), shift_summary(self.verdicts)
+        return " ".join(filter(None, sentences))
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, verdicts, rows and failures."""
@@ -102,7 +113,9 @@ class PolicyShiftResult(ExperimentResult):
 
 
 def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> list[Section]:
-    """Make the sections of the report, the verdicts first; sections without content are left out.
+    """Make the sections of the report; sections without content are left out.
+
+    With an oracle, the distance from it comes first, as a heat map and as the table that a terminal shows.
 
     Parameters
     ----------
@@ -125,26 +138,60 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
         for section in _table_sections(metric.replace("_", " "), perplexity_tables(rows, metric), titled=True)
     ]
     ranking = _table_sections("ranking", ranking_tables(rows), ranking_notes(rows))
+    excess = excess_perplexity(rows)
     sections = [
-        Section("Verdicts", _HOW_VERDICTS, parts=_verdict_sections(verdicts)),
-        Section("Robustness of predictions", _HOW_SPIDERS, parts=spiders, page_only=True),
-        Section("Robustness in numbers", _HOW_ROBUSTNESS, robustness, name="robustness"),
+        Section(
+            "Perplexity above the user's own model",
+            table=excess_table(excess, verdicts),
+            figure=partial(excess_figure, excess) if excess else None,
+            caption=_CAPTION_EXCESS,
+            name="excess",
+            explanation=_HOW_EXCESS,
+        ),
+        Section("Verdicts", parts=_verdict_sections(verdicts), explanation=_HOW_VERDICTS, page_only=True, folded=True),
+        Section("Robustness of predictions", parts=spiders, explanation=_HOW_SPIDERS, page_only=True),
+        Section(
+            "Robustness in numbers",
+            table=robustness,
+            name="robustness",
+            explanation=_HOW_ROBUSTNESS,
+            page_only=bool(excess),
+        ),
         Section(
             "Distance from the oracle",
-            _HOW_ORACLE,
             parts=_figure_sections("oracle", _oracle_figures(rows)),
+            explanation=_HOW_ORACLE,
             page_only=True,
         ),
         Section(
-            "Derived policies", _HOW_POLICIES, parts=_figure_sections("policies", policy_figures(rows)), page_only=True
+            "Derived policies",
+            parts=_figure_sections("policies", policy_figures(rows)),
+            explanation=_HOW_POLICIES,
+            page_only=True,
         ),
         Section(
-            "Clicks of derived policies", _noted(_HOW_GAINS, policies), parts=_table_sections("policies", policies)
+            "Clicks of derived policies",
+            _TERMINAL_NOTE if not excess and len(policies) > _TERMINAL_LOGS else "",
+            parts=_table_sections("policies", policies),
+            explanation=_HOW_GAINS,
+            page_only=bool(excess),
         ),
-        Section("Relevance", _HOW_RANKING, parts=ranking, page_only=True),
-        Section("Perplexity", _noted(_HOW_PERPLEXITY, perplexity), parts=_table_sections("perplexity", perplexity)),
-        Section("Normalised perplexity", _HOW_NPPL, nppl if robustness else (), name="nppl", page_only=True),
-        Section("Other metrics of click prediction", _HOW_OTHER, parts=other, page_only=True),
+        Section("Relevance", parts=ranking, explanation=_HOW_RANKING, page_only=True),
+        Section(
+            "Perplexity",
+            _TERMINAL_NOTE if not excess and len(perplexity) > _TERMINAL_LOGS else "",
+            parts=_table_sections("perplexity", perplexity),
+            explanation=_HOW_PERPLEXITY,
+            page_only=bool(excess) and len(perplexity) > 1,
+        ),
+        Section(
+            "Normalised perplexity",
+            table=nppl if robustness else (),
+            name="nppl",
+            explanation=_HOW_NPPL,
+            page_only=True,
+        ),
+        Section("Other metrics of click prediction", parts=other, explanation=_HOW_OTHER, page_only=True),
     ]
     return [section for section in sections if section.parts or section.table]
 
@@ -177,11 +224,6 @@ def _table_sections(
         for number, (log, table) in enumerate(tables.items())
         if table
     ]
-
-
-def _noted(text: str, tables: Mapping[LogName, Rows]) -> str:
-    """Return the explanation of tables, with a note if a terminal does not show all of them."""
-    return f"{text} {_TERMINAL_NOTE}" if len(tables) > _TERMINAL_LOGS else text
 
 
 def _oracle_figures(rows: Sequence[Row]) -> dict[LogName, Any]:

@@ -200,7 +200,7 @@ def normalised_perplexities(rows: Sequence[Row]) -> dict[Setting, dict[str, Norm
 def policy_shifts(rows: Sequence[Row]) -> list[Shift]:
     """Every peer under every change of policy, sorted by model."""
     by_setting = normalised_perplexities(rows)
-    oracles = {setting: _mean_of_role(group, "oracle") for setting, group in rows_by_setting(rows).items()}
+    oracles = {setting: mean_of_role(group, "oracle") for setting, group in rows_by_setting(rows).items()}
     shifts = []
     for setting, models in by_setting.items():
         origin = setting._replace(testing=IND)
@@ -256,7 +256,7 @@ def _normalised(value: float, among: Sequence[float]) -> float:
     return normalised_perplexity(value, among) if len(among) > 1 else math.nan
 
 
-def _mean_of_role(rows: Sequence[Row], role: str) -> float | None:
+def mean_of_role(rows: Sequence[Row], role: str) -> float | None:
     """Mean perplexity of the models of a role; None where there are none."""
     values = [row["perplexity"] for row in rows if role_of(row) == role and row.get("perplexity") is not None]
     return sum(values) / len(values) if values else None

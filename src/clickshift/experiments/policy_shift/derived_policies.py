@@ -11,6 +11,7 @@ shift. ACM Transactions on Information Systems.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.rng import as_generator, generator, stream_key
+from clickshift.core.spec import check_options
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings
 from clickshift.errors import DataError, SpecError
@@ -66,6 +68,14 @@ class DerivedPolicies:
     ranks: int = 10
 
     def __post_init__(self) -> None:
+        check_options(self)
+        if not all(map(math.isfinite, self.penalties)):
+            raise SpecError(
+                f"a penalty must be a finite number of standard deviations: got {self.penalties}.",
+                code="bad-option",
+                option="penalties",
+                value=self.penalties,
+            )
         if self.search not in SEARCHES:
             raise SpecError(
                 f"search must be one of {', '.join(SEARCHES)}: got {self.search!r}.",

@@ -23,7 +23,7 @@ from typing import Any
 from clickshift.core.progress import Progress, silent
 from clickshift.display.tables import Rows
 from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
-from clickshift.experiments.experiment import Experiment, settings_at_scale
+from clickshift.experiments.experiment import Experiment, corpus_folder, settings_at_scale
 from clickshift.experiments.models import (
     BASELINES,
     CLICK_MODELS,
@@ -36,9 +36,10 @@ from clickshift.experiments.models import (
 )
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
+from clickshift.io.datasets.letor import CorpusLike
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
-from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs
+from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs, named_specs
 
 VERSION = 1
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
@@ -170,6 +171,9 @@ class PolicyShift(Experiment[PolicyShiftResult]):
 
     def __post_init__(self) -> None:
         check_specs(self.world, self.users, self.training)
+
+    def check_models(self) -> None:
+        """Check that every model exists and predicts clicks, unless it is a baseline."""
         for contender in self.contenders:
             if contender.role != "oracle":
                 check_predicts_clicks(contender)
@@ -216,7 +220,7 @@ def policy_shift(
     *,
     scale: str = "quick",
     candidates: Sequence[str] = (),
-    corpus: str = BUILTIN,
+    corpus: CorpusLike = BUILTIN,
     users: Sequence[str] = (),
     training: Sequence[str] = (),
     testing: Sequence[str] = (),
@@ -249,7 +253,7 @@ def policy_shift(
     candidates
         Own models to compare, as "package.module:Class" or as learners.
     corpus
-        "builtin", or a LETOR file or folder.
+        "builtin", a LETOR file or folder, a `Corpus`, or a data frame with the columns query, doc, label and features.
     users, training, testing
         Simulated users, logging policies of training logs, and policies of test logs: names of the full protocol, e.g.
         "PL-BM25", or their texts, e.g. "Feature(25)". " + " joins several policies of one log.
@@ -268,7 +272,7 @@ def policy_shift(
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
-        Number of worker processes; by default, one per core.
+        Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
@@ -294,9 +298,10 @@ def policy_shift(
     Examples
     --------
     >>> import clickshift as cs
-    >>> result = cs.policy_shift("out/shift", candidates=["EM('UBM')"])  # doctest: +SKIP
-    >>> result.verdicts[0]["verdict"]  # doctest: +SKIP
-    'mixed'
+    >>> small = {"users": ["DBN"], "testing": ["random"], "queries": 20, "sessions": 2000, "test_sessions": 200}
+    >>> result = cs.policy_shift(models=["EM('PBM')"], candidates=["EM('UBM')"], derived=False, workers=0, **small)
+    >>> [verdict["model"] for verdict in result.verdicts]
+    ["EM('UBM') (candidate)", "EM('PBM')"]
     """
     chosen = settings_at_scale(scale, SCALES)
     if models:
@@ -306,19 +311,16 @@ def policy_shift(
     numbers = {"queries": queries, "sessions": sessions, "test_sessions": test_sessions, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     if testing:
-        given["testing"] = _named(testing, World.testing)
-    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus)
+        given["testing"] = named_specs(testing, World.testing)
+    chosen["world"] = replace(chosen["world"], **given)
     if users:
-        chosen |= {"users": _named(users, PolicyShift.users), "derived_users": tuple(users)}
+        chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
     if training:
-        chosen["training"] = _named(training, PolicyShift.training)
-    policies = {"penalties": tuple(penalties), "fair": fair} | ({"search": search} if search else {})
+        chosen["training"] = named_specs(training, PolicyShift.training)
+    policies = {"penalties": tuple(penalties), "fair": fair} | ({} if search is None else {"search": search})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
-    return PolicyShift(**chosen).run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
-
-
-def _named(texts: Sequence[str], known: Named) -> Named:
-    """Replace names by the texts that the protocol has for them; " + " joins several policies of one log."""
-    by_name = dict(known)
-    return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts)
+    with corpus_folder(output) as folder:
+        chosen["world"] = chosen["world"].on_corpus(corpus, folder)
+        protocol = PolicyShift(**chosen)
+        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)

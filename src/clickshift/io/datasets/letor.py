@@ -11,6 +11,7 @@ its files, as arrays without pickle; a damaged entry is ignored and rewritten.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,8 @@ CorpusLike = Any
 """A corpus: `Corpus`, anything that `read_corpus` reads (LETOR files, a data frame), or "builtin"."""
 
 _DATA_SUFFIXES = (".dat", ".letor", ".libsvm", ".svm", ".svmlight", ".test", ".train", ".txt", ".vali", ".valid")
+SAVED_CORPUS = ".corpus.npz"
+"""How the names of files of `save_corpus` end."""
 _GROUP_SUFFIXES = (".query", ".group")  # LightGBM's and XGBoost's names of the files of query sizes
 
 
@@ -387,6 +390,78 @@ def _cache_path(sources: Sequence[Path], *settings: str | int | bool | None) -> 
 
 def _write_cache(path: Path, corpus: Corpus, skipped: SkippedLines) -> None:
     """Write a parsed corpus to the cache; a failure is a warning."""
+    about_lines = {"skipped": np.array(skipped[:3]), "problem": np.array(skipped.problem)}
+    try:
+        write_arrays(path, _corpus_arrays(corpus) | about_lines)
+    except FileError as error:
+        _warn_not_cached(error)
+
+
+def save_corpus(corpus: Corpus, folder: str | Path) -> tuple[Path, str]:
+    """Save a corpus for other processes, in a file that is named by a digest of its content.
+
+    Parameters
+    ----------
+    corpus
+        The corpus.
+    folder
+        Folder for the file; a file of the same content is kept.
+
+    Returns
+    -------
+    Path
+        The file, for `load_corpus`.
+    str
+        The digest: the same for equal ids, labels and features in the same order, on every machine.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> corpus = builtin_corpus(3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path, digest = save_corpus(corpus, folder)
+    ...     path.name.startswith(digest), load_corpus(path).n_pairs == corpus.n_pairs
+    (True, True)
+    """
+    arrays, digest = _corpus_arrays(corpus), hashlib.blake2b(digest_size=16)
+    for name, array in arrays.items():
+        digest.update(repr((name, array.dtype.str, array.shape)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    path = Path(folder) / f"{digest.hexdigest()}{SAVED_CORPUS}"
+    if not path.exists():
+        write_arrays(path, arrays)
+    return path, digest.hexdigest()
+
+
+def load_corpus(path: str | Path) -> Corpus:
+    """Load a corpus that `save_corpus` saved.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Corpus
+        The corpus.
+
+    Raises
+    ------
+    FileError
+        "damaged-file" if the file is missing or cannot be read.
+    """
+    arrays = read_arrays(path)
+    try:
+        return _corpus_of_arrays(arrays or {})
+    except (KeyError, ValueError):
+        raise FileError(
+            path, "is not a saved corpus. Delete it and start the run again.", code="damaged-file"
+        ) from None
+
+
+def _corpus_arrays(corpus: Corpus) -> dict[str, np.ndarray]:
+    """Return a corpus as arrays without objects."""
     vocabulary = corpus.vocabulary
     arrays = {
         "query_ids": _pack_ids(vocabulary.query_ids),
@@ -395,15 +470,15 @@ def _write_cache(path: Path, corpus: Corpus, skipped: SkippedLines) -> None:
         "pair_doc": vocabulary.pair_doc,
         "label": corpus.label,
         "max_label": np.array(corpus.max_label),
-        "skipped": np.array(skipped[:3]),
-        "problem": np.array(skipped.problem),
     }
-    if corpus.features is not None:
-        arrays["features"] = corpus.features
-    try:
-        write_arrays(path, arrays)
-    except FileError as error:
-        _warn_not_cached(error)
+    return arrays if corpus.features is None else arrays | {"features": corpus.features}
+
+
+def _corpus_of_arrays(arrays: Mapping[str, np.ndarray]) -> Corpus:
+    """Return the corpus of which `_corpus_arrays` made arrays."""
+    ids = _unpack_ids(arrays["query_ids"]), _unpack_ids(arrays["doc_ids"])
+    vocabulary = Vocabulary(*ids, arrays["pair_query"], arrays["pair_doc"])
+    return Corpus(vocabulary, arrays["label"], arrays.get("features"), int(arrays["max_label"]))
 
 
 def _warn_not_cached(error: FileError) -> None:
@@ -417,9 +492,7 @@ def _read_cache(path: Path) -> tuple[Corpus, SkippedLines] | None:
     try:
         if arrays is None:
             return None
-        ids = _unpack_ids(arrays["query_ids"]), _unpack_ids(arrays["doc_ids"])
-        vocabulary = Vocabulary(*ids, arrays["pair_query"], arrays["pair_doc"])
-        corpus = Corpus(vocabulary, arrays["label"], arrays.get("features"), int(arrays["max_label"]))
+        corpus = _corpus_of_arrays(arrays)
         total, file, line = arrays["skipped"].tolist()
         return corpus, SkippedLines(total, file, line, str(arrays["problem"]))
     except (KeyError, ValueError):

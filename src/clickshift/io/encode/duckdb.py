@@ -6,6 +6,7 @@ aggregate; a window function takes ten times as long.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,13 +17,17 @@ from typing import Any
 import numpy as np
 
 from clickshift.core.parallel import n_threads
-from clickshift.errors import FileError, SpecError
+from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
+from clickshift.io.read_log import check_same
 from clickshift.io.read_report import UnreadableLine
-from clickshift.io.tables.formats import Choose, TableFile
+from clickshift.io.tables.formats import Choose, TableFile, log_columns, partition_day
 
 _SEPARATOR = "::"
 _LISTS = ("docs", "clicks")
+_DAYS, _FILE = "clickshift_days", "clickshift_file"
+"""Names of the table of partitions' days, and of its column of files."""
+_MEMORY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmgt]i?b|%)", re.IGNORECASE)
 _RESULT_COLUMNS = ("session", "query", "rank", "doc", "click")
 
 
@@ -33,13 +38,28 @@ class DuckdbLimits:
     Parameters
     ----------
     memory
-        Memory limit as DuckDB writes it, e.g. "4GB".
+        Memory limit: a number above 0 with the unit KB, MB, GB or TB, e.g. "4GB", or a share of the memory, e.g. "50%".
     folder
         Directory for temporary files; by default DuckDB chooses one.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" for another memory limit.
     """
 
     memory: str = "4GB"
     folder: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        match = _MEMORY.fullmatch(str(self.memory).strip())
+        if match is None or float(match[1]) == 0 or (match[2] == "%" and float(match[1]) > 100):
+            raise SpecError(
+                f'a memory limit must be a size above 0, such as "4GB", "500MB" or "50%": got {self.memory!r}.',
+                code="bad-option",
+                option="memory",
+                value=self.memory,
+            )
 
 
 def parse_duckdb_table(text: str) -> tuple[Path, str]:
@@ -121,30 +141,65 @@ def long_batches(
     Raises
     ------
     FileError
-        "unreadable-log" if DuckDB fails.
+        "unreadable-log" if DuckDB fails, "inconsistent-columns" if only some of the files are in the folder of a day.
     """
-    names = [str(file) for file in files]
+    # partitions are read by our own rule: DuckDB would name and type their columns otherwise
+    options = "hive_partitioning = false"
+    if all(file.suffix.lower() == ".parquet" for file in files):
+        function, options = "read_parquet", f"union_by_name = true, {options}"
+    elif any(".json" in file.name.lower() or ".ndjson" in file.name.lower() for file in files):
+        function = "read_json"
+    else:
+        function = "read_csv"
     with _connection(limits, None) as connection:
-        if all(file.suffix.lower() == ".parquet" for file in files):
-            relation = connection.read_parquet(names, union_by_name=True)
-        elif any(".json" in file.name.lower() or ".ndjson" in file.name.lower() for file in files):
-            relation = connection.read_json(names)
-        else:
-            relation = connection.read_csv(names)
+        relation = connection.sql(f"SELECT * FROM {function}({_texts(files)}, {options})")
+        names = list(choose(files[0])(relation.columns))
+        for file in files:
+            check_same(file, log_columns(file, names), files[0], log_columns(files[0], names))
+        if partition_day(files[0], names) is not None:
+            import pyarrow as pa
+
+            days = [partition_day(file, names) for file in files]
+            connection.register(_DAYS, pa.table({_FILE: [str(file) for file in files], "day": _one_type(days)}))
+            options += f", filename = '{_FILE}'"
+            relation = connection.sql(
+                f"SELECT * EXCLUDE ({_FILE}) FROM {function}({_texts(files)}, {options}) JOIN {_DAYS} USING ({_FILE})"
+            )
         yield from _relation_batches(relation, files[0], choose, skip)
+
+
+def _texts(files: Sequence[Path]) -> str:
+    """Return the names of files as a list in SQL."""
+    return "[" + ", ".join("'" + str(file).replace("'", "''") + "'" for file in files) + "]"
+
+
+def _one_type(days: Sequence[Any]) -> Sequence[Any]:
+    """Check that all days are numbers, or all dates."""
+    if len({type(day) for day in days}) > 1:
+        raise DataError(
+            "the time must have one type in all files: got numbers in some and dates in others.",
+            code="bad-column",
+            column="time",
+        )
+    return days
 
 
 @contextmanager
 def _connection(limits: DuckdbLimits, database: Path | None) -> Iterator[Any]:
-    """Open a DuckDB connection with a memory limit; its errors become one FileError."""
+    """Open a DuckDB connection with a memory limit; its errors become one FileError.
+
+    A database may come from another hand: its views must not read other files, load extensions or change settings.
+    """
     import duckdb
 
-    settings: dict[str, Any] = {"memory_limit": limits.memory, "threads": n_threads()}
+    settings: dict[str, Any] = {"memory_limit": limits.memory.strip(), "threads": n_threads()}
     if limits.folder is not None:
         settings["temp_directory"] = str(limits.folder)
     source = ":memory:" if database is None else str(database)
     try:
         with duckdb.connect(source, read_only=database is not None, config=settings) as connection:
+            if database is not None:
+                connection.execute("SET enable_external_access = false; SET lock_configuration = true")
             yield connection
     except duckdb.Error as error:
         reason = " ".join(str(error).split())

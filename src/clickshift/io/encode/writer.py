@@ -7,12 +7,12 @@ vocabulary: the same log gives the same numbers, however it was read.
 
 from __future__ import annotations
 
-import os
-import secrets
+import hashlib
+import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, no_type_check
@@ -23,8 +23,9 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
-from clickshift.data.encoded_log import CLICKS, LOG_FORMAT, PAIRS, Block, EncodedLog, header_of
-from clickshift.data.sessions import as_matrix
+from clickshift.data.encoded_files import CLICKS, COLUMNS, LOG_FORMAT, PAIRS, Block, LogFiles, checksums_of
+from clickshift.data.encoded_log import EncodedLog
+from clickshift.data.sessions import as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
@@ -33,7 +34,6 @@ from clickshift.io.encode.batches import DamagedFile, ReadBatch
 from clickshift.io.read_report import ReadReport
 
 _DATES = "<M8[us]"
-_DTYPES = {"count": "<i8", "log_prob": "<f8", "user": "<i8"}
 
 
 def write_encoded_log(
@@ -68,9 +68,11 @@ def write_encoded_log(
     Raises
     ------
     FileError
-        "empty-log" if there is no session, "not-writable" if the folder cannot be written, and those of the readers.
+        "empty-log" if there is no session, "not-writable" or "disk-full" if the folder cannot be written, and those of
+        the readers.
     DataError
-        "bad-column" if some files have numbers as times and others dates.
+        "bad-column" if some files have numbers as times and others dates, "too-many-sessions" if the counts add up to
+        2^62 or more.
     """
     text = frozenset(["user"])
     while True:
@@ -99,17 +101,10 @@ def open_encoded(folder: Path) -> EncodedLog:
         If the folder holds something else, is damaged, or is of a newer version.
     """
     header, arrays = LOG_FORMAT.read(folder)
-    try:
-        blocks = tuple(Block(*fields) for fields in header["blocks"])
-        log = EncodedLog(
-            folder, unpack_vocabulary(header["vocabulary"], arrays), blocks, header["kinds"], header["facts"]
-        )
-        expected = 4 * sum(block.rows * block.ranks for block in blocks)
-        if (folder / PAIRS).stat().st_size != expected:
-            raise ValueError(f"{PAIRS} must have {expected:,} bytes")
-        n_sessions, n_files = int(header["facts"]["sessions_left_out"]), len(header["facts"]["files_left_out"])
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise LOG_FORMAT.damaged(folder, error) from None
+    with LOG_FORMAT.checking(folder):
+        vocabulary, facts = unpack_vocabulary(header["vocabulary"], arrays), header["facts"]
+        log = EncodedLog(LogFiles.of(folder, header), vocabulary, facts)
+        n_sessions, n_files = int(facts["sessions_left_out"]), len(facts["files_left_out"])
     if n_sessions or n_files:
         message = (
             f"{folder}: {n_sessions:,} bad sessions and the unreadable parts of {n_files:,} file(s) were left out of "
@@ -121,6 +116,60 @@ def open_encoded(folder: Path) -> EncodedLog:
     return log
 
 
+def copy_encoded(log: EncodedLog, folder: Path) -> EncodedLog:
+    """Copy an encoded log to another folder, after a check of all its blocks.
+
+    Parameters
+    ----------
+    log
+        Encoded log, all rows in its own vocabulary.
+    folder
+        Folder of the copy.
+
+    Returns
+    -------
+    EncodedLog
+        The copy.
+
+    Raises
+    ------
+    FileError
+        "folder-exists" if the folder has something else, "damaged-file" if the log is damaged, "not-writable" or
+        "disk-full" if the folder cannot be written.
+    DataError
+        "part-of-a-log" if the log is a part of one, or was translated to another vocabulary.
+    """
+    if log.kept is not None or log.stored is not None:
+        raise DataError(
+            "a part of an encoded log cannot be copied: pass the log itself, or write the part with write_log.",
+            code="part-of-a-log",
+        )
+    refuse_other_folder(folder)
+    for name in log.kinds:
+        log.files.column(name)
+    for _ in log.lists():
+        pass
+    with LOG_FORMAT.replacing(folder) as temporary:
+        for name in (PAIRS, CLICKS, *log.kinds):
+            shutil.copyfile(log.folder / log.files.names[name], temporary / f"{name}.bin")
+        header = _write_header(temporary, log.blocks, log.kinds, log.vocabulary, dict(log.facts))
+    return EncodedLog(LogFiles.of(folder, header), log.vocabulary, log.facts)
+
+
+def refuse_other_folder(folder: Path) -> None:
+    """Raise if a folder exists and has no encoded log ("folder-exists"): nothing else is overwritten.
+
+    Parameters
+    ----------
+    folder
+        Folder for an encoded log.
+    """
+    if folder.exists() and not (folder / LOG_FORMAT.header).exists():
+        raise FileError(
+            folder, "exists already and is not an encoded log. Choose another directory.", code="folder-exists"
+        )
+
+
 def _encode(
     batches: Iterator[ReadBatch | DamagedFile],
     folder: Path,
@@ -130,7 +179,7 @@ def _encode(
     text: frozenset[str],
 ) -> EncodedLog:
     """Encode a log whose ids are text in the columns of `text` and integers in the others."""
-    with _new_folder(folder) as temporary:
+    with LOG_FORMAT.replacing(folder) as temporary:
         with ExitStack() as stack:
             writer = _Writer(temporary, stack)
             for hashed in map_in_order(partial(_prepare, skip_bad=report.skip, text=text), batches):
@@ -145,17 +194,35 @@ def _encode(
         if not writer.blocks:
             report.fail_empty("session to read", "empty-log")
         vocabulary, numbers = writer.vocabulary()
-        _renumber(temporary / PAIRS, writer.blocks, numbers)
+        _renumber(temporary / f"{PAIRS}.bin", writer.blocks, numbers)
         all_facts = {
             **facts,
             "sessions_left_out": report.n_sessions,
             "files_left_out": report.files,
         }
-        arrays: dict[str, np.ndarray] = {}
-        header = header_of(tuple(writer.blocks), writer.kinds, all_facts)
-        LOG_FORMAT.write(temporary, {"vocabulary": pack_vocabulary(vocabulary, arrays), **header}, arrays)
+        header = _write_header(temporary, writer.blocks, writer.kinds, vocabulary, json.loads(json.dumps(all_facts)))
     report.report()
-    return EncodedLog(folder, vocabulary, tuple(writer.blocks), writer.kinds, all_facts)
+    return EncodedLog(LogFiles.of(folder, header), vocabulary, all_facts)
+
+
+def _write_header(
+    folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str], vocabulary: Vocabulary, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the header and the vocabulary of a log whose other files are complete; they are named by a digest."""
+    arrays: dict[str, np.ndarray] = {}
+    positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
+    header = {
+        "vocabulary": pack_vocabulary(vocabulary, arrays),
+        "blocks": positions,
+        "kinds": dict(kinds),
+        "facts": facts,
+        "checksums": checksums_of(folder, blocks, kinds),
+    }
+    digest = hashlib.blake2b(json.dumps(header).encode(), digest_size=8).hexdigest()
+    names = {name: f"{name}-{digest}.bin" for name in (PAIRS, CLICKS, *kinds)}
+    for name, file in names.items():
+        (folder / f"{name}.bin").rename(folder / file)
+    return LOG_FORMAT.write_files(folder, header, arrays, names)
 
 
 def _prepare(read: ReadBatch | DamagedFile, *, skip_bad: bool, text: frozenset[str]) -> list[HashedBatch] | DamagedFile:
@@ -186,6 +253,7 @@ class _Writer:
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
         self.n_rows = self._pair_offset = self._click_offset = 0
+        self._total = 0.0
 
     def add(self, batch: HashedBatch) -> None:
         """Append the sessions of a batch."""
@@ -215,19 +283,22 @@ class _Writer:
     def _add_attributes(self, attributes: dict[str, np.ndarray]) -> None:
         """Append the values of the sessions, each attribute to its own file."""
         for name, values in attributes.items():
-            dtype = self.kinds.setdefault(name, _DTYPES.get(name) or _time_dtype(values))
+            dtype = self.kinds.setdefault(name, COLUMNS[name][0] if name != "time" else _time_dtype(values))
             if (values.dtype.kind == "M") != (dtype == _DATES):
                 raise DataError(
                     "the time must have one type in all files: got numbers in some and dates in others.",
                     code="bad-column",
                     column="time",
                 )
-            self._file(f"{name}.bin").write(values.astype(dtype).tobytes())
+            if name == "count":
+                self._total += float(values.sum(dtype=np.float64))
+                check_total(self._total)
+            self._file(name).write(values.astype(dtype).tobytes())
 
     def _file(self, name: str) -> IO[bytes]:
         """Return the open file of a name."""
         if name not in self._files:
-            self._files[name] = self._stack.enter_context((self._folder / name).open("wb"))
+            self._files[name] = self._stack.enter_context((self._folder / f"{name}.bin").open("wb"))
         return self._files[name]
 
     def vocabulary(self) -> tuple[Vocabulary, Int[np.ndarray, " pair_or_unseen"]]:
@@ -263,37 +334,6 @@ def _renumber(path: Path, blocks: list[Block], numbers: Int[np.ndarray, " pair_o
 
     for_each(work, len(blocks))
     pairs.flush()
-
-
-@contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `folder`, renamed to it at the end of the block and removed on failure."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        _remove_abandoned(folder)
-        temporary.mkdir(parents=True)
-        yield temporary
-        if folder.exists():  # another process was faster, or the old folder is damaged
-            shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
-    except OSError as error:
-        advice = "Choose a folder on a disk with free space: pass output=FOLDER."
-        raise FileError(
-            folder,
-            f"cannot be written: {error.strerror or error}. {advice}",
-            code="not-writable",
-            reason=error.strerror or str(error),
-        ) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the temporary folders of processes that were killed."""
-    for other in folder.parent.glob(f".{folder.name}.*-*"):
-        process = other.name.split(".")[-1].split("-")[0]
-        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(other, ignore_errors=True)
 
 
 @njit(cache=True, nogil=True)

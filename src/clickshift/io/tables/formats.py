@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,12 @@ from clickshift.data.days import day_of_folder
 from clickshift.errors import FileError
 from clickshift.io.read_report import UnreadableLine
 from clickshift.io.table_writer import ArrowTable
+from clickshift.io.tables._json_depth import MAX_DEPTH, too_deep
 
 LOG_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 """Endings of the files that a log can be read from and written to."""
 
+_log = logging.getLogger(__name__)
 _ID_COLUMNS = ("session", "query", "doc", "user")
 _BLOCK = 1 << 24
 _HEAD = 1 << 20
@@ -109,6 +112,7 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         parsed, and "bad-column" for a column that cannot be used.
     """
     file_ending = ending(path)
+    _log.debug("read %s", path)
     if file_ending is None:
         raise FileError(
             path,
@@ -119,8 +123,7 @@ def read_table(path: Path, choose: Choose) -> TableFile:
         )
     try:
         if file_ending == ".parquet":
-            part = _read_parquet(path, choose)
-            return with_partition_day(part) if "=" in str(path.parent) else part
+            return with_partition_day(_read_parquet(path, choose))
         with open_bytes(path) as file:
             data = b"".join(iter(partial(file.read, _BLOCK), b""))  # in large pieces: read() alone asks for small ones
         if not re.search(rb"\S", data):
@@ -138,10 +141,35 @@ def name_columns(table: ArrowTable, chosen: Mapping[str, str]) -> ArrowTable:
     return table.replace_schema_metadata(dict(chosen))
 
 
+def partition_day(path: Path, names: Iterable[str]) -> Any:
+    """Return the day that every way of reading gives to the rows of a file without a time of its own.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        Our names of the columns that are read from it.
+
+    Returns
+    -------
+    date, int or None
+        The day in the name of its partitioned folder (`day=2026-01-31`). None if it is in no such folder, or if it has
+        a column `time` or `day`.
+    """
+    return None if {"time", "day"} & set(names) else day_of_folder(path)
+
+
+def log_columns(path: Path, names: Iterable[str]) -> list[str]:
+    """Return our names of the columns that a file contributes to a log, `day` of a partitioned folder included."""
+    names = list(names)
+    return names if partition_day(path, names) is None else [*names, "day"]
+
+
 def with_partition_day(part: TableFile) -> TableFile:
-    """Add the column `day` from the name of a partitioned folder (`day=2026-01-31`), if a file has no time or day."""
-    day = day_of_folder(part.path)
-    if day is None or {"time", "day"} & set(part.table.column_names):
+    """Add the column `day` of a partitioned folder to the rows of a file; see `partition_day`."""
+    day = partition_day(part.path, part.table.column_names)
+    if day is None:
         return part
     import pyarrow as pa
 
@@ -166,7 +194,7 @@ def column_names(path: Path) -> list[str]:
     if file_ending.startswith((".jsonl", ".ndjson")):
         try:
             return list(json.loads(head.split(b"\n")[0]))
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
     return [_unquote(name) for name in _first_two_records(head, b"\t" if file_ending.startswith(".tsv") else b",")[0]]
 
@@ -356,6 +384,8 @@ def _read_uniform(data: bytes, choose: Choose) -> ArrowTable | None:
     import pyarrow as pa
     import pyarrow.json as pj
 
+    if too_deep(data):
+        return None
     try:
         head = [json.loads(line) for _, line in islice(_lines(data), _JSON_HEAD)]
         if not all(isinstance(row, dict) for row in head):
@@ -369,7 +399,7 @@ def _read_uniform(data: bytes, choose: Choose) -> ArrowTable | None:
         # pyarrow reads "{...}{...}" as two rows; and a column may first appear below the head
         if table.num_rows != data.count(b"\n") + (not data.endswith(b"\n")) or choose(table.column_names) != chosen:
             return None
-    except (ValueError, RecursionError, pa.ArrowException):
+    except (ValueError, pa.ArrowException):
         return None
     return name_columns(table, chosen)
 
@@ -381,10 +411,11 @@ def _read_line_by_line(data: bytes, choose: Choose) -> tuple[ArrowTable, list[Un
     rows: list[tuple[int, dict[str, Any]]] = []
     unreadable: list[UnreadableLine] = []
     for number, line in _lines(data):
+        if too_deep(line):
+            unreadable.append(UnreadableLine(number, f"the JSON is nested more than {MAX_DEPTH} levels deep"))
+            continue
         try:
             row = json.loads(line)
-        except RecursionError:
-            unreadable.append(UnreadableLine(number, "the JSON is nested too deeply"))
         except ValueError as error:
             unreadable.append(UnreadableLine(number, f"a line must be one JSON object: {error}"))
         else:

@@ -1,0 +1,286 @@
+"""Files of an encoded log: where its blocks are, their checksums, and the check of each block when it is first read.
+
+Kernels index tables by pair number without checks, so that a changed file would corrupt memory. Each block is checked
+once per process, by the thread that reads it: its checksum, which notices damage, and its numbers, because checksums
+can be recomputed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final, no_type_check
+
+import numpy as np
+from numba import njit
+
+from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.parallel import for_each
+from clickshift.data.sessions import MAX_TOTAL
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.errors import FileError
+
+PAIRS, CLICKS = "pair", "click"
+"""Names of the files of pair numbers and of click bits."""
+COLUMNS = {"count": ("<i8",), "log_prob": ("<f8",), "user": ("<i8",), "time": ("<M8[us]", "<f8", "<i8")}
+"""Columns of sessions, one file each, with the types that they may have."""
+LOG_FORMAT = ArtifactFormat("log", 2, "encode the log again", "clickshift log encode", (PAIRS, CLICKS, *COLUMNS))
+"""Format of the directory's header and vocabulary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Position of a block of sessions in the files of an encoded log.
+
+    Parameters
+    ----------
+    first_row
+        Number of the block's first row in the log.
+    rows
+        Number of rows.
+    ranks
+        Number of ranks: the length of the longest list.
+    first_pair
+        Position of the first pair number in the file of pairs, in numbers.
+    first_byte
+        Position of the first byte in the file of clicks.
+    """
+
+    first_row: int
+    rows: int
+    ranks: int
+    first_pair: int
+    first_byte: int
+
+    @property
+    def row_slice(self) -> slice:
+        """Rows of the block in the log."""
+        return slice(self.first_row, self.first_row + self.rows)
+
+    @property
+    def pair_slice(self) -> slice:
+        """Pair numbers of the block."""
+        return slice(self.first_pair, self.first_pair + self.rows * self.ranks)
+
+    @property
+    def click_slice(self) -> slice:
+        """Bytes of the block's clicks."""
+        return slice(self.first_byte, self.first_byte + self.rows * self.click_bytes)
+
+    @property
+    def click_bytes(self) -> int:
+        """Number of bytes of the clicks of a row."""
+        return -(-self.ranks // 8)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LogFiles:
+    """Files of an encoded log.
+
+    Parameters
+    ----------
+    folder
+        Directory of the files.
+    names
+        Name of each file: "pair", "click" and the session columns.
+    blocks
+        Positions of the blocks.
+    kinds
+        Numpy type of each session column.
+    checksums
+        CRC-32 of each block of "pair" and "click", and of each session column as a whole; empty for a log that was
+        encoded before there were checksums.
+    checked
+        What this process has checked: names of columns and numbers of blocks.
+    """
+
+    folder: Path
+    names: Mapping[str, str]
+    blocks: tuple[Block, ...]
+    kinds: Mapping[str, str]
+    checksums: Mapping[str, Sequence[int]]
+    checked: set[str | int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, folder: Path, header: Mapping[str, Any]) -> LogFiles:
+        """Read the positions from a header, and check them and the sizes of the files.
+
+        Raises
+        ------
+        FileError
+            If a file is missing ("file-not-found").
+        ValueError
+            If the positions or sizes are not those of an encoded log.
+        """
+        blocks = tuple(Block(*map(_integer, fields)) for fields in header["blocks"])
+        kinds, names = dict(header["kinds"]), LOG_FORMAT.file_names(header)
+        for name, kind in kinds.items():
+            if kind not in COLUMNS.get(name, ()):
+                raise ValueError(f"the column {name!r} cannot have the type {kind!r}")
+        rows = pairs = bytes_ = 0
+        for block in blocks:
+            if block.rows < 1 or block.ranks < 1:
+                raise ValueError("a block must have rows and ranks")
+            if (block.first_row, block.first_pair, block.first_byte) != (rows, pairs, bytes_):
+                raise ValueError("blocks must follow each other")
+            rows, pairs, bytes_ = rows + block.rows, block.pair_slice.stop, block.click_slice.stop
+        if not blocks:
+            raise ValueError("there must be a block")
+        for name, size in {PAIRS: 4 * pairs, CLICKS: bytes_, **dict.fromkeys(kinds, 8 * rows)}.items():
+            try:
+                found = (folder / names[name]).stat().st_size
+            except FileNotFoundError:
+                raise FileError(
+                    folder / names[name], f"is missing. {LOG_FORMAT.advice}", code="file-not-found"
+                ) from None
+            if found != size:
+                raise ValueError(f"{names[name]} must have {size:,} bytes: it has {found:,}")
+        checksums = header.get("checksums", {})
+        lengths = {PAIRS: len(blocks), CLICKS: len(blocks), **dict.fromkeys(kinds, 1)}
+        if checksums and {name: len(sums) for name, sums in checksums.items()} != lengths:
+            raise ValueError("there must be a checksum of each block and of each column")
+        return cls(folder, names, blocks, kinds, checksums)
+
+    def map(self, name: str, dtype: str) -> np.ndarray:
+        """Map a file into memory.
+
+        Raises
+        ------
+        FileError
+            If the file is gone, e.g. because the log was encoded again ("file-not-found").
+        """
+        path = self.folder / self.names[name]
+        try:
+            return np.memmap(path, np.dtype(dtype), "r")
+        except OSError as error:
+            raise FileError(
+                path,
+                f"cannot be read ({error.strerror}): the log was removed or encoded again. Open it again.",
+                code="file-not-found",
+            ) from None
+
+    def check_block(
+        self, number: int, pair: np.ndarray, packed: np.ndarray, click: np.ndarray, vocabulary: Vocabulary
+    ) -> None:
+        """Check a block that was read, unless this process has checked it before.
+
+        Parameters
+        ----------
+        number
+            Number of the block.
+        pair
+            Its pair numbers.
+        packed
+            Its clicks as they are stored.
+        click
+            Its clicks.
+        vocabulary
+            Vocabulary of the stored pair numbers.
+
+        Raises
+        ------
+        FileError
+            If the block was changed ("damaged-file").
+        """
+        if number in self.checked:
+            return
+        row = self.blocks[number].first_row
+        for name, content in ((PAIRS, pair), (CLICKS, packed)):
+            if self.checksums and zlib.crc32(content.data) != self.checksums[name][number]:
+                raise self._damaged(name, "its checksum is wrong", row)
+        bad = int(_first_bad_row(pair, click, vocabulary.pair_query, vocabulary.query_offsets))
+        if bad >= 0:
+            rule = f"a list must have pairs of one query, from 0 to {vocabulary.n_pairs - 1}, and clicks on them only"
+            raise self._damaged(PAIRS, rule, row + bad)
+        self.checked.add(number)
+
+    def column(self, name: str) -> np.ndarray:
+        """Map a session column from its file, and check it if this process has not done that before.
+
+        Raises
+        ------
+        FileError
+            If the column was changed ("damaged-file").
+        """
+        column = self.map(name, self.kinds[name])
+        if name in self.checked:
+            return column
+        if self.checksums and zlib.crc32(column.view("u1").data) != self.checksums[name][0]:
+            raise self._damaged(name, "its checksum is wrong", 0)
+        if name == "count" and not (column.min() >= 1 and column.sum(dtype=np.float64) < MAX_TOTAL):
+            raise self._damaged(name, "a count must be 1 or more, and all counts together below 2^62", 0)
+        # the smallest and the largest number are NaN or NaT if any is
+        if name == "log_prob" and not (column.min() > -np.inf and column.max() <= 1e-9):
+            raise self._damaged(name, "a propensity must be a probability above 0 and at most 1", 0)
+        if name == "time" and not np.isfinite([column.min(), column.max()]).all():
+            raise self._damaged(name, "a time must not be missing", 0)
+        self.checked.add(name)
+        return column
+
+    def _damaged(self, name: str, rule: str, row: int) -> FileError:
+        """Return the error for a file that was changed."""
+        path = self.folder / self.names[name]
+        problem = f"is damaged: {rule}. Delete {self.folder} and encode the log again."
+        return FileError(path, problem, place=f"session {row + 1}", code="damaged-file", row=row + 1, rule=rule)
+
+
+def checksums_of(folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str]) -> dict[str, list[int]]:
+    """Return the checksums of the files of a new encoded log, named pair.bin and so on, as `LogFiles` has them.
+
+    Parameters
+    ----------
+    folder
+        Directory of the files.
+    blocks
+        Positions of the blocks.
+    kinds
+        Numpy type of each session column.
+    """
+    pairs, bits = (np.memmap(folder / f"{name}.bin", dtype, "r") for name, dtype in ((PAIRS, "<i4"), (CLICKS, "u1")))
+    sums = {PAIRS: [0] * len(blocks), CLICKS: [0] * len(blocks)}
+
+    def add(k: int) -> None:
+        sums[PAIRS][k] = zlib.crc32(pairs[blocks[k].pair_slice].data)
+        sums[CLICKS][k] = zlib.crc32(bits[blocks[k].click_slice].data)
+
+    for_each(add, len(blocks))
+    return sums | {name: [zlib.crc32(np.memmap(folder / f"{name}.bin", "u1", "r").data)] for name in kinds}
+
+
+def _integer(value: Any) -> int:
+    """Return a number of a header that must be an integer."""
+    if type(value) is not int:
+        raise ValueError(f"positions must be integers: got {value!r}")
+    return value
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _first_bad_row(pair, click, pair_query, query_offsets):
+    """Return the first row that is empty, has a gap, pairs out of range or of other queries, or clicks on nothing.
+
+    It is -1 if all are right. The pairs of a query are contiguous: one look-up gives the range for a whole list.
+    """
+    n, ranks = pair.shape
+    for i in range(n):
+        first = pair[i, 0]
+        if first < 0 or first >= len(pair_query):
+            return i
+        low = high = first
+        for r in range(1, ranks):
+            low, high = min(low, pair[i, r]), max(high, pair[i, r])
+        start, stop = query_offsets[pair_query[first]], query_offsets[pair_query[first] + 1]
+        if high >= stop:
+            return i
+        if low >= start:  # a full list, as most are
+            continue
+        length = 1
+        while length < ranks and pair[i, length] >= start:
+            length += 1
+        for r in range(length, ranks):
+            if pair[i, r] != UNSEEN or click[i, r]:
+                return i
+    return -1

@@ -1,0 +1,256 @@
+"""Perplexity of each model above that of the user's own model, under every change of policy: which model to use."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clickshift.display.figures import COLOURS
+from clickshift.display.tables import Row, Rows
+from clickshift.display.values import Measured, measured
+from clickshift.experiments.policy_shift._report_robustness import (
+    IND,
+    PEER_ROLES,
+    LogName,
+    Setting,
+    is_same_policy,
+    mean_of_role,
+    metric_by_seed,
+    role_of,
+    rows_by_setting,
+    text_of,
+)
+
+_CELL, _GAP, _TOP, _BOTTOM, _LEFT = 28, 34, 92, 8, 96
+"""Sizes in pixels: height of a cell, space between two training logs, and margins."""
+_LONGEST = 18
+"""Number of letters of a name beside the heat map; longer names are cut."""
+
+
+@dataclass(frozen=True)
+class ModelExcess:
+    """Perplexity of one model above that of the user's own model.
+
+    Parameters
+    ----------
+    model, role
+        Name and role of the model.
+    ind
+        Mean over the training logs, on held-out sessions of the same policy; NaN where it is not known.
+    shifts
+        Excess under each change of policy.
+    mean
+        Mean over all changes of policy, with its interval over seeds.
+    """
+
+    model: str
+    role: str
+    ind: float
+    shifts: Mapping[Setting, float]
+    mean: Measured
+
+    @property
+    def worst(self) -> Setting:
+        """The change of policy with the largest excess."""
+        return max(self.shifts, key=self.shifts.__getitem__)
+
+
+def excess_perplexity(rows: Sequence[Row]) -> list[ModelExcess]:
+    """Compute the excess perplexity of click models, candidates and baselines, the smallest mean first.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol.
+
+    Returns
+    -------
+    list of ModelExcess
+        The models that were tested under all changes of policy; none without an oracle.
+    """
+    groups = rows_by_setting(rows)
+    oracle = {setting: mean_of_role(group, "oracle") for setting, group in groups.items()}
+    by_model: dict[str, dict[Setting, dict[int, float]]] = {}
+    for setting, group in groups.items():
+        reference = oracle[setting]
+        if reference is not None:
+            for model, seeds in metric_by_seed(group, "perplexity").items():
+                excess = {seed: value - reference for seed, value in seeds.items()}
+                by_model.setdefault(model, {})[setting] = excess
+    roles = {text_of(row, "model"): role_of(row) for row in rows}
+    shifts = [setting for setting in groups if oracle[setting] is not None and not is_same_policy(setting)]
+    found = [
+        _excess(model, roles[model], by_setting, shifts)
+        for model, by_setting in by_model.items()
+        if roles[model] in (*PEER_ROLES, "baseline") and shifts and all(shift in by_setting for shift in shifts)
+    ]
+    return sorted(found, key=lambda one: one.mean.mean)
+
+
+def _excess(
+    model: str, role: str, by_setting: Mapping[Setting, Mapping[int, float]], shifts: Sequence[Setting]
+) -> ModelExcess:
+    """Average over seeds, and over changes of policy; the interval is over the seeds that all of them have."""
+    means = {setting: sum(seeds.values()) / len(seeds) for setting, seeds in by_setting.items()}
+    ind = [mean for setting, mean in means.items() if setting.testing == IND]
+    common = set.intersection(*(set(by_setting[shift]) for shift in shifts))
+    by_seed = [sum(by_setting[shift][seed] for shift in shifts) / len(shifts) for seed in sorted(common)]
+    mean = Measured(sum(means[shift] for shift in shifts) / len(shifts), measured(by_seed).half)
+    return ModelExcess(
+        model, role, sum(ind) / len(ind) if ind else math.nan, {shift: means[shift] for shift in shifts}, mean
+    )
+
+
+def recommendation(excess: Sequence[ModelExcess]) -> str:
+    """Name the click model with the smallest mean excess, and what it is expected to lose under a new ranker.
+
+    Parameters
+    ----------
+    excess
+        What `excess_perplexity` returns.
+
+    Returns
+    -------
+    str
+        Up to two sentences; empty without click models that were tested under a change of policy.
+    """
+    models = [one for one in excess if one.role in PEER_ROLES]
+    if not models:
+        return ""
+    best, n = models[0], len(models[0].shifts)
+    over = (
+        f"mean of {n} shifts; at worst {best.shifts[best.worst]:.4f}, with {best.worst}" if n > 1 else str(best.worst)
+    )
+    sentence = (
+        f"Use {best.model}: under a new ranker, its perplexity is expected to be {_number(best.mean)} above that of "
+        f"the user's own model ({over})"
+    )
+    sentence += "." if math.isnan(best.ind) else f", against {best.ind:.4f} under the ranker of its training log."
+    first = excess[0]
+    return sentence + (
+        f" The baseline {first.model} is even closer: {_number(first.mean)}." if first.role == "baseline" else ""
+    )
+
+
+def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, str]]) -> Rows:
+    """Tabulate the models, the best first: excess before and after the change of policy, and the verdict.
+
+    Parameters
+    ----------
+    excess
+        What `excess_perplexity` returns.
+    verdicts
+        What `shift_verdicts` returns.
+
+    Returns
+    -------
+    list of dict
+        One line per model.
+    """
+    by_model = {verdict["model"]: verdict["verdict"] for verdict in verdicts}
+    compared = [one.model for one in excess if one.role in PEER_ROLES][:1]
+    return [
+        {
+            "model": one.model,
+            "same ranker": one.ind,
+            "new ranker": Measured(one.mean.mean, one.mean.half, "best" if one.model in compared else ""),
+            "worst": one.shifts[one.worst],
+            "worst shift": str(one.worst),
+            "verdict": by_model.get(one.model, one.role),
+        }
+        for one in excess
+    ]
+
+
+def excess_figure(excess: Sequence[ModelExcess]) -> Any:
+    """Plot the excess as a heat map: a column per model, a row per change of policy, and their mean in the first row.
+
+    Parameters
+    ----------
+    excess
+        What `excess_perplexity` returns; at least one model.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A heat map per training log, one below the other, with the same colours.
+    """
+    from plotly.subplots import make_subplots
+
+    logs: dict[LogName, list[Setting]] = {}
+    for shift in excess[0].shifts:
+        logs.setdefault(LogName(shift.user, shift.training), []).append(shift)
+    sizes = [1, *map(len, logs.values())]
+    plot = _CELL * sum(sizes) + _GAP * len(logs)
+    figure = make_subplots(
+        len(sizes),
+        1,
+        row_heights=sizes,
+        vertical_spacing=_GAP / plot,
+        subplot_titles=["", *(html.escape(str(log)) for log in logs)],
+    )
+    names = [html.escape(_short(one.model)) for one in excess]
+    largest = max(max(one.shifts.values()) for one in excess)
+    panels = [(["mean"], [[one.mean.mean for one in excess]])]
+    for shifts in logs.values():
+        labels = [html.escape(f"→ {_short(shift.testing)}") for shift in shifts]
+        panels.append((labels, [[one.shifts[shift] for one in excess] for shift in shifts]))
+    for row, (labels, values) in enumerate(panels, 1):
+        figure.add_heatmap(
+            row=row,
+            col=1,
+            x=list(range(len(names))),
+            y=list(range(len(labels))),
+            z=values,
+            text=[[_cell(value) for value in line] for line in values],
+            texttemplate="%{text}",
+            textfont={"size": 10},
+            customdata=[[[name, label] for name in names] for label in labels],
+            hovertemplate="%{customdata[0]} %{customdata[1]}: %{z:.4f}<extra></extra>",
+            zmin=0,
+            zmax=max(largest, 1e-9),
+            colorscale=[[0, "#ffffff"], [1, COLOURS[1]]],
+            showscale=False,
+            xgap=1,
+            ygap=1,
+        )
+        ticks = {"tickvals": list(range(len(names))), "ticktext": names, "tickangle": -60, "side": "top"}
+        figure.update_xaxes(row=row, showticklabels=row == 1, showgrid=False, zeroline=False, **ticks)
+        figure.update_yaxes(
+            row=row,
+            tickvals=list(range(len(labels))),
+            ticktext=labels,
+            autorange="reversed",
+            showgrid=False,
+            zeroline=False,
+        )
+    figure.update_annotations(x=0, xanchor="left", xshift=4 - _LEFT, font={"size": 12})
+    figure.update_layout(
+        template="plotly_white",
+        height=plot + _TOP + _BOTTOM,
+        margin={"l": _LEFT, "r": 44, "t": _TOP, "b": _BOTTOM},
+    )
+    return figure
+
+
+def _number(value: Measured) -> str:
+    """Format a mean with its interval, without marks."""
+    return f"{value.number} {value.spread}".rstrip()
+
+
+def _cell(value: float) -> str:
+    """Format a number for a narrow cell.
+
+    >>> _cell(0.0314), _cell(-0.002), _cell(1.5)
+    ('.031', '-.002', '1.500')
+    """
+    text = f"{value:.3f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
+def _short(name: str) -> str:
+    """Cut a long name."""
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"

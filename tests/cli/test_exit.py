@@ -1,0 +1,226 @@
+"""How commands end: exit codes, interrupts, what is printed, and what is left on the disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clickshift.core import interrupts, leftovers
+from clickshift.core.files import write_atomically
+from clickshift.core.leftovers import temporary_name
+from clickshift.errors import DataError
+from clickshift.learners.counting import Counting
+from tests.cli.shell import Shell
+
+
+def run_python(code: str, *, stop: Callable[[subprocess.Popen[str]], None]) -> tuple[int, str, float]:
+    """Run code that prints "ready", stop it then; exit code, standard error, and the seconds until the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line == "ready\n", process.communicate()[1]
+    start = time.monotonic()
+    stop(process)
+    _, err = process.communicate(timeout=30)
+    return process.returncode, err, time.monotonic() - start
+
+
+COMMAND = """
+import sys, time
+from pathlib import Path
+from unittest.mock import patch
+from clickshift.cli import main, models
+from clickshift.core.files import write_atomically
+from clickshift.core.interrupts import temporary_folder
+from clickshift.learners.counting import Counting
+
+def fit(*arguments, **options):
+    with write_atomically({folder!r} + "/out.txt") as temporary, temporary_folder("clickshift-test-") as folder:
+        temporary.write_text("half")
+        Path({folder!r}, "temporary").write_text(str(folder))
+        print("ready", flush=True)
+        {wait}
+
+sys.argv = ["clickshift", "fit", "rCTR", {log!r}, "-o", {folder!r} + "/model"]
+with patch.object(Counting, "fit", fit):
+    main()
+"""
+PYTHON = "while True: time.sleep(0.01)"
+COMPILED = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
+"""Compiled code that does not return to the interpreter for minutes, and releases its lock, as kernels and JAX do."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("wait", [PYTHON, COMPILED])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_within_seconds_and_leaves_nothing(
+    number: int, code: int, wait: str, clicks: Path, tmp_path: Path
+) -> None:
+    program = COMMAND.format(folder=str(tmp_path), log=str(clicks), wait=wait)
+    found, err, seconds = run_python(program, stop=lambda process: process.send_signal(number))
+    assert found == code
+    assert err.splitlines()[-1].startswith("clickshift: interrupted")
+    assert "Traceback" not in err
+    assert seconds < 4, "2 seconds on a machine that is not busy"
+    temporary = Path((tmp_path / "temporary").read_text())
+    assert temporary.name.startswith("clickshift-test-")
+    assert not temporary.exists()
+    assert [file.name for file in tmp_path.iterdir()] == ["temporary"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_second_interrupt_ends_a_command_at_once(clicks: Path, tmp_path: Path) -> None:
+    wait = "sys.modules['jax'] = sys; " + COMPILED  # several seconds of patience
+    program = COMMAND.format(folder=str(tmp_path), log=str(clicks), wait=wait)
+
+    def twice(process: subprocess.Popen[str]) -> None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+
+    code, err, seconds = run_python(program, stop=twice)
+    assert code == 130
+    assert seconds < 3
+    assert err.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["temporary"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_an_interrupt_does_not_wait_for_compiled_code() -> None:
+    release = threading.Event()
+
+    def interrupt() -> None:
+        time.sleep(0.2)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.wait_interruptibly(lambda: release.wait(20))
+    assert time.monotonic() - start < 5
+    release.set()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_swept", set())
+    code = f"""
+import os
+from clickshift.core.files import write_atomically
+with write_atomically({str(tmp_path / "out.csv")!r}) as temporary:
+    temporary.write_text("half")
+    os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".out.")
+    running = temporary_name(tmp_path / "out.csv")
+    running.write_text("of a process that runs")
+    with write_atomically(tmp_path / "out.csv") as temporary:
+        temporary.write_text("whole")
+    assert {file.name for file in tmp_path.iterdir()} == {"out.csv", running.name}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DataError("a rule."), 2, "a rule."),
+        (MemoryError(), 3, "out of memory"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model"), 3, "model"),
+        (OSError(errno.EACCES, os.strerror(errno.EACCES), "model"), 2, "model"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), 3, "out of memory"),
+        (RuntimeError(f"I/O error: {os.strerror(errno.ENOSPC)} (os error 28)"), 3, "disk"),
+        (ZeroDivisionError("division by\x1b[2J zero"), 70, "internal error (ZeroDivisionError: division by"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_an_error_is_one_line_with_its_exit_code(
+    error: BaseException, code: int, said: str, shell: Shell, clicks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Counting, "fit", fail)
+    found, out, err = shell.run("fit", "rCTR", clicks, "-o", "model")
+    assert (found, out) == (code, "")
+    assert err.count("\n") == 1
+    assert err.startswith("clickshift: ")
+    assert said in err
+    assert "\x1b" not in err
+
+
+def test_a_full_disk_is_a_lack_of_resources(
+    shell: Shell, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    code, _, err = shell.run("log", "split", clicks, "--train", tmp_path / "a.csv", "--test", tmp_path / "b.csv")
+    assert code == 3
+    assert os.strerror(errno.ENOSPC) in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_gate_has_its_own_exit_code(shell: Shell, tmp_path: Path) -> None:
+    """Two days with other rankings, and two equal days."""
+    days = {"first": (["a", "b"], [1, 0]), "second": (["b", "a"], [0, 1])}
+    for name, (docs, click) in days.items():
+        rows = [json.dumps({"query": f"q{k % 20}", "docs": docs, "clicks": click}) for k in range(2000)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    first, second = (tmp_path / f"{name}.jsonl" for name in days)
+    code, out, _ = shell.run("log", "drift", first, second, "--fail-on-change")
+    assert code == 1
+    assert "should not be trusted" in out
+    assert shell.run("log", "drift", first, second)[0] == 0
+    assert shell.run("log", "drift", first, first, "--fail-on-change")[0] == 0
+
+
+def test_quiet_prints_results_and_errors_only(shell: Shell, tmp_path: Path) -> None:
+    """A log on which PBM cannot be identified: a warning."""
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"query": "q", "docs": ["a", "b"], "clicks": [1, 0]}\n' * 20)
+    _, loud, warning = shell.run("fit", "PBM", log, "-o", tmp_path / "model")
+    assert warning.startswith("clickshift: warning: ")
+    code, out, err = shell.run("--quiet", "fit", "PBM", log, "-o", tmp_path / "model")
+    assert (code, out, err) == (0, loud, "")
+    assert shell.run("--quiet", "fit", "XYZ", log, "-o", tmp_path / "model")[2].startswith("clickshift: ")
+
+
+def test_verbose_prints_log_lines_with_times(shell: Shell, clicks: Path, tmp_path: Path) -> None:
+    _, _, err = shell.run("--verbose", "fit", "rCTR", clicks, "-o", tmp_path / "model")
+    lines = [line for line in err.splitlines() if " DEBUG clickshift" in line]
+    assert lines
+    assert all(line[:4].isdigit() and line[10] == "T" for line in lines)
+    assert any(str(clicks) in line for line in lines), "files that are read"
+    assert any(str(tmp_path) in line for line in lines), "files that are written"
+    assert shell.run("fit", "rCTR", clicks, "-o", tmp_path / "model")[2] == ""
+    assert not logging.getLogger("clickshift").handlers
+    assert "exclude" in shell.error("--quiet", "--verbose", "models")
+
+
+def test_verbose_prints_the_traceback_of_an_internal_error(
+    shell: Shell, clicks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Counting, "fit", fail)
+    code, _, err = shell.run("--verbose", "fit", "rCTR", clicks, "-o", "model")
+    assert code == 70
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("clickshift: internal error (ZeroDivisionError)")
