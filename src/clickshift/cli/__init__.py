@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
     prepare_process()
     end_on_signals()
     code = _run(sys.argv[1:])
-    if is_computing():
+    if is_computing() or was_interrupted():  # a second signal would kill the interpreter on its way out
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
