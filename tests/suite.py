@@ -2,6 +2,7 @@
 
 - The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, without
   the compilation of numba's kernels. `--cost-limit S` fails the run when one phase of an unmarked test takes longer.
+  A phase that has not ended after four minutes hangs: it fails.
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
   them whole and writes their numbers to benchmarks/results/studies.json.
@@ -14,9 +15,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +33,8 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "studies.json"
 UNLIMITED = ("study", "spark")
 """Marks of tests that may take longer than the limit."""
 SHOWN = 20
+HANG_SECONDS = 240
+"""Time after which a phase of an unmarked test is ended."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,22 +93,42 @@ def cpu_seconds() -> float:
 _started = pytest.StashKey[float]()
 
 
+@contextmanager
+def watched(item: pytest.Item) -> Iterator[None]:
+    """Note when a phase of a test starts, and end one that hangs, e.g. because it waits for another process."""
+    item.stash[_started] = cpu_seconds()
+    if not hasattr(signal, "setitimer") or any(item.get_closest_marker(mark) for mark in UNLIMITED):
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        pytest.fail(f"{item.nodeid} hangs: it has not ended after {HANG_SECONDS} seconds")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    item.stash[_started] = cpu_seconds()
-    return (yield)
+    with watched(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    item.stash[_started] = cpu_seconds()
-    return (yield)
+    with watched(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    item.stash[_started] = cpu_seconds()
-    return (yield)
+    with watched(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -35,8 +35,8 @@ def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         code = stop.value.code
-    elif program == "python" and arguments[0].endswith(".py"):
-        runpy.run_path(arguments[0], run_name="__main__")  # in this process, which has imported what it needs
+    elif program == "python" and "class " not in Path(arguments[0]).read_text(encoding="utf-8"):
+        runpy.run_path(arguments[0], run_name="__main__")  # here, where all is imported; a new model would stay known
         code = 0
     else:
         program = sys.executable if program == "python" else program

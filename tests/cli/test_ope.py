@@ -327,7 +327,7 @@ def test_a_report(shell: Shell, work: Path, tmp_path: Path) -> None:
     assert "<b> (query" not in page
     rows = pq.read_table(tmp_path / "out" / "rows.parquet")
     assert rows.num_rows == 2 * 5 * 2
-    assert (tmp_path / "out" / "differences.csv").exists()
+    assert (tmp_path / "out" / "exports" / "differences.csv").exists()
 
 
 @pytest.mark.parametrize("estimator", ["List", "IP", "PBM", "Item"])

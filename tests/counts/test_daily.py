@@ -340,7 +340,7 @@ def test_numbers_that_no_count_gives_are_one_error(crafted: str, stored: Path, t
     name, change = CRAFTED[crafted]
     folder = shutil.copytree(stored, tmp_path / "counts")
     craft(folder, "count.json", {name: np.ascontiguousarray(change(load_file(arrays_file(folder))[name]))})
-    with raises_code("damaged-file", FileError, path=folder, cause="ValueError"):
+    with raises_code("damaged-file", FileError, path=folder):
         DayCounts.load(folder)
 
 

@@ -316,7 +316,7 @@ def test_a_lock_of_the_same_run_is_that_of_a_process_that_was_lost(tmp_path: Pat
 
 
 def test_rows_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(rows: object, path: Path) -> None:
+    def fail(rows: object, path: Path, **named: object) -> None:
         raise FileError(path, "cannot be written (no space left on device).")
 
     monkeypatch.setattr(runner, "write_rows", fail)
@@ -328,7 +328,7 @@ def test_rows_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytes
 
 def test_rows_that_nobody_sees_are_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_TIMEOUT", 0.2)
-    monkeypatch.setattr(runner, "write_rows", lambda rows, path: None)  # as if to a disk of its own
+    monkeypatch.setattr(runner, "write_rows", lambda rows, path, **named: None)  # as if to a disk of its own
     news: list[FinishedTask] = []
     with ThreadPoolExecutor(1) as pool:
         run_tasks(cells(tmp_path, 1), RunFolder(tmp_path / "run"), pool, progress=news.append)

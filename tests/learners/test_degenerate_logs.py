@@ -15,7 +15,12 @@ from clickshift.errors import ClickshiftError, DataError
 from clickshift.learners.base import DEFAULT
 from tests.codes import raises_code
 
-LEARNERS = [*(name for name, learner in DEFAULT.items() if learner != "Gradient"), "MixtureEM(('PBM', 'DBN'))"]
+LEARNERS = [
+    *(name for name, learner in DEFAULT.items() if learner == "Counting"),
+    *(f"EM('{name}', iterations=30)" for name, learner in DEFAULT.items() if learner == "MaximumLikelihood"),
+    "MixtureEM(('PBM', 'DBN'), iterations=5)",
+]
+"""A few steps: with counts of 1e15 a tenth of a nat is below the rounding error, so that no step is the last one."""
 RNG = np.random.default_rng(0)
 ORDER = np.array([RNG.permutation(6)[:4] for _ in range(40)])
 CLICKS = RNG.random(ORDER.shape) < 0.3

@@ -79,3 +79,5 @@ def test_progress_is_told(corpus: Corpus) -> None:
 def test_a_log_has_at_least_one_session(corpus: Corpus) -> None:
     with raises_code("no-sessions", DataError, sessions=0):
         simulate(corpus, Uniform(), users.DBN(), 0, rng=0)
+    with raises_code("too-many-sessions", DataError, sessions=10**29):
+        simulate(corpus, Uniform(), users.DBN(), 10**29, rng=0)

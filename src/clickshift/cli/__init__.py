@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _leave_output()
-    if is_computing():
+    if is_computing() or was_interrupted():  # a second signal would kill the interpreter on its way out
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()

@@ -7,6 +7,7 @@ atomically. A reader therefore sees the old artifact or the new one, and a full 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import time
@@ -23,6 +24,8 @@ from clickshift.core.files import cannot_write, content_key, replace
 from clickshift.core.interrupts import removed_at_end
 from clickshift.core.leftovers import remove_leftovers, temporary_name
 from clickshift.errors import FileError
+
+_log = logging.getLogger(__name__)
 
 Contents = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
 """Header entries and arrays of an artifact."""
@@ -138,6 +141,7 @@ class ArtifactFormat:
                 yield temporary
                 if temporary.parent == folder or not _renamed(temporary, folder):
                     self._move_into(temporary, folder)
+            _log.debug("wrote %s", folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
 

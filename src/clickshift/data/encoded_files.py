@@ -212,9 +212,10 @@ class LogFiles:
             raise self._damaged(name, "its checksum is wrong", 0)
         if name == "count" and not (column.min() >= 1 and column.sum(dtype=np.float64) < MAX_TOTAL):
             raise self._damaged(name, "a count must be 1 or more, and all counts together below 2^62", 0)
-        if name == "log_prob" and not ((column > -np.inf) & (column <= 1e-9)).all():
+        # the smallest and the largest number are NaN or NaT if any is
+        if name == "log_prob" and not (column.min() > -np.inf and column.max() <= 1e-9):
             raise self._damaged(name, "a propensity must be a probability above 0 and at most 1", 0)
-        if name == "time" and column.dtype.kind in "fM" and not np.isfinite(column).all():
+        if name == "time" and not np.isfinite([column.min(), column.max()]).all():
             raise self._damaged(name, "a time must not be missing", 0)
         self.checked.add(name)
         return column

@@ -356,7 +356,8 @@ class _DaskExecutor(Executor):
 
         self._pending.discard(remote)
         try:
-            future.set_result(remote.result())
+            # not for ever: Dask has one thread for the callbacks of all clients, and rows are on disk, not in transit
+            future.set_result(remote.result(timeout=_TIMEOUT))
         except KilledWorker as error:
             attempts = error.allowed_failures + 1
             future.set_exception(

@@ -18,6 +18,9 @@ from clickshift.models.base import ClickModel
 from clickshift.policies.base import Policy
 from clickshift.simulation.users import User
 
+_MAX_SESSIONS = 1 << 40
+"""Number of sessions that no machine holds."""
+
 
 @dataclass(frozen=True)
 class UniformQueries:
@@ -131,7 +134,7 @@ def simulate(
     Raises
     ------
     DataError
-        "no-sessions" or "bad-ranks" if `sessions` or `ranks` is below 1.
+        "no-sessions" or "bad-ranks" if `sessions` or `ranks` is below 1, "too-many-sessions" from 2^40 sessions.
 
     Examples
     --------
@@ -146,6 +149,12 @@ def simulate(
             code="no-sessions" if sessions < 1 else "bad-ranks",
             sessions=sessions,
             ranks=ranks,
+        )
+    if sessions >= _MAX_SESSIONS:
+        raise DataError(
+            f"there must be fewer than 2^40 sessions: got {sessions}. Simulate several smaller logs.",
+            code="too-many-sessions",
+            sessions=sessions,
         )
     rng = as_generator(rng)
     distribution = UniformQueries() if isinstance(queries, str) else queries

@@ -178,4 +178,4 @@ def test_texts_are_checked_before_any_work() -> None:
     with pytest.raises(SpecError):
         replace(FULL, training=(("X", "Nobody"),))
     with pytest.raises(SpecError):
-        replace(FULL, contenders=(Contender("TopPop", "TopPop"),))
+        replace(FULL, contenders=(Contender("TopPop", "TopPop"),)).check_models()

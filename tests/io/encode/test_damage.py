@@ -145,7 +145,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     "infinite positions": {"blocks": [[0, float("inf"), 4, 0, 0]]},
     "too few checksums": {"checksums": {"pair": [1], "click": [1]}},
     "no list": {"blocks": 5},
-    "nothing": {"vocabulary": None},
+    "nothing": {"vocabulary": {}},
 }
 
 
@@ -173,7 +173,7 @@ VOCABULARIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("crafted", VOCABULARIES)
 def test_a_vocabulary_that_no_log_has_is_one_error(crafted: str, folder: Path) -> None:
     craft(folder, "log.json", {f"vocabulary.{name}": array for name, array in VOCABULARIES[crafted].items()})
-    with raises_code("damaged-file", FileError, path=folder, cause="ValueError"):
+    with raises_code("damaged-file", FileError, path=folder):
         cs.open_log(folder)
 
 

@@ -420,7 +420,7 @@ def save_corpus(corpus: Corpus, folder: str | Path) -> tuple[Path, str]:
     >>> corpus = builtin_corpus(3)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path, digest = save_corpus(corpus, folder)
-    ...     path.stem == digest, load_corpus(path).n_pairs == corpus.n_pairs
+    ...     path.name.startswith(digest), load_corpus(path).n_pairs == corpus.n_pairs
     (True, True)
     """
     arrays, digest = _corpus_arrays(corpus), hashlib.blake2b(digest_size=16)
