@@ -132,15 +132,17 @@ def answer(*words: str) -> Any:
     return json.loads(out.getvalue())
 
 
-def call(words: str) -> int:
-    """Run a command; return its exit code."""
+def call(words: str) -> str:
+    """Run a command; return what it says if it fails."""
     from clickshift.cli import main
 
-    try:
-        main(words.replace("OUT", "out").split(" "))
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            main(words.replace("OUT", "out").split(" "))
+        except SystemExit as stop:
+            return f"exit code {stop.code}: {said.getvalue()[-500:]}" if stop.code else ""
+    return ""
 
 
 def fork(work: Callable[[], Any], folder: Path) -> tuple[int, int]:
@@ -229,8 +231,8 @@ def attempt(name: str, work: Path, rng: random.Random, known: dict[str, Any]) ->
             kinds.add("part")
         else:
             kinds.add("new" if facts == known["new"][output] else "old")
-    if code := done(lambda: call(command.new), folder):
-        return "other", f"the next run exited with {code}"
+    if said := done(lambda: call(command.new), folder):
+        return "other", f"the next run failed with {said}"
     for output in command.outputs:
         if done(lambda output=output: command.facts(folder / output), folder) != known["new"][output]:  # type: ignore[misc]
             return "other", f"the next run gave another {output}"
@@ -262,7 +264,7 @@ def prepare(work: Path) -> dict[str, dict[str, Any]]:
             "fit UBM b.parquet -o mb",
         ),
     ):
-        assert done(lambda words=words: call(words), base) == 0, words  # type: ignore[misc]
+        assert done(lambda words=words: call(words), base) == "", words  # type: ignore[misc]
     done(lambda: _write_letor(base / "corpus.txt", shown(base / "a.parquet")), base)
     done(lambda: write_standins(base / "public") and None, base)
     sample = base / "public" / "yandex_wscd" / "trainSample.gz"
@@ -274,10 +276,10 @@ def prepare(work: Path) -> dict[str, dict[str, Any]]:
     for name, command in COMMANDS.items():
         old, new = work / f"old {name}", work / f"new {name}"
         shutil.copytree(base, old)
-        assert done(lambda command=command: call(command.old), old) == 0, command.old  # type: ignore[misc]
+        assert done(lambda command=command: call(command.old), old) == "", command.old  # type: ignore[misc]
         shutil.copytree(old, new)
         start = time.monotonic()
-        assert done(lambda command=command: call(command.new), new) == 0, command.new  # type: ignore[misc]
+        assert done(lambda command=command: call(command.new), new) == "", command.new  # type: ignore[misc]
         facts: dict[str, Any] = {"seconds": time.monotonic() - start}
         for kind, folder in (("old", old), ("new", new)):
             facts[kind] = {
