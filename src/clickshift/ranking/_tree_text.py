@@ -1,4 +1,4 @@
-"""LightGBM's model text, checked number by number and written anew: LightGBM reads damaged text without checks."""
+"""LightGBM's model text, rebuilt from checked numbers: LightGBM reads damaged text without checks."""
 
 from __future__ import annotations
 
