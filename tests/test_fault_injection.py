@@ -198,7 +198,7 @@ SHIFT = cs.PolicyShift(
 LONG: dict[str, Callable[[Inputs, Path, Any], Any]] = {
     "fit": lambda inputs, out, progress: cs.fit("DBN", inputs.file, progress=progress),
     "fit by gradient": lambda inputs, out, progress: cs.fit(
-        "Gradient('PBM', rounds=3)", inputs.logs[0], progress=progress
+        "Gradient('PBM', rounds=2)", inputs.logs[0], progress=progress
     ),
     "compare": lambda inputs, out, progress: cs.compare(
         inputs.logs[2], models=["gCTR", "dCTR"], output=out, progress=progress
