@@ -211,7 +211,7 @@ def optimising_compiler() -> Iterator[None]:
     """JAX compiles as it does for users: for programs that run for longer than they are compiled."""
     import jax
 
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
