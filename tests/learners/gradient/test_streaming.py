@@ -31,8 +31,6 @@ from tests.learners.gradient.cases import arrays, contents, counted, small
 
 SESSIONS = 8000
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 
 def on_disk(log: Sessions, folder: Path, files: int = 3) -> EncodedLog:
     """The same log, encoded: each file becomes a block of its own."""

@@ -37,7 +37,6 @@ def saving(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_an_interrupt_keeps_the_best_and_a_checkpoint_goes_on(
     saving: None, short_lists: Sessions, tmp_path: Path
 ) -> None:
@@ -60,7 +59,6 @@ def test_an_interrupt_keeps_the_best_and_a_checkpoint_goes_on(
     assert said[0].startswith("round 1:")
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
     short_lists: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +70,6 @@ def test_an_interrupt_before_anything_was_learned_is_an_interrupt(
         small("PBM").fit(short_lists)
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_a_loss_that_is_not_a_number_stops_with_advice(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "keep_better", lambda *a: pytest.fail("must stop before"))
     with raises_code("training-diverged", DataError, round=1, learning_rate=1e38) as error:
@@ -100,7 +97,6 @@ def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() 
     assert course.converged.tolist() == [True, False]
 
 
-@pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize(("name", "rounds"), [("UBM", 12), ("NCM", 1)])
 def test_seeds_together_follow_seeds_alone(name: str, rounds: int, short_lists: Sessions) -> None:
     """Numbers agree after one round, those of different seeds do not; after twelve rounds, losses agree."""
@@ -117,7 +113,6 @@ def test_seeds_together_follow_seeds_alone(name: str, rounds: int, short_lists: 
                 assert np.abs(one - other).max() < 1e-5
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
     """Equal seeds take equal steps; with rate 0, nothing moves."""
     work = ready(small("PBM"), short_lists)
@@ -133,7 +128,6 @@ def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
         assert (new[0] != old[0]).any()
 
 
-@pytest.mark.usefixtures("quick_compiler")
 def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is learned in one round depends on the pieces; the loss of the model does not."""
     learner = small("NCM")
@@ -152,6 +146,7 @@ def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: py
     assert model.evidence.held_out_loss == pytest.approx(nats, rel=1e-5)
 
 
+@pytest.mark.usefixtures("optimising_compiler")
 @pytest.mark.parametrize("name", ["PBM", "UBM", "DBN"])
 def test_free_towers_reach_the_solution_of_em(name: str, world: tuple[Corpus, Sessions]) -> None:
     log = world[1]
