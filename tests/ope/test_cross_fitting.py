@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.data.sessions import Sessions
 from clickshift.ope import GroupedLog, Reward, WeightedLists
 from clickshift.ope.cross_fitting import OptimisedPolicy, _split_in_halves, best_policy, optimise_policy
@@ -71,6 +72,62 @@ def test_the_lower_bound_is_below_what_the_policies_are_worth(estimator: str) ->
     assert found.lower <= found.cross_fitted.value
     assert found.cross_fitted.low < found.cross_fitted.value < found.cross_fitted.high
     assert value_of(found.policy) <= BEST + 1e-12
+
+
+@pytest.mark.parametrize("estimator", ["List", "IP", "PBM", "Item"])
+def test_without_a_clipping_constant_the_bound_clips_at_the_largest_weight(estimator: str) -> None:
+    """The largest weight of List is 1 over the rarest list that a half chose; with it as M, nothing is clipped."""
+    log = World(PI, PI, pbm).draw(1500, np.random.default_rng(0))
+    found = optimise_policy(log, estimator=estimator, clip=math.inf, replicates=20)
+    assert 0 <= found.lower <= found.cross_fitted.value
+    assert 1 <= found.largest_weight < math.inf
+    assert found.to_dict()["clip"] is None
+    assert f"{found.largest_weight:.4g}" in found.conclusion
+    if estimator == "List":
+        halves = _split_in_halves(log, Reward(), 0)[0]
+        chosen = [lottery_of(best_policy(GroupedLog.of(half, Reward()), "List", math.inf)) for half in halves]
+        shares = [list_frequencies(records_of(half, RANKS))[0] for half in halves]
+        expected = max(p / share[a] for h, share in zip(chosen, shares, strict=True) for a, p in h.items())
+        assert found.largest_weight == pytest.approx(expected)
+
+
+def test_the_conclusion_is_the_gain_over_click_models_then_the_bound_and_its_assumption() -> None:
+    found, _ = chosen("PBM", 0)
+    assert found.answer is not None
+    first, second, *rest = found.conclusion.split(". ")
+    assert f"{found.answer.low:+.4f}" in first
+    assert f"{found.lower:.4f}" in second
+    assert found.in_sample.assumption in second
+    assert f"{found.gain.low:+.4f}" not in first + second, "the estimator's interval comes later, under its own name"
+    assert any("sampling error only" in sentence for sentence in rest)
+    facts = found.to_dict()
+    assert facts["answer"]["low"] < facts["answer"]["difference"] < facts["answer"]["high"]
+
+
+def test_the_answer_holds_where_users_are_not_those_of_the_estimator() -> None:
+    """DBN users, policies by PBM: the gain of both halves' policies by the users' own model, on the other half."""
+    corpus, user = cs.builtin_corpus(queries=15), cs.users.DBN()
+    ranker = cs.PlackettLuce(cs.NoisyOracle(sd=0.3, scale="label"), temperature=0.8)
+    log = cs.simulate(corpus, ranker, user, 4000, ranks=4, rng=0)
+    found, truth = optimise_policy(log, estimator="PBM", replicates=20), user.on(corpus)
+    gains, values = [], []
+    halves, _ = _split_in_halves(log, Reward(), 0)
+    for one, other in (halves, halves[::-1]):
+        policy = best_policy(GroupedLog.of(one, Reward()), "PBM", 10.0)
+        by_query = np.bincount(
+            policy.lists.query, policy.weight * truth.expected_clicks(policy.lists), corpus.n_queries
+        )
+        ranked = np.isin(other.rankings.query, policy.lists.query)
+        values.append(by_query[other.rankings.query[ranked]].mean())
+        gains.append(values[-1] - truth.expected_clicks(other.rankings)[ranked].mean())
+    assert found.answer is not None
+    assert found.answer.low <= np.mean(gains) <= found.answer.high
+    assert found.cross_fitted.low > np.mean(values), "PBM's own interval misses it"
+    evaluations = [
+        cs.evaluate_policy(other, best_policy(GroupedLog.of(one, Reward()), "PBM", 10.0), replicates=20).answer
+        for one, other in (halves, halves[::-1])
+    ]
+    assert found.answer.high == pytest.approx(np.mean([answer.difference_high for answer in evaluations if answer]))
 
 
 @pytest.mark.study

@@ -6,6 +6,7 @@ it is. So a policy is also optimised on each half of the log and evaluated on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from clickshift.ope._report import with_interval
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimate import Difference, Estimate, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator
+from clickshift.ope.evaluate import evaluate_policy
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
 from clickshift.ope.rewards import Reward
@@ -42,6 +44,7 @@ from clickshift.policies.birkhoff import ListArrays
 _VALUE_ONLY = Bootstrap(20)
 """The smallest bootstrap, for evaluations whose interval is not used."""
 _ESTIMATORS = ("List", "IP", "PBM", "Item")
+_VERDICTS = ("usable", "weak", "not identified")
 _LOST_TO_MENTION = 0.005
 """Share of lost mass from which the conclusion mentions it."""
 
@@ -52,6 +55,30 @@ class PooledValue(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class PooledAnswer(NamedTuple):
+    """Answers of both halves together: gain of the policies that the other half chose, per session.
+
+    Parameters
+    ----------
+    verdict
+        The worse of the two verdicts: "usable", "weak" or "not identified".
+    estimator
+        What the answers rest on.
+    difference, low, high
+        Mean over both halves, weighted by sessions. The ends of the interval are means of the ends: wider than needed,
+        because the halves are independent. NaN where a half has no answer.
+    reasons
+        Reasons of the verdicts.
+    """
+
+    verdict: str
+    estimator: str
+    difference: float
+    low: float
+    high: float
+    reasons: tuple[str, ...]
 
 
 @final
@@ -68,12 +95,19 @@ class OptimisedPolicy(Result):
     in_sample
         Estimated reward of the policy on the log that chose it: biased upwards.
     cross_fitted
-        Estimated reward on each half of the policy that the other half chose.
+        Estimated reward on each half of the policy that the other half chose. Its interval is that of the estimator: it
+        has the sampling error only, and misses the true reward where users do not click as the estimator assumes.
     gain
         The same, minus the reward of the half itself.
     lower
         95 % lower confidence bound of the cross-fitted reward: that of Li et al. (2018), theorems 4.5 and 4.6, with the
-        range that clipped weights have, for a policy chosen on other sessions.
+        range that clipped weights have, for a policy chosen on other sessions. It holds under the click assumption.
+    largest_weight
+        Clipping constant of the lower bound: M or, for M = inf, the largest weight that the half which chose the policy
+        allows.
+    answer
+        Gain of each half's policy on the other half over the click models that the log does not reject, as
+        `evaluate_policy` answers; None for a reward that is not a sum over clicks.
     lost
         Share of the cross-fitted policies that the evaluating half never shows or clips, which counts as earning
         nothing.
@@ -86,12 +120,18 @@ class OptimisedPolicy(Result):
     -----
     `to_dict` holds:
 
-    - conclusion: in-sample and cross-fitted gain in words.
+    - conclusion: the gain over click models that the log does not reject, the lower bound, what it assumes, and the
+      estimator's own cross-fitted gain, in words.
+    - answer: gain of each half's policy on the other half, as in `PolicyEvaluation`: verdict, estimator, difference,
+      low, high and reasons; empty for a reward that is not a sum over clicks.
     - estimator, clip, reward: what was maximised.
+    - assumption: what the estimator assumes of clicks; empty for List.
     - logging, in_sample: reward per session of the log, and of the policy on the log that chose it.
-    - cross_fitted, cross_fitted_low, cross_fitted_high, cross_fitted_lower_bound, cross_fitted_lost: reward per session
-      of policies chosen on the other half, with intervals and lost mass.
-    - gain, gain_low, gain_high: cross-fitted reward minus that of the log.
+    - cross_fitted_lower_bound, cross_fitted_lower_bound_clip: lower bound of the reward per session of policies chosen
+      on the other half, and its clipping constant.
+    - cross_fitted, cross_fitted_low, cross_fitted_high, cross_fitted_lost: the estimator's value of those policies, its
+      interval by sampling error alone, and lost mass.
+    - gain, gain_low, gain_high: cross-fitted reward minus that of the log, with the same interval.
     - halves, lists, queries: how the log was split, and the size of the policy.
 
     References
@@ -105,24 +145,56 @@ class OptimisedPolicy(Result):
     cross_fitted: PooledValue
     gain: PooledValue
     lower: float
+    largest_weight: float
+    answer: PooledAnswer | None
     lost: float
     halves: str
     settings: Mapping[str, Any]
 
     @property
     def conclusion(self) -> str:
-        """The gain in-sample, compared with the cross-fitted gain."""
-        in_sample = self.in_sample.value - self.logging.value
-        gain, assumption = self.gain, self.in_sample.assumption
-        interval = with_interval(*gain, signed=True)
-        text = f"The in-sample gain is {in_sample:+.4f} per session; the cross-fitted gain is {interval}"
-        if gain.low > 0:
-            text += ": expect the cross-fitted gain" + (f", if {assumption}." if assumption else ".")
+        """The lower bound with its assumption, the estimator's own cross-fitted gain, and the in-sample gain."""
+        in_sample, name = self.in_sample.value - self.logging.value, self.in_sample.estimator
+        condition = f", if {self.in_sample.assumption}" if self.in_sample.assumption else ""
+        bound = f"The optimised policy earns at least {self.lower:.4f} per session (95 % lower bound{condition})"
+        if self.lower > self.logging.value:
+            text = f"{bound}, {self.lower - self.logging.value:.4f} more than the log ({self.logging.value:.4f})."
         else:
-            text += ": this is no evidence that the optimised policy is better than the logging policy."
+            text = f"{bound}. This does not show that it is better than the log, which earned {self.logging.value:.4f}."
+        text = f"{self._answer_sentence()}{text}"
+        text += f" {name} itself estimates a cross-fitted gain of {with_interval(*self.gain, signed=True)}"
+        text += f" (in-sample {in_sample:+.4f}); "
+        if condition:
+            text += "this interval has sampling error only, and misses the truth where users click otherwise."
+        else:
+            text += "this interval has sampling error only."
         if self.lost >= _LOST_TO_MENTION:
             text += f" Lost mass, {self.lost:.1%} of the policy, is counted there as earning nothing."
+        if math.isinf(self.in_sample.clip):
+            text += (
+                f" Without a clipping constant, the bound uses the largest weight that the other half allows, "
+                f"{self.largest_weight:.4g}, and is loose: choose a finite M for a better one."
+            )
         return text
+
+    def _answer_lines(self) -> list[tuple[str, str, str]]:
+        """The reward of the log plus the gain over click models, as a line of the table."""
+        if self.answer is None or self.answer.verdict == "not identified":
+            return []
+        values = (self.logging.value + part for part in (self.answer.difference, self.answer.low, self.answer.high))
+        return [("optimised policy, over click models that the log does not reject", with_interval(*values), "")]
+
+    def _answer_sentence(self) -> str:
+        """The gain over the click models that the log does not reject; empty where there is none."""
+        if self.answer is None:
+            return ""
+        if self.answer.verdict == "not identified":
+            return "The log cannot tell what the optimised policy earns. "
+        gain = with_interval(self.answer.difference, self.answer.low, self.answer.high, signed=True)
+        return (
+            f"Policies that were chosen on one half of the log earn {gain} more per session than the log on the other "
+            f"half, whichever click model is right that the log does not reject ({self.answer.verdict}). "
+        )
 
     def rows(self) -> Rows:
         """Return one row per list of the policy: query, docs and weight."""
@@ -141,12 +213,15 @@ class OptimisedPolicy(Result):
             "estimator": self.in_sample.estimator,
             "clip": self.in_sample.clip,
             "reward": self.in_sample.reward,
+            "assumption": self.in_sample.assumption,
             "logging": self.logging.value,
             "in_sample": self.in_sample.value,
+            "answer": {} if self.answer is None else self.answer._asdict(),
             "cross_fitted": self.cross_fitted.value,
             "cross_fitted_low": self.cross_fitted.low,
             "cross_fitted_high": self.cross_fitted.high,
             "cross_fitted_lower_bound": self.lower,
+            "cross_fitted_lower_bound_clip": self.largest_weight,
             "cross_fitted_lost": self.lost,
             "gain": self.gain.value,
             "gain_low": self.gain.low,
@@ -160,17 +235,20 @@ class OptimisedPolicy(Result):
         e = self.in_sample
         values = (
             ("logging policy", f"{self.logging.value:.4f}", ""),
-            ("optimised policy, in-sample", f"{e.value:.4f}", f"{e.lost:.1%}"),
+            *self._answer_lines(),
+            ("optimised policy, 95 % lower bound", f"{self.lower:.4f}", ""),
             (
-                f"optimised policy, cross-fitted (halves {self.halves})",
+                f"estimate by {e.estimator}, cross-fitted (halves {self.halves}), with its sampling error",
                 with_interval(*self.cross_fitted),
                 f"{self.lost:.1%}",
             ),
-            ("optimised policy, cross-fitted, 95 % lower bound without bootstrap", f"{self.lower:.4f}", ""),
+            (f"estimate by {e.estimator}, in-sample", f"{e.value:.4f}", f"{e.lost:.1%}"),
         )
         table = [{"": name, "value": value, "lost mass": lost} for name, value, lost in values]
         title = f"{e.reward} per session, by {e.estimator} with M = {e.clip:g}"
         text = f"The policy has {len(self.policy.weight):,} lists of {e.queries:,} queries."
+        if e.assumption:
+            text += f" The lower bound and the estimates by {e.estimator} assume that {e.assumption}."
         section = Section(title, text, table, name="values")
         return Document("The policy that the log values most", self.conclusion, [section], self.settings)
 
@@ -296,7 +374,8 @@ def optimise_policy(
         in_sample,
         _pool([(e.value, e.error) for e in estimates], n_sessions),
         _pool([(gain.value, gain.error) for *_, gain in held_out], n_sessions),
-        _lower_bound(halves, reward, estimator, clip),
+        *_lower_bound(halves, reward, estimator, clip),
+        _pooled_answer(halves, reward, estimator, clip, seed, progress) if reward.is_linear else None,
         sum(e.lost * e.sessions for e in estimates) / max(sum(n_sessions), 1),
         split,
         {
@@ -310,30 +389,65 @@ def optimise_policy(
     )
 
 
-def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> float:
-    """95 % lower confidence bound of the cross-fitted reward.
+def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> tuple[float, float]:
+    """95 % lower confidence bound of the cross-fitted reward, and its clipping constant.
 
     Each half evaluates the other half's policy with the other half's list frequencies as the logging policy, so that
     the terms are independent and between 0 and clip x largest reward: an empirical Bernstein bound, with half of the
     5 % for each half. Where those frequencies are too low, weights are too large: that excess is subtracted, as far as
     the evaluating half shows it.
+
+    Without a clipping constant the terms have no known range. Then the largest weight of the half that chose the policy
+    is the constant: it does not depend on the evaluating half, and clipping can only lower the estimate.
     """
-    lower, sessions = 0.0, 0.0
+    lower, sessions, largest = 0.0, 0.0, 0.0
     for one, other in (halves, halves[::-1]):
-        policy, frequencies = best_policy(GroupedLog.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
-        log = GroupedLog.of(other, reward)
-        evaluation = evaluate_target(log, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())
-        estimate = evaluation[0].estimates[0]
+        choosing, frequencies = GroupedLog.of(one, reward), WeightedLists.frequencies(one)
+        policy, log = best_policy(choosing, estimator, clip), GroupedLog.of(other, reward)
+        limit = clip if math.isfinite(clip) else _largest_weight(choosing, estimator, policy, frequencies)
+        evaluation = evaluate_target(log, policy, [estimator], clip=[limit], logging=frequencies, interval=Bernstein())
+        estimate, largest = evaluation[0].estimates[0], max(largest, limit)
         bound = BoundEstimator.of(
             Estimator.named(estimator),
             log,
             TargetProbabilities.at(log, policy),
             TargetProbabilities.at(log, frequencies),
         )
-        excess = _frequency_excess(bound, clip)
+        excess = _frequency_excess(bound, limit)
         lower += estimate.sessions * max(estimate.low - excess, 0.0)
         sessions += estimate.sessions
-    return lower / max(sessions, 1)
+    return lower / max(sessions, 1), largest
+
+
+def _pooled_answer(
+    halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float, seed: int, progress: Progress
+) -> PooledAnswer:
+    """Answer on each half what the policy that the other half chose earns more than the log."""
+    answers, sessions = [], []
+    for one, other in (halves, halves[::-1]):
+        policy = best_policy(GroupedLog.of(one, reward), estimator, clip)
+        evaluation = evaluate_policy(
+            other, policy, reward=reward, replicates=_VALUE_ONLY.replicates, seed=seed, progress=progress
+        )
+        answers.append(evaluation.answer)
+        sessions.append(other.total)
+    found = [answer for answer in answers if answer is not None]
+    share = np.array(sessions) / max(sum(sessions), 1)
+    verdict = max((answer.verdict for answer in found), key=_VERDICTS.index)
+    names = dict.fromkeys(answer.estimator for answer in found if answer.estimator)
+    ends = ([getattr(a, name) for a in found] for name in ("difference", "difference_low", "difference_high"))
+    difference, low, high = (float(share @ np.array(values)) for values in ends)
+    reasons = tuple(dict.fromkeys(reason for answer in found for reason in answer.reasons))
+    return PooledAnswer(verdict, "; ".join(names), difference, low, high, reasons)
+
+
+def _largest_weight(log: GroupedLog, estimator: str, policy: WeightedLists, frequencies: WeightedLists) -> float:
+    """Return the largest importance weight of a policy on the log that chose it; at least 1."""
+    targets = TargetProbabilities.at(log, policy), TargetProbabilities.at(log, frequencies)
+    units = BoundEstimator.of(Estimator.named(estimator), log, *targets).units
+    assert units.logging is not None, "frequencies of the log"
+    logged = units.logging > 0
+    return float(np.max(units.target[logged] / units.logging[logged], initial=1.0))
 
 
 def _frequency_excess(bound: BoundEstimator, clip: float) -> float:

@@ -9,12 +9,23 @@ from clickshift.core.text import join_words
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
-from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, policy_shifts
+from clickshift.experiments.policy_shift._report_robustness import (
+    IMPOSSIBLE,
+    LogName,
+    Shift,
+    mean_difference,
+    peers,
+    policy_shifts,
+    rows_of_kind,
+    text_of,
+)
 
 _MORE, _LESS, _MIXED = "more robust than peers", "less robust than peers", "mixed"
 _BEST, _WORST = "the best throughout", "the worst throughout"
-_NOT_COMPARED, _NOT_TESTED = "not compared", "not tested elsewhere"
-_VERDICTS = (_BEST, _MORE, _MIXED, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
+_CHANCE, _NOT_COMPARED, _NOT_TESTED = "no change beyond chance", "not compared", "not tested elsewhere"
+_ABOVE_ORACLE = 4.0
+"""Number of standard errors above the user's own model that chance does not explain, on any of several logs."""
+_VERDICTS = (IMPOSSIBLE, _BEST, _MORE, _MIXED, _CHANCE, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
 _MAJORITY = 2 / 3
 """Share of shifts that decides a verdict."""
 
@@ -34,9 +45,11 @@ def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
         peers when the policy changes, how far it is from the oracle, whether its Max-Reward policy gets more clicks
         than Top-Down, and what would change the verdict.
     """
+    impossible = impossible_models(rows)
+    rows = without_impossible_models(rows)
     shifts = policy_shifts(rows)
     clicks = [(log, model) for log, models in policy_clicks(rows).items() for model in models]
-    verdicts = []
+    verdicts = [{"model": name, "verdict": IMPOSSIBLE, "text": why} for name, why in impossible.items()]
     for name in peers(rows):
         own_shifts = [shift for shift in shifts if shift.model == name]
         own_clicks = [(log, model) for log, model in clicks if model.model == name]
@@ -49,6 +62,49 @@ def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
         ]
         verdicts.append({"model": name, "verdict": verdict, "text": "\n".join(filter(None, lines))})
     return verdicts
+
+
+def impossible_models(rows: Sequence[Row]) -> dict[str, str]:
+    """Find models that predict clicks better than is possible, and explain how they are known.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol; those of kind "check" are read.
+
+    Returns
+    -------
+    dict
+        A sentence for each model that uses the click it predicts, or that is better than the user's own model beyond
+        chance.
+    """
+    found: dict[str, str] = {}
+    for row in rows_of_kind(rows, "check"):
+        name, above = text_of(row, "model"), float(row.get("above_oracle") or 0.0)
+        if row.get("peeks"):
+            found[name] = (
+                f"{name} uses clicks that it must not know: its probability of a click changes with that click or with "
+                "clicks below it. `clickshift.testing.check_click_model` shows where."
+            )
+        elif above > _ABOVE_ORACLE:
+            found.setdefault(
+                name,
+                f"{name} predicts clicks better than the user's own model, by {above:.0f} standard errors. No model "
+                "can: it was fitted on the test log, or knows the clicks that it predicts.",
+            )
+    return found
+
+
+def without_impossible_models(rows: Sequence[Row]) -> list[Row]:
+    """Give models that predict better than is possible the role "peeking": they are shown, but not compared.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol.
+    """
+    impossible = impossible_models(rows)
+    return [{**row, "role": "peeking"} if text_of(row, "model") in impossible else row for row in rows]
 
 
 def shift_summary(verdicts: Sequence[Mapping[str, str]]) -> str:
@@ -80,12 +136,19 @@ def _verdict(shifts: Sequence[Shift]) -> str:
     """Verdict by the paper's criterion, ood nPPL below ind nPPL.
 
     A model that is the best on both logs cannot improve, and one that is the worst on both cannot get worse: these are
-    judged apart.
+    judged apart. Where test logs were resampled, a difference within their sampling error counts for neither side.
     """
     compared = [shift for shift in shifts if not math.isnan(shift.difference)]
     if not compared:
         return _NOT_COMPARED if shifts else _NOT_TESTED
     required = _MAJORITY * len(compared)
+    if all(shift.has_resamples for shift in compared):
+        beyond_chance = [shift for shift in compared if shift.significant]
+        if sum(shift.difference < 0 for shift in beyond_chance) >= required:
+            return _MORE
+        if sum(shift.difference > 0 for shift in beyond_chance) >= required:
+            return _LESS
+        return _MIXED if beyond_chance else _CHANCE
     if sum(shift.stays_worst for shift in compared) >= required:
         return _WORST
     if sum(shift.stays_best for shift in compared) >= required:
@@ -108,6 +171,7 @@ def _robustness_sentence(shifts: Sequence[Shift], verdict: str) -> str:
     start = {
         _MORE: "It keeps or improves its standing among the click models when the policy changes",
         _LESS: "It falls behind the other click models when the policy changes",
+        _CHANCE: "Its standing among the click models changes with the policy by no more than chance explains",
         _MIXED: "Whether it falls behind the other click models depends on the change of policy",
         _BEST: "It is the best click model before and after the change of policy",
         _WORST: "It is the worst click model before and after the change of policy",
@@ -177,7 +241,9 @@ def _sensitivity_sentence(shifts: Sequence[Shift], clicks: Sequence[tuple[LogNam
     if compared and all(shift.significant is None for shift in compared):
         reasons.append("more seeds, because the noise of a single seed is unknown")
     noisy = [shift for shift in compared if shift.significant is False and not (shift.stays_best or shift.stays_worst)]
-    if noisy:
+    if verdict == _CHANCE:
+        reasons.append("more sessions in the held-out part and in the test logs")
+    elif noisy:
         reasons.append(
             f"{_count(len(noisy), 'shift')} within noise ({_settings(noisy)})"
             + ("" if _could_flip(compared, verdict) else ", which cannot change it alone")
@@ -202,7 +268,7 @@ def _could_flip(shifts: Sequence[Shift], verdict: str) -> bool:
     below = sum(shift.difference < 0 or shift.stays_best for shift in reliable)
     above = sum(shift.difference > 0 for shift in reliable)
     required = _MAJORITY * len(shifts)
-    return {_MORE: below < required, _LESS: above < required}.get(verdict, True)
+    return {_MORE: below < required, _LESS: above < required, _CHANCE: False}.get(verdict, True)
 
 
 def _other_verdicts(shifts: Sequence[Shift], verdict: str) -> list[str]:
