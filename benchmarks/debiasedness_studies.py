@@ -5,6 +5,7 @@
     python benchmarks/debiasedness_studies.py random-traffic  # can random lists or preferences replace labels?
     python benchmarks/debiasedness_studies.py real-rankers    # two real rankers of MQ2008 (skipped without the data)
     python benchmarks/debiasedness_studies.py intervals --seeds 200  # do intervals cover, and is the null calibrated?
+    python benchmarks/debiasedness_studies.py query-effects --seeds 200  # does it hold where queries differ in level?
 
 Each takes --seeds (20) and --queries (1,000) and writes its rows to benchmarks/results/debiasedness.json. A seed is
 another built-in corpus, logging policy and log; intervals are Student-t over seeds. Users are PBM users who examine
@@ -41,7 +42,7 @@ from clickshift.core.intervals import mean_interval
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings
-from clickshift.debiasedness.classifier_cmi import Classifier
+from clickshift.debiasedness.classifier_cmi import Classifier, Logistic
 from clickshift.debiasedness.label_grades import grades
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.relevance_from_preferences import relevance_from_orderings
@@ -227,6 +228,34 @@ def intervals(seed: int, queries: int) -> Iterator[Row]:
             }
 
 
+def query_effects(seed: int, queries: int) -> Iterator[Row]:
+    """Share of p-values up to .05 where all scores of a query have a level in common, with standard deviation "level".
+
+    Within a query and a label, scores are normal with the correlation of the row (0: every p-value up to .05 is a false
+    alarm). "as independent rows" gives every row a query of its own: logging scores are then exchanged between queries.
+    """
+    classifier = CMIP(Classifier(splits=1, fits=1, by=Logistic(), keep_unmatched=True), permutations=19, subsamples=0)
+    for n in (25, 100):
+        for correlation, level in ((0.0, 0.0), (0.0, 1.0), (0.0, 3.0), (0.5, 0.0), (0.5, 1.0), (0.5, 3.0)):
+            rng = np.random.default_rng([seed, n, int(10 * correlation), int(level)])
+            rows = normal_rows(n, correlation, 0.0, 0.0, rng)
+            common = level * rng.standard_normal((2, n))[:, rows.query]
+            rows = ScoredPairs(rows.query, rows.estimate + common[0], rows.logging + common[1], rows.label)
+            alone = ScoredPairs(np.arange(len(rows)), rows.estimate, rows.logging, rows.label)
+            ksg, mean = CMIP(permutations=19, subsamples=0), MeanDependence(permutations=19, subsamples=0)
+            yield {
+                "queries": str(n),
+                "correlation": f"{correlation:g}",
+                "level": f"{level:g}",
+                "ksg as independent rows": ksg(alone, rng=rng).p_value <= 0.05,
+                "ksg": ksg(rows, rng=rng).p_value <= 0.05,
+                "ksg of ranks within queries": ksg(rows.within_queries(), rng=rng).p_value <= 0.05,
+                "classifier": classifier(rows, rng=rng).p_value <= 0.05,
+                "mean as independent rows": mean(alone, rng=rng).p_value <= 0.05,
+                "mean": mean(rows, rng=rng).p_value <= 0.05,
+            }
+
+
 def normal_rows(queries: int, correlation: float, alike: float, uneven: float, rng: np.random.Generator) -> ScoredPairs:
     query = np.repeat(np.arange(queries), 10)
     label = rng.choice(5, len(query), p=[0.5, 0.3, 0.13, 0.05, 0.02]).astype(float)
@@ -242,6 +271,7 @@ STUDIES: dict[str, Callable[[int, int], Iterable[Row]]] = {
     "random-traffic": random_traffic,
     "real-rankers": real_rankers,
     "intervals": intervals,
+    "query-effects": query_effects,
 }
 
 

@@ -69,6 +69,18 @@ def test_relevance_from_random_traffic_and_from_orderings(shell: Shell, work: Pa
     by_order = audited(shell, work, "--orderings", work / "best-first.parquet")
     for found in (by_clicks, by_order):
         assert found["dCTR"]["mean_dependence"] > found["PBM"]["mean_dependence"]
+        by_model = {one["model"]: one["verdict"] for one in found["verdicts"]}
+        # noisy relevance makes every model look dependent: models are compared with each other only
+        assert by_model == {
+            "dCTR": "depends more on the logging policy than PBM",
+            "PBM": "depends least of the audited models",
+        }
+    alone = cs.audit(work / "PBM", work / "new.parquet", random_log=work / "random.parquet", permutations=19)
+    assert [one["verdict"] for one in alone.verdicts] == ["nothing to compare with"]
+    assert alone.to_dict()["relative"] is True
+    twice = {"one": cs.load_model(work / "PBM"), "two": cs.load_model(work / "PBM")}
+    equal = cs.audit(twice, work / "new.parquet", random_log=work / "random.parquet", permutations=19, subsamples=9)
+    assert equal.verdicts[1]["verdict"] == "cannot be told apart from one"
 
 
 def test_a_report_with_charts_and_words(shell: Shell, work: Path) -> None:
@@ -81,6 +93,49 @@ def test_a_report_with_charts_and_words(shell: Shell, work: Path) -> None:
     assert "label 0" in page
     assert "dCTR: favours what the logging policy favoured" in page
     assert pq.read_table(work / "out" / "rows.parquet").num_rows == 2
+
+
+def test_one_document_lists_and_a_constant_preference_cannot_be_tested(work: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    query, doc = rng.integers(40, size=4000), rng.integers(6, size=4000)
+    log = cs.read_log(
+        pa.table({"query": query, "docs": doc[:, None].tolist(), "clicks": (rng.random((4000, 1)) < 0.3).tolist()})
+    )
+    truth = pa.table(
+        {"query": np.repeat(np.arange(40), 6), "doc": np.tile(np.arange(6), 40), "label": np.arange(240) % 3}
+    )
+    pq.write_table(truth, tmp_path / "labels.parquet")
+    models = {name: cs.fit(name, log) for name in ("dCTR", "PBM")}
+    found = cs.audit(models, log, labels=tmp_path / "labels.parquet", permutations=19, subsamples=9)
+    assert [one["verdict"] for one in found.verdicts] == ["cannot be tested"] * 2
+    facts = found.to_dict()
+    assert "no dependence" not in facts["conclusion"]
+    assert facts["chosen"] == {}
+    assert (facts["rows"][0]["mean_dependence"], facts["rows"][0]["cmip_p_value"]) == (None, None)
+    assert cs.audit(models, log, labels=tmp_path / "labels.parquet", subsamples=0, strategy="PPL").chosen in models
+    few = cs.audit(work / "PBM", work / "new.parquet", labels=work / "truth.csv", permutations=9, subsamples=0)
+    assert few.verdicts[0]["verdict"] == "cannot be tested", "9 permutations give no p-value below .1"
+
+
+def test_labels_that_the_audited_model_made_are_noticed(shell: Shell, work: Path, tmp_path: Path) -> None:
+    """Labels by the command `judgments`: as qrels only their order tells, as Parquet also the name of the model."""
+    assert call("judgments", work / "PBM", "-o", tmp_path / "own.qrels", "--grades", "quantile:5") == 0
+    found = shell.json(
+        "audit", work / "dCTR", work / "PBM", work / "new.parquet", "--labels", tmp_path / "own.qrels", *FEW
+    )
+    assert found["circular"] == ["PBM"]
+    assert "PBM" in found["cautions"][0]
+    graded = cs.judgments(work / "PBM")
+    graded.write(tmp_path / "own.parquet")
+    table = pq.read_table(tmp_path / "own.parquet")
+    rng = np.random.default_rng(0)  # labels that were changed later are not in the model's order, but the name stays
+    label = pa.array(table["grade"].to_numpy() + (rng.random(table.num_rows) < 0.01))
+    pq.write_table(table.append_column("label", label), tmp_path / "renamed.parquet")
+    models = [work / "dCTR", work / "PBM"]
+    named = cs.audit(models, work / "new.parquet", labels=tmp_path / "renamed.parquet", permutations=19, subsamples=0)
+    assert named.circular == ("PBM",)
+    honest = cs.audit(models, work / "new.parquet", labels=work / "truth.csv", permutations=19, subsamples=0)
+    assert honest.circular == ()
 
 
 def test_qrels_are_labels_too(shell: Shell, work: Path) -> None:

@@ -6,7 +6,8 @@ unbiased but noisy one.
 
 Within each label the estimate is regressed on a quadratic polynomial of the rank of the logging score. The size of the
 dependence is the share of the estimate's within-label variance that this explains. Its significance is tested by a Wald
-statistic with a covariance clustered by query, so that neither unequal variance nor dependent rows raise false alarms.
+statistic of deviations from the mean of each query and label, with a covariance clustered by query: neither unequal
+variance, nor effects that the scores of a query have in common, raise false alarms or hide a dependence.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class DependenceRegression(NamedTuple):
         Explained share of the estimate's within-label variance, adjusted for chance: about 0 without dependence, and
         then as often below as above.
     wald
-        Wald statistic: chi-squared with two degrees of freedom per label if the means do not differ.
+        Wald statistic within queries: chi-squared with two degrees of freedom per label if the means do not differ.
     slope
         Change of the estimate from the logging policy's least to its most favoured document of equal label, by one
         linear regression for all labels.
@@ -83,7 +84,9 @@ def mean_dependence_regression(rows: ScoredPairs) -> DependenceRegression:
         # within every label, all estimates or all logging scores are equal
         return DependenceRegression(0.0, 0.0, 0.0)
     share = 1 - (1 - explained / variance) * (len(row) - len(kept)) / freedom
-    return DependenceRegression(share, _wald(rows.query[row], label, residual * terms), score[0].sum() / size[0].sum())
+    _, block = np.unique(rows.block[row], return_inverse=True)
+    product = _centred(residual, block) * np.stack([_centred(term, block) for term in terms])
+    return DependenceRegression(share, _wald(rows.query[row], label, product), score[0].sum() / size[0].sum())
 
 
 def _wald(query: np.ndarray, label: np.ndarray, product: Float[np.ndarray, "term row"]) -> float:

@@ -5,8 +5,10 @@ policy's score given the label (Deffayet et al. 2023). `MeanDependence` measures
 only, and so does not mistake noise for bias. Both are 0 for a debiased model; they are also 0 for a random one, which
 is why they should be read together with a metric of accuracy.
 
-Both come with a null distribution (the logging scores permuted within labels) and an interval (the spread over random
-halves of the queries, without replacement: in a bootstrap, copies of a row would be each other's nearest neighbours).
+Both come with a null distribution and an interval. The null distribution permutes logging scores among rows of the same
+query and label: scores of a query have effects in common, which an exchange between queries would destroy, so that
+independent scores would look dependent. The interval is the spread over random halves of the queries, without
+replacement: in a bootstrap, copies of a row would be each other's nearest neighbours.
 
 References
 ----------
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, final, runtime_checkable
 
 import numpy as np
@@ -32,6 +34,8 @@ from clickshift.errors import DataError, SpecError
 
 FEWEST_QUERIES = 10
 """Smallest number of queries in a random half: the spread over smaller halves is not informative."""
+_FEWEST_ARRANGEMENTS = 20
+"""Number of arrangements of the logging scores below which no p-value can be .05 or less."""
 
 
 @final
@@ -46,7 +50,7 @@ class Dependence:
     low, high
         Confidence interval.
     null_mean
-        Mean over permutations of the logging scores within labels.
+        Mean over permutations of the logging scores within queries and labels.
     null_high
         95th percentile over those permutations.
     p_value
@@ -57,6 +61,12 @@ class Dependence:
         Number of rows whose label is too rare to be used.
     slope
         Change of the estimate from the least to the most favoured document of equal label; only of `MeanDependence`.
+    untestable
+        Why independence cannot be tested on these rows; empty if it can. There is no p-value then, and no value either
+        if the logging scores do not differ within any label.
+    halves
+        Values of the random halves. The halves are the same for all estimates on the same query and label columns
+        that were made with the same settings and seed, so differences between models can be paired.
     """
 
     value: float
@@ -68,6 +78,8 @@ class Dependence:
     rows: int
     skipped_rows: int = 0
     slope: float = math.nan
+    untestable: str = ""
+    halves: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def direction(self) -> int:
@@ -148,11 +160,11 @@ class CMIP:
         """
         rng, estimator = as_generator(rng), self._resolved_estimator()
         value = estimator(rows, rng)
-        null = np.array([estimator(permuted, rng) for permuted in _permutations(rows, self.permutations, rng)])
+        permuted = _permutations(rows, 0 if untestable(rows) else self.permutations, rng)
+        null = np.array([estimator(rows_permuted, rng) for rows_permuted in permuted])
         halves = np.array([estimator(half, rng) for half in _random_halves(rows, self.subsamples, rng)])
         skipped = estimator.skipped(rows) if isinstance(estimator, KSG) else 0
-        low, high = _interval(value, halves, self.level)
-        return Dependence(value, low, high, *_null_summary(null), _p_value(value, null), len(rows), skipped)
+        return _dependence(rows, value, halves, null, _p_value(value, null), self.level, skipped_rows=skipped)
 
     def _resolved_estimator(self) -> DependenceEstimator:
         """Return the estimator object of the `estimator` option."""
@@ -226,14 +238,73 @@ class MeanDependence:
             "too-few-rows" if no label has four rows; "too-few-queries" if there are too few queries for an interval.
         """
         rng, fitted = as_generator(rng), mean_dependence_regression(rows)
-        null = [mean_dependence_regression(permuted) for permuted in _permutations(rows, self.permutations, rng)]
+        permuted = _permutations(rows, 0 if untestable(rows) else self.permutations, rng)
+        null = [mean_dependence_regression(rows_permuted) for rows_permuted in permuted]
         halves = np.array(
             [mean_dependence_regression(half).share for half in _random_halves(rows, self.subsamples, rng)]
         )
-        p_value = _p_value(fitted.wald, np.array([permuted.wald for permuted in null]))
-        low, high = _interval(fitted.share, halves, self.level)
-        null_summary = _null_summary(np.array([permuted.share for permuted in null]))
-        return Dependence(fitted.share, low, high, *null_summary, p_value, len(rows), slope=fitted.slope)
+        p_value = _p_value(fitted.wald, np.array([one.wald for one in null]))
+        null_share = np.array([one.share for one in null])
+        return _dependence(rows, fitted.share, halves, null_share, p_value, self.level, slope=fitted.slope)
+
+
+def untestable(rows: ScoredPairs) -> str:
+    """Explain why no permutation test can detect a dependence on the logging scores; empty if one can.
+
+    Parameters
+    ----------
+    rows
+        Judged pairs with estimates and logging scores.
+
+    Returns
+    -------
+    str
+        The reason, as a sentence.
+
+    Examples
+    --------
+    >>> rows = ScoredPairs.of(np.arange(50) // 2, estimate=np.arange(50), logging=np.ones(50), label=np.zeros(50))
+    >>> untestable(rows)
+    'The logging policy has the same preference for all judged documents.'
+    """
+    if len(np.unique(rows.logging)) < 2:
+        return "The logging policy has the same preference for all judged documents."
+    if rows.log_arrangements >= math.log(_FEWEST_ARRANGEMENTS) - 1e-9:
+        return ""
+    return (
+        "Too few queries have judged documents with the same label and different preferences of the logging policy: "
+        f"they can be exchanged in {math.exp(rows.log_arrangements):.0f} ways, and a test at the 5 % level needs "
+        f"{_FEWEST_ARRANGEMENTS}."
+    )
+
+
+def _dependence(
+    rows: ScoredPairs,
+    value: float,
+    halves: np.ndarray,
+    null: np.ndarray,
+    p_value: float,
+    level: float,
+    *,
+    skipped_rows: int = 0,
+    slope: float = math.nan,
+) -> Dependence:
+    """Return a dependence with its interval and null distribution; without a value if logging scores do not differ."""
+    low, high = _interval(value, halves, level)
+    if all(len(np.unique(rows.logging[label])) < 2 for label in rows.by_label):
+        value = low = high = slope = math.nan
+    return Dependence(
+        value,
+        low,
+        high,
+        *_null_summary(null),
+        p_value,
+        len(rows),
+        skipped_rows,
+        slope,
+        untestable(rows),
+        tuple(halves.tolist()),
+    )
 
 
 def _check_options(permutations: int, subsamples: int, level: float) -> None:
@@ -250,11 +321,11 @@ def _check_options(permutations: int, subsamples: int, level: float) -> None:
 
 
 def _permutations(rows: ScoredPairs, n: int, rng: np.random.Generator) -> Iterator[ScoredPairs]:
-    """Yield the rows n times without dependence: logging scores are permuted among rows of equal label."""
+    """Yield the rows n times without dependence: logging scores are permuted among rows of equal query and label."""
+    in_order = np.argsort(rows.block, kind="stable")
     for _ in range(n):
-        logging = rows.logging.copy()
-        for label in rows.by_label:
-            logging[label] = rows.logging[rng.permutation(label)]
+        logging = np.empty_like(rows.logging)
+        logging[in_order] = rows.logging[np.lexsort((rng.random(len(rows)), rows.block))]
         yield rows.with_logging(logging)
 
 

@@ -128,6 +128,29 @@ class ScoredPairs:
         order = np.argsort(self.label, kind="stable")
         return tuple(np.split(order, np.flatnonzero(np.diff(self.label[order])) + 1))
 
+    @cached_property
+    def block(self) -> Int[np.ndarray, " row"]:
+        """Block of each row: rows of equal label and query, which are exchangeable if nothing but these matters.
+
+        All scores of a query may have an effect in common, so rows of different queries are not exchangeable. Queries
+        with a single row are exchangeable with each other: they count as one query.
+        """
+        _, query, size = np.unique(self.query, return_inverse=True, return_counts=True)
+        cluster = np.where(size[query] > 1, query, len(size))
+        order = np.lexsort((cluster, self.label))
+        starts = (np.diff(self.label[order]) != 0) | (np.diff(cluster[order]) != 0)
+        block = np.zeros(len(self), np.int64)
+        block[order[1:]] = np.cumsum(starts)
+        return block
+
+    @cached_property
+    def log_arrangements(self) -> float:
+        """Logarithm of the number of different arrangements of the logging scores within blocks."""
+        from scipy.special import gammaln
+
+        _, equal = np.unique(np.stack((self.block, mid_ranks(self.block, self.logging))), axis=1, return_counts=True)
+        return float(gammaln(np.bincount(self.block) + 1).sum() - gammaln(equal + 1).sum())
+
     def with_logging(self, logging: Float[np.ndarray, " row"]) -> ScoredPairs:
         """Return the rows with other logging scores."""
         return replace(self, logging=logging)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from clickshift.core.intervals import normal_quantile
+from clickshift.core.text import join_words
 from clickshift.debiasedness.scored_pairs import ScoredPairs, mid_ranks
 from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
@@ -18,7 +20,7 @@ from clickshift.display.result import Result
 from clickshift.display.tables import Rows
 
 _TITLE = "Debiasedness: does the relevance of click models depend on the logging policy?"
-_SIGNIFICANCE_LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """A dependence with a p-value up to this is significant."""
 _NEGLIGIBLE_SHARE = 0.05
 """A significant dependence that explains less than this share of the variance is negligible."""
@@ -32,8 +34,8 @@ in nats) tests the whole distribution, and so also detects that estimates are no
 is not bias. Debiasedness is necessary for a model to hold under another ranker, but not sufficient: random scores are
 debiased, too. Read it together with nDCG and perplexity."""
 _TEXT_TABLE = """With 95 % confidence intervals over random halves of the queries. Null 95 %: the 95 % quantile with
-logging scores permuted within labels; p: the p-value of this permutation test. Slope: difference of the estimate
-between the most and the least favoured document of equal label. Lower perplexity and higher nDCG are better."""
+logging scores permuted within queries and labels; p: the p-value of this permutation test. Slope: difference of the
+estimate between the most and the least favoured document of a label. Lower perplexity and higher nDCG are better."""
 _TEXT_CHARTS = """Documents of equal label, from the one that the logging policy favoured least to the one it favoured
 most. The lines are means with two standard errors. A line that rises or falls is bias; points that spread more on one
 side are noise."""
@@ -48,10 +50,13 @@ class ModelAudit(NamedTuple):
         Numbers by name: mean dependence and CMIP with intervals and null distributions, perplexity, nDCG@10.
     rows
         The scored pairs of the model's first seed.
+    halves
+        Mean dependence in random halves of the queries, which are the same for all models of an audit.
     """
 
     facts: dict[str, Any]
     rows: ScoredPairs
+    halves: np.ndarray
 
 
 @final
@@ -68,9 +73,13 @@ class AuditResult(Result):
     chosen
         Name of the chosen model; None if there is only one.
     cautions
-        Warnings for readers: coarse labels, pairs left out, too few queries.
+        Warnings for readers: labels made by a model, coarse labels, pairs left out, too few queries.
     settings
         Settings of the computation, by name.
+    noisy_source
+        Source of the relevance if it is not labels: "random traffic" or "orderings". Verdicts are then relative.
+    circular
+        Names of the models that may have made the labels themselves.
 
     Notes
     -----
@@ -79,9 +88,12 @@ class AuditResult(Result):
     - conclusion: the answer, as text.
     - rows: for each model its name (model), seeds, pairs and queries; mean_dependence and cmip, each with the suffixes
       _low and _high (95 % interval), _null_mean and _null_high (under independence), _slope, _p_value and
-      _skipped_rows; perplexity and nDCG@10.
+      _skipped_rows; perplexity and nDCG@10; untestable: why independence cannot be tested, empty if it can.
     - verdicts: for each model its name (model), a short verdict, and a text with the evidence.
-    - chosen: strategy and model; empty for one model.
+    - relative: whether verdicts compare the models with each other only, as relevance from random traffic and from
+      orderings requires.
+    - circular: names of the models that may have made the labels themselves.
+    - chosen: strategy and model; empty for one model, and where the dependence that the strategy needs is not tested.
     - cautions: warnings, as texts.
     """
 
@@ -90,10 +102,14 @@ class AuditResult(Result):
     chosen: str | None
     cautions: tuple[str, ...]
     settings: Mapping[str, Any]
+    noisy_source: str = ""
+    circular: tuple[str, ...] = ()
 
     @property
     def verdicts(self) -> list[dict[str, str]]:
         """Verdict on each model: "model", "verdict" and "text"."""
+        if self.noisy_source:
+            return [_relative_verdict(one, self.models, self.noisy_source) for one in self.models]
         return [verdict(one.facts) for one in self.models]
 
     @property
@@ -101,7 +117,17 @@ class AuditResult(Result):
         """Short verdict on each model, and the chosen one."""
         verdicts = "; ".join(f"{one['model']}: {one['verdict']}" for one in self.verdicts)
         chosen = f" Recommended by the strategy “{self.strategy}”: {self.chosen}." if self.chosen else ""
-        return f"{verdicts}.{chosen} Random scores would be debiased too: read this together with perplexity and nDCG."
+        circular = f" The labels may come from {join_words(self.circular)}: see the warnings." if self.circular else ""
+        tested = [one for one in self.models if not one.facts["untestable"]]
+        random = " Random scores would be debiased too: read this together with perplexity and nDCG." if tested else ""
+        why = "" if tested else f" {self.models[0].facts['untestable']}"
+        relative = (
+            f" Relevance from {self.noisy_source} is noisy, which makes every model look dependent: these verdicts "
+            "hold among the audited models only."
+            if self.noisy_source and tested
+            else ""
+        )
+        return f"{verdicts}.{why}{circular}{chosen}{relative}{random}"
 
     def rows(self) -> Rows:
         """Return the facts of each model."""
@@ -113,6 +139,8 @@ class AuditResult(Result):
             "conclusion": self.conclusion,
             "rows": self.rows(),
             "verdicts": self.verdicts,
+            "relative": bool(self.noisy_source),
+            "circular": list(self.circular),
             "chosen": {"strategy": self.strategy, "model": self.chosen} if self.chosen else {},
             "cautions": self.cautions,
         }
@@ -174,9 +202,11 @@ def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
     dict
         "model", "verdict" and "text".
     """
+    if facts["untestable"]:
+        return {"model": str(facts["model"]), "verdict": "cannot be tested", "text": facts["untestable"]}
     value, slope = facts["mean_dependence"], facts["mean_dependence_slope"]
-    biased = facts["mean_dependence_p_value"] <= _SIGNIFICANCE_LEVEL
-    noisy = facts["cmip_p_value"] <= _SIGNIFICANCE_LEVEL
+    biased = facts["mean_dependence_p_value"] <= SIGNIFICANCE_LEVEL
+    noisy = facts["cmip_p_value"] <= SIGNIFICANCE_LEVEL
     if biased:
         short = "favours what the logging policy favoured" if slope > 0 else "overcorrects"
         short = "hardly depends on the logging policy" if value < _NEGLIGIBLE_SHARE else short
@@ -201,6 +231,41 @@ def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
             f"{facts['pairs']:,} judged pairs a small dependence may go undetected, and random scores would pass."
         )
     return {"model": str(facts["model"]), "verdict": short, "text": text}
+
+
+def _relative_verdict(one: ModelAudit, models: Sequence[ModelAudit], source: str) -> dict[str, str]:
+    """Return the verdict on one model in comparison with the least dependent of the audited models.
+
+    The same random halves of the queries are used for all models, so differences are paired.
+    """
+    facts, name, value = one.facts, str(one.facts["model"]), one.facts["mean_dependence"]
+    if facts["untestable"]:
+        return verdict(facts)
+    least = min(models, key=lambda other: float(other.facts["mean_dependence"]))
+    known = (
+        f"The ranking of the logging policy explains {value:.1%} of the variance of its estimates within grades that "
+        f"were made from {source}. Those grades miss part of the relevance, which a good logging policy and a good "
+        "model both know: this number is not the bias of the model."
+    )
+    if len(models) == 1:
+        return {"model": name, "verdict": "nothing to compare with", "text": f"{known} Audit a second model with it."}
+    if one is least:
+        return {"model": name, "verdict": "depends least of the audited models", "text": known}
+    difference = value - least.facts["mean_dependence"]
+    other = str(least.facts["model"])
+    if len(one.halves) < 2:
+        return {
+            "model": name,
+            "verdict": f"depends more than {other}, by an unknown margin of error",
+            "text": f"{known} It explains {difference:.1%} less for {other}; there is no interval.",
+        }
+    half_width = normal_quantile(0.975) * float((one.halves - least.halves).std(ddof=1))
+    short = "depends more on the logging policy than" if difference > half_width else "cannot be told apart from"
+    text = (
+        f"{known} For {other} it explains {difference:.1%} less, with a 95 % interval of the difference from "
+        f"{difference - half_width:.1%} to {difference + half_width:.1%}."
+    )
+    return {"model": name, "verdict": f"{short} {other}", "text": text}
 
 
 def _scatter_figure(audited: ModelAudit) -> Any:

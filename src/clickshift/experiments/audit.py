@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
+from clickshift.core.text import printable
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import Log
@@ -28,13 +29,14 @@ from clickshift.debiasedness.relevance_from_preferences import relevance_from_or
 from clickshift.debiasedness.relevance_from_random_traffic import relevance_from_random_log
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
-from clickshift.experiments._audit_report import AuditResult, ModelAudit
+from clickshift.experiments._audit_report import SIGNIFICANCE_LEVEL, AuditResult, ModelAudit
 from clickshift.experiments.model_selection.strategies import choose_model
 from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
 from clickshift.io.pair_values import read_pair_values
 from clickshift.io.qrels import Judgments, read_qrels
 from clickshift.io.rankings import read_rankings
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.table_writer import read_notes
 from clickshift.io.tables.formats import ending
 from clickshift.metrics.click_prediction import Perplexity, click_bits
 from clickshift.metrics.log_comparison import logged_exposure, logged_rank
@@ -51,6 +53,8 @@ ModelsLike = ModelLike | Sequence[ModelLike] | Mapping[str, ModelLike | Sequence
 """Models to audit: fitted models or their folders, one or several, also by name."""
 STRATEGY = "PPL among top nDCG & mean dependence"
 """Default strategy to choose among several models."""
+_FEWEST_JUDGED = 30
+"""Number of judged pairs below which a model may order them as the labels do by chance."""
 _CMIP, _MEAN = CMIP(), MeanDependence()
 
 
@@ -119,7 +123,9 @@ def audit(
     -------
     AuditResult
         Mean dependence and CMIP of each model with intervals and chance levels, next to perplexity and nDCG, a verdict
-        in words, and the recommended model.
+        in words, and the recommended model. Relevance from random traffic or orderings is noisy, which makes every
+        model look dependent: verdicts then compare the models with each other. Where the rows cannot test
+        independence (one-document lists, a constant preference), the verdict says so, and no model is recommended.
 
     Raises
     ------
@@ -149,6 +155,7 @@ def audit(
     loaded = _load_models(models)
     source: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line}
     opened = open_log(log, **source, progress=progress)
+    source_of_labels = "random traffic" if random_log is not None else "orderings" if orderings is not None else ""
     task = Audit(
         opened,
         read_logging_scores(opened, logging_scores, otherwise=logging),
@@ -159,8 +166,14 @@ def audit(
         seed,
     )
     cautions = task.cautions(loaded)
+    circular = {} if labels is None else task.models_that_order_like_the_labels(loaded)
+    if labeller := _labelling_model(labels):
+        cautions.insert(0, _made_by(labeller))
+        circular |= {
+            name: "" for name, seeds in loaded.items() if model_name(seeds[0]) == labeller and name not in circular
+        }
     audited = tuple(task.run(loaded, progress=lambda name: progress(1, total=len(loaded))))
-    chosen = _choose_by_strategy(strategy, [one.facts for one in audited]) if len(audited) > 1 else None
+    chosen = _choose_by_strategy(strategy, audited) if len(audited) > 1 else None
     settings = {
         "models": list(loaded),
         "labels": next(text for text in map(_path_text, (labels, random_log, orderings)) if text),
@@ -171,7 +184,15 @@ def audit(
         "strategy": strategy,
         "seed": seed,
     }
-    return AuditResult(audited, strategy, chosen, tuple(cautions), settings)
+    return AuditResult(
+        audited,
+        strategy,
+        chosen,
+        (*filter(None, circular.values()), *cautions),
+        settings,
+        source_of_labels,
+        tuple(circular),
+    )
 
 
 def _path_text(source: Any) -> str:
@@ -299,6 +320,28 @@ class Audit:
             warnings.append(f"Only {self._n_queries(label)} queries are judged: too few for confidence intervals.")
         return [text for text in warnings if text]
 
+    def models_that_order_like_the_labels(self, models: Models) -> dict[str, str]:
+        """Return a warning for each model whose relevance orders all judged pairs exactly as their labels do.
+
+        Such labels were probably made from the model's relevance by cut points. A human judge and a click model never
+        agree so well, unless the model is nearly exact.
+        """
+        label, vocabulary = self._shared_labels(models), self.log.vocabulary
+        judged = np.flatnonzero(~np.isnan(label))
+        if len(judged) < _FEWEST_JUDGED or len(np.unique(label[judged])) < 2:
+            return {}
+        found = {}
+        for name, seeds in models.items():
+            for model in seeds:
+                estimate = model.relevance(model.vocabulary.pairs_of(vocabulary))[judged]
+                if (np.diff(label[judged][np.lexsort((-label[judged], estimate))]) >= 0).all():
+                    found[name] = (
+                        f"The labels are an increasing step function of the relevance of {name} on all "
+                        f"{len(judged):,} judged pairs. Unless the model is exact, they were made from it: its audit "
+                        "is then circular, and its nDCG of 1 has no meaning. Use labels from another source."
+                    )
+        return found
+
     def _shared_labels(self, models: Models) -> np.ndarray:
         """Return the labels of the pairs that all models are compared on, NaN elsewhere."""
         vocabulary = self.log.vocabulary
@@ -331,11 +374,12 @@ class Audit:
             "queries": rows[0].n_queries,
         }
         mean_dependences = [mean(r, rng=generator(self.seed, "mean dependence")) for r in rows]
+        facts["untestable"] = mean_dependences[0].untestable or _too_few_permutations(mean.permutations)
         facts |= _mean_over_seeds("mean_dependence", mean_dependences)
         facts |= _mean_over_seeds("cmip", [cmip(r, rng=generator(self.seed, "cmip")) for r in rows])
         facts["perplexity"] = float(np.mean([_perplexity(model, self.log) for model in seeds]))
         facts["nDCG@10"] = float(np.mean([self._ndcg(model, judged) for model in seeds]))
-        return ModelAudit(facts, rows[0])
+        return ModelAudit(facts, rows[0], np.mean([one.halves for one in mean_dependences], axis=0))
 
     def _scored_pairs(self, model: ClickModel, label: np.ndarray) -> ScoredPairs:
         """Return the model's relevance, the logging score and the label of every pair."""
@@ -352,8 +396,36 @@ class Audit:
         return ranking_quality(score, judged, rng=generator(self.seed, "ties")).means()["nDCG@10"]
 
 
-def _choose_by_strategy(strategy: str, facts: Sequence[Mapping[str, Any]]) -> str:
-    """Choose one of several audited models."""
+def _too_few_permutations(permutations: int) -> str:
+    """Explain that no p-value can be significant; empty if one can."""
+    if 1 / (1 + permutations) <= SIGNIFICANCE_LEVEL:
+        return ""
+    needed = round(1 / SIGNIFICANCE_LEVEL) - 1
+    return f"A test at the 5 % level needs at least {needed} permutations: there are {permutations}."
+
+
+def _labelling_model(labels: str | Path | Judgments | None) -> str:
+    """Return the click model that made a file of labels, if the file says so; otherwise an empty text."""
+    if not isinstance(labels, str | Path) or Path(labels).suffix.lower() != ".parquet":
+        return ""
+    model = read_notes(labels).get("model")
+    return printable(model) if isinstance(model, str) else ""
+
+
+def _made_by(model: str) -> str:
+    """Warn of labels that a click model made."""
+    return (
+        f"The file of labels says that the click model {model} made them from clicks: they share the errors of click "
+        "models, and an audit of the same model is circular. Use labels from another source."
+    )
+
+
+def _choose_by_strategy(strategy: str, audited: Sequence[ModelAudit]) -> str | None:
+    """Choose one of several audited models; None if the strategy needs a dependence that cannot be tested."""
+    facts = [one.facts for one in audited]
+    needs_dependence = {"CMIP", "mean dependence"} & set(strategy_of(strategy).metrics)
+    if needs_dependence and any(one["untestable"] for one in facts):
+        return None
     metrics = {
         str(one["model"]): {
             "PPL": one["perplexity"],

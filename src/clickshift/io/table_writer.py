@@ -89,6 +89,25 @@ def write_table(table: ArrowTable, path: str | Path, *, notes: Mapping[str, Any]
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+def read_notes(path: str | Path) -> dict[str, Any]:
+    """Return the description that `write_table` put into a Parquet file; empty if there is none.
+
+    Parameters
+    ----------
+    path
+        A Parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        notes = json.loads(metadata.get(b"clickshift", b"{}"))
+    except (OSError, ValueError, pa.ArrowException):
+        return {}
+    return notes if isinstance(notes, dict) else {}
+
+
 def _nan_to_null(table: ArrowTable) -> ArrowTable:
     """Replace NaN by null in all columns."""
     import pyarrow as pa
