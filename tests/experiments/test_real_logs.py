@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import clickshift as cs
+from clickshift.core.rng import generator
 from clickshift.core.spec import parse
 from clickshift.counts import open_log
 from clickshift.data.corpus import Corpus
@@ -20,8 +22,9 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError, FileError
 from clickshift.experiments._real_logs_report import log_warnings
+from clickshift.experiments._rows import RESAMPLES, resample_rows
 from clickshift.experiments.log_files import JudgmentFile, LogFile, named_logs
-from clickshift.experiments.models import LOGGING, compared_model
+from clickshift.experiments.models import CLICK_MODELS, LOGGING, by_likelihood, compared_model
 from clickshift.experiments.real_logs import (
     AUTO,
     PAPER_MODELS,
@@ -31,6 +34,7 @@ from clickshift.experiments.real_logs import (
 )
 from clickshift.experiments.runner import RunFolder, digest, run_tasks
 from clickshift.io.read_log import read_log, write_log
+from clickshift.metrics.click_prediction import conditional_evaluation
 from clickshift.metrics.log_comparison import log_difference
 from clickshift.policies import POLICIES
 from clickshift.simulation.simulate import simulate
@@ -134,6 +138,60 @@ def test_models_by_gradient_have_seeds_and_rank_judged_documents(engine: Path) -
     (bad,) = of(rows_in(protocol(engine, "bad", judgments=judged)), "ranking", model=LOGGING)
     # six documents from the worst to the best: (2^0 - 1 + 2^0 - 1 + (2^1 - 1) / 2) / (15 + 7 / log2(3) + 3 / 2) at most
     assert bad["nDCG@3"] == pytest.approx(0.5 / (15 + 7 / np.log2(3) + 1.5), abs=1e-9)
+
+
+def test_resampled_perplexities_are_those_of_resampled_logs(engine: Path) -> None:
+    """Against the evaluation of logs whose sessions have the weights as counts; the spread is that of 300 sessions."""
+    log = read_log(engine / "any.parquet")
+    model, test = cs.fit("PBM", log[:3000]), log[3000:3300]
+    rows = list(resample_rows([model], {"any": test}, seed=5))
+    assert {(row["kind"], row["shift"]) for row in rows} == {("resample", "ood")}
+    found = np.array([row["perplexity"] for row in rows])
+    weights = generator(5, "resample", "any").poisson(1, (RESAMPLES, 300))
+    for number in (0, 7):
+        kept = weights[number] > 0
+        again = Sessions(test.rankings[kept], test.click[kept], weights[number][kept])
+        assert found[number] == pytest.approx(conditional_evaluation(model, again)["perplexity"])
+    apart = [conditional_evaluation(model, log[k : k + 300])["perplexity"] for k in range(3000, 6000, 300)]
+    assert found.std() == pytest.approx(np.std(apart, ddof=1), rel=0.7)
+    both = [row["perplexity"] for row in resample_rows([model, model], {"any": test}, seed=5)]
+    np.testing.assert_allclose(both, found)
+
+
+def test_the_same_ranker_in_both_logs_is_no_shift(engine: Path, tmp_path: Path) -> None:
+    """All models of a pair of logs have one false alarm in 20; without resampling, every model has a verdict."""
+    log, bad = read_log(engine / "good.parquet"), read_log(engine / "bad.parquet")
+    models, found = ["PBM", "SDBN", "UBM"], []
+    options: Any = {"models": models, "held_out": 0.2, "workers": 0}
+    for seed in range(3):
+        one, other = log[:4000].split(0.5, rng=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found += cs.compare_logs({"one": one}, {"other": other}, seed=seed, **options).verdicts
+    assert len(found) == 9
+    assert sum(one["verdict"] != "no change beyond chance" for one in found) < 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        changed = cs.compare_logs({"good": log}, {"bad": bad}, **options)
+    assert {one["verdict"] for one in changed.verdicts} != {"no change beyond chance"}
+    shown = changed.to_dict()["rows"]
+    assert {row["kind"] for row in shown} == {"clicks"}, "resamples are kept, but not shown"
+
+
+def test_classical_models_are_fitted_by_maximum_likelihood_unless_asked(engine: Path) -> None:
+    log = engine / "good.parquet"
+    options: Any = {"models": ["PBM"], "held_out": 0.1, "workers": 0, "seeds": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = cs.compare_logs(log, **options)
+        assert [row["seed"] for row in one.rows() if row["kind"] == "clicks"] == [0]
+        learners = [by_likelihood(model).learner for model in CLICK_MODELS]
+    assert learners[:3] == ["MaximumLikelihood('PBM')", "MaximumLikelihood('UBM')", "MaximumLikelihood('DBN')"]
+    assert learners[3:] == [model.learner for model in CLICK_MODELS[3:]], "networks have no other learner"
+    train, _, ind = Preparation(fractions=(0.1, 0.1)).parts(read_log(log))
+    expected = conditional_evaluation(cs.fit("PBM", train), ind)["perplexity"]
+    (row,) = (row for row in one.rows() if row["kind"] == "clicks")
+    assert row["perplexity"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_how_logs_differ_by_hand() -> None:

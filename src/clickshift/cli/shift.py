@@ -111,6 +111,9 @@ def logs(
         "By default, the paper's six, the baselines and ARM NC.",
     ),
     candidate: list[str] = typer.Option([], help="Own model, as package.module:Class or as a learner; repeatable."),
+    gradient: bool = typer.Option(
+        False, "--gradient", help="Fit PBM, UBM and DBN by gradient, as in the paper, instead of maximum likelihood."
+    ),
     seeds: int = typer.Option(10, min=1, help="Number of random seeds for models fitted by gradient."),
     split: str = typer.Option(
         "auto",
@@ -152,6 +155,7 @@ def logs(
             judgments=judgments,
             models=model,
             candidates=candidate,
+            gradient=gradient,
             seeds=seeds,
             split=split,
             held_out=held_out,

@@ -20,8 +20,7 @@ _MANY_UNSEEN = 0.2
 _SAME_RANKER = 0.2
 """Rankers count as the same below this rank displacement, if unseen results are hardly more than in held-out data."""
 _FEW_SESSIONS = 1000
-"""Below this number of sessions, the sampling noise of a test log exceeds the differences between models. Intervals
-over seeds do not include that noise."""
+"""Below this number of sessions, the sampling noise of a test log usually exceeds the differences between models."""
 _RANKS = (1, 2, 5, 10)
 """Ranks in the tables of the paper."""
 _TITLE = "Click models on real logs"
@@ -29,8 +28,10 @@ _HOW_LOGS = """Models learned from one log and predicted clicks on others. Unsee
 log never showed; a model predicts them from its prior. Rank displacement: change of a result's mean rank between the
 two logs (root mean square, beyond chance). Perplexities of different logs also differ because their lists and users
 do: compare models on the same log, not logs."""
-_HOW_MARKS = """As in tables 1, 2 and 5 to 8 of the policy-shift paper, with 95 % confidence intervals over seeds. Bold:
-the best. "=": not significantly worse than the best (Welch's t-test, 95 %, not corrected for multiple comparisons).
+_HOW_MARKS = """As in tables 1, 2 and 5 to 8 of the policy-shift paper. Intervals (95 %) of the average perplexity are
+over resampled sessions of the test log and over seeds, all others over seeds only. Bold: the best. "=": not
+significantly worse than the best (95 %, paired by resampled session for the average perplexity, otherwise Welch's
+t-test; not corrected for multiple comparisons).
 "†": a click model not significantly worse than the model that peeks at clicks. The perplexity of that model is in
 brackets and not compared. Lower perplexity is better; higher AUROC, nDCG and Recall are better."""
 
@@ -134,8 +135,8 @@ def log_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             )
         if row["sessions"] < _FEW_SESSIONS:
             messages.append(
-                f"Only {row['sessions']:,} sessions are in {log}: small differences are noise, even if all seeds "
-                f"agree.{' Hold out more sessions.' if ind else ''}"
+                f"Only {row['sessions']:,} sessions are in {log}: differences between models are mostly noise."
+                f"{' Hold out more sessions.' if ind else ''}"
             )
         extra_unseen = row["unseen_pair_share"] - ind_facts[row["training"]]["unseen_pair_share"]
         if not ind and row["displacement"] < _SAME_RANKER and extra_unseen < _SAME_RANKER:
@@ -173,7 +174,7 @@ def _one_log_tables(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
     Perplexity and AUROC on held-out sessions, on average and at single ranks; nDCG and Recall of judged documents.
     """
-    ind = [row for row in rows if row["kind"] == "clicks" and row["shift"] == "ind"]
+    ind = [row for row in rows if row["kind"] in {"clicks", "resample"} and row["shift"] == "ind"]
     columns: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for metric, title, whole in (("perplexity", "Held-out perplexity", "average"), ("auroc", "Held-out AUROC", "full")):
         for name in (metric, *(f"{metric}@{rank}" for rank in _RANKS)):

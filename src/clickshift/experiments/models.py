@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ from clickshift.core.spec import resolve
 from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.learners import fit, learner_for
-from clickshift.learners.base import Learner, fit_seeds
+from clickshift.learners.base import DEFAULT, Learner, fit_seeds
 from clickshift.models import MODELS, register
 from clickshift.models.base import ClickModel
 
@@ -142,6 +142,23 @@ PEEKING = Contender("ARM NC", "ARM_NC", "peeking")
 """The model of the policy-shift paper that uses the click it predicts."""
 TRUTH = Contender(ORACLE, "", "oracle")
 """The simulated user's own click model."""
+
+
+def by_likelihood(contender: Contender) -> Contender:
+    """Fit a model of the paper by maximum likelihood if it can be; other models are returned as they are.
+
+    Parameters
+    ----------
+    contender
+        Model under comparison.
+
+    Examples
+    --------
+    >>> [by_likelihood(model).learner for model in CLICK_MODELS[2:4]]
+    ["MaximumLikelihood('DBN')", "Gradient('NCM')"]
+    """
+    classical = contender in CLICK_MODELS and DEFAULT.get(contender.name) == "MaximumLikelihood"
+    return replace(contender, learner=f"MaximumLikelihood({contender.name!r})") if classical else contender
 
 
 def compared_model(text: str) -> Contender:

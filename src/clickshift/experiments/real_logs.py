@@ -2,7 +2,8 @@
 
 One log with judgments gives the tables of the policy-shift paper's section 4: click prediction on held-out sessions,
 and ranking of judged documents. Several logs of one engine under different rankers give in-distribution (ind) and
-out-of-distribution (ood) perplexity: models learn from one log and predict the others.
+out-of-distribution (ood) perplexity: models learn from one log and predict the others. Test logs are resampled by
+session, so that a difference between two logs is known with its sampling error.
 
 The click probabilities of real users are unknown, so there is no oracle. Perplexities of two logs also differ because
 their lists and users do: compare models on the same log, by their order and their differences.
@@ -38,7 +39,7 @@ from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.experiments._real_logs_report import RealLogsResult
-from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
+from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows, resample_rows
 from clickshift.experiments.experiment import Experiment
 from clickshift.experiments.log_files import TABLE, JudgmentFile, LogFile, named_logs
 from clickshift.experiments.models import (
@@ -47,6 +48,7 @@ from clickshift.experiments.models import (
     LOGGING,
     PEEKING,
     Contender,
+    by_likelihood,
     candidate_model,
     compared_model,
 )
@@ -65,7 +67,7 @@ _REAL_USERS = "real"
 """User name in the rows of real logs; rows of simulated logs have the name of the user's click model."""
 AUTO = "auto"
 """Split by time if the log has times, else at random."""
-VERSION = 2
+VERSION = 3
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
 
 
@@ -260,6 +262,7 @@ class LogCell:
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
         for row in click_rows(models, logs.test):
             yield row | fit_seconds
+        yield from resample_rows(models, logs.test, seed=self.preparation.seed)
         if logs.judged is not None:
             yield from ranking_rows(models, logs.judged, logs.impressions)
 
@@ -372,6 +375,7 @@ def compare_logs(
     judgments: str | Path | None = None,
     models: Sequence[str] = (),
     candidates: Sequence[str] = (),
+    gradient: bool = False,
     seeds: int = 10,
     split: str = AUTO,
     held_out: float = 1 / 30,
@@ -402,6 +406,9 @@ def compare_logs(
         baselines and ARM NC.
     candidates
         Own models, as "package.module:Class" or as learners.
+    gradient
+        Whether PBM, UBM and DBN are fitted by gradient with embeddings and a network, as in the paper, which takes
+        hundreds of times as long as maximum likelihood, the default.
     seeds
         Number of random seeds for models fitted by gradient.
     split
@@ -469,7 +476,9 @@ def compare_logs(
         training, testing = _by_name(train), _by_name(test)
         names, logs = zip(*training, *testing, strict=True)
         files = named_logs(logs, folder, names=names, **options)
-        contenders = (*(map(compared_model, dict.fromkeys(models)) if models else PAPER_MODELS),)
+        contenders = [*(map(compared_model, dict.fromkeys(models)) if models else PAPER_MODELS)]
+        if not gradient:
+            contenders = [one if one.learner in models else by_likelihood(one) for one in contenders]
         protocol = RealLogs(
             tuple(files[: len(training)]),
             tuple(files[len(training) :]),

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import html
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from clickshift.core.intervals import mean_interval
+import numpy as np
+
+from clickshift.core.intervals import normal_quantile
 from clickshift.display.figures import COLOURS, SYMBOLS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
@@ -22,6 +25,7 @@ PEER_ROLES = ("candidate", "click model")
 IND = "ind"
 WORST = BEST + math.log(2)
 """Largest value of eq. 16: the worst peer."""
+_LARGEST_DIFFERENCE = WORST - BEST
 
 SeedValues = Mapping[int, float]
 """Values by seed."""
@@ -75,6 +79,11 @@ class NormalisedPerplexity:
         Ends of the 95 % interval of the perplexity, normalised; NaN for a single seed.
     seeds
         Normalised perplexity by seed.
+    resamples
+        Normalised perplexity by resampled test log, with the peers on the same one; empty where rows have none.
+    relative, relative_resamples
+        Perplexity minus the mean of the peers, and the same by resampled test log. Normalised perplexity is not smooth
+        where models are nearly equal: its resamples alone would be too narrow there.
     """
 
     perplexity: Measured
@@ -82,6 +91,9 @@ class NormalisedPerplexity:
     low: float
     high: float
     seeds: SeedValues
+    resamples: SeedValues
+    relative: float
+    relative_resamples: SeedValues
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,8 @@ class Shift:
         Normalised perplexity on held-out sessions of the training log, and on the other policy's lists.
     oracle
         Perplexity of the user's own model, ind and ood; None without an oracle.
+    comparisons
+        Number of shifts of all models that are tested together: one false alarm in 20 is for all of them (Bonferroni).
     """
 
     model: str
@@ -105,6 +119,7 @@ class Shift:
     ind: NormalisedPerplexity
     ood: NormalisedPerplexity
     oracle: tuple[float, float] | None
+    comparisons: int = 1
 
     @property
     def difference(self) -> float:
@@ -112,17 +127,23 @@ class Shift:
         return self.ood.value - self.ind.value
 
     @property
-    def significant(self) -> bool | None:
-        """Whether the difference is significant over seeds (95 %, paired); None for fewer than two seeds.
+    def has_resamples(self) -> bool:
+        """Whether the sampling error of both test logs is known."""
+        return len(self.ind.resamples) > 1 and len(self.ood.resamples) > 1
 
-        The same model predicts both logs, so seeds are paired. The uncertainty due to one corpus and one log is not
-        included.
+    @property
+    def significant(self) -> bool | None:
+        """Whether the difference is beyond chance (95 %); None where chance is not known.
+
+        With resampled test logs, chance is their sampling error and the spread over seeds together, and the level holds
+        for all comparisons of the run. Without, it is the spread over seeds alone, of which there must be two; the same
+        model predicts both logs, so seeds are paired. Chance never includes the uncertainty due to one training log.
         """
-        paired = [seed for seed in self.ood.seeds if seed in self.ind.seeds]
-        if len(paired) < 2:
-            return None
-        _, low, high = mean_interval([self.ood.seeds[seed] - self.ind.seeds[seed] for seed in paired])
-        return not low <= 0 <= high
+        if self.has_resamples and not math.isnan(self.difference):
+            level = 1 - 0.05 / self.comparisons
+            return abs(self.difference) > difference_error([self], level=level)
+        error = difference_error([self])
+        return None if math.isnan(error) else abs(self.difference) > error
 
     @property
     def stays_best(self) -> bool:
@@ -168,10 +189,10 @@ def rows_by_log(rows: Sequence[Row]) -> dict[LogName, list[Row]]:
     return {log: groups[log] for log in _in_order(groups)}
 
 
-def rows_by_setting(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
-    """Group rows about clicks by setting, in order of appearance: users, training policies, test logs (ind first)."""
+def rows_by_setting(rows: Sequence[Row], kind: str = "clicks") -> dict[Setting, list[Row]]:
+    """Group rows of a kind by setting, in order of appearance: users, training policies, test logs (ind first)."""
     groups: dict[Setting, list[Row]] = {}
-    for row in rows_of_kind(rows, "clicks"):
+    for row in rows_of_kind(rows, kind):
         testing = IND if row.get("shift") == IND else text_of(row, "testing")
         groups.setdefault(Setting(text_of(row, "user"), text_of(row, "training"), testing), []).append(row)
     return {setting: groups[setting] for setting in _in_order(groups)}
@@ -194,7 +215,11 @@ def is_same_policy(setting: Setting) -> bool:
 
 def normalised_perplexities(rows: Sequence[Row]) -> dict[Setting, dict[str, NormalisedPerplexity]]:
     """Normalised perplexity of every peer in every setting."""
-    return {setting: _normalised_perplexities(group) for setting, group in rows_by_setting(rows).items()}
+    resampled = rows_by_setting(rows, "resample")
+    return {
+        setting: _normalised_perplexities(group, resampled.get(setting, []))
+        for setting, group in rows_by_setting(rows).items()
+    }
 
 
 def policy_shifts(rows: Sequence[Row]) -> list[Shift]:
@@ -214,17 +239,53 @@ def policy_shifts(rows: Sequence[Row]) -> list[Shift]:
             if model in by_setting[origin]
         ]
     order = {model: i for i, model in enumerate(peers(rows))}
+    shifts = [replace(shift, comparisons=len(shifts)) for shift in shifts]
     return sorted(shifts, key=lambda shift: order[shift.model])
 
 
 def mean_difference(shifts: Sequence[Shift]) -> Measured:
-    """Mean of ood minus ind nPPL over shifts; the interval is over the seeds that all shifts have."""
-    seeds = set.intersection(*(set(shift.ood.seeds) & set(shift.ind.seeds) for shift in shifts))
-    by_seed = [
-        sum(shift.ood.seeds[seed] - shift.ind.seeds[seed] for shift in shifts) / len(shifts) for seed in sorted(seeds)
-    ]
+    """Mean of ood minus ind nPPL over shifts, with the interval of `difference_error`."""
     mean = sum(shift.difference for shift in shifts) / len(shifts)
-    return Measured(mean, measured(by_seed).half, digits=3, signed=True)
+    return Measured(mean, difference_error(shifts), digits=3, signed=True)
+
+
+def difference_error(shifts: Sequence[Shift], *, level: float = 0.95) -> float:
+    """Half-width of the interval of the mean of ood minus ind nPPL over shifts of one model.
+
+    Parameters
+    ----------
+    shifts
+        The shifts.
+    level
+        Confidence level, where test logs were resampled; 95 % otherwise.
+
+    Returns
+    -------
+    float
+        The spread over seeds that all shifts have (Student's t), and the sampling error of the test logs, where it is
+        known; NaN if neither is. Resamples of one log are the same for all shifts that it is part of. With resamples,
+        the interval leaves out 0 only if the perplexity relative to the mean of the peers changes in the same direction
+        beyond its own sampling error, too.
+    """
+    over_seeds = measured(_mean_differences(shifts, "seeds")).half
+    if not all(shift.has_resamples for shift in shifts):
+        return over_seeds
+    quantile = normal_quantile((1 + level) / 2)
+    seeds = 0.0 if math.isnan(over_seeds) else over_seeds * quantile / normal_quantile(0.975)
+    half = math.hypot(quantile * float(np.std(_mean_differences(shifts, "resamples"), ddof=1)), seeds)
+    difference = sum(shift.difference for shift in shifts)
+    relative = sum(shift.ood.relative - shift.ind.relative for shift in shifts) / len(shifts)
+    noise = quantile * float(np.std(_mean_differences(shifts, "relative_resamples"), ddof=1))
+    if not relative * difference > 0:
+        return max(half, _LARGEST_DIFFERENCE)
+    return max(half, min(noise / abs(relative) * abs(difference) / len(shifts), _LARGEST_DIFFERENCE))
+
+
+def _mean_differences(shifts: Sequence[Shift], kind: str) -> list[float]:
+    """Mean of ood minus ind over shifts, by the seeds or the resamples that all shifts have."""
+    pairs = [(getattr(shift.ind, kind), getattr(shift.ood, kind)) for shift in shifts]
+    common = set.intersection(*(set(ind) & set(ood) for ind, ood in pairs))
+    return [sum(ood[key] - ind[key] for ind, ood in pairs) / len(pairs) for key in sorted(common)]
 
 
 def peers(rows: Sequence[Row]) -> list[str]:
@@ -233,8 +294,9 @@ def peers(rows: Sequence[Row]) -> list[str]:
     return sorted(roles, key=lambda model: PEER_ROLES.index(roles[model]))
 
 
-def _normalised_perplexities(rows: Sequence[Row]) -> dict[str, NormalisedPerplexity]:
-    """Normalised perplexity of every peer in the rows of one setting."""
+def _normalised_perplexities(rows: Sequence[Row], resampled: Sequence[Row]) -> dict[str, NormalisedPerplexity]:
+    """Normalised perplexity of every peer in the rows of one setting, and on resampled test logs."""
+    resamples = metric_by_seed([row for row in resampled if role_of(row) in PEER_ROLES], "perplexity")
     values = metric_by_seed([row for row in rows if role_of(row) in PEER_ROLES], "perplexity")
     among = [measured(list(seeds.values())).mean for seeds in values.values()]
     by_model = {}
@@ -247,6 +309,15 @@ def _normalised_perplexities(rows: Sequence[Row]) -> dict[str, NormalisedPerplex
             _normalised(low, among),
             _normalised(high, among),
             {seed: _normalised(value, among) for seed, value in seeds.items()},
+            {
+                number: _normalised(value, [other[number] for other in resamples.values() if number in other])
+                for number, value in resamples.get(model, {}).items()
+            },
+            perplexity.mean - sum(among) / len(among),
+            {
+                number: value - statistics.fmean(other[number] for other in resamples.values() if number in other)
+                for number, value in resamples.get(model, {}).items()
+            },
         )
     return by_model
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
+from statistics import stdev
 from typing import Any, cast
 
+from clickshift.core.intervals import normal_quantile
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, Standing, measured
 from clickshift.experiments.models import LOGGING
@@ -41,14 +44,17 @@ def perplexity_tables(rows: Sequence[Row], metric: str = "perplexity") -> dict[L
     """Tables of a click metric by training log: one line per model, one column per test log.
 
     The best is starred; "=" marks values that are not significantly worse (Welch's t-test, 95 %). Neither the oracle
-    nor a model that peeks at the click is compared; the latter's values are in brackets.
+    nor a model that peeks at the click is compared; the latter's values are in brackets. Where test logs were
+    resampled, intervals and marks of the perplexity include their sampling error.
     """
     columns_by_log: dict[LogName, dict[str, dict[str, Measured]]] = {}
     rows_by_table: dict[LogName, list[Row]] = {}
+    resampled = rows_by_setting(rows, "resample") if metric == "perplexity" else {}
     for setting, group in rows_by_setting(rows).items():
         log = LogName(setting.user, setting.training)
         name = IND if setting.testing == IND else f"ood: {setting.testing}"
-        column = _column(group, metric, lower_is_better=metric.partition("@")[0] not in _HIGHER_IS_BETTER)
+        lower = metric.partition("@")[0] not in _HIGHER_IS_BETTER
+        column = _column(group, metric, resampled.get(setting, []), lower_is_better=lower)
         if column:
             columns_by_log.setdefault(log, {})[name] = column
             rows_by_table.setdefault(log, []).extend(group)
@@ -156,16 +162,46 @@ def policy_tables(rows: Sequence[Row]) -> dict[LogName, Rows]:
     return tables
 
 
-def _column(rows: Sequence[Row], metric: str, *, lower_is_better: bool) -> dict[str, Measured]:
+def _column(
+    rows: Sequence[Row], metric: str, resampled: Sequence[Row] = (), *, lower_is_better: bool
+) -> dict[str, Measured]:
     """A click metric by model, with marks."""
     roles = {text_of(row, "model"): role_of(row) for row in rows}
     values = {model: list(seeds.values()) for model, seeds in metric_by_seed(rows, metric).items()}
     compared = {model: seeds for model, seeds in values.items() if roles[model] not in {"oracle", "peeking"}}
+    resamples = metric_by_seed(resampled, metric)
+    if compared and all(model in resamples for model in compared):
+        return _resampled_column(values, resamples, compared, {m for m, role in roles.items() if role == "peeking"})
     marks = _marks(compared, lower_is_better=lower_is_better)
     return {
         model: measured(seeds, standing=marks.get(model, ""), aside=roles[model] == "peeking")
         for model, seeds in values.items()
     }
+
+
+def _resampled_column(
+    values: Mapping[str, Sequence[float]],
+    resamples: Mapping[str, Mapping[int, float]],
+    compared: Collection[str],
+    peeking: Collection[str],
+) -> dict[str, Measured]:
+    """Perplexity by model, with the sampling error of the test log; "=" by the paired difference from the best."""
+    cells = {model: measured(seeds) for model, seeds in values.items()}
+    best = min(compared, key=lambda model: cells[model].mean)
+
+    def half(model: str, other: Mapping[int, float]) -> float:
+        spread = stdev([value - other.get(number, 0.0) for number, value in resamples[model].items()])
+        return math.hypot(normal_quantile(0.975) * spread, *(() if math.isnan(h := cells[model].half) else (h,)))
+
+    column = {}
+    for model, cell in cells.items():
+        standing: Standing = ""
+        if model in compared and len(compared) > 1:
+            distance = cell.mean - cells[best].mean
+            standing = "best" if model == best else "=" if distance <= half(model, resamples[best]) else ""
+        spread = half(model, {}) if model in resamples else cell.half
+        column[model] = replace(cell, half=spread, standing=standing, aside=model in peeking)
+    return column
 
 
 def _ranking_column(rows: Sequence[Row], metric: str) -> dict[str, Measured]:
@@ -218,7 +254,7 @@ def _role_order(role: str) -> int:
 
 def _is_ranking_metric(name: str, value: Any) -> bool:
     """Whether a column is a metric for the table, which shows only nDCG@10 of head and tail queries."""
-    if name in _COUNTS or name == "seed" or not isinstance(value, int | float):
+    if name in _COUNTS or name == "seed" or name.endswith("_seconds") or not isinstance(value, int | float):
         return False
     return not name.startswith(("head ", "tail ")) or name.endswith("nDCG@10")
 

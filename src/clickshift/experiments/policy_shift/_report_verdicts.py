@@ -13,8 +13,8 @@ from clickshift.experiments.policy_shift._report_robustness import LogName, Shif
 
 _MORE, _LESS, _MIXED = "more robust than peers", "less robust than peers", "mixed"
 _BEST, _WORST = "the best throughout", "the worst throughout"
-_NOT_COMPARED, _NOT_TESTED = "not compared", "not tested elsewhere"
-_VERDICTS = (_BEST, _MORE, _MIXED, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
+_CHANCE, _NOT_COMPARED, _NOT_TESTED = "no change beyond chance", "not compared", "not tested elsewhere"
+_VERDICTS = (_BEST, _MORE, _MIXED, _CHANCE, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
 _MAJORITY = 2 / 3
 """Share of shifts that decides a verdict."""
 
@@ -80,12 +80,19 @@ def _verdict(shifts: Sequence[Shift]) -> str:
     """Verdict by the paper's criterion, ood nPPL below ind nPPL.
 
     A model that is the best on both logs cannot improve, and one that is the worst on both cannot get worse: these are
-    judged apart.
+    judged apart. Where test logs were resampled, a difference within their sampling error counts for neither side.
     """
     compared = [shift for shift in shifts if not math.isnan(shift.difference)]
     if not compared:
         return _NOT_COMPARED if shifts else _NOT_TESTED
     required = _MAJORITY * len(compared)
+    if all(shift.has_resamples for shift in compared):
+        beyond_chance = [shift for shift in compared if shift.significant]
+        if sum(shift.difference < 0 for shift in beyond_chance) >= required:
+            return _MORE
+        if sum(shift.difference > 0 for shift in beyond_chance) >= required:
+            return _LESS
+        return _MIXED if beyond_chance else _CHANCE
     if sum(shift.stays_worst for shift in compared) >= required:
         return _WORST
     if sum(shift.stays_best for shift in compared) >= required:
@@ -108,6 +115,7 @@ def _robustness_sentence(shifts: Sequence[Shift], verdict: str) -> str:
     start = {
         _MORE: "It keeps or improves its standing among the click models when the policy changes",
         _LESS: "It falls behind the other click models when the policy changes",
+        _CHANCE: "Its standing among the click models changes with the policy by no more than chance explains",
         _MIXED: "Whether it falls behind the other click models depends on the change of policy",
         _BEST: "It is the best click model before and after the change of policy",
         _WORST: "It is the worst click model before and after the change of policy",
@@ -177,7 +185,9 @@ def _sensitivity_sentence(shifts: Sequence[Shift], clicks: Sequence[tuple[LogNam
     if compared and all(shift.significant is None for shift in compared):
         reasons.append("more seeds, because the noise of a single seed is unknown")
     noisy = [shift for shift in compared if shift.significant is False and not (shift.stays_best or shift.stays_worst)]
-    if noisy:
+    if verdict == _CHANCE:
+        reasons.append("more sessions in the held-out part and in the test logs")
+    elif noisy:
         reasons.append(
             f"{_count(len(noisy), 'shift')} within noise ({_settings(noisy)})"
             + ("" if _could_flip(compared, verdict) else ", which cannot change it alone")
@@ -202,7 +212,7 @@ def _could_flip(shifts: Sequence[Shift], verdict: str) -> bool:
     below = sum(shift.difference < 0 or shift.stays_best for shift in reliable)
     above = sum(shift.difference > 0 for shift in reliable)
     required = _MAJORITY * len(shifts)
-    return {_MORE: below < required, _LESS: above < required}.get(verdict, True)
+    return {_MORE: below < required, _LESS: above < required, _CHANCE: False}.get(verdict, True)
 
 
 def _other_verdicts(shifts: Sequence[Shift], verdict: str) -> list[str]:
