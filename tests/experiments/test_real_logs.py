@@ -172,7 +172,7 @@ def test_the_same_ranker_in_both_logs_is_no_shift(engine: Path, tmp_path: Path) 
     assert sum(one["verdict"] != "no change beyond chance" for one in found) < 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        changed = cs.compare_logs({"good": log}, {"bad": bad}, **options)
+        changed = cs.compare_logs({"good": log}, {"bad": bad}, **options | {"models": ["PBM", "SDBN", "DBN"]})
     assert {one["verdict"] for one in changed.verdicts} != {"no change beyond chance"}
     shown = changed.to_dict()["rows"]
     assert {row["kind"] for row in shown} == {"clicks"}, "resamples are kept, but not shown"

@@ -73,6 +73,34 @@ def test_the_lower_bound_is_below_what_the_policies_are_worth(estimator: str) ->
     assert value_of(found.policy) <= BEST + 1e-12
 
 
+@pytest.mark.parametrize("estimator", ["List", "IP", "PBM", "Item"])
+def test_without_a_clipping_constant_the_bound_clips_at_the_largest_weight(estimator: str) -> None:
+    """The largest weight of List is 1 over the rarest list that a half chose; with it as M, nothing is clipped."""
+    log = World(PI, PI, pbm).draw(1500, np.random.default_rng(0))
+    found = optimise_policy(log, estimator=estimator, clip=math.inf, replicates=20)
+    assert 0 <= found.lower <= found.cross_fitted.value
+    assert 1 <= found.largest_weight < math.inf
+    assert found.to_dict()["clip"] is None
+    assert f"{found.largest_weight:.4g}" in found.conclusion
+    if estimator == "List":
+        halves = _split_in_halves(log, Reward(), 0)[0]
+        chosen = [lottery_of(best_policy(GroupedLog.of(half, Reward()), "List", math.inf)) for half in halves]
+        shares = [list_frequencies(records_of(half, RANKS))[0] for half in halves]
+        expected = max(p / share[a] for h, share in zip(chosen, shares, strict=True) for a, p in h.items())
+        assert found.largest_weight == pytest.approx(expected)
+
+
+def test_the_conclusion_is_the_lower_bound_and_its_assumption() -> None:
+    found, _ = chosen("PBM", 0, sessions=6000)
+    first, *rest = found.conclusion.split(". ")
+    assert f"{found.lower:.4f}" in first
+    assert found.in_sample.assumption in first
+    assert f"{found.gain.low:+.4f}" not in first, "the estimator's interval comes later, under its own name"
+    assert any("sampling error only" in sentence for sentence in rest)
+    unconditional, _ = chosen("List", 0)
+    assert ", if " not in unconditional.conclusion
+
+
 @pytest.mark.study
 @pytest.mark.parametrize("estimator", ["List", "IP", "PBM"])
 def test_the_lower_bound_holds_and_says_something(study: Study, estimator: str) -> None:

@@ -16,7 +16,7 @@ def optimise(
         ..., "--output", "-o", help="File for the lists and their weights: .parquet, .csv or .jsonl."
     ),
     estimator: str = typer.Option("IP", help="Estimator whose value is maximised: List, IP, PBM or Item."),
-    clip: float = typer.Option(10.0, help="Clipping constant M: the largest importance weight."),
+    clip: float = typer.Option(10.0, help="Clipping constant M: the largest importance weight, or inf."),
     reward: str = REWARD,
     replicates: int = REPLICATES,
     seed: int = typer.Option(0, help="Random seed for the bootstrap, and for the halves of a log without times."),
@@ -27,7 +27,8 @@ def optimise(
     """Find the policy that an estimator values most, as weighted lists that `ope evaluate --target` reads.
 
     The value of the policy on the log that it was optimised on is too optimistic. So it is also optimised on each half
-    of the log and evaluated on the other half: earlier and later days if the log has times, else random halves.
+    of the log and evaluated on the other half: earlier and later days if the log has times, else random halves. The
+    answer is a lower bound of its reward and what it assumes of clicks.
     """
     from clickshift.ope import OptimisedPolicy, optimise_policy
 

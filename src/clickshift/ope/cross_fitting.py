@@ -6,6 +6,7 @@ it is. So a policy is also optimised on each half of the log and evaluated on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +69,16 @@ class OptimisedPolicy(Result):
     in_sample
         Estimated reward of the policy on the log that chose it: biased upwards.
     cross_fitted
-        Estimated reward on each half of the policy that the other half chose.
+        Estimated reward on each half of the policy that the other half chose. Its interval is that of the estimator: it
+        has the sampling error only, and misses the true reward where users do not click as the estimator assumes.
     gain
         The same, minus the reward of the half itself.
     lower
         95 % lower confidence bound of the cross-fitted reward: that of Li et al. (2018), theorems 4.5 and 4.6, with the
-        range that clipped weights have, for a policy chosen on other sessions.
+        range that clipped weights have, for a policy chosen on other sessions. It holds under the click assumption.
+    largest_weight
+        Clipping constant of the lower bound: M or, for M = inf, the largest weight that the half which chose the policy
+        allows.
     lost
         Share of the cross-fitted policies that the evaluating half never shows or clips, which counts as earning
         nothing.
@@ -86,12 +91,15 @@ class OptimisedPolicy(Result):
     -----
     `to_dict` holds:
 
-    - conclusion: in-sample and cross-fitted gain in words.
+    - conclusion: the lower bound, what it assumes, and the cross-fitted gain in words.
     - estimator, clip, reward: what was maximised.
+    - assumption: what the estimator assumes of clicks; empty for List.
     - logging, in_sample: reward per session of the log, and of the policy on the log that chose it.
-    - cross_fitted, cross_fitted_low, cross_fitted_high, cross_fitted_lower_bound, cross_fitted_lost: reward per session
-      of policies chosen on the other half, with intervals and lost mass.
-    - gain, gain_low, gain_high: cross-fitted reward minus that of the log.
+    - cross_fitted_lower_bound, cross_fitted_lower_bound_clip: lower bound of the reward per session of policies chosen
+      on the other half, and its clipping constant.
+    - cross_fitted, cross_fitted_low, cross_fitted_high, cross_fitted_lost: the estimator's value of those policies, its
+      interval by sampling error alone, and lost mass.
+    - gain, gain_low, gain_high: cross-fitted reward minus that of the log, with the same interval.
     - halves, lists, queries: how the log was split, and the size of the policy.
 
     References
@@ -105,23 +113,34 @@ class OptimisedPolicy(Result):
     cross_fitted: PooledValue
     gain: PooledValue
     lower: float
+    largest_weight: float
     lost: float
     halves: str
     settings: Mapping[str, Any]
 
     @property
     def conclusion(self) -> str:
-        """The gain in-sample, compared with the cross-fitted gain."""
-        in_sample = self.in_sample.value - self.logging.value
-        gain, assumption = self.gain, self.in_sample.assumption
-        interval = with_interval(*gain, signed=True)
-        text = f"The in-sample gain is {in_sample:+.4f} per session; the cross-fitted gain is {interval}"
-        if gain.low > 0:
-            text += ": expect the cross-fitted gain" + (f", if {assumption}." if assumption else ".")
+        """The lower bound with its assumption, the estimator's own cross-fitted gain, and the in-sample gain."""
+        in_sample, name = self.in_sample.value - self.logging.value, self.in_sample.estimator
+        condition = f", if {self.in_sample.assumption}" if self.in_sample.assumption else ""
+        bound = f"The optimised policy earns at least {self.lower:.4f} per session (95 % lower bound{condition})"
+        if self.lower > self.logging.value:
+            text = f"{bound}, {self.lower - self.logging.value:.4f} more than the log ({self.logging.value:.4f})."
         else:
-            text += ": this is no evidence that the optimised policy is better than the logging policy."
+            text = f"{bound}. This does not show that it is better than the log, which earned {self.logging.value:.4f}."
+        text += f" {name} itself estimates a cross-fitted gain of {with_interval(*self.gain, signed=True)}"
+        text += f" (in-sample {in_sample:+.4f}); "
+        if condition:
+            text += "this interval has sampling error only, and misses the truth where users click otherwise."
+        else:
+            text += "this interval has sampling error only."
         if self.lost >= _LOST_TO_MENTION:
             text += f" Lost mass, {self.lost:.1%} of the policy, is counted there as earning nothing."
+        if math.isinf(self.in_sample.clip):
+            text += (
+                f" Without a clipping constant, the bound uses the largest weight that the other half allows, "
+                f"{self.largest_weight:.4g}, and is loose: choose a finite M for a better one."
+            )
         return text
 
     def rows(self) -> Rows:
@@ -141,12 +160,14 @@ class OptimisedPolicy(Result):
             "estimator": self.in_sample.estimator,
             "clip": self.in_sample.clip,
             "reward": self.in_sample.reward,
+            "assumption": self.in_sample.assumption,
             "logging": self.logging.value,
             "in_sample": self.in_sample.value,
             "cross_fitted": self.cross_fitted.value,
             "cross_fitted_low": self.cross_fitted.low,
             "cross_fitted_high": self.cross_fitted.high,
             "cross_fitted_lower_bound": self.lower,
+            "cross_fitted_lower_bound_clip": self.largest_weight,
             "cross_fitted_lost": self.lost,
             "gain": self.gain.value,
             "gain_low": self.gain.low,
@@ -160,17 +181,19 @@ class OptimisedPolicy(Result):
         e = self.in_sample
         values = (
             ("logging policy", f"{self.logging.value:.4f}", ""),
-            ("optimised policy, in-sample", f"{e.value:.4f}", f"{e.lost:.1%}"),
+            ("optimised policy, 95 % lower bound", f"{self.lower:.4f}", ""),
             (
-                f"optimised policy, cross-fitted (halves {self.halves})",
+                f"estimate by {e.estimator}, cross-fitted (halves {self.halves}), with its sampling error",
                 with_interval(*self.cross_fitted),
                 f"{self.lost:.1%}",
             ),
-            ("optimised policy, cross-fitted, 95 % lower bound without bootstrap", f"{self.lower:.4f}", ""),
+            (f"estimate by {e.estimator}, in-sample", f"{e.value:.4f}", f"{e.lost:.1%}"),
         )
         table = [{"": name, "value": value, "lost mass": lost} for name, value, lost in values]
         title = f"{e.reward} per session, by {e.estimator} with M = {e.clip:g}"
         text = f"The policy has {len(self.policy.weight):,} lists of {e.queries:,} queries."
+        if e.assumption:
+            text += f" All values of the policy assume that {e.assumption}."
         section = Section(title, text, table, name="values")
         return Document("The policy that the log values most", self.conclusion, [section], self.settings)
 
@@ -296,7 +319,7 @@ def optimise_policy(
         in_sample,
         _pool([(e.value, e.error) for e in estimates], n_sessions),
         _pool([(gain.value, gain.error) for *_, gain in held_out], n_sessions),
-        _lower_bound(halves, reward, estimator, clip),
+        *_lower_bound(halves, reward, estimator, clip),
         sum(e.lost * e.sessions for e in estimates) / max(sum(n_sessions), 1),
         split,
         {
@@ -310,30 +333,43 @@ def optimise_policy(
     )
 
 
-def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> float:
-    """95 % lower confidence bound of the cross-fitted reward.
+def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> tuple[float, float]:
+    """95 % lower confidence bound of the cross-fitted reward, and its clipping constant.
 
     Each half evaluates the other half's policy with the other half's list frequencies as the logging policy, so that
     the terms are independent and between 0 and clip x largest reward: an empirical Bernstein bound, with half of the
     5 % for each half. Where those frequencies are too low, weights are too large: that excess is subtracted, as far as
     the evaluating half shows it.
+
+    Without a clipping constant the terms have no known range. Then the largest weight of the half that chose the policy
+    is the constant: it does not depend on the evaluating half, and clipping can only lower the estimate.
     """
-    lower, sessions = 0.0, 0.0
+    lower, sessions, largest = 0.0, 0.0, 0.0
     for one, other in (halves, halves[::-1]):
-        policy, frequencies = best_policy(GroupedLog.of(one, reward), estimator, clip), WeightedLists.frequencies(one)
-        log = GroupedLog.of(other, reward)
-        evaluation = evaluate_target(log, policy, [estimator], clip=[clip], logging=frequencies, interval=Bernstein())
-        estimate = evaluation[0].estimates[0]
+        choosing, frequencies = GroupedLog.of(one, reward), WeightedLists.frequencies(one)
+        policy, log = best_policy(choosing, estimator, clip), GroupedLog.of(other, reward)
+        limit = clip if math.isfinite(clip) else _largest_weight(choosing, estimator, policy, frequencies)
+        evaluation = evaluate_target(log, policy, [estimator], clip=[limit], logging=frequencies, interval=Bernstein())
+        estimate, largest = evaluation[0].estimates[0], max(largest, limit)
         bound = BoundEstimator.of(
             Estimator.named(estimator),
             log,
             TargetProbabilities.at(log, policy),
             TargetProbabilities.at(log, frequencies),
         )
-        excess = _frequency_excess(bound, clip)
+        excess = _frequency_excess(bound, limit)
         lower += estimate.sessions * max(estimate.low - excess, 0.0)
         sessions += estimate.sessions
-    return lower / max(sessions, 1)
+    return lower / max(sessions, 1), largest
+
+
+def _largest_weight(log: GroupedLog, estimator: str, policy: WeightedLists, frequencies: WeightedLists) -> float:
+    """Return the largest importance weight of a policy on the log that chose it; at least 1."""
+    targets = TargetProbabilities.at(log, policy), TargetProbabilities.at(log, frequencies)
+    units = BoundEstimator.of(Estimator.named(estimator), log, *targets).units
+    assert units.logging is not None, "frequencies of the log"
+    logged = units.logging > 0
+    return float(np.max(units.target[logged] / units.logging[logged], initial=1.0))
 
 
 def _frequency_excess(bound: BoundEstimator, clip: float) -> float:
