@@ -10,14 +10,18 @@ from jaxtyping import Bool, Float
 
 from clickshift.core.rng import generator
 from clickshift.data.encoded_log import Log
+from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.metrics.click_prediction import Perplexity, click_bits, conditional_evaluation
 from clickshift.metrics.ranking import JudgedPairs, head_queries, ranking_quality
 from clickshift.models.base import ClickModel
+from clickshift.models.ctr import DCTR
 from clickshift.simulation.search_engine import IND
 
 RESAMPLES = 200
 """Number of resampled test logs: their standard deviation is known to about 5 %."""
 _ROWS_PER_DRAW = 5000
+_SESSIONS_TO_TRY = 50
 
 
 def click_rows(models: Sequence[ClickModel], logs: Mapping[str, Log]) -> Iterator[dict[str, Any]]:
@@ -80,8 +84,76 @@ def ranking_rows(
     head = head_queries(impressions)
     for seed, model in enumerate(models):
         if model.ranks_documents:
-            relevance = model.relevance(model.vocabulary.pairs_of(judged.vocabulary))
+            relevance = _paper_relevance(model)[model.vocabulary.pairs_of(judged.vocabulary)]
             yield {"seed": seed, **ranking_row(relevance, judged, head, seed)}
+
+
+def _paper_relevance(model: ClickModel) -> Float[np.ndarray, " pair"]:
+    """Relevance of every pair, unseen ones last, as in the policy-shift paper.
+
+    Eq. 2 smooths the predictions of dCTR only, so its relevance here is the raw rate of clicks.
+    """
+    evidence = model.evidence
+    if isinstance(model, DCTR) and evidence is not None and "fitted" not in evidence.learner:
+        rate: np.ndarray = evidence.clicks / np.maximum(evidence.impressions, 1)
+        return rate
+    return model.relevance(np.append(np.arange(model.vocabulary.n_pairs), UNSEEN))
+
+
+def check_row(models: Sequence[ClickModel], user: ClickModel, logs: Mapping[str, Log]) -> dict[str, Any]:
+    """Check that models use no click to predict itself, and compare them with the user's own model.
+
+    Parameters
+    ----------
+    models
+        Seeds of a model.
+    user
+        The user's own model. In expectation, no model has a higher likelihood.
+    logs
+        Test logs.
+
+    Returns
+    -------
+    dict
+        Row of kind "check": `peeks`, whether a probability changes with a click at its own rank or below; and
+        `above_oracle`, by how many standard errors a seed predicts a log better than the user's own model, at most.
+    """
+    predicting = [model for model in models if model.predicts_clicks]
+    above = [_standard_errors_above(model, user, log) for model in predicting for log in logs.values()]
+    log = next(iter(logs.values()))
+    peeking = any(peeks(model, next(iter(log.chunks()))) for model in predicting[:1])
+    return {"kind": "check", "seed": 0, "peeks": peeking, "above_oracle": max(above, default=float("nan"))}
+
+
+def peeks(model: ClickModel, sessions: Sessions) -> bool:
+    """Whether a conditional click probability changes with a click at its own rank or below it.
+
+    Parameters
+    ----------
+    model
+        Click model.
+    sessions
+        Sessions to try; the first ones are used.
+    """
+    few = sessions[: min(len(sessions), _SESSIONS_TO_TRY)]
+    given = model.click_prob_given_history(few)
+    for rank in range(few.n_ranks):
+        other = few.click.copy()
+        other[:, rank:] = few.rankings.shown[:, rank:] & ~other[:, rank:]
+        changed = model.click_prob_given_history(Sessions(few.rankings, other))
+        if not np.allclose(changed[:, : rank + 1], given[:, : rank + 1], atol=1e-6, rtol=0):
+            return True
+    return False
+
+
+def _standard_errors_above(model: ClickModel, user: ClickModel, log: Log) -> float:
+    """Mean log-likelihood of a session above that of the user's own model, in standard errors."""
+    n, total, squares = 0.0, 0.0, 0.0
+    for part in log.chunks():
+        gain = (click_bits(user, part) - click_bits(model, part)).sum(axis=1)
+        n, total, squares = n + part.count.sum(), total + part.count @ gain, squares + part.count @ gain**2
+    error = np.sqrt(max(squares - total**2 / n, 0.0))
+    return float(total / error) if error > 0 else 0.0
 
 
 def ranking_row(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 import clickshift as cs
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import SpecError
+from clickshift.experiments._rows import check_row, ranking_rows
 from clickshift.experiments.click_vs_ips.checks import ChecksCell
 from clickshift.experiments.click_vs_ips.losses import Analytic
 from clickshift.experiments.click_vs_ips.protocol import PointwiseCell
@@ -24,7 +28,12 @@ from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.experiments.policy_shift.protocol import Cell, PolicyShift
 from clickshift.experiments.runner import RunFolder, copy_reference_rows, digest, process_pool, run_tasks
+from clickshift.metrics.click_prediction import click_bits
+from clickshift.metrics.ranking import JudgedPairs
+from clickshift.models.base import ClickModel
+from clickshift.simulation import users
 from clickshift.simulation.search_engine import IND, World
+from clickshift.simulation.simulate import simulate
 from tests.codes import raises_code
 from tests.suite import Study
 
@@ -233,7 +242,7 @@ def test_a_run_is_read_again(finished: tuple[PolicyShift, Path, dict[str, Any]])
     again, same, noted = open_run(path)
     assert (again, noted) == (protocol, settings)
     assert all(same.has(cell) for cell in again.tasks())
-    assert len(same.rows(again.tasks())) == 2 + 2 + 2 * (2 + 1)
+    assert len(same.rows(again.tasks())) == 2 + 2 + 2 * (2 + 1) + 1, "the last one is the check of PBM"
 
 
 def _without_time(rows: Rows) -> Rows:
@@ -366,3 +375,54 @@ def test_the_user_of_a_world_is_the_one_that_clicks() -> None:
     assert isinstance(logs.user, cs.models.DBN)
     expected = logs.user.click_prob(logs.train.rankings).mean(axis=0)
     np.testing.assert_allclose(logs.train.ctr_by_rank(), expected, atol=0.02)
+
+
+@dataclass(frozen=True, eq=False)
+class Peeker(ClickModel):
+    """A model that knows a little of the click it predicts, or of those below."""
+
+    vocabulary: Vocabulary
+    model: ClickModel
+    below: bool = False
+
+    def _click_prob(self, rankings: Rankings) -> np.ndarray:
+        return self.model.click_prob(rankings)
+
+    def _click_prob_given_history(self, sessions: Sessions) -> np.ndarray:
+        prob = self.model.click_prob_given_history(sessions)
+        hint = sessions.click[:, -1:] if self.below else sessions.click
+        return prob * np.where(hint, 1.0, 0.97)
+
+    def _relevance(self) -> np.ndarray:
+        return self.model.relevance(np.arange(-1, self.vocabulary.n_pairs))
+
+
+def test_a_model_that_knows_its_own_click_is_noticed() -> None:
+    corpus: Corpus = cs.builtin_corpus(10)
+    user = users.DBN().on(corpus)
+    log = simulate(corpus, cs.Uniform(), users.DBN(), 3000, rng=0)
+    other = simulate(corpus, cs.Uniform(), users.DBN(), 3000, rng=1)
+    honest = check_row([user, cs.fit("PBM", other)], user, {"ind": log})
+    assert (honest["kind"], honest["peeks"]) == ("check", False)
+    assert honest["above_oracle"] <= 4
+    for below in (False, True):
+        assert check_row([Peeker(user.vocabulary, user, below)], user, {"ind": log})["peeks"]
+    better = check_row([Peeker(user.vocabulary, user)], user, {"ind": log})["above_oracle"]
+    gain = (click_bits(user, log) - click_bits(Peeker(user.vocabulary, user), log)).sum(axis=1)
+    assert better == pytest.approx(gain.mean() / gain.std() * np.sqrt(len(gain)))
+    assert better > 4
+
+
+def test_the_relevance_of_dctr_is_the_raw_rate_and_its_predictions_are_smoothed() -> None:
+    """A document with one click in one impression is before one with 9 of 10, which smoothing would reverse."""
+    words = Vocabulary.of(["q"] * 2, ["often", "once"])[0]
+    lists = Rankings(words, np.zeros(11, np.int32), np.array([[0]] * 10 + [[1]]))
+    log = Sessions(lists, np.array([[True]] * 9 + [[False]] + [[True]]))
+    judged = JudgedPairs.of(words, np.array([1.0, 0.0]))
+    model = cs.fit("dCTR", log)
+    (row,) = ranking_rows([model], judged, np.ones(1))
+    assert row["nDCG@1"] == 0.0
+    assert model.relevance(np.array([0]))[0] < 0.9, "the model itself is smoothed"
+    fitted = cs.fit("Counting('dCTR', smoothing='fitted')", log)
+    (row,) = ranking_rows([fitted], judged, np.ones(1))
+    assert row["nDCG@1"] == float(fitted.relevance(np.array([0]))[0] > fitted.relevance(np.array([1]))[0])

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from clickshift.experiments.policy_shift._report_verdicts import shift_summary, shift_verdicts
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
+from clickshift.experiments.policy_shift._report_robustness import IMPOSSIBLE
+from clickshift.experiments.policy_shift._report_tables import perplexity_tables
+from clickshift.experiments.policy_shift._report_verdicts import (
+    shift_summary,
+    shift_verdicts,
+    without_impossible_models,
+)
 from tests.experiments.policy_shift.rows import IND, SHIFT, shift_rows
 
 
@@ -90,3 +97,23 @@ def test_what_cannot_be_compared_is_not() -> None:
     at_home = [row for row in shift_rows(["DBN"], seeds=2) if row.get("shift") == "ind"]
     assert verdict(at_home, "PBM")["verdict"] == "not tested elsewhere"
     assert shift_verdicts([]) == []
+
+
+def test_a_model_that_predicts_better_than_is_possible_is_shown_and_not_compared() -> None:
+    rows = shift_rows(["DBN"], ["PL-oracle"], seeds=2, candidate="NCM")
+    about = {"user": "DBN", "training": "PL-oracle", "model": "NCM", "role": "candidate", "kind": "check", "seed": 0}
+    clean = PolicyShiftResult([*rows, about | {"peeks": False, "above_oracle": 3.0}], {})
+    assert "Warning" not in clean.conclusion
+    for reason in ({"peeks": True, "above_oracle": -5.0}, {"peeks": False, "above_oracle": 9.0}):
+        found = PolicyShiftResult([*rows, about | reason], {})
+        assert found.conclusion.startswith("Warning: NCM")
+        assert "Use NCM" not in found.conclusion
+        assert found.verdicts[0]["model"] == "NCM"
+        assert found.verdicts[0]["verdict"] == IMPOSSIBLE
+        others = [one for one in found.verdicts if one["model"] != "NCM"]
+        without = [row for row in rows if row["model"] != "NCM"]
+        assert others == shift_verdicts(without), "it does not change how the others are normalised"
+        (first, *_) = found.document.sections
+        assert first.table[-1] == {"model": "NCM", "verdict": IMPOSSIBLE}
+        perplexity = next(iter(perplexity_tables(without_impossible_models(found.task_rows)).values()))
+        assert {line["model"]: line["ind"].aside for line in perplexity}["NCM"]

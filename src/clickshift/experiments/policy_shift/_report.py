@@ -27,7 +27,12 @@ from clickshift.experiments.policy_shift._report_tables import (
     ranking_tables,
     robustness_table,
 )
-from clickshift.experiments.policy_shift._report_verdicts import shift_summary, shift_verdicts
+from clickshift.experiments.policy_shift._report_verdicts import (
+    impossible_models,
+    shift_summary,
+    shift_verdicts,
+    without_impossible_models,
+)
 
 TITLE = "Policy shift: are click models robust when the ranker changes?"
 _TERMINAL_LOGS = 3
@@ -87,11 +92,12 @@ class PolicyShiftResult(ExperimentResult):
     Facts (`to_dict`, `--json`):
 
     - `conclusion`: the model to use with its expected loss under a new ranker, and the models by verdict.
-    - `verdicts`: one per click model: `model`, `verdict` (a few words) and `text` (up to four lines).
+    - `verdicts`: one per click model: `model`, `verdict` (a few words) and `text` (up to four lines). A model that
+      predicts better than is possible is not compared with the others.
     - `rows`: tidy rows with `user`, `training`, `model`, `role` and `kind`. Rows of kind "clicks" have `testing`,
       `shift` ("ind" or "ood"), `seed`, `perplexity`, `marginal_perplexity`, `auroc`, `log_likelihood` and the metrics
       by rank; rows of kind "ranking" have nDCG, Recall and the like by judged documents; rows of kind "policy" have
-      `policy`, `expected_clicks`, `predicted_clicks` and `curse`.
+      `policy`, `expected_clicks`, `predicted_clicks` and `curse`; rows of kind "check" have `peeks` and `above_oracle`.
     - `failures`: messages of the tasks that failed.
     """
 
@@ -101,7 +107,9 @@ class PolicyShiftResult(ExperimentResult):
         return shift_verdicts(self.task_rows)
 
     def _answer(self) -> str:
-        sentences = recommendation(excess_perplexity(self.task_rows)), shift_summary(self.verdicts)
+        warning = " ".join(f"Warning: {why}" for why in impossible_models(self.task_rows).values())
+        compared = without_impossible_models(self.task_rows)
+        sentences = warning, recommendation(excess_perplexity(compared)), shift_summary(self.verdicts)
         return " ".join(filter(None, sentences))
 
     def facts(self) -> Mapping[str, Any]:
@@ -109,7 +117,8 @@ class PolicyShiftResult(ExperimentResult):
         return {**super().facts(), "verdicts": self.verdicts}
 
     def _document(self) -> Document:
-        return Document(TITLE, self.conclusion, shift_sections(self.task_rows, self.verdicts), self.settings)
+        compared = without_impossible_models(self.task_rows)
+        return Document(TITLE, self.conclusion, shift_sections(compared, self.verdicts), self.settings)
 
 
 def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> list[Section]:

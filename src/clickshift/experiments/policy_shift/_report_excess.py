@@ -12,6 +12,7 @@ from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.policy_shift._report_robustness import (
+    IMPOSSIBLE,
     IND,
     PEER_ROLES,
     LogName,
@@ -148,7 +149,7 @@ def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, 
     Returns
     -------
     list of dict
-        One line per model.
+        One line per model; models that predict better than is possible are last, without numbers.
     """
     by_model = {verdict["model"]: verdict["verdict"] for verdict in verdicts}
     compared = [one.model for one in excess if one.role in PEER_ROLES][:1]
@@ -162,7 +163,7 @@ def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, 
             "verdict": by_model.get(one.model, one.role),
         }
         for one in excess
-    ]
+    ] + [{"model": name, "verdict": verdict} for name, verdict in by_model.items() if excess and verdict == IMPOSSIBLE]
 
 
 def excess_figure(excess: Sequence[ModelExcess]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from clickshift.core.intervals import normal_quantile
+from clickshift.core.intervals import mean_interval, normal_quantile
 from clickshift.display.figures import COLOURS, SYMBOLS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
@@ -23,6 +23,8 @@ from clickshift.metrics.robustness import BEST, normalised_perplexity
 PEER_ROLES = ("candidate", "click model")
 """Roles that are compared with each other: eq. 16 ranges from the best to the worst model of these roles."""
 IND = "ind"
+IMPOSSIBLE = "not compared, better than is possible"
+"""Verdict on a model that uses the click it predicts, or that beats the user's own model beyond chance."""
 WORST = BEST + math.log(2)
 """Largest value of eq. 16: the worst peer."""
 _LARGEST_DIFFERENCE = WORST - BEST
@@ -142,8 +144,8 @@ class Shift:
         if self.has_resamples and not math.isnan(self.difference):
             level = 1 - 0.05 / self.comparisons
             return abs(self.difference) > difference_error([self], level=level)
-        error = difference_error([self])
-        return None if math.isnan(error) else abs(self.difference) > error
+        _, low, high = mean_interval(_mean_differences([self], "seeds") or [math.nan])
+        return None if math.isnan(low) else not low <= 0 <= high
 
     @property
     def stays_best(self) -> bool:

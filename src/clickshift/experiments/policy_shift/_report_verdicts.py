@@ -9,12 +9,23 @@ from clickshift.core.text import join_words
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
-from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, mean_difference, peers, policy_shifts
+from clickshift.experiments.policy_shift._report_robustness import (
+    IMPOSSIBLE,
+    LogName,
+    Shift,
+    mean_difference,
+    peers,
+    policy_shifts,
+    rows_of_kind,
+    text_of,
+)
 
 _MORE, _LESS, _MIXED = "more robust than peers", "less robust than peers", "mixed"
 _BEST, _WORST = "the best throughout", "the worst throughout"
 _CHANCE, _NOT_COMPARED, _NOT_TESTED = "no change beyond chance", "not compared", "not tested elsewhere"
-_VERDICTS = (_BEST, _MORE, _MIXED, _CHANCE, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
+_ABOVE_ORACLE = 4.0
+"""Number of standard errors above the user's own model that chance does not explain, on any of several logs."""
+_VERDICTS = (IMPOSSIBLE, _BEST, _MORE, _MIXED, _CHANCE, _LESS, _WORST, _NOT_COMPARED, _NOT_TESTED)
 _MAJORITY = 2 / 3
 """Share of shifts that decides a verdict."""
 
@@ -34,9 +45,11 @@ def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
         peers when the policy changes, how far it is from the oracle, whether its Max-Reward policy gets more clicks
         than Top-Down, and what would change the verdict.
     """
+    impossible = impossible_models(rows)
+    rows = without_impossible_models(rows)
     shifts = policy_shifts(rows)
     clicks = [(log, model) for log, models in policy_clicks(rows).items() for model in models]
-    verdicts = []
+    verdicts = [{"model": name, "verdict": IMPOSSIBLE, "text": why} for name, why in impossible.items()]
     for name in peers(rows):
         own_shifts = [shift for shift in shifts if shift.model == name]
         own_clicks = [(log, model) for log, model in clicks if model.model == name]
@@ -49,6 +62,49 @@ def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
         ]
         verdicts.append({"model": name, "verdict": verdict, "text": "\n".join(filter(None, lines))})
     return verdicts
+
+
+def impossible_models(rows: Sequence[Row]) -> dict[str, str]:
+    """Find models that predict clicks better than is possible, and explain how they are known.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol; those of kind "check" are read.
+
+    Returns
+    -------
+    dict
+        A sentence for each model that uses the click it predicts, or that is better than the user's own model beyond
+        chance.
+    """
+    found: dict[str, str] = {}
+    for row in rows_of_kind(rows, "check"):
+        name, above = text_of(row, "model"), float(row.get("above_oracle") or 0.0)
+        if row.get("peeks"):
+            found[name] = (
+                f"{name} uses clicks that it must not know: its probability of a click changes with that click or with "
+                "clicks below it. `clickshift.testing.check_click_model` shows where."
+            )
+        elif above > _ABOVE_ORACLE:
+            found.setdefault(
+                name,
+                f"{name} predicts clicks better than the user's own model, by {above:.0f} standard errors. No model "
+                "can: it was fitted on the test log, or knows the clicks that it predicts.",
+            )
+    return found
+
+
+def without_impossible_models(rows: Sequence[Row]) -> list[Row]:
+    """Give models that predict better than is possible the role "peeking": they are shown, but not compared.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol.
+    """
+    impossible = impossible_models(rows)
+    return [{**row, "role": "peeking"} if text_of(row, "model") in impossible else row for row in rows]
 
 
 def shift_summary(verdicts: Sequence[Mapping[str, str]]) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 from clickshift.core.progress import Progress, silent
 from clickshift.display.tables import Rows
-from clickshift.experiments._rows import click_rows, ranking_row, ranking_rows
+from clickshift.experiments._rows import check_row, click_rows, ranking_row, ranking_rows
 from clickshift.experiments.experiment import Experiment, corpus_folder, settings_at_scale
 from clickshift.experiments.models import (
     BASELINES,
@@ -100,6 +100,8 @@ class Cell:
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
         for row in click_rows(models, logs.test):
             yield row | fit_seconds
+        if self.contender.role in {"candidate", "click model"} and not models[0].peeks:
+            yield check_row(models, logs.user, logs.test)
         if self.contender.role == "oracle":
             head = head_queries(logs.impressions)
             yield {"model": LOGGING, "role": "baseline", "seed": 0} | ranking_row(
