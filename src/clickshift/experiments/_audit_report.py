@@ -157,7 +157,9 @@ class AuditResult(Result):
             self.conclusion,
             [
                 Section(
-                    f"Debiasedness on {pairs:,} judged pairs", table=_audit_table(self.rows()), caption=_TEXT_TABLE
+                    f"Debiasedness on {pairs:,} judged pairs",
+                    table=_audit_table(self.rows()),
+                    caption=" ".join(_TEXT_TABLE.split()),
                 ),
                 Section(
                     "Verdicts",
@@ -213,8 +215,8 @@ def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
         text = (
             "Among documents with the same label, the estimate of the one that the logging policy favoured most "
             f"differs from that of the one it favoured least by {slope:+.3f}. The ranking of the logging policy "
-            f"explains {value:.1%} of the variance of the estimates within labels; under independence, it would "
-            f"explain less than {facts['mean_dependence_null_high']:.1%} in 95 % of cases."
+            f"explains {value:.1%} of the variance of the estimates within labels; with its scores permuted "
+            f"within queries and labels, it explains less than {facts['mean_dependence_null_high']:.1%} in 95 % of cases."
         )
     elif noisy:
         short = "no bias detected, but uneven noise"
