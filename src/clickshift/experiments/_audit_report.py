@@ -216,7 +216,8 @@ def verdict(facts: Mapping[str, Any]) -> dict[str, str]:
             "Among documents with the same label, the estimate of the one that the logging policy favoured most "
             f"differs from that of the one it favoured least by {slope:+.3f}. The ranking of the logging policy "
             f"explains {value:.1%} of the variance of the estimates within labels; with its scores permuted "
-            f"within queries and labels, it explains less than {facts['mean_dependence_null_high']:.1%} in 95 % of cases."
+            f"within queries and labels, it explains less than {facts['mean_dependence_null_high']:.1%} in 95 % of "
+            "cases."
         )
     elif noisy:
         short = "no bias detected, but uneven noise"
