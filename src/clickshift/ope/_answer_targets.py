@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import final
 
@@ -161,7 +161,9 @@ class LogModels:
         )
         return TargetValues(families, exact)
 
-    def answer(self, number: int, values: Sequence[TargetValues], level: float, *, against: int | None = None) -> Answer:
+    def answer(
+        self, number: int, values: Sequence[TargetValues], level: float, *, against: int | None = None
+    ) -> Answer:
         """Answer what a target earns more than the log, or than another target.
 
         Parameters
@@ -185,6 +187,7 @@ class LogModels:
             against=None if against is None else values[against],
             weak_reasons=[self.drift] if self.drift else [],
             unidentified=(self.graph.warning() or "") if self.graph.n_components > 1 else "",
+            swaps=self.graph.weakest_link,
         )
 
     def _n_sessions(self, target: TargetLists) -> float:

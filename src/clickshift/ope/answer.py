@@ -28,7 +28,7 @@ from jaxtyping import Float
 
 from clickshift.core.text import join_words
 from clickshift.ope.family_values import N_GROUPS, FamilyValue
-from clickshift.ope.model_confidence_set import REJECTION_LEVEL, FamilyFit
+from clickshift.ope.model_confidence_set import POSITION_MODELS, REJECTION_LEVEL, FamilyFit
 from clickshift.ope.model_free import MAX_PARETO_K, ModelFree
 from clickshift.ope.session_groups import jackknife_error
 
@@ -43,10 +43,14 @@ MIN_EFFECTIVE = 100
 """Effective sample size that a usable answer needs, in sessions."""
 MIN_SESSIONS = 100
 """Sessions of queries that the target ranks below which there is no answer."""
-SPREAD_FACTOR = 0.5
-"""Half-width for the choice of the model, in ranges of the values of the families that remain."""
-MISFIT_FACTOR = 1.0
-"""The same, in ranges of the values of all families, where the log rejects every one of them."""
+SPREAD_FACTOR = 1.0
+"""Half-width for the choice of the model, in ranges of the values of the families that predict about as well."""
+CLOSE_Z = 5.0
+"""Deficit in standard errors up to which a family predicts about as well as the best one."""
+MISFIT_FACTOR = 1.5
+"""The same half-width, in ranges of the values of all families, where the log rejects every one of them."""
+MIN_SWAPS = 30
+"""Effective swaps of documents between ranks below which an answer that rests on PBM or UBM is weak."""
 MIN_RELATIVE_WIDTH = 0.002
 """Smallest half-width of an answer, as a share of the log's reward: no click model is exact."""
 
@@ -202,6 +206,7 @@ def make_answer(
     against: TargetValues | None = None,
     weak_reasons: Sequence[str] = (),
     unidentified: str = "",
+    swaps: float = math.inf,
 ) -> Answer:
     """Combine the families that a log does not reject, and whole lists, into one answer.
 
@@ -225,6 +230,8 @@ def make_answer(
         Sentences on further reasons for a weak verdict, such as changes between days.
     unidentified
         Sentence on why examination is not identified from this log; empty if it is.
+    swaps
+        Effective swaps of documents on the weakest link between ranks.
 
     Returns
     -------
@@ -241,14 +248,22 @@ def make_answer(
     nothing = ""
     use_lists = exact is not None and (union.none_fits or exact.width <= union.difference.width)
     if not use_lists:
-        if unidentified and any(fits[k].name in POSITION_MODELS for k in union.used):
+        on_ranks = any(fits[k].name in POSITION_MODELS for k in union.used)
+        if on_ranks and swaps < MIN_SWAPS:
+            weak.append(
+                f"Too few documents were shown at several ranks ({swaps:.0f} effective swaps, {MIN_SWAPS} needed) to "
+                "estimate examination well."
+            )
+        if unidentified and on_ranks:
             nothing = unidentified
         elif lost > MAX_LOST:
             nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
         elif union.none_fits:
             weak.append("The log contradicts every click-model family: the interval is that of all of them, widened.")
     if sessions < MIN_SESSIONS:
-        nothing = f"The log has {sessions:,.0f} sessions of queries that the target ranks; an answer needs {MIN_SESSIONS}."
+        nothing = (
+            f"The log has {sessions:,.0f} sessions of queries that the target ranks; an answer needs {MIN_SESSIONS}."
+        )
     families = _families(fits, target, against, union)
     if nothing:
         advice = _advice(lost, effective, sessions, lists=True)
@@ -287,8 +302,6 @@ def make_answer(
     )  # fmt: skip
 
 
-POSITION_MODELS = ("PBM", "UBM")
-"""Families whose examination is identified only if documents were shown at several ranks."""
 _NEGLIGIBLE = 0.0005
 """Lost share that reasons do not mention."""
 
@@ -355,7 +368,9 @@ def _union(
         difference = _difference(target.families[k], other)
         intervals[k], *widths[k] = difference.interval(share, level)
         values[k] = _value(target.families[k]).interval(share, level)[0]
-        points[k] = float(difference.full[0])
+    for k, fit in enumerate(fits):
+        if k in used or fit.z < CLOSE_Z:
+            points[k] = float(_difference(target.families[k], None if against is None else against.families[k]).full[0])
     extra = (SPREAD_FACTOR if kept else MISFIT_FACTOR) * (max(points.values()) - min(points.values()))
     united, value = (
         _Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
@@ -393,7 +408,9 @@ def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None
     }
     lost, effective = max(m.lost for m in found if m), min(m.effective for m in found if m)
     point = float(difference.full[0])
-    return _Combined(values[0].full.value, point, _value(values[0]).interval(1.0, level)[0], interval, parts, lost, effective)
+    return _Combined(
+        values[0].full.value, point, _value(values[0]).interval(1.0, level)[0], interval, parts, lost, effective
+    )
 
 
 def _value(own: FamilyValue) -> _Quantity:
@@ -457,8 +474,19 @@ def _families(
         difference = own.full.value - (own.full.today if against is None else against.families[k].full.value)
         low, high = union.by_family.get(k, (math.nan, math.nan))
         found.append(
-            Family(fit.name, fit.kept, fit.reason, fit.deficit, fit.z, fit.p_value, own.lost.share, own.full.value,
-                   difference, low, high)  # fmt: skip
+            Family(
+                fit.name,
+                fit.kept,
+                fit.reason,
+                fit.deficit,
+                fit.z,
+                fit.p_value,
+                own.lost.share,
+                own.full.value,
+                difference,
+                low,
+                high,
+            )  # fmt: skip
         )
     return tuple(found)
 

@@ -103,9 +103,7 @@ class FamilyJackknife:
         rows = np.flatnonzero(count)
         sample = with_counts(sessions, count)
         own = None if cluster is None else np.unique(cluster[rows], return_inverse=True)[1]
-        return cls(
-            sessions, sample, sample.count[:, None] - divide_sessions(sample.count, N_GROUPS, rng, own), reward
-        )
+        return cls(sessions, sample, sample.count[:, None] - divide_sessions(sample.count, N_GROUPS, rng, own), reward)
 
     @property
     def share(self) -> float:

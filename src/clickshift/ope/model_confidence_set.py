@@ -3,7 +3,9 @@
 Every family is fitted on the log, and on each half of it. A family is rejected for one of two reasons:
 
 - it predicts the clicks of the other half worse than the best family, by more than chance: the mean difference of the
-  log-likelihoods of the same sessions, divided by its standard error (Vuong 1989; Hansen, Lunde and Nason 2011);
+  log-likelihoods of the same sessions, divided by its standard error (Vuong 1989; Hansen, Lunde and Nason 2011). So that
+  a right family with many parameters is not rejected for its noise on a small log, it must also be worse with that noise
+  corrected for;
 - its residuals are not those of its own users: given the clicks of a document, the model tells how they are divided
   among ranks, and among sessions with and without a click above. Attractiveness cancels from these shares, so that the
   test is about browsing alone. Documents that the target shows more often than the log are tested apart.
@@ -38,7 +40,8 @@ FAMILIES = ("PBM", "UBM", "DBN", "CCM")
 """Families of click models that an answer considers."""
 REJECTION_LEVEL = 0.01
 """Error probability of each of the two tests."""
-_POSITION_MODELS = ("PBM", "UBM")
+POSITION_MODELS = ("PBM", "UBM")
+"""Families whose examination is identified only if documents were shown at several ranks."""
 _CASCADE_PRIOR = (0.1, 1.0)
 """Prior of documents in cascades: one that is learned repeats what the ranker thought, and biases continuation."""
 _MAX_STEPS = 60
@@ -69,7 +72,7 @@ class FamilyFit:
     deficit
         Held-out log-likelihood per session of the best family minus that of this one, in nats.
     z
-        The deficit divided by its standard error; 0 for the best family.
+        The deficit divided by its standard error, or that of the deficit of an infinite log, whichever is smaller.
     p_value
         P-value of the residuals, for the cell that deviates most, corrected for their number.
     kept
@@ -122,25 +125,25 @@ def fit_families(
         One for each family, and for each given model.
     """
     learners = [
-        MaximumLikelihood(name, iterations=_MAX_STEPS, prior=None if name in _POSITION_MODELS else _CASCADE_PRIOR)
+        MaximumLikelihood(name, iterations=_MAX_STEPS, prior=None if name in POSITION_MODELS else _CASCADE_PRIOR)
         for name in families
     ]
     members: list[tuple[str, ClickModel, MaximumLikelihood | None]] = [
         (learner.model, learner.fit_from(learner.counts(sessions)), learner) for learner in learners
     ]
     halves = divide_sessions(sessions.count, 2, generator(seed, "halves"), cluster)
-    likelihood = [_held_out(learner, sessions, halves) for learner in learners]
-    best = likelihood[int(np.argmax([sessions.count @ own for own in likelihood]))]
+    likelihood = [_likelihoods(MaximumLikelihood(name, iterations=_MAX_STEPS), sessions, halves) for name in families]
+    best = [max((own[c] for own in likelihood), key=lambda x: float(sessions.count @ x)) for c in range(2)]
     for name, model in given.items():
         members.append((name, model, None))
-        likelihood.append(np.maximum(model.log_likelihood(sessions), -_LARGEST_LOSS))
+        likelihood.append((np.maximum(model.log_likelihood(sessions), -_LARGEST_LOSS),) * 2)
     fits = []
     for (name, model, learner), own in zip(members, likelihood, strict=True):
         prob = model.click_prob_given_history(sessions)
-        deficit, z = _paired(best - own, sessions.count, cluster)
+        (deficit, z), (_, other_z) = (_paired(b - x, sessions.count, cluster) for b, x in zip(best, own, strict=True))
         p_value = residual_p_value(sessions, prob, weight)
         calibrated = CalibratedModel.of(model, sessions, prob)
-        fits.append(FamilyFit(name, model, learner, calibrated, deficit, z, p_value, True, ""))
+        fits.append(FamilyFit(name, model, learner, calibrated, deficit, min(z, other_z), p_value, True, ""))
     return _rejected(fits)
 
 
@@ -163,17 +166,24 @@ def _rejected(fits: Sequence[FamilyFit]) -> list[FamilyFit]:
     return decided
 
 
-def _held_out(
+def _likelihoods(
     learner: MaximumLikelihood, sessions: Sessions, halves: Int[np.ndarray, "row half"]
-) -> Float[np.ndarray, " row"]:
-    """Mean log-likelihood of the sessions of each row, by the model of the half in which they are not."""
-    total = np.zeros(len(sessions))
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """Mean log-likelihood of the sessions of each row: held out, and as of an infinite log.
+
+    A model of p parameters that is fitted on n / 2 sessions loses p / n nats per session on the other half, and one that
+    is fitted on all of them gains p / 2n on its own sessions, against the best member of the family. A third of the
+    former and two thirds of the latter have neither loss nor gain, to first order.
+    """
+    held_out = np.zeros(len(sessions))
     for half in range(2):
         train = with_counts(sessions, halves[:, half])
         rows = np.flatnonzero(halves[:, 1 - half])
         model = learner.fit_from(learner.counts(train))
-        total[rows] += halves[rows, 1 - half] * np.maximum(model.log_likelihood(sessions[rows]), -_LARGEST_LOSS)
-    return total / sessions.count
+        held_out[rows] += halves[rows, 1 - half] * np.maximum(model.log_likelihood(sessions[rows]), -_LARGEST_LOSS)
+    held_out /= sessions.count
+    own = learner.fit_from(learner.counts(sessions))
+    return held_out, (held_out + 2 * np.maximum(own.log_likelihood(sessions), -_LARGEST_LOSS)) / 3
 
 
 def _paired(

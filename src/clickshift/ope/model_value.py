@@ -25,8 +25,7 @@ from jaxtyping import Bool, Float, Int
 
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Rankings, Sessions
-from clickshift.data.vocabulary import UNSEEN
-from clickshift.models.base import ClickModel
+from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.models.perturb import is_pair_table
 from clickshift.ope.grouped_log import GroupedLog, pack_rows
 from clickshift.ope.rewards import Reward
@@ -64,7 +63,11 @@ class TargetLists:
         if not len(lists):
             return cls(lists, weight, np.zeros(log.n_queries, np.int64))
         lists = pad_or_truncate(lists, log.n_ranks).in_vocabulary(log.vocabulary)
-        keys = np.concatenate([lists.query[:, None], pack_rows(lists.pair), pack_rows(np.packbits(lists.shown, axis=1))], axis=1, dtype=np.int64)
+        keys = np.concatenate(
+            [lists.query[:, None], pack_rows(lists.pair), pack_rows(np.packbits(lists.shown, axis=1))],
+            axis=1,
+            dtype=np.int64,
+        )
         group, first = distinct_rows(keys)
         lists, weight = lists[first], np.bincount(group, weight, len(first))
         length = np.zeros(log.n_queries, np.int64)
@@ -174,6 +177,10 @@ class CalibratedModel:
         exposed = np.where(logged, expected * calibrated / np.where(logged, a, 1.0), 0.0)
         return cls(replace(model, attractiveness=calibrated), factor, exposed)  # type: ignore[call-arg]
 
+    def click_prob(self, lists: Rankings) -> Float[np.ndarray, "list rank"]:
+        """Click probabilities of lists by the calibrated model, with the error that is accepted of NCM."""
+        return self.model.click_prob(lists, max_error=MARGINAL_ERROR)
+
     def with_unlogged(self, unlogged: Bool[np.ndarray, " pair_or_unseen"], **values: float) -> ClickModel:
         """Return the model with given parameters of the documents that were never logged."""
         changed = {name: np.where(unlogged, value, getattr(self.model, name)) for name, value in values.items()}
@@ -200,7 +207,7 @@ def lost_mass(
     """
     size, lists = len(calibrated.exposed), target.lists
     mass = _exposure_weight(target, sessions, reward)
-    prob = calibrated.model.click_prob(lists)
+    prob = calibrated.click_prob(lists)
     attractiveness = getattr(calibrated.model, "attractiveness", None)
     exposure = mass * (prob / attractiveness[lists.pair] if attractiveness is not None else lists.shown)
     clicks = np.bincount((lists.pair % size).ravel(), (mass * prob).ravel(), size)
@@ -246,7 +253,7 @@ def value_target(
     lists, weight = target.lists, target.weight * sessions[target.lists.query]
     pair = lists.pair
     attractiveness = getattr(calibrated.model, "attractiveness", None)
-    prob = calibrated.model.click_prob(lists)
+    prob = calibrated.click_prob(lists)
     theta = reward.theta(lists.n_ranks)
     own = weight[:, None] * theta * prob
     unknown = 1 - lost.kept[pair]
@@ -281,7 +288,7 @@ def _unlogged_range(
     theta = reward.theta(lists.n_ranks)
     values = []
     if not tables:  # the model has no parameters of documents: an unlogged result is clicked never, or always
-        prob = model.click_prob(lists) * factor
+        prob = calibrated.click_prob(lists) * factor
         for click in (0.0, 1.0):
             values.append((theta * np.where(unlogged[pair], click, prob)).sum(axis=1, where=lists.shown))
         return weight * values[0], weight * values[1]

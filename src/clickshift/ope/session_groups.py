@@ -65,9 +65,7 @@ def with_counts(sessions: Sessions, count: Int[np.ndarray, " row"]) -> Sessions:
     return Sessions.checked(kept.rankings, kept.click, count[rows], kept.time, kept.user)
 
 
-def jackknife_error(
-    values: Float[np.ndarray, "group quantity"], share: float = 1.0
-) -> Float[np.ndarray, " quantity"]:
+def jackknife_error(values: Float[np.ndarray, "group quantity"], share: float = 1.0) -> Float[np.ndarray, " quantity"]:
     """Standard error from estimates that leave out one group of sessions each (delete-a-group jackknife).
 
     Parameters
