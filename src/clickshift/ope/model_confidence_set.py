@@ -147,11 +147,11 @@ def fit_families(
         members.append((name, model, None))
         likelihood.append((np.maximum(model.log_likelihood(sample), -_LARGEST_LOSS),) * 2)
     fits = []
-    for (name, model, fitted_by), own in zip(members, likelihood, strict=True):
+    for (name, model, fitted_by), logs in zip(members, likelihood, strict=True):
         prob = model.click_prob_given_history(sessions)
         calibrated = CalibratedModel.of(model, sessions, prob)
         (deficit, z), (_, other_z) = (
-            _paired(b - x, sample.count, sample_cluster) for b, x in zip(best, own, strict=True)
+            _paired(b - x, sample.count, sample_cluster) for b, x in zip(best, logs, strict=True)
         )
         tested = prob if sample is sessions else model.click_prob_given_history(sample)
         p_value = residual_p_value(sample, tested, weight)
