@@ -44,6 +44,8 @@ CLOSE_Z = 10.0
 """Deficit in standard errors up to which a family predicts about as well as the best one."""
 MISFIT_FACTOR = 1.0
 """The same half-width, in ranges of the values of all families, where the log rejects every one of them."""
+MISFIT_SHARE = 0.5
+"""The same half-width as a share of the difference, at least: families that are all wrong may be wrong alike."""
 MIN_SWAPS = 30
 """Effective swaps of documents between ranks below which an answer that rests on PBM or UBM is weak."""
 MIN_RELATIVE_WIDTH = 0.002
@@ -370,7 +372,8 @@ def _union(
     for k, fit in enumerate(fits):
         if k in used or fit.z < CLOSE_Z:
             points[k] = float(_difference(target.families[k], None if against is None else against.families[k]).full[0])
-    extra = (SPREAD_FACTOR if kept else MISFIT_FACTOR) * (max(points.values()) - min(points.values()))
+    spread = max(points.values()) - min(points.values())
+    extra = SPREAD_FACTOR * spread if kept else max(MISFIT_FACTOR * spread, MISFIT_SHARE * abs(points[best]))
     united, value = (
         Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
         for ends in (intervals, values)
