@@ -81,6 +81,16 @@ def families_table(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
+def _short(name: str) -> str:
+    """Name of a file without its folder, and at most 16 characters of it.
+
+    >>> _short("new/rankings.parquet"), _short("a-very-long-name-of-a-ranker")
+    ('rankings.parquet', 'a-very-long-nam…')
+    """
+    name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+    return name if len(name) <= 16 else f"{name[:15]}…"
+
+
 def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
     """Plot the reward of every target with its interval, and today's reward as a line."""
     import plotly.graph_objects as go
@@ -89,7 +99,7 @@ def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
     figure = go.Figure()
     figure.add_scatter(
         x=[a.value for _, a in found],
-        y=[html.escape(name) for name, _ in found],
+        y=[html.escape(_short(name)) for name, _ in found],
         error_x={
             "type": "data",
             "symmetric": False,
@@ -116,6 +126,6 @@ def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
         height=150 + 48 * len(found),
         xaxis={"title": f"{html.escape(reward)} per session"},
         yaxis={"type": "category"},
-        margin={"l": 110, "r": 32, "t": 40, "b": 55},
+        margin={"l": 120, "r": 32, "t": 40, "b": 55},
     )
     return figure
