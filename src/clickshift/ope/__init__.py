@@ -3,6 +3,8 @@
 from clickshift.data.weighted_lists import WeightedLists as WeightedLists
 from clickshift.ope._pseudo_inverse import PIWeights as PIWeights
 from clickshift.ope._report import PolicyEvaluation as PolicyEvaluation
+from clickshift.ope.answer import Answer as Answer
+from clickshift.ope.answer import Family as Family
 from clickshift.ope.cross_fitting import OptimisedPolicy as OptimisedPolicy
 from clickshift.ope.cross_fitting import best_policy as best_policy
 from clickshift.ope.cross_fitting import optimise_policy as optimise_policy
@@ -24,9 +26,7 @@ from clickshift.ope.intervals import Bernstein as Bernstein
 from clickshift.ope.intervals import Bootstrap as Bootstrap
 from clickshift.ope.intervals import Hoeffding as Hoeffding
 from clickshift.ope.rewards import Reward as Reward
-from clickshift.ope.slope import Choice as Choice
 from clickshift.ope.slope import best_clip as best_clip
-from clickshift.ope.slope import choose_by_slope as choose_by_slope
 from clickshift.ope.target_policy import policy_from_scores as policy_from_scores
 from clickshift.ope.weights import CIPSWeights as CIPSWeights
 from clickshift.ope.weights import IPWeights as IPWeights
@@ -40,15 +40,16 @@ from clickshift.ope.weights import Weights as Weights
 __all__ = [
     "PAPER_ESTIMATORS",
     "WEIGHTS",
+    "Answer",
     "Bernstein",
     "Bootstrap",
     "CIPSWeights",
-    "Choice",
     "DayResidual",
     "Difference",
     "Estimate",
     "Estimator",
     "Evaluation",
+    "Family",
     "GroupedLog",
     "Hoeffding",
     "IPWeights",
@@ -67,7 +68,6 @@ __all__ = [
     "Weights",
     "best_clip",
     "best_policy",
-    "choose_by_slope",
     "day_residuals",
     "evaluate_policy",
     "evaluate_target",
