@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.data.sessions import Sessions
 from clickshift.ope import GroupedLog, Reward, WeightedLists
 from clickshift.ope.cross_fitting import OptimisedPolicy, _split_in_halves, best_policy, optimise_policy
@@ -90,15 +91,43 @@ def test_without_a_clipping_constant_the_bound_clips_at_the_largest_weight(estim
         assert found.largest_weight == pytest.approx(expected)
 
 
-def test_the_conclusion_is_the_lower_bound_and_its_assumption() -> None:
-    found, _ = chosen("PBM", 0, sessions=6000)
-    first, *rest = found.conclusion.split(". ")
-    assert f"{found.lower:.4f}" in first
-    assert found.in_sample.assumption in first
-    assert f"{found.gain.low:+.4f}" not in first, "the estimator's interval comes later, under its own name"
+def test_the_conclusion_is_the_gain_over_click_models_then_the_bound_and_its_assumption() -> None:
+    found, _ = chosen("PBM", 0)
+    assert found.answer is not None
+    first, second, *rest = found.conclusion.split(". ")
+    assert f"{found.answer.low:+.4f}" in first
+    assert f"{found.lower:.4f}" in second
+    assert found.in_sample.assumption in second
+    assert f"{found.gain.low:+.4f}" not in first + second, "the estimator's interval comes later, under its own name"
     assert any("sampling error only" in sentence for sentence in rest)
-    unconditional, _ = chosen("List", 0)
-    assert ", if " not in unconditional.conclusion
+    facts = found.to_dict()
+    assert facts["answer"]["low"] < facts["answer"]["difference"] < facts["answer"]["high"]
+
+
+def test_the_answer_holds_where_users_are_not_those_of_the_estimator() -> None:
+    """DBN users, policies by PBM: the gain of both halves' policies by the users' own model, on the other half."""
+    corpus, user = cs.builtin_corpus(queries=15), cs.users.DBN()
+    ranker = cs.PlackettLuce(cs.NoisyOracle(sd=0.3, scale="label"), temperature=0.8)
+    log = cs.simulate(corpus, ranker, user, 4000, ranks=4, rng=0)
+    found, truth = optimise_policy(log, estimator="PBM", replicates=20), user.on(corpus)
+    gains, values = [], []
+    halves, _ = _split_in_halves(log, Reward(), 0)
+    for one, other in (halves, halves[::-1]):
+        policy = best_policy(GroupedLog.of(one, Reward()), "PBM", 10.0)
+        by_query = np.bincount(
+            policy.lists.query, policy.weight * truth.expected_clicks(policy.lists), corpus.n_queries
+        )
+        ranked = np.isin(other.rankings.query, policy.lists.query)
+        values.append(by_query[other.rankings.query[ranked]].mean())
+        gains.append(values[-1] - truth.expected_clicks(other.rankings)[ranked].mean())
+    assert found.answer is not None
+    assert found.answer.low <= np.mean(gains) <= found.answer.high
+    assert found.cross_fitted.low > np.mean(values), "PBM's own interval misses it"
+    evaluations = [
+        cs.evaluate_policy(other, best_policy(GroupedLog.of(one, Reward()), "PBM", 10.0), replicates=20).answer
+        for one, other in (halves, halves[::-1])
+    ]
+    assert found.answer.high == pytest.approx(np.mean([answer.difference_high for answer in evaluations if answer]))
 
 
 @pytest.mark.study

@@ -28,7 +28,7 @@ def optimise(
 
     The value of the policy on the log that it was optimised on is too optimistic. So it is also optimised on each half
     of the log and evaluated on the other half: earlier and later days if the log has times, else random halves. The
-    answer is a lower bound of its reward and what it assumes of clicks.
+    answer is its gain over all click models that the log does not reject.
     """
     from clickshift.ope import OptimisedPolicy, optimise_policy
 

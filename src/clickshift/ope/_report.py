@@ -324,9 +324,7 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
     figure.update_layout(
         template="plotly_white",
         height=136 + 40 * len(best),
-        xaxis={
-            "title": f"{html.escape(best[0].reward)} per session<br>green is usable, dotted is the log"
-        },
+        xaxis={"title": f"{html.escape(best[0].reward)} per session<br>green is usable, dotted is the log"},
         yaxis={"type": "category"},
         margin={"l": 110, "r": 32, "t": 24, "b": 71},
     )

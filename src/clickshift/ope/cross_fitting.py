@@ -34,6 +34,7 @@ from clickshift.ope._report import with_interval
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.estimate import Difference, Estimate, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator
+from clickshift.ope.evaluate import evaluate_policy
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
 from clickshift.ope.rewards import Reward
@@ -43,6 +44,7 @@ from clickshift.policies.birkhoff import ListArrays
 _VALUE_ONLY = Bootstrap(20)
 """The smallest bootstrap, for evaluations whose interval is not used."""
 _ESTIMATORS = ("List", "IP", "PBM", "Item")
+_VERDICTS = ("usable", "weak", "not identified")
 _LOST_TO_MENTION = 0.005
 """Share of lost mass from which the conclusion mentions it."""
 
@@ -53,6 +55,30 @@ class PooledValue(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class PooledAnswer(NamedTuple):
+    """Answers of both halves together: gain of the policies that the other half chose, per session.
+
+    Parameters
+    ----------
+    verdict
+        The worse of the two verdicts: "usable", "weak" or "not identified".
+    estimator
+        What the answers rest on.
+    difference, low, high
+        Mean over both halves, weighted by sessions. The ends of the interval are means of the ends: wider than needed,
+        because the halves are independent. NaN where a half has no answer.
+    reasons
+        Reasons of the verdicts.
+    """
+
+    verdict: str
+    estimator: str
+    difference: float
+    low: float
+    high: float
+    reasons: tuple[str, ...]
 
 
 @final
@@ -79,6 +105,9 @@ class OptimisedPolicy(Result):
     largest_weight
         Clipping constant of the lower bound: M or, for M = inf, the largest weight that the half which chose the policy
         allows.
+    answer
+        Gain of each half's policy on the other half over the click models that the log does not reject, as
+        `evaluate_policy` answers; None for a reward that is not a sum over clicks.
     lost
         Share of the cross-fitted policies that the evaluating half never shows or clips, which counts as earning
         nothing.
@@ -91,7 +120,10 @@ class OptimisedPolicy(Result):
     -----
     `to_dict` holds:
 
-    - conclusion: the lower bound, what it assumes, and the cross-fitted gain in words.
+    - conclusion: the gain over click models that the log does not reject, the lower bound, what it assumes, and the
+      estimator's own cross-fitted gain, in words.
+    - answer: gain of each half's policy on the other half, as in `PolicyEvaluation`: verdict, estimator, difference,
+      low, high and reasons; empty for a reward that is not a sum over clicks.
     - estimator, clip, reward: what was maximised.
     - assumption: what the estimator assumes of clicks; empty for List.
     - logging, in_sample: reward per session of the log, and of the policy on the log that chose it.
@@ -114,6 +146,7 @@ class OptimisedPolicy(Result):
     gain: PooledValue
     lower: float
     largest_weight: float
+    answer: PooledAnswer | None
     lost: float
     halves: str
     settings: Mapping[str, Any]
@@ -128,6 +161,7 @@ class OptimisedPolicy(Result):
             text = f"{bound}, {self.lower - self.logging.value:.4f} more than the log ({self.logging.value:.4f})."
         else:
             text = f"{bound}. This does not show that it is better than the log, which earned {self.logging.value:.4f}."
+        text = f"{self._answer_sentence()}{text}"
         text += f" {name} itself estimates a cross-fitted gain of {with_interval(*self.gain, signed=True)}"
         text += f" (in-sample {in_sample:+.4f}); "
         if condition:
@@ -142,6 +176,25 @@ class OptimisedPolicy(Result):
                 f"{self.largest_weight:.4g}, and is loose: choose a finite M for a better one."
             )
         return text
+
+    def _answer_lines(self) -> list[tuple[str, str, str]]:
+        """The reward of the log plus the gain over click models, as a line of the table."""
+        if self.answer is None or self.answer.verdict == "not identified":
+            return []
+        values = (self.logging.value + part for part in (self.answer.difference, self.answer.low, self.answer.high))
+        return [("optimised policy, over click models that the log does not reject", with_interval(*values), "")]
+
+    def _answer_sentence(self) -> str:
+        """The gain over the click models that the log does not reject; empty where there is none."""
+        if self.answer is None:
+            return ""
+        if self.answer.verdict == "not identified":
+            return "The log cannot tell what the optimised policy earns. "
+        gain = with_interval(self.answer.difference, self.answer.low, self.answer.high, signed=True)
+        return (
+            f"Policies that were chosen on one half of the log earn {gain} more per session than the log on the other "
+            f"half, whichever click model is right that the log does not reject ({self.answer.verdict}). "
+        )
 
     def rows(self) -> Rows:
         """Return one row per list of the policy: query, docs and weight."""
@@ -163,6 +216,7 @@ class OptimisedPolicy(Result):
             "assumption": self.in_sample.assumption,
             "logging": self.logging.value,
             "in_sample": self.in_sample.value,
+            "answer": {} if self.answer is None else self.answer._asdict(),
             "cross_fitted": self.cross_fitted.value,
             "cross_fitted_low": self.cross_fitted.low,
             "cross_fitted_high": self.cross_fitted.high,
@@ -181,6 +235,7 @@ class OptimisedPolicy(Result):
         e = self.in_sample
         values = (
             ("logging policy", f"{self.logging.value:.4f}", ""),
+            *self._answer_lines(),
             ("optimised policy, 95 % lower bound", f"{self.lower:.4f}", ""),
             (
                 f"estimate by {e.estimator}, cross-fitted (halves {self.halves}), with its sampling error",
@@ -193,7 +248,7 @@ class OptimisedPolicy(Result):
         title = f"{e.reward} per session, by {e.estimator} with M = {e.clip:g}"
         text = f"The policy has {len(self.policy.weight):,} lists of {e.queries:,} queries."
         if e.assumption:
-            text += f" All values of the policy assume that {e.assumption}."
+            text += f" The lower bound and the estimates by {e.estimator} assume that {e.assumption}."
         section = Section(title, text, table, name="values")
         return Document("The policy that the log values most", self.conclusion, [section], self.settings)
 
@@ -320,6 +375,7 @@ def optimise_policy(
         _pool([(e.value, e.error) for e in estimates], n_sessions),
         _pool([(gain.value, gain.error) for *_, gain in held_out], n_sessions),
         *_lower_bound(halves, reward, estimator, clip),
+        _pooled_answer(halves, reward, estimator, clip, seed, progress) if reward.is_linear else None,
         sum(e.lost * e.sessions for e in estimates) / max(sum(n_sessions), 1),
         split,
         {
@@ -361,6 +417,28 @@ def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: s
         lower += estimate.sessions * max(estimate.low - excess, 0.0)
         sessions += estimate.sessions
     return lower / max(sessions, 1), largest
+
+
+def _pooled_answer(
+    halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float, seed: int, progress: Progress
+) -> PooledAnswer:
+    """Answer on each half what the policy that the other half chose earns more than the log."""
+    answers, sessions = [], []
+    for one, other in (halves, halves[::-1]):
+        policy = best_policy(GroupedLog.of(one, reward), estimator, clip)
+        evaluation = evaluate_policy(
+            other, policy, reward=reward, replicates=_VALUE_ONLY.replicates, seed=seed, progress=progress
+        )
+        answers.append(evaluation.answer)
+        sessions.append(other.total)
+    found = [answer for answer in answers if answer is not None]
+    share = np.array(sessions) / max(sum(sessions), 1)
+    verdict = max((answer.verdict for answer in found), key=_VERDICTS.index)
+    names = dict.fromkeys(answer.estimator for answer in found if answer.estimator)
+    ends = ([getattr(a, name) for a in found] for name in ("difference", "difference_low", "difference_high"))
+    difference, low, high = (float(share @ np.array(values)) for values in ends)
+    reasons = tuple(dict.fromkeys(reason for answer in found for reason in answer.reasons))
+    return PooledAnswer(verdict, "; ".join(names), difference, low, high, reasons)
 
 
 def _largest_weight(log: GroupedLog, estimator: str, policy: WeightedLists, frequencies: WeightedLists) -> float:
