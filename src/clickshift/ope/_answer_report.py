@@ -92,26 +92,28 @@ def _short(name: str) -> str:
 
 
 def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
-    """Plot the reward of every target with its interval, and today's reward as a line."""
+    """Plot the difference of every target to today's reward, with its interval, beside today's reward as a line."""
     import plotly.graph_objects as go
 
     found = [(name, answer) for name, answer in answers.items() if answer.estimator][::-1]
     figure = go.Figure()
     figure.add_scatter(
-        x=[a.value for _, a in found],
+        x=[a.today + a.difference for _, a in found],
         y=[html.escape(_short(name)) for name, _ in found],
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [a.high - a.value for _, a in found],
-            "arrayminus": [a.value - a.low for _, a in found],
+            "array": [a.difference_high - a.difference for _, a in found],
+            "arrayminus": [a.difference - a.difference_low for _, a in found],
             "thickness": 1.8,
             "width": 6,
             "color": "#5c677d",
         },
         mode="markers",
         marker={"size": 11, "color": [_VERDICT_COLOURS[a.verdict] for _, a in found]},
-        text=[f"{a.value:.4f} [{a.low:.4f}, {a.high:.4f}], {a.verdict}" for _, a in found],
+        text=[
+            f"{a.difference:+.4f} [{a.difference_low:+.4f}, {a.difference_high:+.4f}], {a.verdict}" for _, a in found
+        ],
         hovertemplate="%{y}: %{text}<extra></extra>",
         showlegend=False,
     )
