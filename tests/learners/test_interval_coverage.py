@@ -11,7 +11,7 @@ import pytest
 
 import clickshift as cs
 from clickshift.errors import ClickshiftWarning
-from clickshift.models.base import beta_interval
+from clickshift.models.intervals import beta_interval
 from tests.suite import Study
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clickshift.errors import DataError
-from clickshift.models.base import beta_interval
+from clickshift.models.intervals import beta_interval
 from tests.codes import raises_code
 
 

@@ -45,9 +45,12 @@ from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
 from clickshift.learners._cascade_covariance import co_occurrences, invert_information, lists_repeat
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.models.intervals import EffectiveCounts, effective_counts
 
 _HOMOGENEOUS_STEPS = 12
 """Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
+_WEAK_STRENGTH = 1.0
+_PRIOR_STEPS = (3,)
 MIN_PROBABILITY = 1e-9
 """Smallest distance of a parameter from 0 and 1."""
 
@@ -94,6 +97,22 @@ class SharedCurvature(NamedTuple):
     cross_attractiveness: Cross | float = 0.0
 
 
+class CascadeCounts(NamedTuple):
+    """Effective successes and trials of the parameters in the likelihood without priors (`models.intervals`).
+
+    Parameters
+    ----------
+    attractiveness, satisfaction
+        Counts by pair.
+    shared
+        Counts by shared parameter.
+    """
+
+    attractiveness: EffectiveCounts
+    satisfaction: EffectiveCounts
+    shared: EffectiveCounts
+
+
 @dataclass(frozen=True, eq=False)
 class CascadeFit:
     """Fitted parameters of a cascade model.
@@ -104,12 +123,15 @@ class CascadeFit:
         The parameters.
     errors
         Standard errors of their logits.
+    counts
+        Their effective counts.
     newton
         How the maximisation ended.
     """
 
     parameters: CascadeParameters
     errors: CascadeParameters
+    counts: CascadeCounts
     newton: NewtonResult
 
 
@@ -195,15 +217,23 @@ class CascadeFamily(ABC):
         homogeneous = self._fit_homogeneous()
         tails = self.tails.expect(self.transitions(homogeneous))
         if self.learns_prior:
-            # independent of the start: objectives under different priors could not be compared
-            self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
+            mean = float(homogeneous.attractiveness[0])
+            self.prior = Beta(mean * _WEAK_STRENGTH, _WEAK_STRENGTH)
         first = self.start(homogeneous, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
         self.damping = EMDamping()
         first = np.minimum(first, MAX_PROBABILITY)
+        if self.learns_prior:
+            for steps in _PRIOR_STEPS:
+                local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=steps)
+                self.prior = local.learned_prior()
+                first = self.join(*local.parameters)
+                self.damping = EMDamping()
+            self.learns_prior = False
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
-        return CascadeFit(local.parameters, local.errors(), newton)
+        errors = local.errors()
+        return CascadeFit(local.parameters, errors, local.effective_counts(errors), newton)
 
     def _fit_homogeneous(self) -> CascadeParameters:
         """Fit the model in which all documents have the same parameters.
@@ -331,6 +361,21 @@ class _LocalLikelihood:
     def _newton(self) -> NewtonStep:
         """Newton step by the observed information, without damping."""
         return NewtonStep(self._gradient, self._information)
+
+    def learned_prior(self) -> Beta:
+        """Return the prior by which documents vary, given their expected examinations at this point."""
+        data, examined = self._family.data, self._family.data.examined + self._tails.examined
+        return beta_by_likelihood(examined[:-1], data.clicks[:-1])
+
+    def effective_counts(self, errors: CascadeParameters) -> CascadeCounts:
+        """Return the effective counts of all parameters from their standard errors."""
+        family = self._family
+        priors = family.prior, family.satisfaction_prior, SHARED_PRIOR
+        parts = (
+            effective_counts(p, error, yes=prior.yes, total=prior.total)
+            for p, error, prior in zip(self.parameters, errors, priors, strict=True)
+        )
+        return CascadeCounts(*parts)
 
     def errors(self) -> CascadeParameters:
         """Return standard errors of the logits from the observed information.

@@ -32,6 +32,7 @@ from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
 from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
 from clickshift.learners._priors import Beta, beta_by_likelihood
+from clickshift.models.intervals import EffectiveCounts, effective_counts
 
 _AT_LIMIT = 0.999
 """Examination above which a situation may be examined more than the reference situation."""
@@ -61,6 +62,8 @@ class ExaminationFit:
         Standard error of the logit of attractiveness.
     examination_error
         Standard error of the logit of examination; 0 for the reference situation, NaN for ones that never occurred.
+    attractiveness_counts, examination_counts
+        Effective successes and trials (`models.intervals`).
     newton
         How the maximisation ended.
     """
@@ -69,6 +72,8 @@ class ExaminationFit:
     examination: Float[np.ndarray, " situation"]
     attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
     examination_error: Float[np.ndarray, " situation"]
+    attractiveness_counts: EffectiveCounts
+    examination_counts: EffectiveCounts
     newton: NewtonResult
 
 
@@ -175,13 +180,29 @@ def fit_examination(
         tried.add(reference)
     if prior is None:
         problem.remove_pseudo_counts()
-        information = problem.profile(e, fitted.free).information
+        unshrunk = problem.profile(e, fitted.free)
+        a_error, e_error = problem.errors(unshrunk, reference)
+        a_counts = effective_counts(
+            unshrunk.attractiveness, a_error, yes=problem.prior.yes, total=problem.prior.total
+        )
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
-        fitted = replace(problem.profile(e, fitted.free), information=information)
-    a_error, e_error = problem.errors(fitted, reference)
+        fitted = replace(problem.profile(e, fitted.free), information=unshrunk.information)
+        a_error, e_error = problem.errors(fitted, reference)
+    else:
+        a_error, e_error = problem.errors(fitted, reference)
+        a_counts = effective_counts(fitted.attractiveness, a_error, yes=prior.yes, total=prior.total)
+    e_counts = effective_counts(e, e_error)
     a = np.append(fitted.attractiveness, prior.mean)
     unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
-    return ExaminationFit(a, problem.fill_unobserved(e), np.append(a_error, unseen_error), e_error, newton)
+    return ExaminationFit(
+        a,
+        problem.fill_unobserved(e),
+        np.append(a_error, unseen_error),
+        e_error,
+        np.append(a_counts, [[0.0], [0.0]], axis=1),
+        e_counts,
+        newton,
+    )
 
 
 class _ExaminationProblem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -21,7 +21,7 @@ from clickshift.counts.cells import By, Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
-from clickshift.learners._cascade_fit import CascadeFamily, CascadeFit
+from clickshift.learners._cascade_fit import CascadeCounts, CascadeFamily, CascadeFit
 from clickshift.learners._cascade_models import CCMFamily, DBNFamily, DCMFamily
 from clickshift.learners._position_models import ExaminationFit, fit_examination
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
@@ -29,6 +29,7 @@ from clickshift.learners.base import Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
 from clickshift.models.dbn import DBN, SDBN
+from clickshift.models.intervals import product_counts
 from clickshift.models.pbm import PBM
 from clickshift.models.ubm import UBM
 
@@ -265,7 +266,9 @@ class MaximumLikelihood:
         errors = {"attractiveness": fitted.attractiveness_error, "examination": fitted.examination_error}
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
         errors["relevance"] = fitted.attractiveness_error
-        evidence = self._evidence(impressions, clicks, errors, fitted.newton)
+        counts = {"attractiveness": fitted.attractiveness_counts, "examination": fitted.examination_counts}
+        counts["relevance"] = fitted.attractiveness_counts
+        evidence = self._evidence(impressions, clicks, errors, fitted.newton, counts)
         return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
 
     def _fit_cascade(self, cascade: Cascade, start: ClickModel | None, max_steps: int) -> ClickModel:
@@ -275,7 +278,7 @@ class MaximumLikelihood:
             lambda rng: family.fit(tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng)
         )
         assert isinstance(fitted, CascadeFit)
-        return self._make_model(cascade, fitted.parameters, fitted.errors, fitted.newton)
+        return self._make_model(cascade, fitted.parameters, fitted.errors, fitted.newton, fitted.counts)
 
     def _family(self, cascade: Cascade) -> CascadeFamily:
         """Return the likelihood of this cascade model."""
@@ -309,11 +312,13 @@ class MaximumLikelihood:
         parameters: CascadeParameters,
         errors: CascadeParameters | None,
         newton: NewtonResult | None,
+        counts: CascadeCounts | None = None,
     ) -> ClickModel:
         """Make the model with these parameters and standard errors."""
         a, s, shared = parameters
         logit_error = {} if errors is None else _named_errors(self.model, parameters, errors)
-        evidence = self._evidence(cascade.impressions, cascade.clicks, logit_error, newton)
+        named = {} if counts is None else _named_counts(self.model, counts)
+        evidence = self._evidence(cascade.impressions, cascade.clicks, logit_error, newton, named)
         vocabulary = cascade.vocabulary
         if self.model == "CM":
             return CM(vocabulary, a, evidence=evidence)
@@ -327,12 +332,20 @@ class MaximumLikelihood:
         return DBN(vocabulary, a, s, continuation, evidence=evidence)
 
     def _evidence(
-        self, impressions: np.ndarray, clicks: np.ndarray, errors: dict[str, np.ndarray], newton: NewtonResult | None
+        self,
+        impressions: np.ndarray,
+        clicks: np.ndarray,
+        errors: dict[str, np.ndarray],
+        newton: NewtonResult | None,
+        counts: dict[str, np.ndarray],
     ) -> Evidence:
         """Return the evidence of a fitted model; `newton` is None for closed forms."""
+        evidence = Evidence(label(self), impressions, clicks, errors, effective_counts=counts)
         if newton is None:
-            return Evidence(label(self), impressions, clicks, errors)
-        return Evidence(label(self), impressions, clicks, errors, newton.objective, newton.steps, newton.converged)
+            return evidence
+        return replace(
+            evidence, log_likelihood=newton.objective, iterations=newton.steps, converged=newton.converged
+        )
 
 
 def _named_errors(model: str, parameters: CascadeParameters, errors: CascadeParameters) -> dict[str, np.ndarray]:
@@ -346,6 +359,17 @@ def _named_errors(model: str, parameters: CascadeParameters, errors: CascadePara
         # delta method: log(a s) has variance ((1 - a) error_a)^2 + ((1 - s) error_s)^2
         log_error = np.hypot((1 - a) * errors.attractiveness, (1 - s) * errors.satisfaction)
         named["relevance"] = log_error / (1 - a * s)
+    return named
+
+
+def _named_counts(model: str, counts: CascadeCounts) -> dict[str, np.ndarray]:
+    """Return the effective counts by the names of the model's parameters, and of relevance."""
+    named = {"attractiveness": counts.attractiveness, "relevance": counts.attractiveness}
+    if counts.shared.shape[1]:
+        named["continuation"] = counts.shared
+    if model in {"DBN", "SDBN"}:
+        named["satisfaction"] = counts.satisfaction
+        named["relevance"] = product_counts(counts.attractiveness, counts.satisfaction)
     return named
 
 
