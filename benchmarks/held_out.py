@@ -24,6 +24,7 @@ import numpy as np
 
 import clickshift as cs
 from clickshift.errors import ClickshiftWarning
+from clickshift.io.datasets.registry import read_raw
 
 NAMES = ("rCTR", "PBM", "UBM", "SDBN", "DBN", "DCM", "CCM")
 CONTAINED = (("PBM", "rCTR"), ("UBM", "PBM"), ("DBN", "SDBN"))
@@ -58,12 +59,12 @@ def simulated() -> Iterator[tuple[str, cs.Sessions, cs.Sessions]]:
         "nearly fixed": cs.PlackettLuce(cs.NoisyOracle(sd=0.5, scale="label"), temperature=0.1),
         "random": cs.Uniform(),
     }
-    for user_name in ("PBM", "DBN", "UBM"):
+    for user_name in ("PBM", "DBN"):
         user = getattr(cs.users, user_name)()
         for ranker, policy in rankers.items():
             for per_query in (30, 300):
                 train = cs.simulate(corpus, policy, user, 60 * per_query, rng=1)
-                test = cs.simulate(corpus, policy, user, 10_000, rng=2)
+                test = cs.simulate(corpus, policy, user, 4_000, rng=2)
                 yield f"{user_name}, {ranker}, {per_query}", train, test
 
 
@@ -81,7 +82,7 @@ def main() -> None:
             results[label] = held_out(train, test)
             print(f"{label:28}", *(f"{results[label][name]:9.5f}" for name in NAMES), flush=True)
     else:
-        log = cs.read_log(args.log, **({"format": args.format} if args.format else {}))
+        log = read_raw(args.log, format=args.format) if args.format else cs.read_log(args.log)
         rows = [held_out(train, test) for train, test in halves(log, args.splits)]
         results = {str(split): row for split, row in enumerate(rows)}
         for name in NAMES:

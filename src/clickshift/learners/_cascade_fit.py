@@ -45,12 +45,16 @@ from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
 from clickshift.learners._cascade_covariance import co_occurrences, invert_information, lists_repeat
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.learners._rank_groups import Penalty, RankGroups
 from clickshift.models.intervals import EffectiveCounts, effective_counts
 
 _HOMOGENEOUS_STEPS = 12
 """Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
-_WEAK_STRENGTH = 1.0
-_PRIOR_STEPS = (3,)
+_DISCOUNT = 0.9
+"""Discount of a rank by which the usual rank of a pair is found."""
+_NEUTRAL_TOLERANCE, _NEUTRAL_STEPS = 0.1, 40
+_MAX_HALVINGS = 6
+"""Number of lengths of the complete-data step that are tried."""
 MIN_PROBABILITY = 1e-9
 """Smallest distance of a parameter from 0 and 1."""
 
@@ -152,6 +156,7 @@ class CascadeFamily(ABC):
         self.data, self.tails = cascade, cascade.tails
         self.prior = self.satisfaction_prior = Beta() if prior is None else prior
         self.learns_prior, self.damping = prior is None, EMDamping()
+        self.groups: RankGroups | None = None
 
     @abstractmethod
     def start_shared(self) -> Shared:
@@ -195,6 +200,7 @@ class CascadeFamily(ABC):
         max_steps: int,
         start: CascadeParameters | None = None,
         rng: np.random.Generator | None = None,
+        intervals: bool = True,
     ) -> CascadeFit:
         """Maximise the penalised likelihood.
 
@@ -208,6 +214,8 @@ class CascadeFamily(ABC):
             Parameters to start from; None makes a first guess.
         rng
             Generator of a random start.
+        intervals
+            Whether effective counts are those under the neutral prior, which takes further evaluations.
 
         Returns
         -------
@@ -217,23 +225,45 @@ class CascadeFamily(ABC):
         homogeneous = self._fit_homogeneous()
         tails = self.tails.expect(self.transitions(homogeneous))
         if self.learns_prior:
-            mean = float(homogeneous.attractiveness[0])
-            self.prior = Beta(mean * _WEAK_STRENGTH, _WEAK_STRENGTH)
+            # independent of the start: objectives under different priors could not be compared
+            self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
         first = self.start(homogeneous, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
         self.damping = EMDamping()
         first = np.minimum(first, MAX_PROBABILITY)
-        if self.learns_prior:
-            for steps in _PRIOR_STEPS:
-                local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=steps)
-                self.prior = local.learned_prior()
-                first = self.join(*local.parameters)
-                self.damping = EMDamping()
-            self.learns_prior = False
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
+        if self.learns_prior and intervals:
+            return CascadeFit(local.parameters, local.errors(), self._neutral_counts(local, tails), newton)
         errors = local.errors()
         return CascadeFit(local.parameters, errors, local.effective_counts(errors), newton)
+
+    def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
+        """Return the effective counts of the fit under the neutral prior of rank groups, from a fit under another."""
+        other = copy(self)
+        other.groups, other.damping = self._usual_rank_groups(homogeneous_tails), EMDamping()
+        a = fitted.parameters.attractiveness
+        start = np.append(self.join(*fitted.parameters), other.groups.means(a))
+        known = {id(start): fitted.tails}
+
+        def look(vector: np.ndarray) -> _LocalLikelihood:
+            return _LocalLikelihood(other, vector, known.get(id(vector)))
+
+        local, _ = maximise(look, start, tolerance=_NEUTRAL_TOLERANCE, max_steps=_NEUTRAL_STEPS)
+        return local.effective_counts(local.errors())
+
+    def _usual_rank_groups(self, tails: ExpectedTails) -> RankGroups:
+        """Group pairs by the rank at which they are usually shown below the last click; the top if they never were.
+
+        It is the rank of the mean of c^rank, which is what an E-step returns as examined if nobody ever clicks and
+        users go on with probability c.
+        """
+        data, ones = self.data, np.ones(len(self.data.clicks))
+        shown, discount = data.impressions - data.examined, _DISCOUNT ** np.arange(1, data.n_ranks + 1)
+        discounted = self.tails.expect(TailTransitions(ones, _DISCOUNT, ones, discount)).examined
+        mean = np.where(shown > 0, discounted / np.maximum(shown, 1e-12), 1.0)
+        rank = np.rint(np.log(np.clip(mean, 1e-300, 1.0)) / np.log(_DISCOUNT)).astype(np.int64)
+        return RankGroups.of(rank, data.examined + tails.examined, data.clicks)
 
     def _fit_homogeneous(self) -> CascadeParameters:
         """Fit the model in which all documents have the same parameters.
@@ -243,6 +273,7 @@ class CascadeFamily(ABC):
         """
         one = copy(self)
         one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
+        one.groups = None
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
         fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
         a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
@@ -250,13 +281,13 @@ class CascadeFamily(ABC):
 
     def _local_likelihood(self, vector: np.ndarray) -> _LocalLikelihood:
         """Return the likelihood at a parameter vector."""
-        return _LocalLikelihood(self, self.split(vector))
+        return _LocalLikelihood(self, vector)
 
     def split(self, vector: np.ndarray) -> CascadeParameters:
         """Split the parameter vector; satisfaction is 0 if the family has none."""
-        size = len(self.data.clicks)
+        size, end = len(self.data.clicks), len(vector) - (0 if self.groups is None else self.groups.n)
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
-        return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
+        return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) : end])
 
     def join(self, a: PairValues, s: PairValues, shared: Shared) -> np.ndarray:
         """Join parameters to one vector, without satisfaction if the family has none."""
@@ -274,12 +305,17 @@ class CascadeFamily(ABC):
 class _LocalLikelihood:
     """Penalised observed likelihood at one point: a `core.newton.LocalModel`."""
 
-    def __init__(self, family: CascadeFamily, parameters: CascadeParameters) -> None:
-        self.parameters, self._family, data, (a, s, shared) = parameters, family, family.data, parameters
-        self._tails = family.tails.expect(family.transitions(parameters), family.transition_derivatives(parameters))
-        objective = self._tails.log_likelihood + family.certain_log_likelihood(parameters)
+    def __init__(self, family: CascadeFamily, vector: np.ndarray, tails: ExpectedTails | None = None) -> None:
+        self._vector, self._family, data = vector, family, family.data
+        self.parameters = parameters = family.split(vector)
+        (a, s, shared), groups = parameters, family.groups
+        self._penalty = Penalty.of_beta(family.prior, a) if groups is None else groups.penalty(a, vector[-groups.n :])
+        self.tails = tails or family.tails.expect(
+            family.transitions(parameters), family.transition_derivatives(parameters)
+        )
+        objective = self.tails.log_likelihood + family.certain_log_likelihood(parameters)
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
-        objective += family.prior.log_density(a) + SHARED_PRIOR.log_density(shared)
+        objective += self._penalty.value + SHARED_PRIOR.log_density(shared)
         if family.has_satisfaction:
             objective += family.satisfaction_prior.log_density(s)
         self.objective = objective
@@ -293,38 +329,48 @@ class _LocalLikelihood:
 
         The EM step never decreases the likelihood.
         """
-        join, damping = self._family.join, self._family.damping
+        family, damping = self._family, self._family.damping
         share = damping.share(self.objective)
-        newton = (
-            self._newton if share == 0 else NewtonStep(self._gradient, self._information.blended(self._complete, share))
-        )
+        newton = self._newton if share == 0 else self._blended(share)
         damping.expect(self.objective, newton.gain)
-        yield shift_logits(join(*self.parameters), join(*newton.step()), MIN_PROBABILITY)
+        yield self._moved(newton, 1.0)
         damping.grow()
-        yield self._family.m_step(self.parameters, self._tails)
+        if family.groups is None:
+            yield family.m_step(self.parameters, self.tails)
+        else:  # the M-step has no closed form under this prior
+            newton = self._blended(1.0)
+            yield from (self._moved(newton, 0.5**k) for k in range(_MAX_HALVINGS))
+
+    def _blended(self, share: float) -> NewtonStep:
+        """Return the step by a weighted mean of the observed and the complete-data information."""
+        return NewtonStep(self._gradient, self._information.blended(self._complete, share))
+
+    def _moved(self, newton: NewtonStep, length: float) -> np.ndarray:
+        """Return the parameter vector after a step."""
+        return shift_logits(self._vector, length * self._family.join(*newton.step()), MIN_PROBABILITY)
 
     @cached_property
     def _hidden(self) -> ExpectedChoices:
         """Expected counts of the hidden choices."""
-        return self._family.expected_choices(self.parameters, self._tails)
+        return self._family.expected_choices(self.parameters, self.tails)
 
     @cached_property
     def _gradient(self) -> CascadeParameters:
         """Derivatives of the objective by the logits (Fisher's identity): expected successes - p x expected trials."""
-        data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.parameters
-        prior, s_prior = self._family.prior, self._family.satisfaction_prior
+        data, tails, hidden, (a, s, shared) = self._family.data, self.tails, self._hidden, self.parameters
+        s_prior, by_shared = self._family.satisfaction_prior, hidden.successes + SHARED_PRIOR.yes
         return CascadeParameters(
-            data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
+            data.clicks + hidden.yes - a * (data.examined + tails.examined + hidden.trials) + self._penalty.slope,
             s * tails.inverse + s_prior.yes - s * (data.followed + data.open_last + s_prior.total)
             if self._family.has_satisfaction
             else np.zeros_like(s),
-            hidden.successes + SHARED_PRIOR.yes - shared * (hidden.chances + SHARED_PRIOR.total),
+            np.append(by_shared - shared * (hidden.chances + SHARED_PRIOR.total), self._penalty.mean_slope),
         )
 
     @cached_property
     def _information(self) -> ArrowheadInformation:
         """Observed information: that of the complete data minus the variance of the hidden counts (Louis 1982)."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self.tails, self.parameters
         tail_curvature, hidden = tails.curvature, self._hidden
         assert tail_curvature is not None
         curved, off = family.curvature(self.parameters, tails, tail_curvature), 1 - shared
@@ -335,26 +381,31 @@ class _LocalLikelihood:
             (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * tail_curvature.inverse
         )
         diagonal = shared * (hidden.successes - shared * hidden.chances) + SHARED_PRIOR.information(shared)
-        return ArrowheadInformation(
-            _with_prior(family.prior, a, information_a + curved.attractiveness),
-            _with_prior(family.satisfaction_prior, s, information_s),
-            off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
-            off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
-            np.diag(diagonal) - off * curved.shared * off[:, None],
+        return self._penalty.extended(
+            ArrowheadInformation(
+                _with_prior(self._penalty.information, information_a + curved.attractiveness),
+                _with_prior(family.satisfaction_prior.information(s), information_s),
+                off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
+                off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
+                np.diag(diagonal) - off * curved.shared * off[:, None],
+            )
         )
 
     @cached_property
     def _complete(self) -> ArrowheadInformation:
         """Complete-data information, as if nothing were hidden: steps by it are about those of EM."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
-        hidden, zeros = self._hidden, np.zeros_like(self._information.cross_attractiveness)
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self.tails, self.parameters
+        hidden, zeros = self._hidden, np.zeros((len(shared), len(a)))
         diagonal = hidden.chances * shared * (1 - shared) + SHARED_PRIOR.information(shared)
-        return ArrowheadInformation(
-            _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
-            _with_prior(family.satisfaction_prior, s, (data.followed + data.open_last) * s * (1 - s)),
-            zeros,
-            zeros,
-            np.diag(diagonal),
+        trials = data.examined + tails.examined + hidden.trials
+        return self._penalty.extended(
+            ArrowheadInformation(
+                _with_prior(self._penalty.information, trials * a * (1 - a)),
+                _with_prior(family.satisfaction_prior.information(s), (data.followed + data.open_last) * s * (1 - s)),
+                zeros,
+                zeros,
+                np.diag(diagonal),
+            )
         )
 
     @cached_property
@@ -362,20 +413,14 @@ class _LocalLikelihood:
         """Newton step by the observed information, without damping."""
         return NewtonStep(self._gradient, self._information)
 
-    def learned_prior(self) -> Beta:
-        """Return the prior by which documents vary, given their expected examinations at this point."""
-        data, examined = self._family.data, self._family.data.examined + self._tails.examined
-        return beta_by_likelihood(examined[:-1], data.clicks[:-1])
-
     def effective_counts(self, errors: CascadeParameters) -> CascadeCounts:
         """Return the effective counts of all parameters from their standard errors."""
-        family = self._family
-        priors = family.prior, family.satisfaction_prior, SHARED_PRIOR
-        parts = (
-            effective_counts(p, error, yes=prior.yes, total=prior.total)
-            for p, error, prior in zip(self.parameters, errors, priors, strict=True)
+        (a, s, shared), s_prior = self.parameters, self._family.satisfaction_prior
+        return CascadeCounts(
+            effective_counts(a, errors.attractiveness, self._penalty.slope, self._penalty.information),
+            effective_counts(s, errors.satisfaction, s_prior.slope(s), s_prior.information(s)),
+            effective_counts(shared, errors.shared, SHARED_PRIOR.slope(shared), SHARED_PRIOR.information(shared)),
         )
-        return CascadeCounts(*parts)
 
     def errors(self) -> CascadeParameters:
         """Return standard errors of the logits from the observed information.
@@ -401,11 +446,12 @@ class _LocalLikelihood:
                 diagonal, between, cross, information.shared, vocabulary.query_offsets
             )
         error_a, error_s = np.sqrt(variance)
-        return CascadeParameters(error_a, error_s, np.sqrt(np.maximum(np.diag(shared), 0)))
+        error_shared = np.sqrt(np.maximum(np.diag(shared), 0))[: len(self.parameters.shared)]
+        return CascadeParameters(error_a, error_s, error_shared)
 
 
-def _with_prior(prior: Beta, p: PairValues, information: PairValues) -> PairValues:
+def _with_prior(of_prior: PairValues, information: PairValues) -> PairValues:
     """Add the information of the prior, and keep the sum above 0, as it is at a maximum but not everywhere."""
-    of_prior = np.maximum(prior.information(p), 1e-12)
+    of_prior = np.maximum(of_prior, 1e-12)
     total: np.ndarray = np.maximum(information + of_prior, 0.1 * of_prior)
     return total

@@ -182,15 +182,13 @@ def fit_examination(
         problem.remove_pseudo_counts()
         unshrunk = problem.profile(e, fitted.free)
         a_error, e_error = problem.errors(unshrunk, reference)
-        a_counts = effective_counts(
-            unshrunk.attractiveness, a_error, yes=problem.prior.yes, total=problem.prior.total
-        )
+        a_counts = problem.counts(unshrunk, a_error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = replace(problem.profile(e, fitted.free), information=unshrunk.information)
         a_error, e_error = problem.errors(fitted, reference)
     else:
         a_error, e_error = problem.errors(fitted, reference)
-        a_counts = effective_counts(fitted.attractiveness, a_error, yes=prior.yes, total=prior.total)
+        a_counts = problem.counts(fitted, a_error)
     e_counts = effective_counts(e, e_error)
     a = np.append(fitted.attractiveness, prior.mean)
     unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
@@ -308,6 +306,11 @@ class _ExaminationProblem:
         errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
         errors[reference] = 0.0
         return np.sqrt(variance), errors
+
+    def counts(self, fitted: _ProfileLikelihood, errors: Float[np.ndarray, " pair"]) -> EffectiveCounts:
+        """Return the effective counts of attractiveness from its standard errors."""
+        a = fitted.attractiveness
+        return effective_counts(a, errors, self.prior.slope(a), self.prior.information(a))
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the prior expectation of each pair's examinations, but not less than its clicks."""

@@ -242,7 +242,9 @@ class MaximumLikelihood:
             return self._fit_position_model(counts, start, steps)
         if self.model == "CM":
             return self._fit_cm(counts)
-        return self._fit_shortcut(counts) if self.method == "shortcut" else self._fit_cascade(counts, start, steps)
+        if self.method == "shortcut":
+            return self._fit_shortcut(counts)
+        return self._fit_cascade(counts, start, steps, intervals=max_steps is None)
 
     def _best(
         self, run: Callable[[np.random.Generator | None], CascadeFit | ExaminationFit]
@@ -271,11 +273,15 @@ class MaximumLikelihood:
         evidence = self._evidence(impressions, clicks, errors, fitted.newton, counts)
         return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
 
-    def _fit_cascade(self, cascade: Cascade, start: ClickModel | None, max_steps: int) -> ClickModel:
+    def _fit_cascade(
+        self, cascade: Cascade, start: ClickModel | None, max_steps: int, *, intervals: bool
+    ) -> ClickModel:
         """Fit DBN, SDBN, DCM or CCM."""
         family, parameters = self._family(cascade), None if start is None else _cascade_parameters(start)
         fitted = self._best(
-            lambda rng: family.fit(tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng)
+            lambda rng: family.fit(
+                tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng, intervals=intervals
+            )
         )
         assert isinstance(fitted, CascadeFit)
         return self._make_model(cascade, fitted.parameters, fitted.errors, fitted.newton, fitted.counts)

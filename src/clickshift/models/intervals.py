@@ -45,35 +45,40 @@ class ParameterIntervals(NamedTuple):
 def effective_counts(
     p: Float[np.ndarray, " n"],
     logit_error: Float[np.ndarray, " n"],
-    *,
-    yes: float = 0.0,
-    total: float = 0.0,
+    prior_slope: Float[np.ndarray, " n"] | float = 0.0,
+    prior_information: Float[np.ndarray, " n"] | float = 0.0,
 ) -> EffectiveCounts:
     """Compute the successes and trials whose binomial likelihood replaces that of the log.
 
-    At a maximum of log-likelihood + yes ln p + (total - yes) ln(1 - p), with information 1 / error^2 by the logit, the
-    likelihood alone has the information 1 / error^2 - total p (1 - p), that of so many trials, and the derivative
-    total p - yes, which are the successes beyond p times the trials. For a binomial likelihood both are exact.
+    At a maximum of log-likelihood + log-prior, the likelihood alone has the information 1 / error^2 minus that of the
+    prior, that of so many trials, and a derivative that cancels that of the prior: the successes beyond p times the
+    trials. For a binomial likelihood both are exact.
 
     Parameters
     ----------
     p
         Estimates: maxima of the penalised likelihood.
     logit_error
-        Standard errors of their logits, with the penalty.
-    yes, total
-        Pseudo-successes and pseudo-trials of the penalty.
+        Standard errors of their logits, with the prior.
+    prior_slope, prior_information
+        First and minus second derivative of the parameter's own log-prior by its logit.
+
+    Returns
+    -------
+    numpy.ndarray
+        Successes and trials.
 
     Examples
     --------
     >>> p = np.array([(30 + 0.5) / (100 + 5)])  # 30 of 100, with a prior of .5 of 5
-    >>> effective_counts(p, 1 / np.sqrt(105 * p * (1 - p)), yes=0.5, total=5.0).round(6).tolist()
+    >>> effective_counts(p, 1 / np.sqrt(105 * p * (1 - p)), 0.5 - 5 * p, 5 * p * (1 - p)).round(6).tolist()
     [[30.0], [100.0]]
     """
     inside = np.clip(p, 1e-12, 1 - 1e-12)
     with np.errstate(divide="ignore"):
-        trials = np.clip(1 / (logit_error**2 * inside * (1 - inside)) - total, 0.0, 1e15)
-    return np.stack([np.clip(trials * inside + total * inside - yes, 0.0, trials), trials])
+        information = np.maximum(1 / logit_error**2 - prior_information, 0.0)
+    trials = np.minimum(information / (inside * (1 - inside)), 1e15)
+    return np.stack([np.clip(trials * inside - prior_slope, 0.0, trials), trials])
 
 
 def product_counts(first: EffectiveCounts, second: EffectiveCounts) -> EffectiveCounts:
