@@ -14,7 +14,7 @@ more EM iterations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -30,6 +30,7 @@ from clickshift.core.newton import (
 )
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
+from clickshift.learners._examination_shrinkage import conditional_covariance, shrink_examination
 from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
 from clickshift.learners._priors import Beta, beta_by_likelihood
 from clickshift.models.intervals import EffectiveCounts, effective_counts
@@ -180,16 +181,17 @@ def fit_examination(
         tried.add(reference)
     if prior is None:
         problem.remove_pseudo_counts()
-        unshrunk = problem.profile(e, fitted.free)
-        a_error, e_error = problem.errors(unshrunk, reference)
-        a_counts = problem.counts(unshrunk, a_error)
+        free, unshrunk = fitted.free, problem.profile(e, fitted.free)
+        cov = problem.covariance(unshrunk, conditional=True)
+        a_error, e_error = problem.errors(unshrunk, cov, reference)
+        a_counts, e_counts = problem.counts(unshrunk, a_error), effective_counts(e, e_error)
+        e = shrink_examination(e, problem.alike(reference), free, cov[np.ix_(free, free)])
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
-        fitted = replace(problem.profile(e, fitted.free), information=unshrunk.information)
-        a_error, e_error = problem.errors(fitted, reference)
+        fitted = problem.profile(e, free)
+        a_error, _ = problem.errors(fitted, cov, reference)
     else:
-        a_error, e_error = problem.errors(fitted, reference)
-        a_counts = problem.counts(fitted, a_error)
-    e_counts = effective_counts(e, e_error)
+        a_error, e_error = problem.errors(fitted, problem.covariance(fitted), reference)
+        a_counts, e_counts = problem.counts(fitted, a_error), effective_counts(e, e_error)
     a = np.append(fitted.attractiveness, prior.mean)
     unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
     return ExaminationFit(
@@ -280,19 +282,36 @@ class _ExaminationProblem:
         )
         return _ProfileLikelihood(e, free, a, value, total_gradient, information)
 
+    def covariance(
+        self, fitted: _ProfileLikelihood, *, conditional: bool = False
+    ) -> Float[np.ndarray, "situation situation"]:
+        """Return the covariance of the logits of examination, (E - C' D^-1 C)^-1; 0 for situations that are not free.
+
+        Variances are not below those of the conditional likelihood if `conditional`.
+        """
+        e, free, n = fitted.examination, fitted.free, len(fitted.examination)
+        cov = np.zeros((n, n))
+        if not len(free):
+            return cov
+        # without the prior of examination, which only keeps it off 0 and 1
+        observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
+        found = covariance(observed[np.ix_(free, free)])
+        if conditional:
+            least = np.diag(conditional_covariance(self.cells, e, free))
+            scale = np.sqrt(np.maximum(least / np.maximum(np.diag(found), 1e-12), 1.0))
+            found = found * scale * scale[:, None]
+        cov[np.ix_(free, free)] = found
+        return cov
+
     def errors(
-        self, fitted: _ProfileLikelihood, reference: int
+        self, fitted: _ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int
     ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
         """Return standard errors of the logits from the full observed information, an arrowhead matrix.
 
-        With C, D and E as in the module's docstring, cov_e = (E - C' D^-1 C)^-1 and
-        var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1 by convention and has error 0.
+        With C, D and E as in the module's docstring, var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1
+        by convention and has error 0.
         """
-        e, free, n, ranges = fitted.examination, fitted.free, len(fitted.examination), self._ranges()
-        cov = np.zeros((n, n))
-        if len(free):  # without the prior of examination, which only keeps it off 0 and 1
-            observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
-            cov[np.ix_(free, free)] = covariance(observed[np.ix_(free, free)])
+        e, free, ranges = fitted.examination, fitted.free, self._ranges()
         variance = np.empty(len(self.pair_clicks))
 
         def work(k: int) -> None:
@@ -302,10 +321,16 @@ class _ExaminationProblem:
             )  # fmt: skip
 
         for_each(work, len(ranges))
-        errors = np.full(n, np.nan)
+        errors = np.full(len(e), np.nan)
         errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
         errors[reference] = 0.0
         return np.sqrt(variance), errors
+
+    def alike(self, reference: int) -> Float[np.ndarray, " situation"]:
+        """Return examination as if documents of all ranks were alike: click-through rates relative to the reference."""
+        rate = (self.clicks + 0.5) / (self.impressions + 1)
+        alike: np.ndarray = np.minimum(rate / rate[reference], 1.0)
+        return alike
 
     def counts(self, fitted: _ProfileLikelihood, errors: Float[np.ndarray, " pair"]) -> EffectiveCounts:
         """Return the effective counts of attractiveness from its standard errors."""
