@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.newton import (
+    MAX_LOGIT_STEP,
     MAX_PROBABILITY,
     ArrowheadInformation,
     CascadeParameters,
@@ -52,7 +53,10 @@ _HOMOGENEOUS_STEPS = 12
 """Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
 _DISCOUNT = 0.9
 """Discount of a rank by which the usual rank of a pair is found."""
-_NEUTRAL_TOLERANCE, _NEUTRAL_STEPS = 0.1, 40
+_NEUTRAL_TOLERANCE, _NEUTRAL_STEPS = 0.1, 20
+_MANY_IMPRESSIONS = 1e6
+_MAX_RATIO = 0.95
+"""Largest ratio of the expected gains of two steps that is extrapolated."""
 _MAX_HALVINGS = 6
 """Number of lengths of the complete-data step that are tried."""
 MIN_PROBABILITY = 1e-9
@@ -99,6 +103,24 @@ class SharedCurvature(NamedTuple):
     cross_satisfaction: Cross | float = 0.0
     attractiveness: PairValues | float = 0.0
     cross_attractiveness: Cross | float = 0.0
+
+
+class NewtonSolution(NamedTuple):
+    """Standard errors and Newton step at one point, by the same information matrix.
+
+    Parameters
+    ----------
+    errors
+        Standard errors of the logits.
+    step
+        Newton step of the logits, limited in size; its shared parameters may be followed by means of groups.
+    gain
+        Expected gain of the step.
+    """
+
+    errors: CascadeParameters
+    step: CascadeParameters
+    gain: float
 
 
 class CascadeCounts(NamedTuple):
@@ -157,6 +179,7 @@ class CascadeFamily(ABC):
         self.prior = self.satisfaction_prior = Beta() if prior is None else prior
         self.learns_prior, self.damping = prior is None, EMDamping()
         self.groups: RankGroups | None = None
+        self.last_gain = 0.0
 
     @abstractmethod
     def start_shared(self) -> Shared:
@@ -230,27 +253,35 @@ class CascadeFamily(ABC):
         first = self.start(homogeneous, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
-        self.damping = EMDamping()
+        self.damping, self.last_gain = EMDamping(), 0.0
         first = np.minimum(first, MAX_PROBABILITY)
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
         if self.learns_prior and intervals:
-            return CascadeFit(local.parameters, local.errors(), self._neutral_counts(local, tails), newton)
-        errors = local.errors()
-        return CascadeFit(local.parameters, errors, local.effective_counts(errors), newton)
+            return CascadeFit(local.parameters, local.solve().errors, self._neutral_counts(local, tails), newton)
+        solution = local.solve()
+        return CascadeFit(local.parameters, solution.errors, local.effective_counts(solution), newton)
 
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
-        """Return the effective counts of the fit under the neutral prior of rank groups, from a fit under another."""
+        """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
+
+        The last step needs no evaluation: effective counts include it.
+        """
         other = copy(self)
-        other.groups, other.damping = self._usual_rank_groups(homogeneous_tails), EMDamping()
-        a = fitted.parameters.attractiveness
-        start = np.append(self.join(*fitted.parameters), other.groups.means(a))
-        known = {id(start): fitted.tails}
-
-        def look(vector: np.ndarray) -> _LocalLikelihood:
-            return _LocalLikelihood(other, vector, known.get(id(vector)))
-
-        local, _ = maximise(look, start, tolerance=_NEUTRAL_TOLERANCE, max_steps=_NEUTRAL_STEPS)
-        return local.effective_counts(local.errors())
+        other.groups = self._usual_rank_groups(homogeneous_tails)
+        means = other.groups.means(fitted.parameters.attractiveness)
+        local = _LocalLikelihood(other, np.append(self.join(*fitted.parameters), means), fitted.tails)
+        large = self.data.impressions.sum() > _MANY_IMPRESSIONS
+        solution = local.solve()
+        for _ in range(1 if large else _NEUTRAL_STEPS):
+            if abs(solution.gain) < _NEUTRAL_TOLERANCE:
+                break
+            steps = ((step, 0.5**k) for k in range(_MAX_HALVINGS) for step in (solution.step, local.arrowhead_step))
+            tried = (other._local_likelihood(local.moved(*step)) for step in steps)
+            better = next((moved for moved in tried if moved.objective > local.objective), None)
+            if better is None:
+                break
+            local, solution = better, better.solve()
+        return local.effective_counts(solution)
 
     def _usual_rank_groups(self, tails: ExpectedTails) -> RankGroups:
         """Group pairs by the rank at which they are usually shown below the last click; the top if they never were.
@@ -273,7 +304,7 @@ class CascadeFamily(ABC):
         """
         one = copy(self)
         one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
-        one.groups = None
+        one.groups, one.last_gain = None, 0.0
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
         fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
         a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
@@ -321,8 +352,16 @@ class _LocalLikelihood:
         self.objective = objective
 
     def expected_gain(self) -> float:
-        """Return the expected gain of the Newton step."""
-        return self._newton.gain
+        """Return ten times the gain that is expected to remain after the Newton step, or a tenth of the step's own.
+
+        Steps omit the entries between pairs, so their gains fall by a constant ratio, which is near 1 where the same
+        pairs keep co-occurring. The larger of the two numbers is returned: with the default tolerance of 0.1, a hundredth
+        of a nat may remain after a last step of at most one nat.
+        """
+        gain, last = self._newton.gain, self._family.last_gain
+        ratio = min(gain / last, _MAX_RATIO) if last > 0 else 0.5
+        self._family.last_gain = gain
+        return max(gain / 3, 20 * gain * ratio / (1 - ratio))
 
     def candidates(self) -> Iterator[np.ndarray]:
         """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
@@ -331,23 +370,17 @@ class _LocalLikelihood:
         """
         family, damping = self._family, self._family.damping
         share = damping.share(self.objective)
-        newton = self._newton if share == 0 else self._blended(share)
+        newton = (
+            self._newton if share == 0 else NewtonStep(self._gradient, self._information.blended(self._complete, share))
+        )
         damping.expect(self.objective, newton.gain)
-        yield self._moved(newton, 1.0)
+        yield self.moved(newton.step())
         damping.grow()
-        if family.groups is None:
-            yield family.m_step(self.parameters, self.tails)
-        else:  # the M-step has no closed form under this prior
-            newton = self._blended(1.0)
-            yield from (self._moved(newton, 0.5**k) for k in range(_MAX_HALVINGS))
+        yield family.m_step(self.parameters, self.tails)
 
-    def _blended(self, share: float) -> NewtonStep:
-        """Return the step by a weighted mean of the observed and the complete-data information."""
-        return NewtonStep(self._gradient, self._information.blended(self._complete, share))
-
-    def _moved(self, newton: NewtonStep, length: float) -> np.ndarray:
+    def moved(self, step: CascadeParameters, length: float = 1.0) -> np.ndarray:
         """Return the parameter vector after a step."""
-        return shift_logits(self._vector, length * self._family.join(*newton.step()), MIN_PROBABILITY)
+        return shift_logits(self._vector, length * self._family.join(*step), MIN_PROBABILITY)
 
     @cached_property
     def _hidden(self) -> ExpectedChoices:
@@ -413,23 +446,33 @@ class _LocalLikelihood:
         """Newton step by the observed information, without damping."""
         return NewtonStep(self._gradient, self._information)
 
-    def effective_counts(self, errors: CascadeParameters) -> CascadeCounts:
-        """Return the effective counts of all parameters from their standard errors."""
-        (a, s, shared), s_prior = self.parameters, self._family.satisfaction_prior
+    def effective_counts(self, solution: NewtonSolution) -> CascadeCounts:
+        """Return the effective counts of all parameters, after the Newton step."""
+        (a, s, shared), s_prior, (errors, step, _) = self.parameters, self._family.satisfaction_prior, solution
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ahead = [np.nan_to_num(move[: len(error)] / error**2) for move, error in zip(step, errors, strict=True)]
         return CascadeCounts(
-            effective_counts(a, errors.attractiveness, self._penalty.slope, self._penalty.information),
-            effective_counts(s, errors.satisfaction, s_prior.slope(s), s_prior.information(s)),
-            effective_counts(shared, errors.shared, SHARED_PRIOR.slope(shared), SHARED_PRIOR.information(shared)),
+            effective_counts(a, errors.attractiveness, self._penalty.slope - ahead[0], self._penalty.information),
+            effective_counts(s, errors.satisfaction, s_prior.slope(s) - ahead[1], s_prior.information(s)),
+            effective_counts(
+                shared, errors.shared, SHARED_PRIOR.slope(shared) - ahead[2], SHARED_PRIOR.information(shared)
+            ),
         )
 
-    def errors(self) -> CascadeParameters:
-        """Return standard errors of the logits from the observed information.
+    @property
+    def arrowhead_step(self) -> CascadeParameters:
+        """Newton step without the entries between pairs."""
+        return self._newton.step()
+
+    def solve(self) -> NewtonSolution:
+        """Return standard errors of the logits from the observed information, and the Newton step.
 
         Where the same pairs keep co-occurring, the entries between pairs are used too.
         """
-        information, parts = self._information, self._family.tails.parts
+        information, gradient, parts = self._information, self._gradient, self._family.tails.parts
         vocabulary = self._family.data.vocabulary
         variance, shared = information.inverted()
+        step, gain = self._newton.step(), self._newton.gain
         pairs = (
             co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
             if lists_repeat(parts, vocabulary)
@@ -442,12 +485,19 @@ class _LocalLikelihood:
             derivatives = self._family.continuation_derivatives(self.parameters)
             by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
             between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
-            variance[:kinds, :-1], shared = invert_information(
-                diagonal, between, cross, information.shared, vocabulary.query_offsets
+            slopes = np.stack([gradient.attractiveness, gradient.satisfaction])[:kinds, :-1]
+            inverted = invert_information(
+                diagonal, between, cross, information.shared, vocabulary.query_offsets, slopes, gradient.shared
             )
+            variance[:kinds, :-1], shared = inverted.variance, inverted.shared
+            moves = np.zeros((2, slopes.shape[1] + 1))
+            moves[:kinds, :-1] = np.clip(inverted.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
+            step = CascadeParameters(*moves, np.clip(inverted.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
+            gain = float((slopes * inverted.step).sum() + gradient.shared @ inverted.shared_step) / 2
         error_a, error_s = np.sqrt(variance)
-        error_shared = np.sqrt(np.maximum(np.diag(shared), 0))[: len(self.parameters.shared)]
-        return CascadeParameters(error_a, error_s, error_shared)
+        n = len(self.parameters.shared)
+        errors = CascadeParameters(error_a, error_s, np.sqrt(np.maximum(np.diag(shared), 0))[:n])
+        return NewtonSolution(errors, step, gain)
 
 
 def _with_prior(of_prior: PairValues, information: PairValues) -> PairValues:

@@ -349,9 +349,7 @@ class MaximumLikelihood:
         evidence = Evidence(label(self), impressions, clicks, errors, effective_counts=counts)
         if newton is None:
             return evidence
-        return replace(
-            evidence, log_likelihood=newton.objective, iterations=newton.steps, converged=newton.converged
-        )
+        return replace(evidence, log_likelihood=newton.objective, iterations=newton.steps, converged=newton.converged)
 
 
 def _named_errors(model: str, parameters: CascadeParameters, errors: CascadeParameters) -> dict[str, np.ndarray]:

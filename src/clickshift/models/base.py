@@ -375,8 +375,10 @@ class ClickModel(ABC):
             return ParameterIntervals(*beta_interval(values, errors, level), np.full(len(values), "", object))
         low, high = counts_interval(counts, level)
         fixed = errors == 0  # by convention, not by measurement
-        low, high = (np.where(fixed | ~np.isnan(bound), extreme(bound, values), bound)
-                     for bound, extreme in ((low, np.minimum), (high, np.maximum)))
+        low, high = (
+            np.where(fixed | ~np.isnan(bound), extreme(bound, values), bound)
+            for bound, extreme in ((low, np.minimum), (high, np.maximum))
+        )
         support = support_of(counts, by_trials=name in {"satisfaction", "continuation"})
         support[fixed] = "convention"
         return ParameterIntervals(np.where(fixed, values, low), np.where(fixed, values, high), support)

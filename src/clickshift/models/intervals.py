@@ -104,9 +104,7 @@ def product_counts(first: EffectiveCounts, second: EffectiveCounts) -> Effective
     return np.stack([np.clip(product * (trials + 1) - 0.5, 0.0, trials), trials])
 
 
-def counts_interval(
-    counts: EffectiveCounts, level: float
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def counts_interval(counts: EffectiveCounts, level: float) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Compute confidence intervals of probabilities from effective counts.
 
     They are Jeffreys intervals, quantiles of Beta(y + 1/2, n - y + 1/2). With fewer than five successes, the upper
