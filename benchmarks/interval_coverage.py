@@ -8,7 +8,8 @@
 Every query has one list of ten documents; in some sessions two neighbours are swapped. A stratum is a design: how the
 list follows relevance (random order, sorted by noisy relevance, sorted exactly), swaps per session, and sessions per
 query, which are the impressions of each document. Within a stratum, intervals are divided by the number of clicks that
-the true model expects on what they describe, given the lists: never by the clicks that were observed.
+the true model expects on what they describe, given the lists: never by the clicks that were observed. Examination and
+continuation have enough clicks only if, besides, three quarters of all clicks are expected on documents that do.
 
 Users are simulated with numpy alone: the code shares nothing with the click models that are fitted. Every log has other
 parameters. Seeds are those of the log's number.
@@ -183,6 +184,8 @@ def intervals_of(user: str, design: Design, seed: int) -> Iterator[dict[str, Any
         found = cs.fit(user, log)
     assert found.evidence is not None
     of_document, of_browsing = world.expected_clicks(document)
+    if of_document[of_document >= ENOUGH].sum() < 0.75 * of_document.sum():
+        of_browsing = np.minimum(of_browsing, 0.99 * ENOUGH)  # browsing is learned from hardly known documents
     browsing = "examination" if user in {"PBM", "UBM"} else "continuation"
     truths = {"attractiveness": world.attractiveness, "satisfaction": world.satisfaction, browsing: world.browsing}
     rank = np.tile(np.arange(design.ranks), design.queries)
@@ -212,7 +215,7 @@ def found_intervals(found: cs.ClickModel, name: str) -> tuple[np.ndarray, np.nda
     if hasattr(found, "intervals"):
         low, high, support = found.intervals(name)
         return low, high, support
-    from clickshift.models.intervals import beta_interval
+    from clickshift.models.base import beta_interval  # versions without effective counts
 
     assert found.evidence is not None
     estimate, error = np.atleast_1d(getattr(found, name)), found.evidence.logit_error[name]

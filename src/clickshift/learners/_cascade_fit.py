@@ -44,17 +44,27 @@ from clickshift.core.newton import (
 )
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
-from clickshift.learners._cascade_covariance import co_occurrences, invert_information, lists_repeat
+from clickshift.learners._cascade_covariance import (
+    InvertedInformation,
+    co_occurrences,
+    invert_information,
+    lists_repeat,
+)
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
 from clickshift.learners._rank_groups import Penalty, RankGroups
-from clickshift.models.intervals import EffectiveCounts, effective_counts
+from clickshift.models.intervals import FEW_CLICKS, EffectiveCounts, effective_counts
 
 _HOMOGENEOUS_STEPS = 12
 """Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
 _DISCOUNT = 0.9
 """Discount of a rank by which the usual rank of a pair is found."""
 _NEUTRAL_TOLERANCE, _NEUTRAL_STEPS = 0.1, 20
+"""Expected gain of a step under the neutral prior, in nats, below which the steps end; and their number, at most."""
 _MANY_IMPRESSIONS = 1e6
+"""Impressions from which on one step under the neutral prior is enough, unless lists repeat."""
+_KNOWN_SHARE = 0.75
+"""Share of clicks on documents with at least five effective ones, below which the log does not decide shared
+parameters."""
 _MAX_RATIO = 0.95
 """Largest ratio of the expected gains of two steps that is extrapolated."""
 _MAX_HALVINGS = 6
@@ -103,24 +113,6 @@ class SharedCurvature(NamedTuple):
     cross_satisfaction: Cross | float = 0.0
     attractiveness: PairValues | float = 0.0
     cross_attractiveness: Cross | float = 0.0
-
-
-class NewtonSolution(NamedTuple):
-    """Standard errors and Newton step at one point, by the same information matrix.
-
-    Parameters
-    ----------
-    errors
-        Standard errors of the logits.
-    step
-        Newton step of the logits, limited in size; its shared parameters may be followed by means of groups.
-    gain
-        Expected gain of the step.
-    """
-
-    errors: CascadeParameters
-    step: CascadeParameters
-    gain: float
 
 
 class CascadeCounts(NamedTuple):
@@ -256,10 +248,13 @@ class CascadeFamily(ABC):
         self.damping, self.last_gain = EMDamping(), 0.0
         first = np.minimum(first, MAX_PROBABILITY)
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
+        full = local.full_inverse()
+        errors = local.errors(full)
         if self.learns_prior and intervals:
-            return CascadeFit(local.parameters, local.solve().errors, self._neutral_counts(local, tails), newton)
-        solution = local.solve()
-        return CascadeFit(local.parameters, solution.errors, local.effective_counts(solution), newton)
+            counts = self._neutral_counts(local, tails)
+        else:
+            counts = local.effective_counts(errors, local.newton_step(full)[0])
+        return CascadeFit(local.parameters, errors, counts, newton)
 
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
         """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
@@ -271,17 +266,34 @@ class CascadeFamily(ABC):
         means = other.groups.means(fitted.parameters.attractiveness)
         local = _LocalLikelihood(other, np.append(self.join(*fitted.parameters), means), fitted.tails)
         large = self.data.impressions.sum() > _MANY_IMPRESSIONS
-        solution = local.solve()
-        for _ in range(1 if large else _NEUTRAL_STEPS):
-            if abs(solution.gain) < _NEUTRAL_TOLERANCE:
+        for _ in range(_NEUTRAL_STEPS):
+            full = local.full_inverse()
+            step, gain = local.newton_step(full)
+            if abs(gain) < _NEUTRAL_TOLERANCE or (large and full is None):
                 break
-            steps = ((step, 0.5**k) for k in range(_MAX_HALVINGS) for step in (solution.step, local.arrowhead_step))
-            tried = (other._local_likelihood(local.moved(*step)) for step in steps)
+            shorter = ((s, 0.5**k) for k in range(_MAX_HALVINGS) for s in (step, local.newton_step(None)[0]))
+            tried = (other._local_likelihood(local.moved(*one)) for one in shorter)
             better = next((moved for moved in tried if moved.objective > local.objective), None)
             if better is None:
                 break
-            local, solution = better, better.solve()
-        return local.effective_counts(solution)
+            local = better
+        counts = local.effective_counts(local.errors(full), step)
+        return counts._replace(shared=self._of_known_documents(counts))
+
+    def _of_known_documents(self, counts: CascadeCounts) -> EffectiveCounts:
+        """Return the effective counts of shared parameters, reduced where most clicks are on hardly known documents.
+
+        Shared parameters are estimated jointly with one or two for every document. If those have few clicks each, the
+        information claims more than the log can tell, as in all models with many incidental parameters. It is
+        multiplied by the squared share of clicks on documents with at least five effective ones; if that share is less
+        than three quarters, it is that of fewer than five trials.
+        """
+        clicks, known = self.data.clicks, counts.attractiveness[0] >= FEW_CLICKS
+        share = clicks[known].sum() / max(clicks.sum(), 1e-12)
+        trials = counts.shared[1] * share**2
+        if share < _KNOWN_SHARE:
+            trials = np.minimum(trials, 0.99 * FEW_CLICKS)
+        return counts.shared * (trials / np.maximum(counts.shared[1], 1e-300))
 
     def _usual_rank_groups(self, tails: ExpectedTails) -> RankGroups:
         """Group pairs by the rank at which they are usually shown below the last click; the top if they never were.
@@ -352,16 +364,16 @@ class _LocalLikelihood:
         self.objective = objective
 
     def expected_gain(self) -> float:
-        """Return ten times the gain that is expected to remain after the Newton step, or a tenth of the step's own.
+        """Return ten times the gain that is expected to remain after the Newton step, or a third of the step's own.
 
         Steps omit the entries between pairs, so their gains fall by a constant ratio, which is near 1 where the same
-        pairs keep co-occurring. The larger of the two numbers is returned: with the default tolerance of 0.1, a hundredth
-        of a nat may remain after a last step of at most one nat.
+        pairs keep co-occurring. The larger of the two numbers is returned: with the default tolerance of 0.1, about a
+        hundredth of a nat remains.
         """
         gain, last = self._newton.gain, self._family.last_gain
         ratio = min(gain / last, _MAX_RATIO) if last > 0 else 0.5
         self._family.last_gain = gain
-        return max(gain / 3, 20 * gain * ratio / (1 - ratio))
+        return max(gain / 3, 10 * gain * ratio / (1 - ratio))
 
     def candidates(self) -> Iterator[np.ndarray]:
         """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
@@ -446,9 +458,9 @@ class _LocalLikelihood:
         """Newton step by the observed information, without damping."""
         return NewtonStep(self._gradient, self._information)
 
-    def effective_counts(self, solution: NewtonSolution) -> CascadeCounts:
+    def effective_counts(self, errors: CascadeParameters, step: CascadeParameters) -> CascadeCounts:
         """Return the effective counts of all parameters, after the Newton step."""
-        (a, s, shared), s_prior, (errors, step, _) = self.parameters, self._family.satisfaction_prior, solution
+        (a, s, shared), s_prior = self.parameters, self._family.satisfaction_prior
         with np.errstate(divide="ignore", invalid="ignore"):
             ahead = [np.nan_to_num(move[: len(error)] / error**2) for move, error in zip(step, errors, strict=True)]
         return CascadeCounts(
@@ -459,45 +471,44 @@ class _LocalLikelihood:
             ),
         )
 
-    @property
-    def arrowhead_step(self) -> CascadeParameters:
-        """Newton step without the entries between pairs."""
-        return self._newton.step()
-
-    def solve(self) -> NewtonSolution:
-        """Return standard errors of the logits from the observed information, and the Newton step.
-
-        Where the same pairs keep co-occurring, the entries between pairs are used too.
-        """
+    def full_inverse(self) -> InvertedInformation | None:
+        """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
         information, gradient, parts = self._information, self._gradient, self._family.tails.parts
         vocabulary = self._family.data.vocabulary
-        variance, shared = information.inverted()
-        step, gain = self._newton.step(), self._newton.gain
-        pairs = (
-            co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
-            if lists_repeat(parts, vocabulary)
-            else None
+        if not lists_repeat(parts, vocabulary):
+            return None
+        pairs = co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
+        if pairs is None:
+            return None
+        kinds = 1 + self._family.has_satisfaction
+        diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
+        cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
+        derivatives = self._family.continuation_derivatives(self.parameters)
+        by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
+        between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
+        slopes = np.stack([gradient.attractiveness, gradient.satisfaction])[:kinds, :-1]
+        return invert_information(
+            diagonal, between, cross, information.shared, vocabulary.query_offsets, slopes, gradient.shared
         )
-        if pairs is not None:
-            kinds = 1 + self._family.has_satisfaction
-            diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
-            cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
-            derivatives = self._family.continuation_derivatives(self.parameters)
-            by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
-            between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
-            slopes = np.stack([gradient.attractiveness, gradient.satisfaction])[:kinds, :-1]
-            inverted = invert_information(
-                diagonal, between, cross, information.shared, vocabulary.query_offsets, slopes, gradient.shared
-            )
-            variance[:kinds, :-1], shared = inverted.variance, inverted.shared
-            moves = np.zeros((2, slopes.shape[1] + 1))
-            moves[:kinds, :-1] = np.clip(inverted.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
-            step = CascadeParameters(*moves, np.clip(inverted.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
-            gain = float((slopes * inverted.step).sum() + gradient.shared @ inverted.shared_step) / 2
+
+    def newton_step(self, full: InvertedInformation | None) -> tuple[CascadeParameters, float]:
+        """Return the Newton step, limited in size, and its expected gain."""
+        if full is None:
+            return self._newton.step(), self._newton.gain
+        kinds, gradient = len(full.step), self._gradient
+        moves, slopes = np.zeros((2, len(gradient.attractiveness))), np.stack(gradient[:2])[:kinds, :-1]
+        moves[:kinds, :-1] = np.clip(full.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
+        step = CascadeParameters(*moves, np.clip(full.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
+        return step, float((slopes * full.step).sum() + (gradient.shared * full.shared_step).sum()) / 2
+
+    def errors(self, full: InvertedInformation | None) -> CascadeParameters:
+        """Return standard errors of the logits from the observed information."""
+        variance, shared = self._information.inverted()
+        if full is not None:
+            variance[: len(full.variance), :-1], shared = full.variance, full.shared
         error_a, error_s = np.sqrt(variance)
-        n = len(self.parameters.shared)
-        errors = CascadeParameters(error_a, error_s, np.sqrt(np.maximum(np.diag(shared), 0))[:n])
-        return NewtonSolution(errors, step, gain)
+        error_shared = np.sqrt(np.maximum(np.diag(shared), 0))[: len(self.parameters.shared)]
+        return CascadeParameters(error_a, error_s, error_shared)
 
 
 def _with_prior(of_prior: PairValues, information: PairValues) -> PairValues:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.newton import covariance
+from clickshift.core.newton import covariance, single_threaded_products
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 
@@ -19,6 +19,8 @@ _MAX_PAIRS = 4096
 """Clicked pairs that determine the information well enough; more are subsampled."""
 _PSEUDO_IMPRESSIONS = 2.0
 """Impressions at the mean rate that are added to those of a pair, so that no click rate is 1."""
+_MAX_RATE = 0.95
+"""Largest click rate of a pair in a situation that is taken as known."""
 _DEVIATION = 1.0
 """Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
 
@@ -30,7 +32,7 @@ def conditional_covariance(
 ) -> Covariance:
     """Return the covariance of the logits of examination in the conditional likelihood.
 
-    For rates p that are not small, the multinomial information is divided by 1 - p, as in a binomial likelihood.
+    For click rates p that are not small, multinomial information is divided by 1 - p, as in a binomial likelihood.
 
     Parameters
     ----------
@@ -49,13 +51,14 @@ def conditional_covariance(
     first, size = cells.offsets[pairs], cells.offsets[pairs + 1] - cells.offsets[pairs]
     row = np.repeat(np.arange(len(pairs)), size)
     cell = np.arange(len(row)) + np.repeat(first - np.cumsum(size) + size, size)
-    share = np.zeros((len(pairs), len(e)))
-    share[row, cells.situation[cell]] = cells.impressions[cell] * e[cells.situation[cell]]
-    share /= share.sum(axis=1, keepdims=True)
-    mean = clicks.sum() / max(impressions.sum(), 1e-12)
+    exposure, mean = np.zeros((len(e), len(pairs))), clicks.sum() / max(impressions.sum(), 1e-12)
+    exposure[cells.situation[cell], row] = cells.impressions[cell] * e[cells.situation[cell]]
+    total = exposure.sum(axis=0)
     rate = (clicks[pairs] + _PSEUDO_IMPRESSIONS * mean) / (impressions[pairs] + _PSEUDO_IMPRESSIONS)
-    weighted = (scale * clicks[pairs] / (1 - np.minimum(rate, 0.99)))[:, None] * share
-    information = (np.diag(weighted.sum(axis=0)) - weighted.T @ share) * (1 - e) * (1 - e)[:, None]
+    p = np.minimum(e[:, None] * (rate * impressions[pairs] / total), _MAX_RATE)
+    weight = exposure * (scale * clicks[pairs] / total) / (1 - p)
+    products = single_threaded_products(weight, weight / weight.sum(axis=0))
+    information = (np.diag(weight.sum(axis=1)) - products) * (1 - e) * (1 - e)[:, None]
     return covariance(information[np.ix_(free, free)])
 
 

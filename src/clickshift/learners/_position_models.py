@@ -188,7 +188,8 @@ def fit_examination(
         e = shrink_examination(e, problem.alike(reference), free, cov[np.ix_(free, free)])
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
-        a_error, _ = problem.errors(fitted, cov, reference)
+        a = fitted.attractiveness
+        a_error = 1 / np.sqrt((a_counts[1] + prior.total) * a * (1 - a))
     else:
         a_error, e_error = problem.errors(fitted, problem.covariance(fitted), reference)
         a_counts, e_counts = problem.counts(fitted, a_error), effective_counts(e, e_error)

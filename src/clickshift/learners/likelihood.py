@@ -38,6 +38,9 @@ __all__ = ["MaximumLikelihood"]
 _SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
 _CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
 _SHORTCUTS = ("DCM", "SDBN")
+_SHOWN_OFTEN, _HIDDEN_SHARE = 20, 0.1
+"""Impressions from which on a document should have been examined, and the share of impressions of documents that were
+not, above which a cascade model warns."""
 
 
 @final
@@ -175,12 +178,14 @@ class MaximumLikelihood:
             If the counts are of the wrong kind for the model ("wrong-counts").
         """
         counts = self.counts(data)
-        if isinstance(counts, Cells) and (warning := swap_graph(counts).warning()):
+        fitted = self.fit_from(counts)
+        warning = swap_graph(counts).warning() if isinstance(counts, Cells) else _hidden_documents(fitted)
+        if warning:
             warnings.warn(
                 ClickshiftWarning(f"{self.model}: {warning}", code="weak-identification", model=self.model),
                 stacklevel=2,
             )
-        return self.fit_from(counts)
+        return fitted
 
     def counts(self, data: Log | Cells | Cascade, weight: np.ndarray | None = None) -> Cells | Cascade:
         """Count the sufficient statistics of this model.
@@ -350,6 +355,22 @@ class MaximumLikelihood:
         if newton is None:
             return evidence
         return replace(evidence, log_likelihood=newton.objective, iterations=newton.steps, converged=newton.converged)
+
+
+def _hidden_documents(model: ClickModel) -> str | None:
+    """Return a sentence on documents of a cascade model that were shown but hardly examined; None if they are few."""
+    evidence = model.evidence
+    if evidence is None or "attractiveness" not in evidence.effective_counts:
+        return None
+    support, impressions = model.intervals("attractiveness").support[:-1], evidence.impressions[:-1]
+    hidden = (support == "not identified") & (impressions >= _SHOWN_OFTEN)
+    if impressions[hidden].sum() <= _HIDDEN_SHARE * impressions.sum():
+        return None
+    return (
+        f"{hidden.sum():,} documents that were shown at least {_SHOWN_OFTEN} times were examined less than once in "
+        "effect, because users stopped above them: their attractiveness is not identified, and its estimate is the "
+        "prior mean. To fix this, show them higher up now and then, or log several rankers."
+    )
 
 
 def _named_errors(model: str, parameters: CascadeParameters, errors: CascadeParameters) -> dict[str, np.ndarray]:

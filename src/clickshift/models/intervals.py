@@ -18,7 +18,7 @@ __all__ = ["ParameterIntervals", "beta_interval", "counts_interval", "effective_
 
 EffectiveCounts = Float[np.ndarray, "2 n"]
 """Effective successes and trials of each value of a parameter."""
-_FEW = 5.0
+FEW_CLICKS = 5.0
 """Effective clicks below which the upper bound is exact, and the estimate rests on its prior too."""
 _MIN_TRIALS = 1.0
 """Effective trials below which the log does not identify a parameter."""
@@ -140,7 +140,7 @@ def counts_interval(counts: EffectiveCounts, level: float) -> tuple[Float[np.nda
     yes, trials = counts
     no, tail = trials - yes, (1 - level) / 2
     low = np.where(yes < 0.5, 0.0, betaincinv(yes + 0.5, no + 0.5, tail))
-    few, exact_no = yes < _FEW, np.maximum(no, 1e-300)
+    few, exact_no = yes < FEW_CLICKS, np.maximum(no, 1e-300)
     high = np.where(few, betaincinv(yes + 1, exact_no, 1 - tail), betaincinv(yes + 0.5, no + 0.5, 1 - tail))
     return low, np.where(no < 0.5, 1.0, high)
 
@@ -162,7 +162,7 @@ def support_of(counts: EffectiveCounts, *, by_trials: bool = False) -> np.ndarra
     """
     yes, trials = counts
     support = np.full(len(yes), "log", object)
-    support[(trials if by_trials else yes) < _FEW] = "prior"
+    support[(trials if by_trials else yes) < FEW_CLICKS] = "prior"
     support[~(trials >= _MIN_TRIALS)] = "not identified"
     return support
 
