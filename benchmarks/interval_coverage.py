@@ -2,8 +2,8 @@
 
     python benchmarks/interval_coverage.py                                    # all strata, Markdown tables
     python benchmarks/interval_coverage.py --models DBN --rankers sorted --swaps 0.3 --impressions 100 --logs 50
-    python benchmarks/interval_coverage.py --save before.json                 # numbers of an older version ...
-    python benchmarks/interval_coverage.py --before before.json               # ... beside those of this one
+    python benchmarks/interval_coverage.py --save after.json                  # rows of this version
+    python benchmarks/interval_coverage.py --tables after.json before.json    # Markdown, beside those of an older one
 
 Every query has one list of ten documents; in some sessions two neighbours are swapped. A stratum is a design: how the
 list follows relevance (random order, sorted by noisy relevance, sorted exactly), swaps per session, and sessions per
@@ -268,6 +268,70 @@ def study(
                         yield {"ranker": ranker, "swaps": share, "impressions": shown} | row
 
 
+Rows = list[dict[str, Any]]
+_MIN_INTERVALS = 40
+"""Intervals of a stratum for which its coverage is shown."""
+
+
+def mean_of(rows: Rows, key: str) -> float:
+    """Return the mean over intervals."""
+    return float(np.average([row[key] for row in rows], weights=[row["intervals"] for row in rows]))
+
+
+def rate(value: float) -> str:
+    """Format a rate, e.g. ".943"."""
+    return f"{value:.3f}".removeprefix("0")
+
+
+def markdown(after: Rows, before: Rows) -> str:
+    """Return the tables of docs/intervals.md."""
+    lines = []
+    for enough, title in ((True, "Five or more clicks are expected"), (False, "Fewer clicks are expected")):
+        lines += [f"**{title}**", ""]
+        lines += ["| model | parameter | before: mean | lowest | now: mean | lowest | highest | flagged | intervals |"]
+        lines += ["|---|---|---|---|---|---|---|---|---|"]
+        for model in NAMES:
+            for parameter in ("attractiveness", "satisfaction", "examination", "continuation"):
+                cells = [f"| {model} | {parameter}"]
+                old, new = (
+                    [
+                        row
+                        for row in rows
+                        if (row["model"], row["parameter"], row["enough"]) == (model, parameter, enough)
+                    ]
+                    for rows in (before, after)
+                )
+                if not new:
+                    continue
+                for rows in (old, new):
+                    by_stratum = [row["coverage"] for row in rows if row["intervals"] >= _MIN_INTERVALS]
+                    if not by_stratum:  # one shared parameter: strata of all swaps together
+                        keys = {(row["ranker"], row["impressions"]) for row in rows}
+                        groups = [[r for r in rows if (r["ranker"], r["impressions"]) == key] for key in keys]
+                        by_stratum = [mean_of(group, "coverage") for group in groups]
+                    cells += [rate(mean_of(rows, "coverage")), rate(min(by_stratum))]
+                    if rows is new:
+                        cells += [rate(max(by_stratum)), rate(mean_of(rows, "flagged"))]
+                lines.append(" | ".join([*cells, f"{sum(row['intervals'] for row in new):,}"]) + " |")
+        lines.append("")
+    lines += ["**Attractiveness by ranker and impressions, all documents: before, now**", ""]
+    shown = sorted({row["impressions"] for row in after})
+    lines += ["| model | ranker | " + " | ".join(f"{n:,} impressions" for n in shown) + " |"]
+    lines += ["|---" * (2 + len(shown)) + "|"]
+    for model in NAMES:
+        for ranker in RANKERS:
+            cells = [f"| {model} | {ranker}"]
+            for n in shown:
+                key = (model, ranker, n, "attractiveness")
+                pair = [
+                    [r for r in rows if (r["model"], r["ranker"], r["impressions"], r["parameter"]) == key]
+                    for rows in (before, after)
+                ]
+                cells.append(", ".join(rate(mean_of(rows, "coverage")) for rows in pair if rows))
+            lines.append(" | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=NAMES)
@@ -277,7 +341,11 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=20, help="logs of each stratum")
     parser.add_argument("--first", type=int, default=0, help="seed of the first log")
     parser.add_argument("--save", type=Path, default=None, help="JSON file for the rows")
+    parser.add_argument("--tables", nargs=2, type=Path, default=None, help="print Markdown of saved rows: new, old")
     args = parser.parse_args()
+    if args.tables is not None:
+        print(markdown(*(json.loads(path.read_text()) for path in args.tables)))
+        return
     rows = []
     for row in study(args.models, args.rankers, args.swaps, args.impressions, args.logs, args.first):
         rows.append(row)
