@@ -65,6 +65,8 @@ _MANY_IMPRESSIONS = 1e6
 _KNOWN_SHARE = 0.75
 """Share of clicks on documents with at least five effective ones, below which the log does not decide shared
 parameters."""
+_REMAINING_WEIGHT = 7
+"""Weight of the gain that remains after a step in the stop rule: a seventh of the tolerance may remain."""
 _MAX_RATIO = 0.95
 """Largest ratio of the expected gains of two steps that is extrapolated."""
 _MAX_HALVINGS = 6
@@ -293,7 +295,8 @@ class CascadeFamily(ABC):
         trials = counts.shared[1] * share**2
         if share < _KNOWN_SHARE:
             trials = np.minimum(trials, 0.99 * FEW_CLICKS)
-        return counts.shared * (trials / np.maximum(counts.shared[1], 1e-300))
+        reduced: np.ndarray = counts.shared * (trials / np.maximum(counts.shared[1], 1e-300))
+        return reduced
 
     def _usual_rank_groups(self, tails: ExpectedTails) -> RankGroups:
         """Group pairs by the rank at which they are usually shown below the last click; the top if they never were.
@@ -364,16 +367,16 @@ class _LocalLikelihood:
         self.objective = objective
 
     def expected_gain(self) -> float:
-        """Return ten times the gain that is expected to remain after the Newton step, or a third of the step's own.
+        """Return the expected gain of the Newton step, or several times that of all steps after it, if that is larger.
 
         Steps omit the entries between pairs, so their gains fall by a constant ratio, which is near 1 where the same
-        pairs keep co-occurring. The larger of the two numbers is returned: with the default tolerance of 0.1, about a
-        hundredth of a nat remains.
+        pairs keep co-occurring: what remains after the step is extrapolated from it. With the default tolerance of 0.1,
+        about a hundredth of a nat remains.
         """
         gain, last = self._newton.gain, self._family.last_gain
         ratio = min(gain / last, _MAX_RATIO) if last > 0 else 0.5
         self._family.last_gain = gain
-        return max(gain / 3, 10 * gain * ratio / (1 - ratio))
+        return max(gain, _REMAINING_WEIGHT * gain * ratio / (1 - ratio))
 
     def candidates(self) -> Iterator[np.ndarray]:
         """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
@@ -498,7 +501,7 @@ class _LocalLikelihood:
         kinds, gradient = len(full.step), self._gradient
         moves, slopes = np.zeros((2, len(gradient.attractiveness))), np.stack(gradient[:2])[:kinds, :-1]
         moves[:kinds, :-1] = np.clip(full.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
-        step = CascadeParameters(*moves, np.clip(full.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
+        step = CascadeParameters(moves[0], moves[1], np.clip(full.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
         return step, float((slopes * full.step).sum() + (gradient.shared * full.shared_step).sum()) / 2
 
     def errors(self, full: InvertedInformation | None) -> CascadeParameters:

@@ -130,8 +130,8 @@ def _check_evidence(model: ClickModel, evidence: Evidence) -> None:
         if isinstance(values, np.ndarray | float | int) and error.shape != np.atleast_1d(values).shape:
             raise ValueError(f"{name} must have as many standard errors as values")
     for name, counts in evidence.effective_counts.items():
-        error = evidence.logit_error.get(name)
-        if error is None or counts.dtype.kind != "f" or counts.shape != (2, len(error)):
+        size = len(evidence.logit_error.get(name, ()))
+        if counts.dtype.kind != "f" or counts.shape != (2, size):
             raise ValueError(f"{name} must have effective successes and trials for each standard error")
         if ((counts < 0) | (counts[0] > counts[1])).any():  # NaN where there are none
             raise ValueError(f"the effective counts of {name} must have 0 <= successes <= trials")
