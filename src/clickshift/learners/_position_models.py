@@ -45,6 +45,8 @@ _WEAK_PRIOR = Beta(0.001, 0.01)
 """Prior of attractiveness while examination is estimated without a given prior."""
 _TOLERANCE_FACTOR = 0.1
 """Factor of the tolerance: where few clicks compare ranks, a tenth of a nat is half a standard error of examination."""
+_RANK_IMPRESSIONS = 50.0
+"""Pseudo-impressions at the click-through rate of the rank that a situation receives."""
 _RANGES_PER_THREAD = 8
 """Ranges of pairs per thread: pairs of frequent queries cost more, and are neighbours."""
 
@@ -328,8 +330,14 @@ class _ExaminationProblem:
         return np.sqrt(variance), errors
 
     def alike(self, reference: int) -> Float[np.ndarray, " situation"]:
-        """Return examination as if documents of all ranks were alike: click-through rates relative to the reference."""
-        rate = (self.clicks + 0.5) / (self.impressions + 1)
+        """Return examination as if documents of all ranks were alike: click-through rates relative to the reference.
+
+        Rates of rare situations are shrunk towards that of their rank.
+        """
+        rank = rank_of(self.cells.by, self.cells.n_ranks)
+        clicks, impressions = (np.bincount(rank, counts)[rank] for counts in (self.clicks, self.impressions))
+        of_rank = (clicks + 0.5) / (impressions + 1)
+        rate = (self.clicks + _RANK_IMPRESSIONS * of_rank) / (self.impressions + _RANK_IMPRESSIONS)
         alike: np.ndarray = np.minimum(rate / rate[reference], 1.0)
         return alike
 
