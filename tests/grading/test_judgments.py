@@ -206,7 +206,7 @@ def test_tables_say_their_cut_points(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "out.parquet")
     told = json.loads(table.schema.metadata[b"clickshift"])
     assert told == {"cut_points": [0.05, 0.1, 0.2, 0.4], "model": "dCTR"}
-    columns = ["query", "doc", "relevance", "low", "high", "impressions", "clicks", "grade"]
+    columns = ["query", "doc", "relevance", "low", "high", "support", "impressions", "clicks", "grade"]
     assert table.column_names == columns
     judgments(model(errors=False)).write(tmp_path / "out.csv", format="csv")
     rows = read_csv(tmp_path / "out.csv")

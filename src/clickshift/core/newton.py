@@ -266,9 +266,10 @@ class ArrowheadInformation(NamedTuple):
         complement = self.shared - single_threaded_products(
             self.cross_attractiveness, self.cross_attractiveness / self.attractiveness
         )
-        complement = complement - single_threaded_products(
-            self.cross_satisfaction, self.cross_satisfaction / self.satisfaction
-        )
+        if self.cross_satisfaction.any():  # 0 where satisfaction does not depend on the shared parameters
+            complement = complement - single_threaded_products(
+                self.cross_satisfaction, self.cross_satisfaction / self.satisfaction
+            )
         symmetric: np.ndarray = (complement + complement.T) / 2
         return symmetric
 
@@ -362,6 +363,8 @@ def single_threaded_products(
 
 def _quadratic_form_diagonal(rows: Cross, middle: Float[np.ndarray, "shared shared"]) -> PairValues:
     """Return the diagonal of rows' middle rows: the variance that the shared parameters add to each pair's."""
-    added: np.ndarray = np.einsum("kp,kl,lp->p", rows, middle, rows) if len(rows) else np.zeros(rows.shape[1])
+    if not rows.any():
+        return np.zeros(rows.shape[1])
+    added = np.einsum("kp,kp->p", rows, np.einsum("kl,lp->kp", middle, rows))
     positive: np.ndarray = np.maximum(added, 0)
     return positive

@@ -82,7 +82,7 @@ def write_judgments(table: Any, path: str | Path, *, format: str, notes: dict[st
     path
         File to write.
     format
-        - "parquet", "csv": the columns query, doc, relevance, low, high, impressions, clicks and grade.
+        - "parquet", "csv": the columns query, doc, relevance, low, high, support, impressions, clicks and grade.
         - "qrels": lines `query 0 doc grade`.
         - "lightgbm": a table of query, doc, grade and weight to join features to, ordered by query, and beside it
           `PATH.query` with the number of rows of each query, which is LightGBM's `group`.

@@ -49,7 +49,8 @@ class GradedJudgments(Result):
     model
         Name of the model.
     table
-        A pyarrow table with the columns query, doc, relevance, low, high, impressions, clicks, grade and weight.
+        A pyarrow table with the columns query, doc, relevance, low, high, support, impressions, clicks, grade and
+        weight.
     cuts
         Cut points of the grades, ascending.
     left_out
@@ -117,7 +118,7 @@ class GradedJudgments(Result):
 
     @override
     def rows(self) -> Rows:
-        """Return a row per pair: query, doc, relevance, low, high, impressions, clicks, grade and weight."""
+        """Return a row per pair: query, doc, relevance, low, high, support, impressions, clicks, grade and weight."""
         rows: Rows = self.table.to_pylist()
         return rows
 

@@ -160,13 +160,34 @@ def _add_co_occurrences(
                         both[row[pair] + place[other]] += a * (1 - skip[other]) * examined[s] * (1 - examined[r])
 
 
+class InvertedInformation(NamedTuple):
+    """Variances, and the Newton step by the full information matrix.
+
+    Parameters
+    ----------
+    variance
+        Diagonal of the inverse by kind and pair.
+    shared
+        Block of the inverse of the shared parameters.
+    step, shared_step
+        Inverse times gradient.
+    """
+
+    variance: Float[np.ndarray, "kind pair"]
+    shared: Float[np.ndarray, "shared shared"]
+    step: Float[np.ndarray, "kind pair"]
+    shared_step: Float[np.ndarray, " shared"]
+
+
 def invert_information(
     own: Float[np.ndarray, "kind pair"],
     between: Float[np.ndarray, "kind kind entry"],
     cross: Float[np.ndarray, "shared kind pair"],
     shared: Float[np.ndarray, "shared shared"],
     offsets: Int[np.ndarray, " query_or_end"],
-) -> tuple[Float[np.ndarray, "kind pair"], Float[np.ndarray, "shared shared"]]:
+    gradient: Float[np.ndarray, "kind pair"],
+    shared_gradient: Float[np.ndarray, " shared"],
+) -> InvertedInformation:
     """Invert the information matrix query by query.
 
     Parameters
@@ -181,15 +202,17 @@ def invert_information(
         Entries between shared parameters.
     offsets
         First pair of each query, and the number of pairs.
+    gradient, shared_gradient
+        Gradient by the parameters of pairs and by the shared parameters.
 
     Returns
     -------
-    tuple of numpy.ndarray
-        The diagonal of the inverse by kind and pair, and the block of the inverse of the shared parameters.
+    InvertedInformation
+        Variances, and the Newton step.
     """
     kinds, size = len(own), np.diff(offsets)
     ends = np.append(0, np.cumsum(size**2))
-    inverses, schur = [], shared.copy()
+    inverses, schur, slope = [], shared.copy(), shared_gradient.copy()
     for n in np.unique(size[size > 0]).tolist():  # queries with the same number of pairs together
         queries = np.flatnonzero(size == n)
         pairs = offsets[queries][:, None] + np.arange(n)
@@ -202,15 +225,19 @@ def invert_information(
         rows = np.moveaxis(cross[:, :, pairs], 2, 0).reshape(len(queries), len(shared), kinds * n)
         projected = rows @ inverse
         schur -= (projected @ rows.swapaxes(1, 2)).sum(axis=0)
-        inverses.append((pairs, inverse, projected))
+        own_gradient = np.moveaxis(gradient[:, pairs], 0, 1).reshape(len(queries), kinds * n)
+        slope -= np.einsum("qki,qi->k", projected, own_gradient)
+        inverses.append((pairs, inverse, projected, np.einsum("qij,qj->qi", inverse, own_gradient)))
     covariance = np.linalg.pinv((schur + schur.T) / 2, hermitian=True) if len(schur) else schur
-    variance = np.zeros_like(own)
-    for pairs, inverse, projected in inverses:
+    variance, step, shared_step = np.zeros_like(own), np.zeros_like(own), covariance @ slope
+    for pairs, inverse, projected, alone in inverses:
         n = pairs.shape[1]
+        moved = alone - np.einsum("qki,k->qi", projected, shared_step)
+        step[:, pairs] = np.moveaxis(moved.reshape(len(pairs), kinds, n), 1, 0)
         added = np.einsum("qki,kl,qli->qi", projected, covariance, projected)
         diagonal = np.einsum("qii->qi", inverse) + np.maximum(added, 0)
         variance[:, pairs] = np.moveaxis(diagonal.reshape(len(pairs), kinds, n), 1, 0)
-    return variance, covariance
+    return InvertedInformation(variance, covariance, step, shared_step)
 
 
 def _inverse(

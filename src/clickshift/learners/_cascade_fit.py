@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.newton import (
+    MAX_LOGIT_STEP,
     MAX_PROBABILITY,
     ArrowheadInformation,
     CascadeParameters,
@@ -43,11 +44,33 @@ from clickshift.core.newton import (
 )
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
-from clickshift.learners._cascade_covariance import co_occurrences, invert_information, lists_repeat
+from clickshift.learners._cascade_covariance import (
+    InvertedInformation,
+    co_occurrences,
+    invert_information,
+    lists_repeat,
+)
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.learners._rank_groups import Penalty, RankGroups
+from clickshift.models.intervals import FEW_CLICKS, EffectiveCounts, effective_counts
 
 _HOMOGENEOUS_STEPS = 12
 """Steps of the first guess with homogeneous documents, at most: CCM is not identified there and would not converge."""
+_DISCOUNT = 0.9
+"""Discount of a rank by which the usual rank of a pair is found."""
+_NEUTRAL_TOLERANCE, _NEUTRAL_STEPS = 0.1, 20
+"""Expected gain of a step under the neutral prior, in nats, below which the steps end; and their number, at most."""
+_MANY_IMPRESSIONS = 1e6
+"""Impressions from which on one step under the neutral prior is enough, unless lists repeat."""
+_KNOWN_SHARE = 0.75
+"""Share of clicks on documents with at least five effective ones, below which the log does not decide shared
+parameters."""
+_REMAINING_WEIGHT = 7
+"""Weight of the gain that remains after a step in the stop rule: a seventh of the tolerance may remain."""
+_MAX_RATIO = 0.95
+"""Largest ratio of the expected gains of two steps that is extrapolated."""
+_MAX_HALVINGS = 6
+"""Number of lengths of the complete-data step that are tried."""
 MIN_PROBABILITY = 1e-9
 """Smallest distance of a parameter from 0 and 1."""
 
@@ -94,6 +117,22 @@ class SharedCurvature(NamedTuple):
     cross_attractiveness: Cross | float = 0.0
 
 
+class CascadeCounts(NamedTuple):
+    """Effective successes and trials of the parameters in the likelihood without priors (`models.intervals`).
+
+    Parameters
+    ----------
+    attractiveness, satisfaction
+        Counts by pair.
+    shared
+        Counts by shared parameter.
+    """
+
+    attractiveness: EffectiveCounts
+    satisfaction: EffectiveCounts
+    shared: EffectiveCounts
+
+
 @dataclass(frozen=True, eq=False)
 class CascadeFit:
     """Fitted parameters of a cascade model.
@@ -104,12 +143,15 @@ class CascadeFit:
         The parameters.
     errors
         Standard errors of their logits.
+    counts
+        Their effective counts.
     newton
         How the maximisation ended.
     """
 
     parameters: CascadeParameters
     errors: CascadeParameters
+    counts: CascadeCounts
     newton: NewtonResult
 
 
@@ -130,6 +172,8 @@ class CascadeFamily(ABC):
         self.data, self.tails = cascade, cascade.tails
         self.prior = self.satisfaction_prior = Beta() if prior is None else prior
         self.learns_prior, self.damping = prior is None, EMDamping()
+        self.groups: RankGroups | None = None
+        self.last_gain = 0.0
 
     @abstractmethod
     def start_shared(self) -> Shared:
@@ -173,6 +217,7 @@ class CascadeFamily(ABC):
         max_steps: int,
         start: CascadeParameters | None = None,
         rng: np.random.Generator | None = None,
+        intervals: bool = True,
     ) -> CascadeFit:
         """Maximise the penalised likelihood.
 
@@ -186,6 +231,8 @@ class CascadeFamily(ABC):
             Parameters to start from; None makes a first guess.
         rng
             Generator of a random start.
+        intervals
+            Whether effective counts are those under the neutral prior, which takes further evaluations.
 
         Returns
         -------
@@ -200,10 +247,69 @@ class CascadeFamily(ABC):
         first = self.start(homogeneous, tails) if start is None else self.join(*start)
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
-        self.damping = EMDamping()
+        self.damping, self.last_gain = EMDamping(), 0.0
         first = np.minimum(first, MAX_PROBABILITY)
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
-        return CascadeFit(local.parameters, local.errors(), newton)
+        full = local.full_inverse()
+        errors = local.errors(full)
+        if self.learns_prior and intervals:
+            counts = self._neutral_counts(local, tails)
+        else:
+            counts = local.effective_counts(errors, local.newton_step(full)[0])
+        return CascadeFit(local.parameters, errors, counts, newton)
+
+    def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
+        """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
+
+        The last step needs no evaluation: effective counts include it.
+        """
+        other = copy(self)
+        other.groups = self._usual_rank_groups(homogeneous_tails)
+        means = other.groups.means(fitted.parameters.attractiveness)
+        local = _LocalLikelihood(other, np.append(self.join(*fitted.parameters), means), fitted.tails)
+        large = self.data.impressions.sum() > _MANY_IMPRESSIONS
+        for _ in range(_NEUTRAL_STEPS):
+            full = local.full_inverse()
+            step, gain = local.newton_step(full)
+            if abs(gain) < _NEUTRAL_TOLERANCE or (large and full is None):
+                break
+            shorter = ((s, 0.5**k) for k in range(_MAX_HALVINGS) for s in (step, local.newton_step(None)[0]))
+            tried = (other._local_likelihood(local.moved(*one)) for one in shorter)
+            better = next((moved for moved in tried if moved.objective > local.objective), None)
+            if better is None:
+                break
+            local = better
+        counts = local.effective_counts(local.errors(full), step)
+        return counts._replace(shared=self._of_known_documents(counts))
+
+    def _of_known_documents(self, counts: CascadeCounts) -> EffectiveCounts:
+        """Return the effective counts of shared parameters, reduced where most clicks are on hardly known documents.
+
+        Shared parameters are estimated jointly with one or two for every document. If those have few clicks each, the
+        information claims more than the log can tell, as in all models with many incidental parameters. It is
+        multiplied by the squared share of clicks on documents with at least five effective ones; if that share is less
+        than three quarters, it is that of fewer than five trials.
+        """
+        clicks, known = self.data.clicks, counts.attractiveness[0] >= FEW_CLICKS
+        share = clicks[known].sum() / max(clicks.sum(), 1e-12)
+        trials = counts.shared[1] * share**2
+        if share < _KNOWN_SHARE:
+            trials = np.minimum(trials, 0.99 * FEW_CLICKS)
+        reduced: np.ndarray = counts.shared * (trials / np.maximum(counts.shared[1], 1e-300))
+        return reduced
+
+    def _usual_rank_groups(self, tails: ExpectedTails) -> RankGroups:
+        """Group pairs by the rank at which they are usually shown below the last click; the top if they never were.
+
+        It is the rank of the mean of c^rank, which is what an E-step returns as examined if nobody ever clicks and
+        users go on with probability c.
+        """
+        data, ones = self.data, np.ones(len(self.data.clicks))
+        shown, discount = data.impressions - data.examined, _DISCOUNT ** np.arange(1, data.n_ranks + 1)
+        discounted = self.tails.expect(TailTransitions(ones, _DISCOUNT, ones, discount)).examined
+        mean = np.where(shown > 0, discounted / np.maximum(shown, 1e-12), 1.0)
+        rank = np.rint(np.log(np.clip(mean, 1e-300, 1.0)) / np.log(_DISCOUNT)).astype(np.int64)
+        return RankGroups.of(rank, data.examined + tails.examined, data.clicks)
 
     def _fit_homogeneous(self) -> CascadeParameters:
         """Fit the model in which all documents have the same parameters.
@@ -213,6 +319,7 @@ class CascadeFamily(ABC):
         """
         one = copy(self)
         one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
+        one.groups, one.last_gain = None, 0.0
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
         fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
         a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
@@ -220,13 +327,13 @@ class CascadeFamily(ABC):
 
     def _local_likelihood(self, vector: np.ndarray) -> _LocalLikelihood:
         """Return the likelihood at a parameter vector."""
-        return _LocalLikelihood(self, self.split(vector))
+        return _LocalLikelihood(self, vector)
 
     def split(self, vector: np.ndarray) -> CascadeParameters:
         """Split the parameter vector; satisfaction is 0 if the family has none."""
-        size = len(self.data.clicks)
+        size, end = len(self.data.clicks), len(vector) - (0 if self.groups is None else self.groups.n)
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
-        return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) :])
+        return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) : end])
 
     def join(self, a: PairValues, s: PairValues, shared: Shared) -> np.ndarray:
         """Join parameters to one vector, without satisfaction if the family has none."""
@@ -244,57 +351,74 @@ class CascadeFamily(ABC):
 class _LocalLikelihood:
     """Penalised observed likelihood at one point: a `core.newton.LocalModel`."""
 
-    def __init__(self, family: CascadeFamily, parameters: CascadeParameters) -> None:
-        self.parameters, self._family, data, (a, s, shared) = parameters, family, family.data, parameters
-        self._tails = family.tails.expect(family.transitions(parameters), family.transition_derivatives(parameters))
-        objective = self._tails.log_likelihood + family.certain_log_likelihood(parameters)
+    def __init__(self, family: CascadeFamily, vector: np.ndarray, tails: ExpectedTails | None = None) -> None:
+        self._vector, self._family, data = vector, family, family.data
+        self.parameters = parameters = family.split(vector)
+        (a, s, shared), groups = parameters, family.groups
+        self._penalty = Penalty.of_beta(family.prior, a) if groups is None else groups.penalty(a, vector[-groups.n :])
+        self.tails = tails or family.tails.expect(
+            family.transitions(parameters), family.transition_derivatives(parameters)
+        )
+        objective = self.tails.log_likelihood + family.certain_log_likelihood(parameters)
         objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
-        objective += family.prior.log_density(a) + SHARED_PRIOR.log_density(shared)
+        objective += self._penalty.value + SHARED_PRIOR.log_density(shared)
         if family.has_satisfaction:
             objective += family.satisfaction_prior.log_density(s)
         self.objective = objective
 
     def expected_gain(self) -> float:
-        """Return the expected gain of the Newton step."""
-        return self._newton.gain
+        """Return the expected gain of the Newton step, or several times that of all steps after it, if that is larger.
+
+        Steps omit the entries between pairs, so their gains fall by a constant ratio, which is near 1 where the same
+        pairs keep co-occurring: what remains after the step is extrapolated from it. With the default tolerance of 0.1,
+        about a hundredth of a nat remains.
+        """
+        gain, last = self._newton.gain, self._family.last_gain
+        ratio = min(gain / last, _MAX_RATIO) if last > 0 else 0.5
+        self._family.last_gain = gain
+        return max(gain, _REMAINING_WEIGHT * gain * ratio / (1 - ratio))
 
     def candidates(self) -> Iterator[np.ndarray]:
         """Yield the parameters after the Newton step, damped by the success of the last ones, then after the EM step.
 
         The EM step never decreases the likelihood.
         """
-        join, damping = self._family.join, self._family.damping
+        family, damping = self._family, self._family.damping
         share = damping.share(self.objective)
         newton = (
             self._newton if share == 0 else NewtonStep(self._gradient, self._information.blended(self._complete, share))
         )
         damping.expect(self.objective, newton.gain)
-        yield shift_logits(join(*self.parameters), join(*newton.step()), MIN_PROBABILITY)
+        yield self.moved(newton.step())
         damping.grow()
-        yield self._family.m_step(self.parameters, self._tails)
+        yield family.m_step(self.parameters, self.tails)
+
+    def moved(self, step: CascadeParameters, length: float = 1.0) -> np.ndarray:
+        """Return the parameter vector after a step."""
+        return shift_logits(self._vector, length * self._family.join(*step), MIN_PROBABILITY)
 
     @cached_property
     def _hidden(self) -> ExpectedChoices:
         """Expected counts of the hidden choices."""
-        return self._family.expected_choices(self.parameters, self._tails)
+        return self._family.expected_choices(self.parameters, self.tails)
 
     @cached_property
     def _gradient(self) -> CascadeParameters:
         """Derivatives of the objective by the logits (Fisher's identity): expected successes - p x expected trials."""
-        data, tails, hidden, (a, s, shared) = self._family.data, self._tails, self._hidden, self.parameters
-        prior, s_prior = self._family.prior, self._family.satisfaction_prior
+        data, tails, hidden, (a, s, shared) = self._family.data, self.tails, self._hidden, self.parameters
+        s_prior, by_shared = self._family.satisfaction_prior, hidden.successes + SHARED_PRIOR.yes
         return CascadeParameters(
-            data.clicks + hidden.yes + prior.yes - a * (data.examined + tails.examined + hidden.trials + prior.total),
+            data.clicks + hidden.yes - a * (data.examined + tails.examined + hidden.trials) + self._penalty.slope,
             s * tails.inverse + s_prior.yes - s * (data.followed + data.open_last + s_prior.total)
             if self._family.has_satisfaction
             else np.zeros_like(s),
-            hidden.successes + SHARED_PRIOR.yes - shared * (hidden.chances + SHARED_PRIOR.total),
+            np.append(by_shared - shared * (hidden.chances + SHARED_PRIOR.total), self._penalty.mean_slope),
         )
 
     @cached_property
     def _information(self) -> ArrowheadInformation:
         """Observed information: that of the complete data minus the variance of the hidden counts (Louis 1982)."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self.tails, self.parameters
         tail_curvature, hidden = tails.curvature, self._hidden
         assert tail_curvature is not None
         curved, off = family.curvature(self.parameters, tails, tail_curvature), 1 - shared
@@ -305,26 +429,31 @@ class _LocalLikelihood:
             (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * tail_curvature.inverse
         )
         diagonal = shared * (hidden.successes - shared * hidden.chances) + SHARED_PRIOR.information(shared)
-        return ArrowheadInformation(
-            _with_prior(family.prior, a, information_a + curved.attractiveness),
-            _with_prior(family.satisfaction_prior, s, information_s),
-            off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
-            off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
-            np.diag(diagonal) - off * curved.shared * off[:, None],
+        return self._penalty.extended(
+            ArrowheadInformation(
+                _with_prior(self._penalty.information, information_a + curved.attractiveness),
+                _with_prior(family.satisfaction_prior.information(s), information_s),
+                off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
+                off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
+                np.diag(diagonal) - off * curved.shared * off[:, None],
+            )
         )
 
     @cached_property
     def _complete(self) -> ArrowheadInformation:
         """Complete-data information, as if nothing were hidden: steps by it are about those of EM."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self._tails, self.parameters
-        hidden, zeros = self._hidden, np.zeros_like(self._information.cross_attractiveness)
+        family, data, tails, (a, s, shared) = self._family, self._family.data, self.tails, self.parameters
+        hidden, zeros = self._hidden, np.zeros((len(shared), len(a)))
         diagonal = hidden.chances * shared * (1 - shared) + SHARED_PRIOR.information(shared)
-        return ArrowheadInformation(
-            _with_prior(family.prior, a, (data.examined + tails.examined + hidden.trials) * a * (1 - a)),
-            _with_prior(family.satisfaction_prior, s, (data.followed + data.open_last) * s * (1 - s)),
-            zeros,
-            zeros,
-            np.diag(diagonal),
+        trials = data.examined + tails.examined + hidden.trials
+        return self._penalty.extended(
+            ArrowheadInformation(
+                _with_prior(self._penalty.information, trials * a * (1 - a)),
+                _with_prior(family.satisfaction_prior.information(s), (data.followed + data.open_last) * s * (1 - s)),
+                zeros,
+                zeros,
+                np.diag(diagonal),
+            )
         )
 
     @cached_property
@@ -332,35 +461,61 @@ class _LocalLikelihood:
         """Newton step by the observed information, without damping."""
         return NewtonStep(self._gradient, self._information)
 
-    def errors(self) -> CascadeParameters:
-        """Return standard errors of the logits from the observed information.
-
-        Where the same pairs keep co-occurring, the entries between pairs are used too.
-        """
-        information, parts = self._information, self._family.tails.parts
-        vocabulary = self._family.data.vocabulary
-        variance, shared = information.inverted()
-        pairs = (
-            co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
-            if lists_repeat(parts, vocabulary)
-            else None
+    def effective_counts(self, errors: CascadeParameters, step: CascadeParameters) -> CascadeCounts:
+        """Return the effective counts of all parameters, after the Newton step."""
+        (a, s, shared), s_prior = self.parameters, self._family.satisfaction_prior
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ahead = [np.nan_to_num(move[: len(error)] / error**2) for move, error in zip(step, errors, strict=True)]
+        return CascadeCounts(
+            effective_counts(a, errors.attractiveness, self._penalty.slope - ahead[0], self._penalty.information),
+            effective_counts(s, errors.satisfaction, s_prior.slope(s) - ahead[1], s_prior.information(s)),
+            effective_counts(
+                shared, errors.shared, SHARED_PRIOR.slope(shared) - ahead[2], SHARED_PRIOR.information(shared)
+            ),
         )
-        if pairs is not None:
-            kinds = 1 + self._family.has_satisfaction
-            diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
-            cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
-            derivatives = self._family.continuation_derivatives(self.parameters)
-            by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
-            between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
-            variance[:kinds, :-1], shared = invert_information(
-                diagonal, between, cross, information.shared, vocabulary.query_offsets
-            )
+
+    def full_inverse(self) -> InvertedInformation | None:
+        """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
+        information, gradient, parts = self._information, self._gradient, self._family.tails.parts
+        vocabulary = self._family.data.vocabulary
+        if not lists_repeat(parts, vocabulary):
+            return None
+        pairs = co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
+        if pairs is None:
+            return None
+        kinds = 1 + self._family.has_satisfaction
+        diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
+        cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
+        derivatives = self._family.continuation_derivatives(self.parameters)
+        by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
+        between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
+        slopes = np.stack([gradient.attractiveness, gradient.satisfaction])[:kinds, :-1]
+        return invert_information(
+            diagonal, between, cross, information.shared, vocabulary.query_offsets, slopes, gradient.shared
+        )
+
+    def newton_step(self, full: InvertedInformation | None) -> tuple[CascadeParameters, float]:
+        """Return the Newton step, limited in size, and its expected gain."""
+        if full is None:
+            return self._newton.step(), self._newton.gain
+        kinds, gradient = len(full.step), self._gradient
+        moves, slopes = np.zeros((2, len(gradient.attractiveness))), np.stack(gradient[:2])[:kinds, :-1]
+        moves[:kinds, :-1] = np.clip(full.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
+        step = CascadeParameters(moves[0], moves[1], np.clip(full.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
+        return step, float((slopes * full.step).sum() + (gradient.shared * full.shared_step).sum()) / 2
+
+    def errors(self, full: InvertedInformation | None) -> CascadeParameters:
+        """Return standard errors of the logits from the observed information."""
+        variance, shared = self._information.inverted()
+        if full is not None:
+            variance[: len(full.variance), :-1], shared = full.variance, full.shared
         error_a, error_s = np.sqrt(variance)
-        return CascadeParameters(error_a, error_s, np.sqrt(np.maximum(np.diag(shared), 0)))
+        error_shared = np.sqrt(np.maximum(np.diag(shared), 0))[: len(self.parameters.shared)]
+        return CascadeParameters(error_a, error_s, error_shared)
 
 
-def _with_prior(prior: Beta, p: PairValues, information: PairValues) -> PairValues:
+def _with_prior(of_prior: PairValues, information: PairValues) -> PairValues:
     """Add the information of the prior, and keep the sum above 0, as it is at a maximum but not everywhere."""
-    of_prior = np.maximum(prior.information(p), 1e-12)
+    of_prior = np.maximum(of_prior, 1e-12)
     total: np.ndarray = np.maximum(information + of_prior, 0.1 * of_prior)
     return total

@@ -14,7 +14,7 @@ more EM iterations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -30,8 +30,10 @@ from clickshift.core.newton import (
 )
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
+from clickshift.learners._examination_shrinkage import conditional_covariance, shrink_examination
 from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
 from clickshift.learners._priors import Beta, beta_by_likelihood
+from clickshift.models.intervals import EffectiveCounts, effective_counts
 
 _AT_LIMIT = 0.999
 """Examination above which a situation may be examined more than the reference situation."""
@@ -43,6 +45,8 @@ _WEAK_PRIOR = Beta(0.001, 0.01)
 """Prior of attractiveness while examination is estimated without a given prior."""
 _TOLERANCE_FACTOR = 0.1
 """Factor of the tolerance: where few clicks compare ranks, a tenth of a nat is half a standard error of examination."""
+_RANK_IMPRESSIONS = 50.0
+"""Pseudo-impressions at the click-through rate of the rank that a situation receives."""
 _RANGES_PER_THREAD = 8
 """Ranges of pairs per thread: pairs of frequent queries cost more, and are neighbours."""
 
@@ -61,6 +65,8 @@ class ExaminationFit:
         Standard error of the logit of attractiveness.
     examination_error
         Standard error of the logit of examination; 0 for the reference situation, NaN for ones that never occurred.
+    attractiveness_counts, examination_counts
+        Effective successes and trials (`models.intervals`).
     newton
         How the maximisation ended.
     """
@@ -69,6 +75,8 @@ class ExaminationFit:
     examination: Float[np.ndarray, " situation"]
     attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
     examination_error: Float[np.ndarray, " situation"]
+    attractiveness_counts: EffectiveCounts
+    examination_counts: EffectiveCounts
     newton: NewtonResult
 
 
@@ -175,13 +183,29 @@ def fit_examination(
         tried.add(reference)
     if prior is None:
         problem.remove_pseudo_counts()
-        information = problem.profile(e, fitted.free).information
+        free, unshrunk = fitted.free, problem.profile(e, fitted.free)
+        cov = problem.covariance(unshrunk, conditional=True)
+        a_error, e_error = problem.errors(unshrunk, cov, reference)
+        a_counts, e_counts = problem.counts(unshrunk, a_error), effective_counts(e, e_error)
+        e = shrink_examination(e, problem.alike(reference), free, cov[np.ix_(free, free)])
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
-        fitted = replace(problem.profile(e, fitted.free), information=information)
-    a_error, e_error = problem.errors(fitted, reference)
+        fitted = problem.profile(e, free)
+        a = fitted.attractiveness
+        a_error = 1 / np.sqrt((a_counts[1] + prior.total) * a * (1 - a))
+    else:
+        a_error, e_error = problem.errors(fitted, problem.covariance(fitted), reference)
+        a_counts, e_counts = problem.counts(fitted, a_error), effective_counts(e, e_error)
     a = np.append(fitted.attractiveness, prior.mean)
     unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
-    return ExaminationFit(a, problem.fill_unobserved(e), np.append(a_error, unseen_error), e_error, newton)
+    return ExaminationFit(
+        a,
+        problem.fill_unobserved(e),
+        np.append(a_error, unseen_error),
+        e_error,
+        np.append(a_counts, [[0.0], [0.0]], axis=1),
+        e_counts,
+        newton,
+    )
 
 
 class _ExaminationProblem:
@@ -261,19 +285,36 @@ class _ExaminationProblem:
         )
         return _ProfileLikelihood(e, free, a, value, total_gradient, information)
 
+    def covariance(
+        self, fitted: _ProfileLikelihood, *, conditional: bool = False
+    ) -> Float[np.ndarray, "situation situation"]:
+        """Return the covariance of the logits of examination, (E - C' D^-1 C)^-1; 0 for situations that are not free.
+
+        Variances are not below those of the conditional likelihood if `conditional`.
+        """
+        e, free, n = fitted.examination, fitted.free, len(fitted.examination)
+        cov = np.zeros((n, n))
+        if not len(free):
+            return cov
+        # without the prior of examination, which only keeps it off 0 and 1
+        observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
+        found = covariance(observed[np.ix_(free, free)])
+        if conditional:
+            least = np.diag(conditional_covariance(self.cells, e, free))
+            scale = np.sqrt(np.maximum(least / np.maximum(np.diag(found), 1e-12), 1.0))
+            found = found * scale * scale[:, None]
+        cov[np.ix_(free, free)] = found
+        return cov
+
     def errors(
-        self, fitted: _ProfileLikelihood, reference: int
+        self, fitted: _ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int
     ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
         """Return standard errors of the logits from the full observed information, an arrowhead matrix.
 
-        With C, D and E as in the module's docstring, cov_e = (E - C' D^-1 C)^-1 and
-        var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1 by convention and has error 0.
+        With C, D and E as in the module's docstring, var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1
+        by convention and has error 0.
         """
-        e, free, n, ranges = fitted.examination, fitted.free, len(fitted.examination), self._ranges()
-        cov = np.zeros((n, n))
-        if len(free):  # without the prior of examination, which only keeps it off 0 and 1
-            observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
-            cov[np.ix_(free, free)] = covariance(observed[np.ix_(free, free)])
+        e, free, ranges = fitted.examination, fitted.free, self._ranges()
         variance = np.empty(len(self.pair_clicks))
 
         def work(k: int) -> None:
@@ -283,10 +324,27 @@ class _ExaminationProblem:
             )  # fmt: skip
 
         for_each(work, len(ranges))
-        errors = np.full(n, np.nan)
+        errors = np.full(len(e), np.nan)
         errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
         errors[reference] = 0.0
         return np.sqrt(variance), errors
+
+    def alike(self, reference: int) -> Float[np.ndarray, " situation"]:
+        """Return examination as if documents of all ranks were alike: click-through rates relative to the reference.
+
+        Rates of rare situations are shrunk towards that of their rank.
+        """
+        rank = rank_of(self.cells.by, self.cells.n_ranks)
+        clicks, impressions = (np.bincount(rank, counts)[rank] for counts in (self.clicks, self.impressions))
+        of_rank = (clicks + 0.5) / (impressions + 1)
+        rate = (self.clicks + _RANK_IMPRESSIONS * of_rank) / (self.impressions + _RANK_IMPRESSIONS)
+        alike: np.ndarray = np.minimum(rate / rate[reference], 1.0)
+        return alike
+
+    def counts(self, fitted: _ProfileLikelihood, errors: Float[np.ndarray, " pair"]) -> EffectiveCounts:
+        """Return the effective counts of attractiveness from its standard errors."""
+        a = fitted.attractiveness
+        return effective_counts(a, errors, self.prior.slope(a), self.prior.information(a))
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the prior expectation of each pair's examinations, but not less than its clicks."""

@@ -64,6 +64,11 @@ class Beta:
         """Return the sum of the penalties."""
         return float((self.yes * np.log(p) + (self.total - self.yes) * np.log1p(-p)).sum())
 
+    def slope(self, p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Return the derivative of the penalty by the logit of p."""
+        slope: np.ndarray = self.yes - self.total * p
+        return slope
+
     def information(self, p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Return minus the second derivative of the penalty by the logit of p."""
         information: np.ndarray = self.total * p * (1 - p)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -21,7 +21,7 @@ from clickshift.counts.cells import By, Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
-from clickshift.learners._cascade_fit import CascadeFamily, CascadeFit
+from clickshift.learners._cascade_fit import CascadeCounts, CascadeFamily, CascadeFit
 from clickshift.learners._cascade_models import CCMFamily, DBNFamily, DCMFamily
 from clickshift.learners._position_models import ExaminationFit, fit_examination
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
@@ -29,6 +29,7 @@ from clickshift.learners.base import Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
 from clickshift.models.dbn import DBN, SDBN
+from clickshift.models.intervals import product_counts
 from clickshift.models.pbm import PBM
 from clickshift.models.ubm import UBM
 
@@ -37,6 +38,9 @@ __all__ = ["MaximumLikelihood"]
 _SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
 _CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
 _SHORTCUTS = ("DCM", "SDBN")
+_SHOWN_OFTEN, _HIDDEN_SHARE = 20, 0.1
+"""Impressions from which on a document should have been examined, and the share of impressions of documents that were
+not, above which a cascade model warns."""
 
 
 @final
@@ -174,12 +178,14 @@ class MaximumLikelihood:
             If the counts are of the wrong kind for the model ("wrong-counts").
         """
         counts = self.counts(data)
-        if isinstance(counts, Cells) and (warning := swap_graph(counts).warning()):
+        fitted = self.fit_from(counts)
+        warning = swap_graph(counts).warning() if isinstance(counts, Cells) else _hidden_documents(fitted)
+        if warning:
             warnings.warn(
                 ClickshiftWarning(f"{self.model}: {warning}", code="weak-identification", model=self.model),
                 stacklevel=2,
             )
-        return self.fit_from(counts)
+        return fitted
 
     def counts(self, data: Log | Cells | Cascade, weight: np.ndarray | None = None) -> Cells | Cascade:
         """Count the sufficient statistics of this model.
@@ -241,7 +247,9 @@ class MaximumLikelihood:
             return self._fit_position_model(counts, start, steps)
         if self.model == "CM":
             return self._fit_cm(counts)
-        return self._fit_shortcut(counts) if self.method == "shortcut" else self._fit_cascade(counts, start, steps)
+        if self.method == "shortcut":
+            return self._fit_shortcut(counts)
+        return self._fit_cascade(counts, start, steps, intervals=max_steps is None)
 
     def _best(
         self, run: Callable[[np.random.Generator | None], CascadeFit | ExaminationFit]
@@ -265,17 +273,23 @@ class MaximumLikelihood:
         errors = {"attractiveness": fitted.attractiveness_error, "examination": fitted.examination_error}
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
         errors["relevance"] = fitted.attractiveness_error
-        evidence = self._evidence(impressions, clicks, errors, fitted.newton)
+        counts = {"attractiveness": fitted.attractiveness_counts, "examination": fitted.examination_counts}
+        counts["relevance"] = fitted.attractiveness_counts
+        evidence = self._evidence(impressions, clicks, errors, fitted.newton, counts)
         return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
 
-    def _fit_cascade(self, cascade: Cascade, start: ClickModel | None, max_steps: int) -> ClickModel:
+    def _fit_cascade(
+        self, cascade: Cascade, start: ClickModel | None, max_steps: int, *, intervals: bool
+    ) -> ClickModel:
         """Fit DBN, SDBN, DCM or CCM."""
         family, parameters = self._family(cascade), None if start is None else _cascade_parameters(start)
         fitted = self._best(
-            lambda rng: family.fit(tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng)
+            lambda rng: family.fit(
+                tolerance=self.tolerance, max_steps=max_steps, start=parameters, rng=rng, intervals=intervals
+            )
         )
         assert isinstance(fitted, CascadeFit)
-        return self._make_model(cascade, fitted.parameters, fitted.errors, fitted.newton)
+        return self._make_model(cascade, fitted.parameters, fitted.errors, fitted.newton, fitted.counts)
 
     def _family(self, cascade: Cascade) -> CascadeFamily:
         """Return the likelihood of this cascade model."""
@@ -309,11 +323,13 @@ class MaximumLikelihood:
         parameters: CascadeParameters,
         errors: CascadeParameters | None,
         newton: NewtonResult | None,
+        counts: CascadeCounts | None = None,
     ) -> ClickModel:
         """Make the model with these parameters and standard errors."""
         a, s, shared = parameters
         logit_error = {} if errors is None else _named_errors(self.model, parameters, errors)
-        evidence = self._evidence(cascade.impressions, cascade.clicks, logit_error, newton)
+        named = {} if counts is None else _named_counts(self.model, counts)
+        evidence = self._evidence(cascade.impressions, cascade.clicks, logit_error, newton, named)
         vocabulary = cascade.vocabulary
         if self.model == "CM":
             return CM(vocabulary, a, evidence=evidence)
@@ -327,12 +343,34 @@ class MaximumLikelihood:
         return DBN(vocabulary, a, s, continuation, evidence=evidence)
 
     def _evidence(
-        self, impressions: np.ndarray, clicks: np.ndarray, errors: dict[str, np.ndarray], newton: NewtonResult | None
+        self,
+        impressions: np.ndarray,
+        clicks: np.ndarray,
+        errors: dict[str, np.ndarray],
+        newton: NewtonResult | None,
+        counts: dict[str, np.ndarray],
     ) -> Evidence:
         """Return the evidence of a fitted model; `newton` is None for closed forms."""
+        evidence = Evidence(label(self), impressions, clicks, errors, effective_counts=counts)
         if newton is None:
-            return Evidence(label(self), impressions, clicks, errors)
-        return Evidence(label(self), impressions, clicks, errors, newton.objective, newton.steps, newton.converged)
+            return evidence
+        return replace(evidence, log_likelihood=newton.objective, iterations=newton.steps, converged=newton.converged)
+
+
+def _hidden_documents(model: ClickModel) -> str | None:
+    """Return a sentence on documents of a cascade model that were shown but hardly examined; None if they are few."""
+    evidence = model.evidence
+    if evidence is None or "attractiveness" not in evidence.effective_counts:
+        return None
+    support, impressions = model.intervals("attractiveness").support[:-1], evidence.impressions[:-1]
+    hidden = (support == "not identified") & (impressions >= _SHOWN_OFTEN)
+    if impressions[hidden].sum() <= _HIDDEN_SHARE * impressions.sum():
+        return None
+    return (
+        f"{hidden.sum():,} documents that were shown at least {_SHOWN_OFTEN} times were examined less than once in "
+        "effect, because users stopped above them: their attractiveness is not identified, and its estimate is the "
+        "prior mean. To fix this, show them higher up now and then, or log several rankers."
+    )
 
 
 def _named_errors(model: str, parameters: CascadeParameters, errors: CascadeParameters) -> dict[str, np.ndarray]:
@@ -346,6 +384,17 @@ def _named_errors(model: str, parameters: CascadeParameters, errors: CascadePara
         # delta method: log(a s) has variance ((1 - a) error_a)^2 + ((1 - s) error_s)^2
         log_error = np.hypot((1 - a) * errors.attractiveness, (1 - s) * errors.satisfaction)
         named["relevance"] = log_error / (1 - a * s)
+    return named
+
+
+def _named_counts(model: str, counts: CascadeCounts) -> dict[str, np.ndarray]:
+    """Return the effective counts by the names of the model's parameters, and of relevance."""
+    named = {"attractiveness": counts.attractiveness, "relevance": counts.attractiveness}
+    if counts.shared.shape[1]:
+        named["continuation"] = counts.shared
+    if model in {"DBN", "SDBN"}:
+        named["satisfaction"] = counts.satisfaction
+        named["relevance"] = product_counts(counts.attractiveness, counts.satisfaction)
     return named
 
 

@@ -129,6 +129,12 @@ def _check_evidence(model: ClickModel, evidence: Evidence) -> None:
         values = evidence.clicks if name == "relevance" else getattr(model, name, None)
         if isinstance(values, np.ndarray | float | int) and error.shape != np.atleast_1d(values).shape:
             raise ValueError(f"{name} must have as many standard errors as values")
+    for name, counts in evidence.effective_counts.items():
+        size = len(evidence.logit_error.get(name, ()))
+        if counts.dtype.kind != "f" or counts.shape != (2, size):
+            raise ValueError(f"{name} must have effective successes and trials for each standard error")
+        if ((counts < 0) | (counts[0] > counts[1])).any():  # NaN where there are none
+            raise ValueError(f"the effective counts of {name} must have 0 <= successes <= trials")
     for name in ("learner", "fingerprint", "source", "fitted_at", "version", "first_time", "last_time"):
         if not isinstance(text := getattr(evidence, name), str):
             raise ValueError(f"evidence.{name} must be a text: got {text!r}")

@@ -19,12 +19,13 @@ from clickshift.core.rng import as_generator, stream_key
 from clickshift.core.spec import resolve
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import CapabilityError, DataError
+from clickshift.errors import CapabilityError
+from clickshift.models.intervals import EffectiveCounts, ParameterIntervals, beta_interval, counts_interval, support_of
 
 if TYPE_CHECKING:
     from clickshift.models.summary import ModelSummary
 
-__all__ = ["MARGINAL_ERROR", "ClickModel", "Evidence", "PairTable", "at_rank", "beta_interval", "pair_table"]
+__all__ = ["MARGINAL_ERROR", "ClickModel", "Evidence", "PairTable", "at_rank", "pair_table"]
 
 PairTable = Float[np.ndarray, " pair_or_unseen"]
 """One value per pair of the vocabulary; the last row has the value of pairs that the vocabulary does not hold."""
@@ -69,6 +70,9 @@ class Evidence:
         Version of clickshift that fitted the model.
     first_time, last_time
         Time of the first and of the last session of the training log, as text; "" if it has no times.
+    effective_counts
+        Effective successes and trials of each parameter in the likelihood of the log without priors, by the
+        parameter's name: what intervals come from (`clickshift.models.intervals`).
     """
 
     learner: str
@@ -86,6 +90,7 @@ class Evidence:
     version: str = ""
     first_time: str = ""
     last_time: str = ""
+    effective_counts: Mapping[str, EffectiveCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -343,11 +348,47 @@ class ClickModel(ABC):
         )
 
     @final
+    def intervals(self, name: str, *, level: float = 0.95) -> ParameterIntervals:
+        """Return confidence intervals of a parameter, and whether the log or a prior decides its estimates.
+
+        An interval that would not contain its estimate, because the prior moved it far, is extended to it.
+
+        Parameters
+        ----------
+        name
+            Name of the parameter, e.g. "attractiveness", or "relevance".
+        level
+            Confidence level.
+
+        Returns
+        -------
+        ParameterIntervals
+            Bounds and support, in the shape of the parameter's table; NaN where the model has no standard error.
+        """
+        values = self._relevance() if name == "relevance" else np.atleast_1d(getattr(self, name))
+        errors = self.evidence.logit_error.get(name) if self.evidence is not None else None
+        if self.evidence is None or errors is None:
+            missing = np.full(len(values), np.nan)
+            return ParameterIntervals(missing, missing, np.full(len(values), "", object))
+        counts = self.evidence.effective_counts.get(name)
+        if counts is None:
+            return ParameterIntervals(*beta_interval(values, errors, level), np.full(len(values), "", object))
+        low, high = counts_interval(counts, level)
+        fixed = errors == 0  # by convention, not by measurement
+        low, high = (
+            np.where(fixed | ~np.isnan(bound), extreme(bound, values), bound)
+            for bound, extreme in ((low, np.minimum), (high, np.maximum))
+        )
+        support = support_of(counts, by_trials=name in {"satisfaction", "continuation"})
+        support[fixed] = "convention"
+        return ParameterIntervals(np.where(fixed, values, low), np.where(fixed, values, high), support)
+
+    @final
     def relevance_table(self, *, level: float = 0.95) -> Any:
         """Return the relevance of all pairs as a pyarrow table.
 
-        Intervals are Beta quantiles from the observed information (docs/intervals.md), NaN where the model has no
-        standard error.
+        Intervals come from the observed information of the likelihood (docs/intervals.md), NaN where the model has no
+        standard error. `support` says what an estimate rests on (`intervals`).
 
         Parameters
         ----------
@@ -357,22 +398,22 @@ class ClickModel(ABC):
         Returns
         -------
         pyarrow.Table
-            Columns query, doc, relevance, low, high, impressions and clicks; the most relevant document first within
-            each query.
+            Columns query, doc, relevance, low, high, support, impressions and clicks; the most relevant document first
+            within each query.
         """
         import pyarrow as pa
 
-        relevance, vocabulary = self.relevance(), self.vocabulary
-        missing, evidence = np.full(vocabulary.n_pairs, np.nan), self.evidence
-        error = None if evidence is None else evidence.logit_error.get("relevance")
-        low, high = (missing, missing) if error is None else beta_interval(relevance, error[:-1], level)
+        relevance, vocabulary, evidence = self.relevance(), self.vocabulary, self.evidence
+        missing = np.full(vocabulary.n_pairs, np.nan)
+        intervals = ParameterIntervals(*(bound[:-1] for bound in self.intervals("relevance", level=level)))
         order = np.lexsort((-relevance, vocabulary.pair_query))
         columns = {
             "query": vocabulary.query_ids[vocabulary.pair_query],
             "doc": vocabulary.doc_ids[vocabulary.pair_doc],
             "relevance": relevance,
-            "low": low,
-            "high": high,
+            "low": intervals.low,
+            "high": intervals.high,
+            "support": intervals.support,
             "impressions": missing if evidence is None else evidence.impressions[:-1],
             "clicks": missing if evidence is None else evidence.clicks[:-1],
         }
@@ -391,7 +432,7 @@ class ClickModel(ABC):
         Returns
         -------
         list of dict
-            One row per entry of the parameter: its label (e.g. rank), parameter, estimate, low and high.
+            One row per entry of the parameter: its label (e.g. rank), parameter, estimate, low, high and support.
 
         Raises
         ------
@@ -400,11 +441,10 @@ class ClickModel(ABC):
         """
         name, labels = self._browsing_curve()
         values = np.atleast_1d(getattr(self, name))
-        errors = self.evidence.logit_error.get(name) if self.evidence is not None else None
-        low, high = beta_interval(values, np.full(len(values), np.nan) if errors is None else errors, level)
+        intervals = zip(*self.intervals(name, level=level), strict=True)
         return [
-            {**label, "parameter": name, "estimate": float(v), "low": float(lo), "high": float(hi)}
-            for label, v, lo, hi in zip(labels, values, low, high, strict=True)
+            {**label, "parameter": name, "estimate": float(v), "low": float(lo), "high": float(hi), "support": support}
+            for label, v, (lo, hi, support) in zip(labels, values, intervals, strict=True)
         ]
 
     @final
@@ -474,55 +514,6 @@ def _map_blocks(work: Callable[[slice], np.ndarray], rankings: Rankings, *, dtyp
 
     for_ranges(fill, len(rankings))
     return out
-
-
-def beta_interval(
-    p: Float[np.ndarray, " n"], logit_error: Float[np.ndarray, " n"], level: float
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Compute confidence intervals of probabilities from the standard errors of their logits.
-
-    The bounds are quantiles of the Beta distribution with mean p that carries the same information about the logit of
-    p. Information 1 / error^2 is that of n = 1 / (error^2 p (1 - p)) trials, hence Beta(n p, n (1 - p)). Near p = 1/2
-    this is the usual interval of the logit; near 0 and 1 the usual interval would be absurdly wide (746 skips and no
-    click: up to .25).
-
-    Parameters
-    ----------
-    p
-        Estimated probabilities.
-    logit_error
-        Standard errors of their logits; 0 for a value that is fixed by convention, NaN where there is none.
-    level
-        Confidence level.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Lower and upper bounds.
-
-    Raises
-    ------
-    DataError
-        If the level is not between 0 and 1 ("bad-level").
-
-    Examples
-    --------
-    >>> low, high = beta_interval(np.array([0.5]), np.array([0.2]), 0.95)
-    >>> low.round(3), high.round(3)
-    (array([0.403]), array([0.597]))
-    """
-    from scipy.special import betaincinv
-
-    if not 0 < level < 1:
-        raise DataError(
-            f"the level of an interval must be between 0 and 1: got {level}.", code="bad-level", value=level
-        )
-    inside = np.clip(p, 1e-12, 1 - 1e-12)
-    with np.errstate(divide="ignore"):
-        trials = np.clip(1 / (logit_error**2 * inside * (1 - inside)), 1e-6, 1e15)
-    low, high = (betaincinv(trials * inside, trials * (1 - inside), q) for q in ((1 - level) / 2, (1 + level) / 2))
-    fixed = logit_error == 0  # by convention, not by measurement
-    return np.where(fixed, p, low), np.where(fixed, p, high)
 
 
 def pair_table(values: Float[np.ndarray, " pair"], *, unseen: float) -> PairTable:

@@ -26,7 +26,8 @@ from clickshift.io.rankings import read_rankings
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.models import model_name
-from clickshift.models.base import MARGINAL_ERROR, ClickModel, PairTable, beta_interval
+from clickshift.models.base import MARGINAL_ERROR, ClickModel, PairTable
+from clickshift.models.intervals import beta_interval
 from clickshift.models.perturb import STEP, is_pair_table, logit_errors, perturbed_shared_values, shift_logit
 from clickshift.models.storage import ModelLike, open_model
 

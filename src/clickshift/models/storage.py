@@ -311,6 +311,8 @@ def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray
     arrays[f"{prefix}impressions"], arrays[f"{prefix}clicks"] = evidence.impressions, evidence.clicks
     for name, error in evidence.logit_error.items():
         arrays[f"{prefix}logit_error.{name}"] = error
+    for name, counts in evidence.effective_counts.items():
+        arrays[f"{prefix}effective_counts.{name}"] = counts
     scalars = {
         "learner": evidence.learner,
         "log_likelihood": evidence.log_likelihood if np.isfinite(evidence.log_likelihood) else None,
@@ -319,7 +321,8 @@ def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray
         "held_out_loss": evidence.held_out_loss if np.isfinite(evidence.held_out_loss) else None,
         **{name: getattr(evidence, name) for name in _PROVENANCE},
     }
-    return {**scalars, "logit_error": list(evidence.logit_error)}
+    names = {"logit_error": list(evidence.logit_error), "effective_counts": list(evidence.effective_counts)}
+    return {**scalars, **names}
 
 
 def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> Evidence:
@@ -337,5 +340,9 @@ def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.n
         int(header["iterations"]),
         bool(header["converged"]),
         held_out_loss,
-        **{name: header[name] for name in _PROVENANCE if name in header},  # models of earlier versions have none
+        # models of earlier versions have none
+        **{name: header[name] for name in _PROVENANCE if name in header},
+        effective_counts={
+            name: arrays[f"{prefix}effective_counts.{name}"] for name in header.get("effective_counts", [])
+        },
     )

@@ -185,7 +185,8 @@ class Examination(Result):
     Keys of `to_dict`, which `clickshift examine --json` prints:
 
     - model: name of the model;
-    - curve: one row per entry of the parameter: its label (rank, last_click or after), parameter, estimate, low, high;
+    - curve: one row per entry of the parameter: its label (rank, last_click or after), parameter, estimate, low, high,
+      support;
     - conclusion.
     """
 
@@ -199,7 +200,7 @@ class Examination(Result):
 
     @override
     def rows(self) -> Rows:
-        """Return a row per entry of the parameter: its label, parameter, estimate, low and high."""
+        """Return a row per entry of the parameter: its label, parameter, estimate, low, high and support."""
         return [dict(row) for row in self.curve]
 
     @override

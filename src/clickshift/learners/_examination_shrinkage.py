@@ -1,0 +1,92 @@
+"""What a log of rarely shown documents says about examination, and shrinkage where that is little.
+
+Given a document's number of clicks, the situations of its clicks are multinomial with probabilities proportional to
+impressions x examination (the conditional likelihood). Its information about examination does not depend on the
+attractiveness of each document. The profile likelihood claims more where documents were shown once or twice: a document
+that was clicked whenever it was shown counts as certainly attractive there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.core.newton import covariance, single_threaded_products
+from clickshift.core.rng import generator
+from clickshift.counts.cells import Cells
+
+_MAX_PAIRS = 4096
+"""Clicked pairs that determine the information well enough; more are subsampled."""
+_PSEUDO_IMPRESSIONS = 2.0
+"""Impressions at the mean rate that are added to those of a pair, so that no click rate is 1."""
+_MAX_RATE = 0.95
+"""Largest click rate of a pair in a situation that is taken as known."""
+_DEVIATION = 1.0
+"""Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
+
+Covariance = Float[np.ndarray, "free free"]
+
+
+def conditional_covariance(
+    cells: Cells, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]
+) -> Covariance:
+    """Return the covariance of the logits of examination in the conditional likelihood.
+
+    For click rates p that are not small, multinomial information is divided by 1 - p, as in a binomial likelihood.
+
+    Parameters
+    ----------
+    cells
+        Impressions and clicks by pair and situation.
+    e
+        Examination by situation.
+    free
+        Situations whose examination is learned.
+    """
+    impressions, clicks = cells.by_pair()
+    pairs = np.flatnonzero(clicks > 0)
+    scale = max(len(pairs) / _MAX_PAIRS, 1.0)
+    if scale > 1:
+        pairs = np.sort(generator(0, "examination").choice(pairs, _MAX_PAIRS, replace=False))
+    first, size = cells.offsets[pairs], cells.offsets[pairs + 1] - cells.offsets[pairs]
+    row = np.repeat(np.arange(len(pairs)), size)
+    cell = np.arange(len(row)) + np.repeat(first - np.cumsum(size) + size, size)
+    exposure, mean = np.zeros((len(e), len(pairs))), clicks.sum() / max(impressions.sum(), 1e-12)
+    exposure[cells.situation[cell], row] = cells.impressions[cell] * e[cells.situation[cell]]
+    total = exposure.sum(axis=0)
+    rate = (clicks[pairs] + _PSEUDO_IMPRESSIONS * mean) / (impressions[pairs] + _PSEUDO_IMPRESSIONS)
+    p = np.minimum(e[:, None] * (rate * impressions[pairs] / total), _MAX_RATE)
+    weight = exposure * (scale * clicks[pairs] / total) / (1 - p)
+    products = single_threaded_products(weight, weight / weight.sum(axis=0))
+    information = (np.diag(weight.sum(axis=1)) - products) * (1 - e) * (1 - e)[:, None]
+    return covariance(information[np.ix_(free, free)])
+
+
+def shrink_examination(
+    e: Float[np.ndarray, " situation"],
+    alike: Float[np.ndarray, " situation"],
+    free: Int[np.ndarray, " free"],
+    error: Covariance,
+) -> Float[np.ndarray, " situation"]:
+    """Shrink examination towards what it is if documents of all ranks are alike, where the log cannot tell.
+
+    It is the posterior mean on the logit scale, with a normal prior.
+
+    Parameters
+    ----------
+    e
+        Estimates by situation.
+    alike
+        Examination if documents are alike: click-through rates relative to that of the reference situation.
+    free
+        Situations whose examination is learned.
+    error
+        Covariance of the logits of the estimates.
+    """
+    p, q = (np.clip(table[free], 1e-6, 1 - 1e-6) for table in (e, alike))
+    start = np.log(q) - np.log1p(-q)
+    beyond = np.log(p) - np.log1p(-p) - start
+    total = error + _DEVIATION**2 * np.eye(len(free))
+    shrunk = e.copy()
+    shrunk[free] = 1 / (1 + np.exp(-start - _DEVIATION**2 * np.linalg.solve(total, beyond)))
+    return shrunk
