@@ -26,15 +26,15 @@ TUNING_SEEDS = range(10_000)
 TEST_SEEDS = range(1_000_000, 1_010_000)
 
 USERS = {
-    "PBM 1/k": 0.07,
-    "PBM k^-.3": 0.07,
-    "PBM k^-1.5": 0.07,
-    "PBM flat": 0.04,
-    "UBM": 0.19,
-    "DBN": 0.19,
-    "CCM": 0.10,
-    "mixture": 0.15,
-    "unknown": 0.17,
+    "PBM 1/k": 0.05,
+    "PBM k^-.3": 0.06,
+    "PBM k^-1.5": 0.05,
+    "PBM flat": 0.03,
+    "UBM": 0.165,
+    "DBN": 0.165,
+    "CCM": 0.16,
+    "mixture": 0.16,
+    "unknown": 0.16,
 }
 """Families of users, with their share of shops; "unknown" browses as no click model of the field does."""
 SESSIONS = {500: 0.25, 5_000: 0.30, 50_000: 0.29, 1_000_000: 0.16}

@@ -1,0 +1,287 @@
+"""How often decisions about a new ranker are right, over simulated shops whose gain is known exactly.
+
+    python benchmarks/decision_calibration.py run ROWS [--first 0] [--shops 300] [--before]
+    python benchmarks/decision_calibration.py table ROWS [--before ROWS2]
+
+`run` draws shops (benchmarks/shops.py: plain numpy, no code of clickshift), asks `cs.decide` about each, and appends
+one JSON line per shop to ROWS; shops that ROWS has already are left out: a run can be resumed. The same question is
+answered for an analyst who knows the family of the users, but not its parameters: the same machinery with that family
+alone. With --before, it asks the estimator that `evaluate_policy` chose before there were decisions (`choice`).
+`table` prints the Markdown tables of docs/decisions.md and writes benchmarks/results/decision_calibration.json.
+
+Seeds below 1,000,000 are for tuning. Seeds from 1,000,000 on are run once, after all constants are set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from scipy.stats import beta
+from shops import Shop, make_shop
+
+import clickshift as cs
+
+RESULTS = Path(__file__).parent / "results" / "decision_calibration.json"
+STRATA = ("family", "users", "sessions", "ranker", "target", "days", "gain")
+KNOWN_FAMILIES = {"PBM", "UBM", "DBN", "CCM"}
+"""Families of users that an analyst may know by name."""
+GOALS = {"coverage": 0.93, "losers shipped": 0.05, "ships that lose": 0.05, "settled": 2 / 3}
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["run", "table"])
+    parser.add_argument("rows", type=Path, help="File of one JSON line per shop.")
+    parser.add_argument("--first", type=int, default=0, help="First seed.")
+    parser.add_argument("--shops", type=int, default=300, help="Number of seeds.")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="Time after which no further shop is begun.")
+    parser.add_argument("--no-analyst", action="store_true", help="Leave the analyst out, which halves the time.")
+    parser.add_argument(
+        "--before", nargs="?", const=True, help="With `run`: ask the old choice. With `table`: its rows."
+    )
+    parser.add_argument("--write", action="store_true", help="With `table`: write the results file.")
+    options = parser.parse_args()
+    if options.action == "run":
+        ask = ask_choice if options.before else ask_decision
+        run(options.rows, range(options.first, options.first + options.shops), ask, options)
+        return
+    rows = read_rows(options.rows)
+    print(markdown(rows))
+    if options.before:
+        print("\n" + before_and_after(read_rows(Path(options.before)), rows))
+    if options.write:
+        write_results(rows)
+
+
+def run(path: Path, seeds: Sequence[int], ask: Callable[..., Row], options: Any) -> None:
+    """Append the rows of shops that a file does not have yet."""
+    done, began = {row["seed"] for row in read_rows(path)}, time.monotonic()
+    with path.open("a") as lines:
+        for seed in seeds:
+            if seed in done:
+                continue
+            if time.monotonic() - began > 60 * options.minutes:
+                break
+            shop = make_shop(seed)
+            row = {
+                "seed": seed,
+                "strata": shop.strata,
+                "log_value": shop.log_value,
+                "target_value": shop.target_value,
+                "gain": shop.gain,
+                "next_day_gain": shop.next_day_gain,
+                **ask(shop, analyst=not options.no_analyst),
+            }
+            lines.write(json.dumps(row) + "\n")
+            lines.flush()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a file; none if there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def log_table(shop: Shop) -> pa.Table:
+    """Return the log as the package reads it: one row per distinct session."""
+    n, ranks = shop.docs.shape
+    offsets = pa.array(range(0, (n + 1) * ranks, ranks), pa.int32())
+    columns = {
+        "query": shop.query,
+        "docs": pa.ListArray.from_arrays(offsets, pa.array(shop.docs.ravel())),
+        "clicks": pa.ListArray.from_arrays(offsets, pa.array(shop.clicks.ravel())),
+        "count": shop.count,
+    }
+    return pa.table(columns | ({} if shop.day is None else {"day": shop.day}))
+
+
+def target_table(shop: Shop) -> pa.Table:
+    """Return the candidate as the package reads it."""
+    docs = pa.array(shop.target_docs.tolist())
+    return pa.table({"query": shop.target_query, "docs": docs, "weight": shop.target_weight})
+
+
+def ask_decision(shop: Shop, *, analyst: bool) -> Row:
+    """Ask `cs.decide`, and an analyst who knows the family."""
+    log, target = log_table(shop), target_table(shop)
+    answers: Row = {}
+    family = str(shop.strata["family"])
+    asked: dict[str, dict[str, Any]] = {"ours": {}}
+    if analyst and family in KNOWN_FAMILIES:
+        asked["analyst"] = {"families": (family,)}
+    for who, known in asked.items():
+        began = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            decision = cs.decide(log, target, **known)
+        answer = decision.candidates[0].answer
+        answers[who] = {
+            "decision": decision.decision,
+            "verdict": answer.verdict,
+            "estimator": answer.estimator,
+            "low": answer.low,
+            "high": answer.high,
+            "today": answer.today,
+            "difference": answer.difference,
+            "difference_low": answer.difference_low,
+            "difference_high": answer.difference_high,
+            "parts": dict(answer.parts),
+            "kept": [f.name for f in answer.families if f.kept],
+            "cause": decision.candidates[0].cause,
+            "seconds": time.process_time() - began,
+        }
+    return answers
+
+
+def ask_choice(shop: Shop, *, analyst: bool) -> Row:
+    """Ask the estimator that `evaluate_policy` chooses by SLOPE or by days: what there was before."""
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        evaluation = cs.evaluate_policy(log_table(shop), target_table(shop))
+    estimate = evaluation.choice and evaluation.choice.estimate
+    today = float(shop.count @ shop.clicks.sum(axis=1) / shop.count.sum())
+    low, high = (estimate.low, estimate.high) if estimate else (math.nan, math.nan)
+    usable = bool(estimate and estimate.verdict == "usable")
+    return {
+        "ours": {
+            "decision": "ship" if usable and low > today else "keep" if usable and high < today else "test",
+            "verdict": estimate.verdict if estimate else "not identified",
+            "estimator": estimate.estimator if estimate else "",
+            "low": low,
+            "high": high,
+            "today": today,
+            "difference_low": low - today,
+            "difference_high": high - today,
+            "seconds": time.process_time() - began,
+        }
+    }
+
+
+def clopper_pearson(hits: int, n: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share."""
+    low = float(beta.ppf(0.025, hits, n - hits + 1)) if hits else 0.0
+    return low, float(beta.ppf(0.975, hits + 1, n - hits)) if hits < n else 1.0
+
+
+def share(flags: Sequence[bool]) -> Row:
+    """Return a share with its interval and its counts."""
+    hits, n = sum(flags), len(flags)
+    low, high = clopper_pearson(hits, n) if n else (math.nan, math.nan)
+    return {"share": hits / n if n else math.nan, "low": low, "high": high, "hits": hits, "n": n}
+
+
+def holds(row: Row, low: str, high: str, truth: float) -> bool:
+    """Whether the interval of a row holds the truth."""
+    return bool(row["ours"][low] <= truth <= row["ours"][high])
+
+
+def statistics(rows: Sequence[Row]) -> Row:
+    """Return coverage, errors of decisions and settled shares of some shops."""
+    usable = [r for r in rows if r["ours"]["verdict"] == "usable"]
+    losers = [r for r in rows if r["gain"] < 0]
+    ships = [r for r in rows if r["ours"]["decision"] == "ship"]
+    settled = {"ship", "keep"}
+    larger = [r for r in rows if r["strata"]["sessions"] >= 5000 and "analyst" in r]
+    analyst = [r for r in larger if r["analyst"]["decision"] in settled]
+    keeps = [r for r in rows if r["ours"]["decision"] == "keep"]
+    return {
+        "shops": len(rows),
+        "usable": share([r["ours"]["verdict"] == "usable" for r in rows]),
+        "coverage of value": share([holds(r, "low", "high", r["target_value"]) for r in usable]),
+        "coverage of difference": share([holds(r, "difference_low", "difference_high", r["gain"]) for r in usable]),
+        "losers shipped": share([r["ours"]["decision"] == "ship" for r in losers]),
+        "ships that lose": share([r["gain"] < 0 for r in ships]),
+        "ships that lose the next day": share([r["next_day_gain"] < 0 for r in ships]),
+        "keeps that gain": share([r["gain"] > 0 for r in keeps]),
+        "settled": share([r["ours"]["decision"] in settled for r in rows]),
+        "settled by the analyst": share([r["analyst"]["decision"] in settled for r in larger]),
+        "settled of what the analyst settles": share([r["ours"]["decision"] in settled for r in analyst]),
+        "unclear": share([r["ours"]["decision"] == "unclear" for r in rows]),
+    }
+
+
+def by_stratum(rows: Sequence[Row]) -> Iterator[tuple[str, str, Row]]:
+    """Yield the statistics of all shops and of each marginal stratum."""
+    yield "all", "", statistics(rows)
+    for name in STRATA:
+        for value in sorted({r["strata"][name] for r in rows}, key=lambda v: (isinstance(v, str), v)):
+            part = [r for r in rows if r["strata"][name] == value]
+            if name == "users" and not str(value).startswith("PBM"):
+                continue
+            yield name, f"{value:,}" if isinstance(value, int) else value, statistics(part)
+
+
+def text(of: Row, goal: float | None = None, *, at_most: bool = False) -> str:
+    """Format a share with its interval; bold where the interval excludes the goal."""
+    if not of["n"]:
+        return "–"
+    shown = f"{of['share']:.3f} [{of['low']:.3f}, {of['high']:.3f}]"
+    failed = goal is not None and (of["low"] > goal if at_most else of["high"] < goal)
+    return f"**{shown}**" if failed else shown
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Return the tables: coverage, errors and power, by marginal stratum."""
+    strata = list(by_stratum(rows))
+    parts = [
+        "| shops | n | usable | coverage of value | coverage of difference |\n|---|---|---|---|---|",
+        *(
+            f"| {label(name, value)} | {s['shops']} | {s['usable']['share']:.2f} | "
+            f"{text(s['coverage of value'], GOALS['coverage'])} | "
+            f"{text(s['coverage of difference'], GOALS['coverage'])} |"
+            for name, value, s in strata
+        ),
+        "",
+        "| shops | losing candidates | shipped of these | ships | losing of these | settled | settled of what the "
+        "analyst settles (>= 5,000 sessions) |\n|---|---|---|---|---|---|---|",
+        *(
+            f"| {label(name, value)} | {s['losers shipped']['n']} | "
+            f"{text(s['losers shipped'], GOALS['losers shipped'], at_most=True)} | {s['ships that lose']['n']} | "
+            f"{text(s['ships that lose'], GOALS['ships that lose'], at_most=True)} | {s['settled']['share']:.2f} | "
+            f"{text(s['settled of what the analyst settles'], GOALS['settled'])} "
+            f"({s['settled of what the analyst settles']['hits']} of "
+            f"{s['settled of what the analyst settles']['n']}) |"
+            for name, value, s in strata
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def before_and_after(before: Sequence[Row], after: Sequence[Row]) -> str:
+    """Return the table of the old choice beside the decisions, over the shops that both have."""
+    both = {r["seed"] for r in before} & {r["seed"] for r in after}
+    old, new = ([r for r in rows if r["seed"] in both] for rows in (before, after))
+    columns = ("usable", "coverage of value", "coverage of difference", "losers shipped", "ships that lose", "settled")
+    lines = ["| " + " | ".join(["shops", "", *columns]) + " |", "|---" * (len(columns) + 2) + "|"]
+    for (name, value, was), (_, _, now) in zip(by_stratum(old), by_stratum(new), strict=True):
+        for when, s in (("before", was), ("now", now)):
+            lines.append(f"| {label(name, value)} | {when} | " + " | ".join(text(s[c]) for c in columns) + " |")
+    return "\n".join(lines)
+
+
+def label(name: str, value: str) -> str:
+    """Name a stratum."""
+    return "all" if name == "all" else f"{name}: {value}"
+
+
+def write_results(rows: Sequence[Row]) -> None:
+    """Write the statistics, and the decision about every shop."""
+    made = [{"stratum": label(name, value), **s} for name, value, s in by_stratum(rows)]
+    seeds = [r["seed"] for r in rows]
+    seconds = sum(r["ours"]["seconds"] for r in rows) / len(rows)
+    facts = {"first_seed": min(seeds), "last_seed": max(seeds), "seconds_per_shop": seconds, "strata": made}
+    RESULTS.write_text(json.dumps(facts, indent=1).replace("NaN", "null") + "\n")
+
+
+if __name__ == "__main__":
+    main()
