@@ -7,7 +7,7 @@
 one JSON line per shop to ROWS; shops that ROWS has already are left out: a run can be resumed. The same question is
 answered for an analyst who knows the family of the users, but not its parameters: the same machinery with that family
 alone. With --before, it asks the estimator that `evaluate_policy` chose before there were decisions (`choice`).
-`table` prints the Markdown tables of docs/decisions.md and writes benchmarks/results/decision_calibration.json.
+`table` prints the Markdown tables of docs/calibration.md and writes benchmarks/results/decision_calibration.json.
 
 Seeds below 1,000,000 are for tuning. Seeds from 1,000,000 on are run once, after all constants are set.
 """
@@ -20,9 +20,12 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from scipy.stats import beta
 from shops import Shop, make_shop
@@ -31,8 +34,8 @@ import clickshift as cs
 
 RESULTS = Path(__file__).parent / "results" / "decision_calibration.json"
 STRATA = ("family", "users", "sessions", "ranker", "target", "days", "gain")
-KNOWN_FAMILIES = {"PBM", "UBM", "DBN", "CCM"}
-"""Families of users that an analyst may know by name."""
+FAMILIES = ("PBM", "UBM", "DBN", "CCM")
+"""Families of users that an analyst may know by name, and that the package considers."""
 GOALS = {"coverage": 0.93, "losers shipped": 0.05, "ships that lose": 0.05, "settled": 2 / 3}
 
 Row = dict[str, Any]
@@ -115,15 +118,15 @@ def ask_decision(shop: Shop, *, analyst: bool) -> Row:
     log, target = log_table(shop), target_table(shop)
     answers: Row = {}
     family = str(shop.strata["family"])
-    asked: dict[str, dict[str, Any]] = {"ours": {}}
-    if analyst and family in KNOWN_FAMILIES:
-        asked["analyst"] = {"families": (family,)}
-    for who, known in asked.items():
+    asked = {"ours": FAMILIES}
+    if analyst and family in FAMILIES:
+        asked["analyst"] = (family,)
+    for who, families in asked.items():
         began = time.process_time()
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), only(families):
             warnings.simplefilter("ignore")
-            decision = cs.decide(log, target, **known)
-        answer = decision.candidates[0].answer
+            decision = cs.decide(log, target)
+        answer = decision.best.answer
         answers[who] = {
             "decision": decision.decision,
             "verdict": answer.verdict,
@@ -136,10 +139,24 @@ def ask_decision(shop: Shop, *, analyst: bool) -> Row:
             "difference_high": answer.difference_high,
             "parts": dict(answer.parts),
             "kept": [f.name for f in answer.families if f.kept],
-            "cause": decision.candidates[0].cause,
+            "cause": decision.best.cause,
             "seconds": time.process_time() - began,
         }
     return answers
+
+
+@contextmanager
+def only(families: Sequence[str]) -> Iterator[None]:
+    """Let answers consider these click-model families alone; the estimator PBM then has a curve of its own."""
+    answers = import_module("clickshift.ope._answer_targets")
+    everything, curve = answers.FAMILIES, answers.LogModels.examination
+    answers.FAMILIES = tuple(families)
+    if "PBM" not in families:
+        answers.LogModels.examination = property(lambda models: 1 / np.arange(1.0, models.log.n_ranks + 1))
+    try:
+        yield
+    finally:
+        answers.FAMILIES, answers.LogModels.examination = everything, curve
 
 
 def ask_choice(shop: Shop, *, analyst: bool) -> Row:

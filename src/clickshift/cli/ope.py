@@ -49,7 +49,8 @@ def evaluate(
     ),
     model: Path | None = typer.Option(
         None,
-        help="Folder of a fitted click model, for DM, DR and CIPS; without --target, its ranking is the target policy.",
+        help="Folder of a fitted click model, for DM, DR and CIPS, which joins the click models of the answer; without "
+        "--target, its ranking is the target policy.",
     ),
     derive: str = typer.Option(
         "top-down", help="Method to derive the target policy from the model: 'top-down' or 'max-reward'."
@@ -58,14 +59,21 @@ def evaluate(
     estimator: list[str] = typer.Option(
         ["auto"],
         help="Estimator: List, IP, PBM, Item, RCTR, RIPS, PI, CIPS or DM, with the prefix SN- (self-normalised) or DR- "
-        "(doubly robust), or 'auto' to choose one; repeatable.",
+        "(doubly robust), or 'auto' for all that apply and the answer; repeatable.",
     ),
     reward: str = REWARD,
     clip: str = typer.Option(
         "10,100,inf", help="Clipping constants M, the largest importance weights; inf for no clipping."
     ),
     logging: str = typer.Option(
-        "frequencies", help="Logging policy: list 'frequencies' of the log, or the 'propensities' that it carries."
+        "frequencies",
+        help="Logging policy: list 'frequencies' of the log, the 'propensities' that it carries, or a file with the "
+        "policy itself: a table of query, docs and weight, or of query, doc and score.",
+    ),
+    examination: str | None = typer.Option(
+        None,
+        help="Examination by rank for PBM: a file of `clickshift propensities`, numbers such as 1,0.6,0.4, or 1/rank, "
+        "which is that of the paper. By default, that of a PBM that is fitted on the log.",
     ),
     cluster: str = typer.Option("session", help="Independent unit of the bootstrap: 'session' or 'user'."),
     level: float = typer.Option(0.95, help="Confidence level of the intervals."),
@@ -77,10 +85,10 @@ def evaluate(
     output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
-    """Estimate what a target policy would earn per session, by several estimators, with intervals and verdicts.
+    """Estimate what a target policy would earn more or less than the log, with an interval and a verdict.
 
-    The verdict says whether the log identifies the value. With --compare, also estimates the paired difference of two
-    target policies on the same sessions.
+    The interval contains everything that the log does not tell. The verdict says whether it can be used. With --compare,
+    also estimates the difference of two target policies on the same sessions.
     """
     from clickshift.ope import PolicyEvaluation, evaluate_policy
 
@@ -97,6 +105,7 @@ def evaluate(
             reward=reward,
             clip=_parse_clip(clip),
             logging=logging,
+            examination=examination,
             cluster=cluster,
             level=level,
             replicates=replicates,

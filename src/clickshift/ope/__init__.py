@@ -1,14 +1,21 @@
 """Off-policy evaluation: estimate, and optimise, the reward of a target policy from the log of another policy."""
 
 from clickshift.data.weighted_lists import WeightedLists as WeightedLists
+from clickshift.ope._decision_report import CandidateDecision as CandidateDecision
+from clickshift.ope._decision_report import Check as Check
+from clickshift.ope._decision_report import Decision as Decision
+from clickshift.ope._decision_report import TurningPoint as TurningPoint
 from clickshift.ope._pseudo_inverse import PIWeights as PIWeights
 from clickshift.ope._report import PolicyEvaluation as PolicyEvaluation
+from clickshift.ope.answer import Answer as Answer
+from clickshift.ope.answer import Family as Family
 from clickshift.ope.cross_fitting import OptimisedPolicy as OptimisedPolicy
 from clickshift.ope.cross_fitting import best_policy as best_policy
 from clickshift.ope.cross_fitting import optimise_policy as optimise_policy
 from clickshift.ope.daily_residuals import DayResidual as DayResidual
 from clickshift.ope.daily_residuals import ResidualDrift as ResidualDrift
 from clickshift.ope.daily_residuals import day_residuals as day_residuals
+from clickshift.ope.decision import decide as decide
 from clickshift.ope.estimate import PAPER_ESTIMATORS as PAPER_ESTIMATORS
 from clickshift.ope.estimate import Difference as Difference
 from clickshift.ope.estimate import Estimate as Estimate
@@ -24,9 +31,7 @@ from clickshift.ope.intervals import Bernstein as Bernstein
 from clickshift.ope.intervals import Bootstrap as Bootstrap
 from clickshift.ope.intervals import Hoeffding as Hoeffding
 from clickshift.ope.rewards import Reward as Reward
-from clickshift.ope.slope import Choice as Choice
 from clickshift.ope.slope import best_clip as best_clip
-from clickshift.ope.slope import choose_by_slope as choose_by_slope
 from clickshift.ope.target_policy import policy_from_scores as policy_from_scores
 from clickshift.ope.weights import CIPSWeights as CIPSWeights
 from clickshift.ope.weights import IPWeights as IPWeights
@@ -40,15 +45,19 @@ from clickshift.ope.weights import Weights as Weights
 __all__ = [
     "PAPER_ESTIMATORS",
     "WEIGHTS",
+    "Answer",
     "Bernstein",
     "Bootstrap",
     "CIPSWeights",
-    "Choice",
+    "CandidateDecision",
+    "Check",
     "DayResidual",
+    "Decision",
     "Difference",
     "Estimate",
     "Estimator",
     "Evaluation",
+    "Family",
     "GroupedLog",
     "Hoeffding",
     "IPWeights",
@@ -62,13 +71,14 @@ __all__ = [
     "RIPSWeights",
     "ResidualDrift",
     "Reward",
+    "TurningPoint",
     "Verdict",
     "WeightedLists",
     "Weights",
     "best_clip",
     "best_policy",
-    "choose_by_slope",
     "day_residuals",
+    "decide",
     "evaluate_policy",
     "evaluate_target",
     "optimise_policy",

@@ -13,10 +13,12 @@ from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows
+from clickshift.ope._answer_report import answer_figure, answer_sentences, families_table, parts_table
+from clickshift.ope.answer import Answer
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.estimate import Difference, Estimate, Evaluation
 from clickshift.ope.estimators import clip_text
-from clickshift.ope.slope import Choice, best_clip
+from clickshift.ope.slope import best_clip
 
 _TITLE = "Off-policy evaluation: what would the new ranker earn?"
 _HOW = """Every estimator multiplies logged rewards by importance weights: how many times as likely the target shows
@@ -25,6 +27,8 @@ exposure (PBM, Item) or nothing (RCTR). The less must match, the more of the log
 clicks. The value is the reward per session, with a confidence interval for the expectation of the estimator. The
 estimator counts whatever was never logged, or is removed by clipping, as earning nothing: the range covers everything
 that this lost mass could earn."""
+_HOW_FAMILIES = """A click model is rejected if it predicts held-out clicks worse than the best one by more than chance,
+or if it does not reproduce in which sessions documents are clicked. The answer covers all that are not rejected."""
 _HOW_TABLE = """M: the clipping constant, i.e. the largest importance weight. Logged: the share of what the target shows
 that is in the log; the rest was never logged. Clipped: the share that clipping removes. Effective: the effective sample
 size of the weights, in sessions. Range: from lost mass that earns nothing to lost mass that is all clicked, widened by
@@ -48,8 +52,10 @@ class PolicyEvaluation(Result):
     ----------
     evaluations
         One evaluation per estimator, by the name of the target.
-    choice
-        The chosen estimate of the first target; None unless "auto" was among the estimators.
+    answers
+        What each target earns more than the log, by its name; empty unless "auto" was among the estimators.
+    answer_compare
+        What the second target earns more than the first; None without a second target or "auto".
     differences
         Paired differences of two targets, second minus first, by estimator.
     residuals
@@ -66,39 +72,50 @@ class PolicyEvaluation(Result):
     - conclusion: the answer in words.
     - rows: one per target, estimator and clipping constant; the fields of `Estimate` with verdict and explanation.
       An infinite clipping constant is None.
-    - chosen: estimator, clip, value, low, high and reason; all but the reason are None where only a backtest can
-      choose. None without "auto".
+    - answer: the answer for the first target, with verdict ("usable", "weak" or "not identified"), estimator, value,
+      low, high, today (reward of the log on the same sessions), difference, difference_low, difference_high (value minus
+      today, paired), level, lost (share of the target's exposure that is lost), effective (sample size), reasons, parts
+      (half-widths that add up: sampling, model, lost mass, choice of model), and families (one for each click-model
+      family: name, kept, reason, deficit, z, p_value, lost, value, difference, low, high). Numbers are None where they
+      are not identified. None without "auto".
+    - answer_compare: the same for the second target, with the first one in the place of today; None without it.
     - differences: estimator, clip, first, second, difference, error, low, high, and words.
     - days: estimator, day, sessions, earned, estimated, error and residual.
     - notes: remarks, by target.
     """
 
     evaluations: Mapping[str, tuple[Evaluation, ...]]
-    choice: Choice | None
+    answers: Mapping[str, Answer]
+    answer_compare: Answer | None
     differences: tuple[Mapping[str, Any], ...]
     residuals: tuple[DayResidual, ...]
     notes: Mapping[str, tuple[str, ...]]
     settings: Mapping[str, Any]
 
     @property
+    def answer(self) -> Answer | None:
+        """The answer for the first target; None unless "auto" was among the estimators."""
+        return next(iter(self.answers.values()), None)
+
+    @property
     def conclusion(self) -> str:
-        """The chosen estimate with the reason for it, or all estimates; and the difference of two targets."""
-        results = next(iter(self.evaluations.values()))
-        chosen = None if self.choice is None else self.choice.estimate
-        if self.choice is None:
+        """The answer for each target, and for their difference; or all estimates."""
+        if not self.answers:
+            results = next(iter(self.evaluations.values()))
             values = (f"{_with_clip(e)} {_value_text(e)} ({e.verdict})" for e in map(best_clip, results))
             sentences = [f"Reward per session: {', '.join(values)}."]
-        else:
-            sentences = [self.choice.reason]
-            sentences += [] if chosen is None else [f"{_value_text(chosen)} per session."]
-        shown = {chosen.estimator} if chosen else set() if self.choice else {d["estimator"] for d in self.differences}
-        sentences += [f"{d['estimator']}: {d['words']}" for d in self.differences if d["estimator"] in shown]
-        return " ".join(sentences)
+            return " ".join([*sentences, *(f"{d['estimator']}: {d['words']}" for d in self.differences)])
+        reward = self.settings["reward"]
+        sentences = [answer_sentences(answer, name, reward) for name, answer in self.answers.items()]
+        if self.answer_compare is not None:
+            one, other = self.answers
+            sentences.append(answer_sentences(self.answer_compare, other, reward, one))
+        return "\n\n".join(sentences)
 
     @property
     def verdict(self) -> str:
-        """Verdict of the chosen estimate; empty where none was chosen."""
-        return "" if self.choice is None or self.choice.estimate is None else self.choice.estimate.verdict
+        """Verdict of the answer for the first target; empty without one."""
+        return "" if self.answer is None else self.answer.verdict
 
     def rows(self) -> Rows:
         """Return one row per target, estimator and clipping constant."""
@@ -110,16 +127,12 @@ class PolicyEvaluation(Result):
         ]
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the conclusion, rows, chosen estimate, differences, daily residuals and notes."""
-        chosen = None
-        if self.choice is not None:
-            e = self.choice.estimate
-            chosen = {name: e and getattr(e, name) for name in ("estimator", "clip", "value", "low", "high")}
-            chosen["reason"] = self.choice.reason
+        """Return the conclusion, answers, rows, differences, daily residuals and notes."""
         return {
             "conclusion": self.conclusion,
+            "answer": None if self.answer is None else self.answer.to_dict(),
+            "answer_compare": None if self.answer_compare is None else self.answer_compare.to_dict(),
             "rows": self.rows(),
-            "chosen": chosen,
             "differences": self.differences,
             "days": [asdict(r) | {"residual": r.residual} for r in self.residuals],
             "notes": self.notes,
@@ -130,7 +143,7 @@ class PolicyEvaluation(Result):
         results = self.evaluations[target]
         e = results[0].estimates[0]
         title = f"{e.reward} per session of {{}}, estimated from {self.settings['log']} ({e.interval})"
-        sections = [self._estimates(target, title.format(target), "estimates")]
+        sections = [*self._answer_sections(), self._estimates(target, title.format(target), "estimates")]
         for name in others:
             sentences = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in self.differences)
             table = _difference_table(self.differences)
@@ -154,6 +167,21 @@ class PolicyEvaluation(Result):
         ]
         sections.append(Section("How to read this", "\n\n".join(explanations), page_only=True))
         return Document(_TITLE, self.conclusion, sections, self.settings, self.verdict)
+
+    def _answer_sections(self) -> list[Section]:
+        """Return the sections of the answer: the chart, the parts of its interval, and the families."""
+        if self.answer is None:
+            return []
+        found = self.answer_compare or self.answer
+        sections = []
+        if any(answer.estimator for answer in self.answers.values()):
+            figure = partial(answer_figure, self.answers, self.settings["reward"])
+            sections.append(Section("The answer", figure=figure, name="answer"))
+        if parts := parts_table(found):
+            title = "Half of the interval of the difference, by what the log does not tell"
+            sections.append(Section(title, table=parts, name="parts of the interval"))
+        sections.append(Section("Click models", _HOW_FAMILIES, families_table(found), name="click models"))
+        return sections
 
     def _estimates(self, name: str, title: str, file_name: str) -> Section:
         """Return the section of one target: the chart of all intervals, the table, verdicts and notes."""
@@ -279,7 +307,7 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
     import plotly.graph_objects as go
 
     best = [best_clip(evaluation) for evaluation in evaluations][::-1]
-    colours = {"usable": COLOURS[2], "weak overlap": COLOURS[3], "not identified": COLOURS[1]}
+    colours = {"usable": COLOURS[2], "weak overlap": COLOURS[3], "not identified": COLOURS[1], "baseline": "#8d99ae"}
     figure = go.Figure()
     figure.add_scatter(
         x=[e.value for e in best],
@@ -296,7 +324,9 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
     figure.update_layout(
         template="plotly_white",
         height=136 + 40 * len(best),
-        xaxis={"title": f"{html.escape(best[0].reward)} per session<br>green is usable, dotted is the log"},
+        xaxis={
+            "title": f"{html.escape(best[0].reward)} per session<br>green is usable, grey a baseline, dotted the log"
+        },
         yaxis={"type": "category"},
         margin={"l": 110, "r": 32, "t": 24, "b": 71},
     )

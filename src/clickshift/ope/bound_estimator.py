@@ -34,7 +34,7 @@ from clickshift.ope._accumulators import (
 from clickshift.ope.estimators import Estimator
 from clickshift.ope.grouped_log import Clusters, GroupedLog, Tally, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities, as_target, expected_reward
-from clickshift.ope.weights import ItemWeights, LoggingPolicy, WeightUnits
+from clickshift.ope.weights import ItemWeights, LoggingPolicy, RCTRWeights, WeightUnits
 
 _MEMORY = 1 << 28
 """Largest size of the terms of all clusters, in bytes."""
@@ -150,9 +150,13 @@ class BoundEstimator:
         sessions: np.ndarray = tally.sessions * self.used[:, None]
         return sessions
 
+    def limits(self, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, " clip"]:
+        """Return the clipping constants that apply: RCTR has no importance weights, and its weight 1 stays."""
+        return np.maximum(clip, 1.0) if isinstance(self.estimator.weights, RCTRWeights) else clip
+
     def path(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> ClippingPath:
         """Estimate the reward for clipping constants that `checked_clip` returned."""
-        units, sessions = self.units.shown_by_target, self.sessions(tally)
+        clip, units, sessions = self.limits(clip), self.units.shown_by_target, self.sessions(tally)
         table, _, uncovered = self._bin_sums(units, tally, sessions, clip, units.group, len(units.max_reward))
         reward, covered = clipped_sums(table, clip)
         logged, mass = table[:, :, WEIGHT].sum(axis=1), units.mass.T @ sessions
@@ -166,7 +170,7 @@ class BoundEstimator:
 
     def diagnostics(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> WeightDiagnostics:
         """Compute the effective sample size, the largest weight and the number of queries without overlap."""
-        units, sessions = self.units, self.sessions(tally)
+        clip, units, sessions = self.limits(clip), self.units, self.sessions(tally)
         table, largest, _ = self._bin_sums(units, tally, sessions, clip, units.group, len(units.max_reward))
         exposed = units.exposed(tally)
         has_overlap = np.zeros(self.log.n_queries, bool)
@@ -177,7 +181,7 @@ class BoundEstimator:
 
     def per_query(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "query clip"]:
         """Estimate the reward of each query, in a tally of one part; NaN where the log has no overlap."""
-        units, sessions = self.units, self.sessions(tally)
+        clip, units, sessions = self.limits(clip), self.units, self.sessions(tally)
         groups = len(units.max_reward)
         place = units.query.astype(np.int64) * groups + units.group
         table, *_ = self._bin_sums(units, tally, sessions, clip, place, groups * len(sessions))
@@ -327,7 +331,7 @@ class ClusterTerms:
             units.exposure,
             units.group,
             bound.known_weights(),
-            clip,
+            bound.limits(clip),
             n_groups,
             terms,
         )

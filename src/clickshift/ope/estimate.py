@@ -36,8 +36,11 @@ from clickshift.ope.weights import CIPSWeights, LoggingPolicy
 PAPER_ESTIMATORS = ("List", "IP", "PBM", "Item", "RCTR")
 """Estimators of Li et al. (2018), Offline evaluation of ranking policies with click models, KDD."""
 
-Verdict = Literal["usable", "weak overlap", "not identified"]
-"""Whether the overlap of the log with the target policy is enough for the estimate."""
+Verdict = Literal["usable", "weak overlap", "not identified", "baseline"]
+"""Whether the overlap of the log with the target policy is enough for the estimate; Item and RCTR are baselines."""
+
+BASELINES = ("Item", "RCTR")
+"""Estimators that ignore ranks, or the target itself: they are shown for comparison, and are never an answer."""
 
 _USABLE_SHARE = 0.8
 """Share of the target policy that must be covered, neither clipped nor never logged, for a usable estimate."""
@@ -141,6 +144,8 @@ class Estimate:
         """Whether the overlap of the log with the target policy is enough."""
         if math.isnan(self.value) or 1 - self.lost < _IDENTIFIED_SHARE:
             return "not identified"
+        if self.estimator.endswith(BASELINES):
+            return "baseline"
         weak = 1 - self.lost < _USABLE_SHARE or self.effective < _USABLE_SAMPLE_SIZE
         return "weak overlap" if weak else "usable"
 
@@ -164,6 +169,8 @@ class Estimate:
         if self.verdict == "weak overlap":
             reason = lost if self.lost > 1 - _USABLE_SHARE else f"Effective sample size is {effective}"
             return f"{reason}: treat this estimate as indicative only, and check the range of possible values."
+        if self.verdict == "baseline":
+            return f"A baseline: right only if {self.assumption}."
         condition = f", if {self.assumption}" if self.assumption else ""
         covered = f"The log covers {100 * (1 - self.lost):.3g}% of what the target shows"
         return f"{covered}, and the effective sample size is {effective}: the estimate is usable{condition}."
@@ -253,7 +260,7 @@ def evaluate_target(
     target = as_target(target)
     prefixes = any(e.needs_prefixes for e in chosen)
     probabilities = TargetProbabilities.at(log, target, prefixes=prefixes)
-    policy = _logging_policy(log, logging, prefixes)
+    policy = logging_probabilities(log, logging, prefixes=prefixes)
     bound = [BoundEstimator.of(e, log, probabilities, policy, target=target) for e in chosen]
     paths = [b.path(log.total, limits) for b in bound]
     if isinstance(interval, Bootstrap):
@@ -321,8 +328,25 @@ def paired_difference(first: Evaluation, second: Evaluation, interval: Bootstrap
     return Difference(value, *interval.limits(value, second.replicates[clip] - first.replicates[clip]))
 
 
-def _logging_policy(log: GroupedLog, logging: Target | Rankings | str, prefixes: bool) -> LoggingPolicy:
-    """Resolve the `logging` argument of `evaluate_target`."""
+def logging_probabilities(
+    log: GroupedLog, logging: Target | Rankings | str, *, prefixes: bool = False
+) -> LoggingPolicy:
+    """Resolve the `logging` argument of `evaluate_target`.
+
+    Parameters
+    ----------
+    log
+        The grouped log.
+    logging
+        "frequencies", "propensities" or a policy.
+    prefixes
+        Whether the probabilities of list prefixes are needed.
+
+    Raises
+    ------
+    DataError
+        If it is another text ("bad-option").
+    """
     if not isinstance(logging, str):
         return TargetProbabilities.at(log, logging, prefixes=prefixes)
     if logging == "frequencies":
@@ -393,7 +417,7 @@ def _with_bounds(
     for m in range(len(clip)):
         # without overlap there is no value, but there is a bound: that of a mean of zeros
         mean, variance = float(path.floor[m, 0]), float(moments[m, 1])
-        largest = bound.log.largest * float(clip[m])
+        largest = bound.log.largest * float(bound.limits(clip)[m])
         half_width = interval.half_width(n, largest, variance)
         # the ceiling is a mean of terms with the same range, but with another variance
         ceiling_high = float(path.ceiling[m, 0]) + Hoeffding(interval.level).half_width(n, largest, variance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,32 @@ from clickshift.errors import DataError, SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.models.storage import load_model
+from clickshift.ope._answer_targets import LogModels
+from clickshift.ope._examination import fitted_examination, read_examination
 from clickshift.ope._report import PolicyEvaluation, difference_facts, notes_of
-from clickshift.ope.daily_residuals import DayResidual, ResidualDrift, day_residuals
-from clickshift.ope.estimate import PAPER_ESTIMATORS, Evaluation, evaluate_target, paired_difference
+from clickshift.ope.answer import Answer
+from clickshift.ope.daily_residuals import DayResidual, day_residuals
+from clickshift.ope.estimate import (
+    PAPER_ESTIMATORS,
+    Evaluation,
+    evaluate_target,
+    logging_probabilities,
+    paired_difference,
+)
 from clickshift.ope.estimators import Estimator, checked_clip
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions
 from clickshift.ope.intervals import Bootstrap
 from clickshift.ope.rewards import Reward
-from clickshift.ope.slope import best_clip, choose_by_slope
-from clickshift.ope.target_policy import Target, TargetLike, as_target, ranked_queries
+from clickshift.ope.slope import best_clip
+from clickshift.ope.target_policy import (
+    Target,
+    TargetLike,
+    TargetProbabilities,
+    as_target,
+    longest_list,
+    ranked_queries,
+)
+from clickshift.ope.weights import PBMWeights
 from clickshift.policies.derived import DerivedLists, max_reward, top_down
 
 __all__ = ["evaluate_policy"]
@@ -47,7 +65,8 @@ def evaluate_policy(
     estimators: Sequence[str] = ("auto",),
     reward: str | Reward = "clicks",
     clip: Sequence[float] = (10, 100, math.inf),
-    logging: str = "frequencies",
+    logging: str | Path | TargetLike = "frequencies",
+    examination: str | Path | Sequence[float] | None = None,
     cluster: str = "session",
     level: float = 0.95,
     replicates: int = 200,
@@ -69,20 +88,25 @@ def evaluate_policy(
         a data frame; `Rankings` with one list per query; or a policy. Without it, the policy that is derived from
         `model`.
     model
-        Fitted click model, or its folder, for DM, DR and CIPS.
+        Fitted click model, or its folder, for DM, DR and CIPS. It joins the click-model families of the answer.
     derive
         Method to derive the target policy from the model: "top-down" or "max-reward".
     compare
         Second target policy; both are evaluated on the sessions of queries that both rank.
     estimators
         List, IP, PBM, Item, RCTR, RIPS, PI, CIPS or DM, with the prefix SN- (self-normalised) or DR- (doubly robust);
-        "auto" computes all that apply and chooses one.
+        "auto" computes all that apply, and the answer.
     reward
-        Reward of a session: "clicks", "dcg" or "any-click", with @K for the first K ranks, or a `Reward`.
+        Reward of a session: "clicks", "dcg" or "any-click", with @K for the first K ranks, weights of the ranks such as
+        "1,0.5,0.25", or a `Reward`.
     clip
         Clipping constants M, the largest importance weights; inf for no clipping.
     logging
-        Logging policy: list "frequencies" of the log, or the "propensities" that it carries.
+        Logging policy: list "frequencies" of the log, the "propensities" that it carries, or the policy itself, as a
+        table of query, docs and weight or anything else that `target` may be.
+    examination
+        Examination by rank, for PBM: numbers, "1/rank" (that of the paper), "1/rank^0.5", "1,0.6,0.4", or a file of
+        `clickshift propensities`. By default, that of a PBM that is fitted on the log.
     cluster
         Independent unit of the bootstrap: "session" or "user".
     level
@@ -104,13 +128,13 @@ def evaluate_policy(
     Returns
     -------
     PolicyEvaluation
-        The chosen estimate, all estimates with intervals and verdicts, paired differences and daily residuals.
+        The answer, all estimates with intervals and verdicts, paired differences and daily residuals.
 
     Raises
     ------
     SpecError
         If there is no target ("missing-target"), the same one twice ("same-target"), or an option is not valid
-        ("bad-option", "bad-clip", "unknown-name", "missing-model").
+        ("bad-option", "bad-clip", "bad-examination", "unknown-name", "missing-model").
     CapabilityError
         If an estimator cannot be used with this reward or logging policy.
     DataError
@@ -122,7 +146,7 @@ def evaluate_policy(
     ----------
     Li, S. et al. (2018). Offline evaluation of ranking policies with click models. KDD.
 
-    Su, Y., Srinath, P. & Krishnamurthy, A. (2020). Adaptive estimator selection for off-policy evaluation. ICML.
+    Hansen, P. R., Lunde, A. & Nason, J. M. (2011). The model confidence set. Econometrica.
 
     Examples
     --------
@@ -131,13 +155,16 @@ def evaluate_policy(
     >>> log = cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=0.5), cs.users.PBM(), 2000, rng=1)
     >>> evaluation = cs.evaluate_policy(log, cs.Oracle().on(corpus), estimators=["IP", "RCTR"], clip=[math.inf])
     >>> [row["verdict"] for row in evaluation.rows()]
-    ['usable', 'usable']
+    ['usable', 'baseline']
     """
     reward = Reward.named(reward) if isinstance(reward, str) else reward
     limits = [float(limit) for limit in checked_clip(sorted({float(limit) for limit in clip}))]
     interval = Bootstrap(replicates, level, seed)
     click_model = load_model(model) if isinstance(model, str | Path) else model
-    names = _estimator_names(estimators, reward, logging, with_model=click_model is not None and target is not None)
+    logging_policy = logging if logging in _LOGGING_NAMES else as_target(logging)
+    names = _estimator_names(
+        estimators, reward, logging_policy, with_model=click_model is not None and target is not None
+    )
     chosen = [Estimator.named(name, click_model, max_error=0.0 if exact else MARGINAL_ERROR) for name in names]
     if target is None and derive not in _DERIVE:
         raise SpecError(
@@ -146,26 +173,37 @@ def evaluate_policy(
             option="derive",
             value=derive,
         )
+    curve = None if examination is None else read_examination(examination)
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     targets = _targets(target, compare, click_model, derive, opened, seed)
+    reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
     sessions, left_out = _shared_sessions(opened, list(targets.values()), reward, cluster)
     logged = GroupedLog.of(sessions, reward, cluster=cluster)
+    known = None if curve is None else curve(sessions.n_ranks)
+    models = None
+    if "auto" in estimators:
+        models = LogModels.of(
+            sessions, logged, list(targets.values()), model=click_model if target is not None else None,
+            examination=known, seed=seed, progress=progress,
+        )  # fmt: skip
+    chosen, curve_note = _with_examination(chosen, known, models, sessions)
     evaluations = {}
     for name, policy in targets.items():
         progress(f"estimating the reward of {name}")
         evaluations[name] = tuple(
-            evaluate_target(logged, policy, chosen, clip=limits, logging=logging, interval=interval)
+            evaluate_target(logged, policy, chosen, clip=limits, logging=logging_policy, interval=interval)
         )
+    answers, answer_compare = _answers(models, logged, targets, logging_policy, level, progress)
     residuals = _day_residuals(logged, sessions, chosen, limits[-1])
     first = next(iter(evaluations))
-    choice = choose_by_slope(evaluations[first], ResidualDrift.of(residuals)) if "auto" in estimators else None
     notes = {name: notes_of(results) for name, results in evaluations.items()}
-    notes[first] += left_out
+    notes[first] += left_out + cut + curve_note
     if target is None:
         notes[first].append("If the model was fitted on this log, the value of its ranking is too optimistic.")
     return PolicyEvaluation(
         evaluations,
-        choice,
+        answers,
+        answer_compare,
         tuple(_differences(evaluations, interval)),
         tuple(residuals),
         {name: tuple(lines) for name, lines in notes.items()},
@@ -175,7 +213,8 @@ def evaluate_policy(
             "estimators": names,
             "reward": str(reward),
             "clip": limits,
-            "logging": logging,
+            "logging": logging if isinstance(logging, str) else _name(logging, "a known policy"),
+            "examination": None if examination is None else _name(examination, "given"),
             "cluster": cluster,
             "level": level,
             "replicates": replicates,
@@ -185,7 +224,67 @@ def evaluate_policy(
     )
 
 
-def _estimator_names(texts: Sequence[str], reward: Reward, logging: str, *, with_model: bool) -> list[str]:
+_LOGGING_NAMES = ("frequencies", "propensities")
+
+
+def _answers(
+    models: LogModels | None,
+    log: GroupedLog,
+    targets: Mapping[str, Target],
+    logging: Target | str,
+    level: float,
+    progress: Progress,
+) -> tuple[dict[str, Answer], Answer | None]:
+    """Answer what each target earns more than the log, and the second one more than the first."""
+    if models is None:
+        return {}, None
+    policy = logging_probabilities(log, logging)
+    values = [
+        models.values(k, TargetProbabilities.at(log, target), policy, progress)
+        for k, target in enumerate(targets.values())
+    ]
+    answers = {name: models.answer(k, values, level) for k, name in enumerate(targets)}
+    return answers, models.answer(1, values, level, against=0) if len(targets) > 1 else None
+
+
+def _with_examination(
+    estimators: Sequence[Estimator], known: np.ndarray | None, models: LogModels | None, sessions: Sessions
+) -> tuple[list[Estimator], list[str]]:
+    """Give PBM the known examination, or that of a PBM that is fitted on the log; and a remark on it."""
+    if not any(isinstance(e.weights, PBMWeights) for e in estimators):
+        return list(estimators), []
+    source = "as given"
+    if known is None:
+        known, source = (models.examination if models else fitted_examination(sessions)), "fitted on this log"
+    curve = tuple(float(e) for e in np.maximum(known, _SMALLEST_EXAMINATION))
+    note = (
+        f"PBM: examination is {source}: {', '.join(f'{e:.3g}' for e in curve[:5])}{', ...' if len(curve) > 5 else ''}."
+    )
+    weights = PBMWeights(curve)
+    changed = [replace(e, weights=weights) if isinstance(e.weights, PBMWeights) else e for e in estimators]
+    return changed, [note]
+
+
+_SMALLEST_EXAMINATION = 1e-6
+"""Examination below which weights of PBM would have no meaning."""
+
+
+def _shown_ranks(
+    reward: Reward, log: Log, targets: Sequence[Target], logging: Target | str
+) -> tuple[Reward, list[str]]:
+    """Cut the reward to the ranks that the targets show, and remark on it."""
+    longest, ranks = max(longest_list(target, log.vocabulary) for target in targets), len(reward.theta(log.n_ranks))
+    if longest > log.n_ranks and ranks == log.n_ranks:
+        return reward, [f"The targets' lists are longer than the log's {log.n_ranks} ranks: the others do not count."]
+    if not 0 < longest < ranks or logging == "propensities":
+        return reward, []
+    return reward.cut(longest), [
+        f"The targets show at most {longest} results, and the log up to {log.n_ranks}: both are compared over the first "
+        f"{longest} ranks."
+    ]
+
+
+def _estimator_names(texts: Sequence[str], reward: Reward, logging: Target | str, *, with_model: bool) -> list[str]:
     """Replace `auto` by all estimators that apply.
 
     Only those of whole lists apply if the reward is no sum over ranks, or if the log carries propensities, which are
@@ -194,7 +293,13 @@ def _estimator_names(texts: Sequence[str], reward: Reward, logging: str, *, with
     lists_only = not reward.is_linear or logging == "propensities"
     auto = ["List", "RCTR"] if lists_only else list(PAPER_ESTIMATORS)
     if with_model:
-        auto += ["DM", "DR-List"] if lists_only else ["CIPS", "DM", "DR-IP"]
+        auto += (
+            ["DM", "DR-List"]
+            if lists_only
+            else ["CIPS", "DM", "DR-IP"]
+            if logging == "frequencies"
+            else ["DM", "DR-IP"]
+        )
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
 
 

@@ -249,7 +249,7 @@ def require_valid_bounds(
 
 def session_moments(bound: BoundEstimator, clip: Float[np.ndarray, " clip"]) -> Float[np.ndarray, "clip moment"]:
     """Mean and variance over sessions of reward x clipped weight, under a known logging policy."""
-    log, units = bound.log, bound.units
+    log, units, clip = bound.log, bound.units, bound.limits(clip)
     weight = bound.known_weights()
     rows = np.flatnonzero(bound.used[log.query[log.entry_of]])
     theta = log.theta if units.by_rank else np.zeros(0)

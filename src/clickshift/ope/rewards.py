@@ -14,6 +14,7 @@ from clickshift.errors import DataError, SpecError
 from clickshift.models.base import ClickModel
 
 _REWARDS = ("clicks", "dcg", "any-click")
+_WEIGHTS = re.compile(r"[-+.\d][^,]*(,[^,]*)+")
 _TEXT = re.compile(r"(clicks|dcg|any-click)(?:@([1-9]\d*))?")
 
 
@@ -81,17 +82,27 @@ class Reward:
 
     @classmethod
     def named(cls, text: str) -> Reward:
-        """Make the reward that a text names, e.g. clicks, clicks@3, dcg or any-click@5.
+        """Make the reward that a text names: clicks, clicks@3, dcg, any-click@5, or weights of ranks as 1,0.5,0.25.
 
         Raises
         ------
         SpecError
-            If the text names no reward ("unknown-name").
+            If the text names no reward ("unknown-name"), or weights are out of range ("bad-option").
         """
+        if _WEIGHTS.fullmatch(text.strip()):
+            try:
+                return cls(weights=tuple(float(part) for part in text.split(",")))
+            except ValueError:
+                raise SpecError(
+                    f"weights of ranks must be numbers separated by commas, such as 1,0.5,0.25: got {text!r}.",
+                    code="bad-option",
+                    value=text,
+                ) from None
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise SpecError(
-                f"a reward must be {', '.join(_REWARDS)}, with @K for the first K ranks: got {text!r}.",
+                f"a reward must be {', '.join(_REWARDS)}, with @K for the first K ranks, or weights of ranks such as "
+                f"1,0.5,0.25: got {text!r}.",
                 code="unknown-name",
                 value=text,
                 known=list(_REWARDS),
@@ -124,6 +135,16 @@ class Reward:
             return theta
         ranks = min(n_ranks, n_ranks if self.first is None else self.first)
         return 1 / np.log2(np.arange(2.0, ranks + 2)) if self.kind == "dcg" else np.ones(ranks)
+
+    def cut(self, ranks: int) -> Reward:
+        """Return the reward of the first ranks only.
+
+        >>> str(Reward("dcg").cut(3)), Reward(weights=(1.0, 0.5, 0.2)).cut(2).weights
+        ('dcg@3', (1.0, 0.5))
+        """
+        if self.weights is not None:
+            return Reward(weights=self.weights[:ranks])
+        return Reward(self.kind, ranks if self.first is None else min(ranks, self.first))
 
     def largest(self, n_ranks: int) -> float:
         """Largest reward of one list of `n_ranks`."""

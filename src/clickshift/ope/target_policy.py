@@ -104,6 +104,23 @@ def ranked_queries(target: Target, vocabulary: Vocabulary) -> Bool[np.ndarray, "
     return ranked
 
 
+def longest_list(target: Target, vocabulary: Vocabulary) -> int:
+    """Return the length of the longest list that a target policy shows for the queries of a vocabulary.
+
+    Parameters
+    ----------
+    target
+        The policy.
+    vocabulary
+        The vocabulary of a log.
+    """
+    own = target.vocabulary
+    ranked = vocabulary.queries_of(own) != UNSEEN
+    if isinstance(target, WeightedLists):
+        return int(target.lists.length[ranked[target.lists.query]].max(initial=0))
+    return int(np.diff(own.query_offsets)[ranked].max(initial=0))
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class TargetProbabilities:

@@ -1,0 +1,513 @@
+"""The answer of an off-policy evaluation: one difference with one interval and one verdict.
+
+What the log cannot know is in the interval: sampling, estimated browsing, documents that were never logged or hardly
+examined, and which click model is right. The interval is the union over the click-model families that the log does not
+reject, or that of whole lists (List) where enough of them were logged, which assumes nothing.
+
+References
+----------
+Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance parameter. JASA.
+
+Imbens, G. W. and Manski, C. F. (2004). Confidence intervals for partially identified parameters. Econometrica.
+
+Stoye, J. (2009). More on confidence intervals for partially identified parameters. Econometrica.
+
+Armstrong, T. B. and Kolesár, M. (2018). Optimal inference in a class of regression models. Econometrica.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float
+
+from clickshift.core.text import join_words
+from clickshift.ope.family_values import N_GROUPS, FamilyValue
+from clickshift.ope.model_confidence_set import POSITION_MODELS, REJECTION_LEVEL, FamilyFit
+from clickshift.ope.model_free import MAX_PARETO_K, ModelFree
+from clickshift.ope.session_groups import jackknife_error
+
+AnswerVerdict = Literal["usable", "weak", "not identified"]
+"""Whether the interval of an answer can be trusted at its level, is indicative only, or does not exist."""
+
+MAX_LOST_USABLE = 0.2
+"""Lost share of the target's exposure up to which an answer is usable."""
+MAX_LOST = 0.5
+"""Lost share of the target's exposure above which there is no answer."""
+MIN_EFFECTIVE = 100
+"""Effective sample size that a usable answer needs, in sessions."""
+MIN_SESSIONS = 100
+"""Sessions of queries that the target ranks below which there is no answer."""
+SPREAD_FACTOR = 1.0
+"""Half-width for the choice of the model, in ranges of the values of the families that predict about as well."""
+CLOSE_Z = 5.0
+"""Deficit in standard errors up to which a family predicts about as well as the best one."""
+MISFIT_FACTOR = 1.5
+"""The same half-width, in ranges of the values of all families, where the log rejects every one of them."""
+MIN_SWAPS = 30
+"""Effective swaps of documents between ranks below which an answer that rests on PBM or UBM is weak."""
+MIN_RELATIVE_WIDTH = 0.002
+"""Smallest half-width of an answer, as a share of the log's reward: no click model is exact."""
+
+
+def clipping_constant(sessions: float) -> float:
+    """Largest weight of a document, by the number of sessions.
+
+    One click of a document with weight w moves the value by w / n: it must be small against the standard error, which
+    is of the order 1 / sqrt(n) (Ionides 2008).
+
+    References
+    ----------
+    Ionides, E. L. (2008). Truncated importance sampling. Journal of Computational and Graphical Statistics.
+
+    Examples
+    --------
+    >>> clipping_constant(10_000)
+    50.0
+    """
+    return max(5.0, math.sqrt(sessions) / 2)
+
+
+@final
+@dataclass(frozen=True)
+class Family:
+    """A click-model family in an answer.
+
+    Parameters
+    ----------
+    name
+        Name of the family.
+    kept
+        Whether the log does not reject it.
+    reason
+        Why the log rejects it; empty if it does not.
+    deficit
+        Held-out log-likelihood per session of the best family minus that of this one, in nats.
+    z
+        The deficit divided by its standard error.
+    p_value
+        P-value of the test whether the family reproduces in which sessions documents are clicked.
+    lost
+        Share of the target's exposure that is lost: never logged, or clipped.
+    value
+        Reward per session of the target under the family.
+    difference
+        The same minus the reward of the log (or of the first target, where two are compared).
+    low, high
+        Interval of the difference under this family; NaN for a rejected one.
+    """
+
+    name: str
+    kept: bool
+    reason: str
+    deficit: float
+    z: float
+    p_value: float
+    lost: float
+    value: float
+    difference: float
+    low: float
+    high: float
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What a target policy would earn more than the log, with everything that the log does not tell in the interval.
+
+    Parameters
+    ----------
+    verdict
+        "usable", "weak" (indicative only) or "not identified" (the log cannot tell; all numbers but `today` are NaN).
+    estimator
+        What the interval rests on: "CIPS" with the click-model families that the log does not reject, or "List"; empty
+        where there is no answer.
+    value, low, high
+        Reward per session of the target, with its interval.
+    today
+        Reward per session of the log, on the same sessions and over as many ranks; where two targets are compared, the
+        reward of the first one.
+    difference, difference_low, difference_high
+        Value minus today, paired, with its interval.
+    level
+        Confidence level of the intervals.
+    lost
+        Share of the target's exposure that is lost: never logged, or clipped.
+    effective
+        Effective sample size, in sessions.
+    reasons
+        Sentences: why this verdict, and what would help.
+    parts
+        Half-widths that add up to that of the difference: "sampling", "model" (estimated browsing), "lost mass" and
+        "choice of model".
+    families
+        The click-model families.
+    """
+
+    verdict: AnswerVerdict
+    estimator: str
+    value: float
+    low: float
+    high: float
+    today: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    level: float
+    lost: float
+    effective: float
+    reasons: tuple[str, ...]
+    parts: Mapping[str, float]
+    families: tuple[Family, ...]
+
+    @property
+    def relative(self) -> tuple[float, float, float]:
+        """The difference and its limits as shares of today's reward."""
+        scale = self.today if self.today > 0 else math.nan
+        return self.difference / scale, self.difference_low / scale, self.difference_high / scale
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as texts, numbers, lists and dicts."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        families = [asdict(family) for family in self.families]
+        return own | {"reasons": list(self.reasons), "parts": dict(self.parts), "families": families}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TargetValues:
+    """Everything that is known about the reward of one target.
+
+    Parameters
+    ----------
+    families
+        Value under each click-model family.
+    model_free
+        Value by whole lists; None where there is none.
+    """
+
+    families: Sequence[FamilyValue]
+    model_free: ModelFree | None
+
+
+def make_answer(
+    fits: Sequence[FamilyFit],
+    target: TargetValues,
+    *,
+    share: float,
+    sessions: float,
+    largest: float,
+    level: float = 0.95,
+    against: TargetValues | None = None,
+    weak_reasons: Sequence[str] = (),
+    unidentified: str = "",
+    swaps: float = math.inf,
+) -> Answer:
+    """Combine the families that a log does not reject, and whole lists, into one answer.
+
+    Parameters
+    ----------
+    fits
+        Click-model families.
+    target
+        Values of the target.
+    share
+        Share of the log's sessions in the jackknife of the families.
+    sessions
+        Number of sessions of queries that the target ranks.
+    largest
+        Largest reward of a session.
+    level
+        Confidence level.
+    against
+        Values of another target, which takes the place of the log.
+    weak_reasons
+        Sentences on further reasons for a weak verdict, such as changes between days.
+    unidentified
+        Sentence on why examination is not identified from this log; empty if it is.
+    swaps
+        Effective swaps of documents on the weakest link between ranks.
+
+    Returns
+    -------
+    Answer
+        The answer.
+    """
+    both = [target] if against is None else [target, against]
+    union = _union(fits, target, against, share, level)
+    exact = _by_lists(both, level)
+    today = target.families[0].full.today if against is None else against.families[union.best].full.value
+    lost, effective = _worst_overlap(both, union.used)
+    reasons: list[str] = []
+    weak = list(weak_reasons)
+    nothing = ""
+    use_lists = exact is not None and (union.none_fits or exact.width <= union.difference.width)
+    if not use_lists:
+        on_ranks = any(fits[k].name in POSITION_MODELS for k in union.used)
+        if on_ranks and swaps < MIN_SWAPS:
+            weak.append(
+                f"Too few documents were shown at several ranks ({swaps:.0f} effective swaps, {MIN_SWAPS} needed) to "
+                "estimate examination well."
+            )
+        if unidentified and on_ranks:
+            nothing = unidentified
+        elif lost > MAX_LOST:
+            nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
+        elif union.none_fits:
+            weak.append("The log contradicts every click-model family: the interval is that of all of them, widened.")
+    if sessions < MIN_SESSIONS:
+        nothing = (
+            f"The log has {sessions:,.0f} sessions of queries that the target ranks; an answer needs {MIN_SESSIONS}."
+        )
+    families = _families(fits, target, against, union)
+    if nothing:
+        advice = _advice(lost, effective, sessions, lists=True)
+        return Answer(
+            "not identified", "", *[math.nan] * 3, today, *[math.nan] * 3, level, lost, effective,
+            (nothing, *weak, *advice), {}, families,
+        )  # fmt: skip
+    if use_lists and exact is not None:
+        if not union.none_fits and (
+            exact.difference.low > union.difference.high or exact.difference.high < union.difference.low
+        ):
+            weak.append("Whole lists and the click models that the log does not reject disagree.")
+        reasons.append("It rests on the lists that the log and the target share, and assumes nothing of clicks.")
+        lost, effective = exact.lost, exact.effective
+        chosen, estimator, difference, value = exact, "List", exact.point_difference, exact.point
+    else:
+        reasons.append(_on_families(fits, union))
+        chosen, estimator = union, f"CIPS ({', '.join(fits[k].name for k in union.used)})"
+        difference, value = union.point_difference, union.point
+    if lost > _NEGLIGIBLE:
+        reasons.append(
+            f"{lost:.1%} of what users would examine of the target was never logged, or hardly ever examined: the "
+            "interval covers whatever it earns."
+        )
+    if lost > MAX_LOST_USABLE:
+        weak.append(f"That is more than {MAX_LOST_USABLE:.0%}.")
+    if effective < MIN_EFFECTIVE:
+        weak.append(f"The effective sample size is {effective:,.0f} sessions, fewer than {MIN_EFFECTIVE}.")
+    if weak:
+        weak += _advice(lost, effective, sessions, lists=not use_lists and union.none_fits)
+    limits, parts = _at_least(chosen.difference, chosen.parts, difference, MIN_RELATIVE_WIDTH * today)
+    low, high = (min(max(end, 0.0), largest) for end in (chosen.value.low, chosen.value.high))
+    return Answer(
+        "weak" if weak else "usable", estimator, value, low, high, today, difference, limits.low, limits.high, level,
+        lost, effective, (*reasons, *weak), parts, families,
+    )  # fmt: skip
+
+
+_NEGLIGIBLE = 0.0005
+"""Lost share that reasons do not mention."""
+
+
+class _Interval(NamedTuple):
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """Width of the interval."""
+        return self.high - self.low
+
+
+class _Quantity(NamedTuple):
+    """A quantity, its floor and its ceiling: of the whole log, and without each group of sessions."""
+
+    full: Float[np.ndarray, " 3"]
+    refitted: Float[np.ndarray, "group 3"]
+    fixed: Float[np.ndarray, "group 3"]
+
+    def interval(self, share: float, level: float) -> tuple[_Interval, float, float]:
+        """Interval of a partially identified quantity; half-widths of sampling, and of estimated browsing."""
+        floor, ceiling = self.full[1:]
+        error, fixed = (jackknife_error(part, share)[1:] for part in (self.refitted, self.fixed))
+        c = _critical_value(float(ceiling - floor), float(error.max()), level)
+        statistical = c * float(error.mean())
+        sampling = min(c * float(fixed.mean()), statistical)
+        return _Interval(floor - c * error[0], ceiling + c * error[1]), sampling, statistical - sampling
+
+
+class _Combined(NamedTuple):
+    """A value and a difference with their intervals, of one estimator or of several families together."""
+
+    point: float
+    point_difference: float
+    value: _Interval
+    difference: _Interval
+    parts: dict[str, float]
+    lost: float = 0.0
+    effective: float = math.inf
+    used: tuple[int, ...] = ()
+    best: int = 0
+    none_fits: bool = False
+    by_family: Mapping[int, _Interval] = MappingProxyType({})
+
+    @property
+    def width(self) -> float:
+        """Width of the difference."""
+        return self.difference.width
+
+
+def _union(
+    fits: Sequence[FamilyFit], target: TargetValues, against: TargetValues | None, share: float, level: float
+) -> _Combined:
+    """Unite the intervals of all families that the log does not reject, at a slightly higher level."""
+    kept = tuple(k for k, fit in enumerate(fits) if fit.kept)
+    used = kept or tuple(range(len(fits)))
+    best = min(used, key=lambda k: fits[k].deficit)
+    level = min(level + REJECTION_LEVEL, (1 + level) / 2)
+    points, intervals, values, widths = {}, {}, {}, {}
+    for k in used:
+        other = None if against is None else against.families[k]
+        difference = _difference(target.families[k], other)
+        intervals[k], *widths[k] = difference.interval(share, level)
+        values[k] = _value(target.families[k]).interval(share, level)[0]
+    for k, fit in enumerate(fits):
+        if k in used or fit.z < CLOSE_Z:
+            points[k] = float(_difference(target.families[k], None if against is None else against.families[k]).full[0])
+    extra = (SPREAD_FACTOR if kept else MISFIT_FACTOR) * (max(points.values()) - min(points.values()))
+    united, value = (
+        _Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
+        for ends in (intervals, values)
+    )
+    sampling, model = widths[best]
+    parts = {
+        "sampling": sampling,
+        "model": model,
+        "lost mass": intervals[best].width / 2 - sampling - model,
+        "choice of model": (united.width - intervals[best].width) / 2,
+    }
+    full = target.families[best].full
+    return _Combined(full.value, points[best], value, united, parts, used=used, best=best, none_fits=not kept,
+                     by_family=intervals)  # fmt: skip
+
+
+def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None:
+    """Value by whole lists; None where too little was logged for it."""
+    found = [t.model_free for t in targets]
+    if any(m is None or m.effective < MIN_EFFECTIVE or m.pareto_k > MAX_PARETO_K for m in found):
+        return None
+    values = []
+    for m in found:
+        assert m is not None
+        replicates = np.array(m.replicates)
+        values.append(FamilyValue(m.full, replicates, replicates, None))  # type: ignore[arg-type]
+    difference = _difference(values[0], values[1] if len(values) > 1 else None)
+    interval, sampling, _ = difference.interval(1.0, level)
+    parts = {
+        "sampling": sampling,
+        "model": 0.0,
+        "lost mass": interval.width / 2 - sampling,
+        "choice of model": 0.0,
+    }
+    lost, effective = max(m.lost for m in found if m), min(m.effective for m in found if m)
+    point = float(difference.full[0])
+    return _Combined(
+        values[0].full.value, point, _value(values[0]).interval(1.0, level)[0], interval, parts, lost, effective
+    )
+
+
+def _value(own: FamilyValue) -> _Quantity:
+    """The value of a target."""
+    return _Quantity(np.array(own.full[:3]), own.refitted[:, :3], own.fixed[:, :3])
+
+
+def _difference(own: FamilyValue, other: FamilyValue | None) -> _Quantity:
+    """The value of a target minus the reward of the log, or minus the value of another target."""
+
+    def minus(a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+        if b is None:
+            return a[..., :3] - a[..., 3:4]
+        return a[..., :3] - b[..., [0, 2, 1]]  # the floor minus the other's ceiling, and the reverse
+
+    fields = (np.array(own.full), own.refitted, own.fixed)
+    others = (None, None, None) if other is None else (np.array(other.full), other.refitted, other.fixed)
+    return _Quantity(*(minus(a, b) for a, b in zip(fields, others, strict=True)))
+
+
+def _critical_value(gap: float, error: float, level: float) -> float:
+    """Critical value for an interval whose ends are apart (Imbens and Manski), by Student's t distribution.
+
+    It solves Phi(c + gap / error) - Phi(-c) = level: between the one-sided and the two-sided quantile.
+
+    >>> round(_critical_value(0.0, 1.0, 0.95), 3), round(_critical_value(100.0, 1.0, 0.95), 3)  # 15 degrees of freedom
+    (2.131, 1.753)
+    """
+    from scipy.special import ndtr, ndtri, stdtrit
+
+    low, high = float(ndtri(level)), float(ndtri((1 + level) / 2))
+    apart = gap / error if error > 0 else math.inf
+    for _ in range(50):
+        c = (low + high) / 2
+        low, high = (c, high) if ndtr(c + apart) - ndtr(-c) < level else (low, c)
+    return float(stdtrit(N_GROUPS - 1, ndtr(high)))
+
+
+def _at_least(
+    interval: _Interval, parts: dict[str, float], point: float, half_width: float
+) -> tuple[_Interval, dict[str, float]]:
+    """Widen an interval to a smallest half-width, as part of the model's error."""
+    missing = max(0.0, half_width - interval.width / 2)
+    widened = _Interval(min(interval.low - missing, point), max(interval.high + missing, point))
+    return widened, parts | {"model": parts["model"] + missing}
+
+
+def _worst_overlap(targets: Sequence[TargetValues], used: Sequence[int]) -> tuple[float, float]:
+    """Largest lost share and smallest effective sample size, over targets and families."""
+    lost = [t.families[k].lost for t in targets for k in used]
+    return max(x.share for x in lost), min(x.effective for x in lost)
+
+
+def _families(
+    fits: Sequence[FamilyFit], target: TargetValues, against: TargetValues | None, union: _Combined
+) -> tuple[Family, ...]:
+    """Describe all families."""
+    found = []
+    for k, fit in enumerate(fits):
+        own = target.families[k]
+        difference = own.full.value - (own.full.today if against is None else against.families[k].full.value)
+        low, high = union.by_family.get(k, (math.nan, math.nan))
+        found.append(
+            Family(
+                fit.name,
+                fit.kept,
+                fit.reason,
+                fit.deficit,
+                fit.z,
+                fit.p_value,
+                own.lost.share,
+                own.full.value,
+                difference,
+                low,
+                high,
+            )  # fmt: skip
+        )
+    return tuple(found)
+
+
+def _on_families(fits: Sequence[FamilyFit], union: _Combined) -> str:
+    """Name the families that an answer rests on."""
+    names = join_words([fits[k].name for k in union.used])
+    rejected = [fit.name for fit in fits if not fit.kept]
+    if union.none_fits:
+        return f"It rests on all click-model families, {names}."
+    reason = f"It rests on {names}, which the log does not reject"
+    return f"{reason}; it rejects {join_words(rejected)}." if rejected else f"{reason}."
+
+
+def _advice(lost: float, effective: float, sessions: float, *, lists: bool) -> list[str]:
+    """Say what would help."""
+    advice = []
+    if lost > MAX_LOST_USABLE:
+        advice.append("Show the target's new documents to some users, at high ranks, and log that.")
+    if 0 < effective < MIN_EFFECTIVE:
+        advice.append(f"About {sessions * (MIN_EFFECTIVE / effective - 1):,.0f} more sessions would help.")
+    if lists:
+        advice.append("Randomise the order of some results and log the propensities, or show the target to some users.")
+    return advice

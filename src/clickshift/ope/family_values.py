@@ -1,0 +1,175 @@
+"""Values of targets under every click-model family of a log, with a jackknife over groups of sessions.
+
+Every estimate without a group of sessions fits the models again, so that its variation includes that of the estimated
+examination, continuation and attractiveness. Large logs are sampled for it: the standard error of the whole log is that
+of the sample, times the square root of the sample's share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.core.progress import Progress, silent
+from clickshift.core.rng import generator
+from clickshift.data.sessions import Sessions
+from clickshift.ope.model_confidence_set import FamilyFit
+from clickshift.ope.model_value import CalibratedModel, LostMass, TargetLists, Valuation, lost_mass, value_target
+from clickshift.ope.rewards import Reward
+from clickshift.ope.session_groups import divide_sessions, with_counts
+
+N_GROUPS = 16
+"""Groups of the jackknife: intervals use Student's t distribution with 15 degrees of freedom."""
+_MAX_SESSIONS = 20_000
+"""Sessions that a jackknife uses, at most."""
+_MAX_STEPS = 12
+"""Evaluations of the likelihood in a fit that starts from the one of the whole log."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FamilyValue:
+    """Value of one target under one click-model family.
+
+    Parameters
+    ----------
+    full
+        Value, floor, ceiling and the log's reward.
+    refitted
+        The same without each group of sessions, with the model fitted again.
+    fixed
+        The same without each group of sessions, with the model of the whole log.
+    lost
+        What the log does not tell about the target.
+    """
+
+    full: Valuation
+    refitted: Float[np.ndarray, "group field"]
+    fixed: Float[np.ndarray, "group field"]
+    lost: LostMass
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FamilyJackknife:
+    """A log without each of several groups of its sessions.
+
+    Parameters
+    ----------
+    sessions
+        The whole log.
+    sample
+        The log, or a sample of it.
+    left
+        Sessions of each row of the sample that are left without each group.
+    reward
+        The reward.
+    """
+
+    sessions: Sessions
+    sample: Sessions
+    left: Int[np.ndarray, "row group"]
+    reward: Reward
+    _calibrated: dict[tuple[str, bool], list[CalibratedModel]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls, sessions: Sessions, reward: Reward, *, cluster: Int[np.ndarray, " row"] | None = None, seed: int = 0
+    ) -> FamilyJackknife:
+        """Divide a log, or a sample of it, into groups.
+
+        Parameters
+        ----------
+        sessions
+            The log.
+        reward
+            The reward.
+        cluster
+            Number of the cluster of each row, from 0; None if sessions are independent.
+        seed
+            Random seed of the sample and of the groups.
+        """
+        rng, total = generator(seed, "jackknife"), sessions.total
+        count = sessions.count
+        if total > _MAX_SESSIONS:
+            if cluster is None:
+                count = rng.multivariate_hypergeometric(count, _MAX_SESSIONS, method="marginals")
+            else:
+                order = rng.permutation(int(cluster.max()) + 1)
+                count = np.where(order[cluster] < len(order) * _MAX_SESSIONS / total, count, 0)
+        rows = np.flatnonzero(count)
+        sample = with_counts(sessions, count)
+        own = None if cluster is None else np.unique(cluster[rows], return_inverse=True)[1]
+        return cls(sessions, sample, sample.count[:, None] - divide_sessions(sample.count, N_GROUPS, rng, own), reward)
+
+    @property
+    def share(self) -> float:
+        """Share of the log's sessions in the sample."""
+        return self.sample.total / self.sessions.total
+
+    def value(
+        self,
+        fit: FamilyFit,
+        target: TargetLists,
+        clip: float,
+        *,
+        replicates: bool = True,
+        progress: Progress = silent,
+    ) -> FamilyValue:
+        """Compute the value of a target under a family, with and without each group.
+
+        Parameters
+        ----------
+        fit
+            The family.
+        target
+            The target's lists.
+        clip
+            Largest weight of a document.
+        replicates
+            Whether to compute the values without each group, which are NaN otherwise.
+        progress
+            Called with a text on the state of the work.
+        """
+        queries = self.sessions.vocabulary.n_queries
+        by_query = np.bincount(self.sessions.rankings.query, self.sessions.count, queries)
+        lost = lost_mass(fit.calibrated, target, by_query, self.reward, clip)
+        used = target.ranked[self.sessions.rankings.query]
+        earned = float((target.earned(self.sessions, self.reward) * self.sessions.count)[used].sum())
+        full = value_target(fit.calibrated, target, by_query, earned, self.reward, lost)
+        if not replicates:
+            return FamilyValue(full, *(np.full((N_GROUPS, 4), np.nan) for _ in range(2)), lost)
+        query = self.sample.rankings.query
+        used = target.ranked[query]
+        earned_by_row = np.where(used, target.earned(self.sample, self.reward), 0.0)
+        parts: list[np.ndarray] = []
+        for refit in (True, False):
+            values = []
+            for g, calibrated in enumerate(self._models(fit, refit and fit.learner is not None, progress)):
+                left = np.bincount(query, self.left[:, g], queries)
+                own = float(earned_by_row @ self.left[:, g])
+                values.append(value_target(calibrated, target, left, own, self.reward, lost))
+            parts.append(np.array(values))
+        return FamilyValue(full, parts[0], parts[1], lost)
+
+    def _models(self, fit: FamilyFit, refit: bool, progress: Progress) -> list[CalibratedModel]:
+        """Calibrated models without each group, fitted again or not; computed once."""
+        key = fit.name, refit
+        if key not in self._calibrated:
+            if refit:
+                progress(f"fitting {fit.name} without each of {N_GROUPS} groups of sessions")
+            prob = None if refit else fit.model.click_prob_given_history(self.sample)
+            models = []
+            for g in range(N_GROUPS):
+                rows = np.flatnonzero(self.left[:, g])
+                part = with_counts(self.sample, self.left[:, g])
+                if prob is None and fit.learner is not None:
+                    model = fit.learner.fit_from(fit.learner.counts(part), start=fit.model, max_steps=_MAX_STEPS)
+                    models.append(CalibratedModel.of(model, part, model.click_prob_given_history(part)))
+                elif prob is not None:
+                    models.append(CalibratedModel.of(fit.model, part, prob[rows]))
+            self._calibrated[key] = models
+        return self._calibrated[key]
