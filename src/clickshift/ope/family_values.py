@@ -19,13 +19,13 @@ from clickshift.data.sessions import Sessions
 from clickshift.ope.model_confidence_set import FamilyFit
 from clickshift.ope.model_value import CalibratedModel, LostMass, TargetLists, Valuation, lost_mass, value_target
 from clickshift.ope.rewards import Reward
-from clickshift.ope.session_groups import divide_sessions, with_counts
+from clickshift.ope.session_groups import divide_sessions, sample_sessions, with_counts
 
 N_GROUPS = 16
 """Groups of the jackknife: intervals use Student's t distribution with 15 degrees of freedom."""
-_MAX_SESSIONS = 20_000
-"""Sessions that a jackknife uses, at most."""
-_MAX_STEPS = 12
+_MAX_ROWS = 20_000
+"""Distinct sessions that a jackknife uses, at most: larger logs are sampled for it."""
+_MAX_STEPS = 4
 """Evaluations of the likelihood in a fit that starts from the one of the whole log."""
 
 
@@ -64,14 +64,14 @@ class FamilyJackknife:
     sample
         The log, or a sample of it.
     left
-        Sessions of each row of the sample that are left without each group.
+        Sessions of each row of the sample that are left, without each group.
     reward
         The reward.
     """
 
     sessions: Sessions
     sample: Sessions
-    left: Int[np.ndarray, "row group"]
+    left: Int[np.ndarray, "group row"]
     reward: Reward
     _calibrated: dict[tuple[str, bool], list[CalibratedModel]] = field(default_factory=dict, repr=False)
 
@@ -92,18 +92,10 @@ class FamilyJackknife:
         seed
             Random seed of the sample and of the groups.
         """
-        rng, total = generator(seed, "jackknife"), sessions.total
-        count = sessions.count
-        if total > _MAX_SESSIONS:
-            if cluster is None:
-                count = rng.multivariate_hypergeometric(count, _MAX_SESSIONS, method="marginals")
-            else:
-                order = rng.permutation(int(cluster.max()) + 1)
-                count = np.where(order[cluster] < len(order) * _MAX_SESSIONS / total, count, 0)
-        rows = np.flatnonzero(count)
-        sample = with_counts(sessions, count)
-        own = None if cluster is None else np.unique(cluster[rows], return_inverse=True)[1]
-        return cls(sessions, sample, sample.count[:, None] - divide_sessions(sample.count, N_GROUPS, rng, own), reward)
+        rng = generator(seed, "jackknife")
+        sample, own = sample_sessions(sessions, _MAX_ROWS, rng, cluster)
+        left = sample.count[:, None] - divide_sessions(sample.count, N_GROUPS, rng, own)
+        return cls(sessions, sample, np.ascontiguousarray(left.T), reward)
 
     @property
     def share(self) -> float:
@@ -144,32 +136,36 @@ class FamilyJackknife:
             return FamilyValue(full, *(np.full((N_GROUPS, 4), np.nan) for _ in range(2)), lost)
         query = self.sample.rankings.query
         used = target.ranked[query]
-        earned_by_row = np.where(used, target.earned(self.sample, self.reward), 0.0)
-        parts: list[np.ndarray] = []
-        for refit in (True, False):
-            values = []
-            for g, calibrated in enumerate(self._models(fit, refit and fit.learner is not None, progress)):
-                left = np.bincount(query, self.left[:, g], queries)
-                own = float(earned_by_row @ self.left[:, g])
-                values.append(value_target(calibrated, target, left, own, self.reward, lost))
-            parts.append(np.array(values))
-        return FamilyValue(full, parts[0], parts[1], lost)
+        left = [np.bincount(query, own, queries) for own in self.left]
+        earned_left = self.left @ np.where(used, target.earned(self.sample, self.reward), 0.0)
+        refitted, fixed = (
+            np.array(
+                [
+                    value_target(calibrated, target, left[g], float(earned_left[g]), self.reward, lost)
+                    for g, calibrated in enumerate(self._models(fit, refit, progress))
+                ]
+            )
+            for refit in (fit.learner is not None, False)
+        )
+        return FamilyValue(full, refitted, fixed, lost)
 
     def _models(self, fit: FamilyFit, refit: bool, progress: Progress) -> list[CalibratedModel]:
         """Calibrated models without each group, fitted again or not; computed once."""
         key = fit.name, refit
         if key not in self._calibrated:
-            if refit:
+            start = fit.model
+            if refit and fit.learner is not None:
                 progress(f"fitting {fit.name} without each of {N_GROUPS} groups of sessions")
-            prob = None if refit else fit.model.click_prob_given_history(self.sample)
+                if self.sample is not self.sessions:
+                    start = fit.learner.fit_from(fit.learner.counts(self.sample), start=start)
+            prob = None if refit else start.click_prob_given_history(self.sample)
             models = []
-            for g in range(N_GROUPS):
-                rows = np.flatnonzero(self.left[:, g])
-                part = with_counts(self.sample, self.left[:, g])
+            for left in self.left:
+                part = with_counts(self.sample, left)
                 if prob is None and fit.learner is not None:
-                    model = fit.learner.fit_from(fit.learner.counts(part), start=fit.model, max_steps=_MAX_STEPS)
+                    model = fit.learner.fit_from(fit.learner.counts(part), start=start, max_steps=_MAX_STEPS)
                     models.append(CalibratedModel.of(model, part, model.click_prob_given_history(part)))
                 elif prob is not None:
-                    models.append(CalibratedModel.of(fit.model, part, prob[rows]))
+                    models.append(CalibratedModel.of(start, part, prob[left > 0]))
             self._calibrated[key] = models
         return self._calibrated[key]

@@ -3,9 +3,9 @@
 Every family is fitted on the log, and on each half of it. A family is rejected for one of two reasons:
 
 - it predicts the clicks of the other half worse than the best family, by more than chance: the mean difference of the
-  log-likelihoods of the same sessions, divided by its standard error (Vuong 1989; Hansen, Lunde and Nason 2011). So that
-  a right family with many parameters is not rejected for its noise on a small log, it must also be worse with that noise
-  corrected for;
+  log-likelihoods of the same sessions, divided by its standard error (Vuong 1989; Hansen, Lunde and Nason 2011). So
+  that a right family with many parameters is not rejected for its noise on a small log, it must also be worse with that
+  noise corrected for;
 - its residuals are not those of its own users: given the clicks of a document, the model tells how they are divided
   among ranks, and among sessions with and without a click above. Attractiveness cancels from these shares, so that the
   test is about browsing alone. Documents that the target shows more often than the log are tested apart.
@@ -34,7 +34,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.models.base import ClickModel
 from clickshift.ope.model_value import CalibratedModel
-from clickshift.ope.session_groups import divide_sessions, with_counts
+from clickshift.ope.session_groups import divide_sessions, sample_sessions, with_counts
 
 FAMILIES = ("PBM", "UBM", "DBN", "CCM")
 """Families of click models that an answer considers."""
@@ -46,6 +46,8 @@ _CASCADE_PRIOR = (0.1, 1.0)
 """Prior of documents in cascades: one that is learned repeats what the ranker thought, and biases continuation."""
 _MAX_STEPS = 60
 """Evaluations of the likelihood, at most: a family that does not converge in them does not describe the log."""
+_MAX_ROWS = 50_000
+"""Distinct sessions by which families are compared, at most: larger logs are sampled for it."""
 _MIN_VARIANCE = 5.0
 """Expected variance of a cell's clicks below which its residual is not tested."""
 _LARGEST_LOSS = 30.0
@@ -124,26 +126,35 @@ def fit_families(
     list of FamilyFit
         One for each family, and for each given model.
     """
-    learners = [
-        MaximumLikelihood(name, iterations=_MAX_STEPS, prior=None if name in POSITION_MODELS else _CASCADE_PRIOR)
-        for name in families
-    ]
-    members: list[tuple[str, ClickModel, MaximumLikelihood | None]] = [
-        (learner.model, learner.fit_from(learner.counts(sessions)), learner) for learner in learners
-    ]
-    halves = divide_sessions(sessions.count, 2, generator(seed, "halves"), cluster)
-    likelihood = [_likelihoods(MaximumLikelihood(name, iterations=_MAX_STEPS), sessions, halves) for name in families]
-    best = [max((own[c] for own in likelihood), key=lambda x: float(sessions.count @ x)) for c in range(2)]
+    rng = generator(seed, "halves")
+    sample, sample_cluster = sample_sessions(sessions, _MAX_ROWS, rng, cluster)
+    halves = divide_sessions(sample.count, 2, rng, sample_cluster)
+    members: list[tuple[str, ClickModel, MaximumLikelihood | None]] = []
+    likelihood = []
+    for name in families:
+        learner = MaximumLikelihood(name, iterations=_MAX_STEPS)
+        own = learner.fit_from(learner.counts(sample))
+        likelihood.append(_likelihoods(learner, own, sample, halves))
+        if name not in POSITION_MODELS:
+            learner = replace(learner, prior=_CASCADE_PRIOR)
+        elif sample is sessions:
+            members.append((name, own, learner))
+            continue
+        members.append((name, learner.fit_from(learner.counts(sessions)), learner))
+    best = [max((own[c] for own in likelihood), key=lambda x: float(sample.count @ x)) for c in range(2)]
     for name, model in given.items():
         members.append((name, model, None))
-        likelihood.append((np.maximum(model.log_likelihood(sessions), -_LARGEST_LOSS),) * 2)
+        likelihood.append((np.maximum(model.log_likelihood(sample), -_LARGEST_LOSS),) * 2)
     fits = []
-    for (name, model, learner), own in zip(members, likelihood, strict=True):
+    for (name, model, fitted_by), own in zip(members, likelihood, strict=True):
         prob = model.click_prob_given_history(sessions)
-        (deficit, z), (_, other_z) = (_paired(b - x, sessions.count, cluster) for b, x in zip(best, own, strict=True))
-        p_value = residual_p_value(sessions, prob, weight)
         calibrated = CalibratedModel.of(model, sessions, prob)
-        fits.append(FamilyFit(name, model, learner, calibrated, deficit, min(z, other_z), p_value, True, ""))
+        (deficit, z), (_, other_z) = (
+            _paired(b - x, sample.count, sample_cluster) for b, x in zip(best, own, strict=True)
+        )
+        tested = prob if sample is sessions else model.click_prob_given_history(sample)
+        p_value = residual_p_value(sample, tested, weight)
+        fits.append(FamilyFit(name, model, fitted_by, calibrated, deficit, min(z, other_z), p_value, True, ""))
     return _rejected(fits)
 
 
@@ -167,22 +178,21 @@ def _rejected(fits: Sequence[FamilyFit]) -> list[FamilyFit]:
 
 
 def _likelihoods(
-    learner: MaximumLikelihood, sessions: Sessions, halves: Int[np.ndarray, "row half"]
+    learner: MaximumLikelihood, own: ClickModel, sessions: Sessions, halves: Int[np.ndarray, "row half"]
 ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
     """Mean log-likelihood of the sessions of each row: held out, and as of an infinite log.
 
-    A model of p parameters that is fitted on n / 2 sessions loses p / n nats per session on the other half, and one that
-    is fitted on all of them gains p / 2n on its own sessions, against the best member of the family. A third of the
-    former and two thirds of the latter have neither loss nor gain, to first order.
+    A model of p parameters that is fitted on n / 2 sessions loses p / n nats per session on the other half, and one
+    that is fitted on all of them gains p / 2n on its own sessions, against the best member of the family. A third of
+    the former and two thirds of the latter have neither loss nor gain, to first order.
     """
     held_out = np.zeros(len(sessions))
     for half in range(2):
         train = with_counts(sessions, halves[:, half])
         rows = np.flatnonzero(halves[:, 1 - half])
-        model = learner.fit_from(learner.counts(train))
+        model = learner.fit_from(learner.counts(train), start=own)
         held_out[rows] += halves[rows, 1 - half] * np.maximum(model.log_likelihood(sessions[rows]), -_LARGEST_LOSS)
     held_out /= sessions.count
-    own = learner.fit_from(learner.counts(sessions))
     return held_out, (held_out + 2 * np.maximum(own.log_likelihood(sessions), -_LARGEST_LOSS)) / 3
 
 

@@ -65,6 +65,36 @@ def with_counts(sessions: Sessions, count: Int[np.ndarray, " row"]) -> Sessions:
     return Sessions.checked(kept.rankings, kept.click, count[rows], kept.time, kept.user)
 
 
+def sample_sessions(
+    sessions: Sessions, size: int, rng: np.random.Generator, cluster: Int[np.ndarray, " row"] | None = None
+) -> tuple[Sessions, Int[np.ndarray, " row"] | None]:
+    """Draw sessions of a log at random, unless it has few distinct rows, which cost no more than a sample.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+    size
+        Number of rows up to which all of the log is taken, and of sessions to draw otherwise.
+    rng
+        Random generator.
+    cluster
+        Number of the cluster of each row, from 0: clusters are then drawn as a whole.
+
+    Returns
+    -------
+    tuple of Sessions and array
+        The log or the sample, and the clusters of its rows, numbered from 0.
+    """
+    if len(sessions) <= size:
+        return sessions, cluster
+    if cluster is None:
+        return with_counts(sessions, rng.multivariate_hypergeometric(sessions.count, size, method="marginals")), None
+    order = rng.permutation(int(cluster.max()) + 1)
+    rows = np.flatnonzero(order[cluster] < max(2.0, len(order) * size / sessions.total))
+    return sessions[rows], np.unique(cluster[rows], return_inverse=True)[1]
+
+
 def jackknife_error(values: Float[np.ndarray, "group quantity"], share: float = 1.0) -> Float[np.ndarray, " quantity"]:
     """Standard error from estimates that leave out one group of sessions each (delete-a-group jackknife).
 
