@@ -213,6 +213,13 @@ def statistics(rows: Sequence[Row]) -> Row:
     keeps = [r for r in rows if r["ours"]["decision"] == "keep"]
     return {
         "shops": len(rows),
+        "coverage of weak differences": share(
+            [
+                holds(r, "difference_low", "difference_high", r["gain"])
+                for r in rows
+                if r["ours"]["verdict"] == "weak" and r["ours"]["difference_low"] is not None
+            ]
+        ),
         "usable": share([r["ours"]["verdict"] == "usable" for r in rows]),
         "coverage of value": share([holds(r, "low", "high", r["target_value"]) for r in usable]),
         "coverage of difference": share([holds(r, "difference_low", "difference_high", r["gain"]) for r in usable]),

@@ -118,7 +118,7 @@ def test_a_log_with_hardly_a_click_is_unclear() -> None:
         (-0.03, -0.01, "usable", "keep", "loss"),
         (-0.01, 0.03, "usable", "test", "interval"),
         (0.0, 0.03, "usable", "test", "interval"),
-        (0.01, 0.03, "weak", "test", "weak"),
+        (0.01, 0.03, "weak", "ship", "gain"),
         (math.nan, math.nan, "not identified", "unclear", "not identified"),
     ],
 )

@@ -89,7 +89,7 @@ class CandidateDecision:
     decision
         "ship", "keep", "test" or "unclear".
     cause
-        What decides: "gain", "loss", "interval" (zero is inside), "weak", "not identified", "drift" or "defect".
+        What decides: "gain", "loss", "interval" (zero is inside), "not identified", "drift" or "defect".
     answer
         The off-policy answer: reward and difference to the log, with intervals and verdict.
     reasons

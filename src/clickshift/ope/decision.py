@@ -311,8 +311,6 @@ def _verdict(
     if severe:
         only_drift = drift is not None and drift.severe and len(severe) == 1
         return "unclear", "drift" if only_drift else "defect", (*severe, *told)
-    if answer.verdict != "usable":
-        return "test", "weak", ("The log tells the gain only weakly.", *told)
     if answer.difference_low > 0:
         return "ship", "gain", ("The whole interval of the gain is above zero, lost mass at its worst.", *told)
     if answer.difference_high < 0:
