@@ -8,7 +8,8 @@ Every family is fitted on the log, and on each half of it. A family is rejected 
   noise corrected for;
 - its residuals are not those of its own users: given the clicks of a document, the model tells how they are divided
   among ranks, and among sessions with and without a click above. Attractiveness cancels from these shares, so that the
-  test is about browsing alone. Documents that the target shows more often than the log are tested apart.
+  test is about browsing alone. Documents that the target shows more often than the log are tested apart. Nor may clicks
+  depend on how attractive the results above and below are, beyond what the model says.
 
 References
 ----------
@@ -228,8 +229,8 @@ def residual_p_value(
     Returns
     -------
     float
-        P-value of the cell (rank, place of the last click above, group of documents) that deviates most, times the
-        number of cells (Bonferroni); 1 where too few clicks can be compared.
+        P-value of the cell (rank, place of the last click above, group of documents) that deviates most, or of the
+        covariate (attractiveness of the results above and below) that explains most, times their number (Bonferroni).
     """
     shown = sessions.rankings.shown
     pair = sessions.rankings.pair[shown].astype(np.int64)
@@ -243,11 +244,13 @@ def residual_p_value(
     groups = [np.zeros(len(total), np.int64)]
     if weight is not None:
         groups.append(_by_weight(weight, total))
-    z = []
-    for cell in (np.arange(sessions.n_ranks) * 3 + history, *_contexts(sessions, prob, rate, history)):
-        z += [_standardised(pair, cell[shown], expected, clicks, total, sums, group) for group in groups]
-    largest = np.concatenate(z)
-    return min(1.0, math.erfc(float(largest.max()) / math.sqrt(2)) * len(largest)) if len(largest) else 1.0
+    cell = (np.arange(sessions.n_ranks) * 3 + history)[shown]
+    cells = np.concatenate([_standardised(pair, cell, expected, clicks, total, sums, group) for group in groups])
+    tests = [math.erfc(float(cells.max()) / math.sqrt(2)) * len(cells)] if len(cells) else []
+    neighbours = _neighbours(sessions, _attractiveness(sessions.rankings.pair, prob, rate))
+    scores = [_score(pair, x[shown], expected, clicks, rate, sums) for x in neighbours]
+    tests += [math.erfc(max(scores) / math.sqrt(2)) * len(scores)]
+    return min(1.0, min(tests) * len(tests))
 
 
 def _standardised(
@@ -274,27 +277,40 @@ def _standardised(
     return standardised
 
 
-def _contexts(
-    sessions: Sessions,
-    prob: Float[np.ndarray, "row rank"],
+def _score(
+    pair: Int[np.ndarray, " result"],
+    x: Float[np.ndarray, " result"],
+    expected: Float[np.ndarray, " result"],
+    clicks: Float[np.ndarray, " result"],
     rate: Float[np.ndarray, " pair"],
-    history: Int[np.ndarray, "row rank"],
-) -> list[Int[np.ndarray, "row rank"]]:
-    """Cells by how attractive the neighbours of a result are: the one above it, and the one below it."""
-    rankings = sessions.rankings
-    attractive = np.append(_attractiveness(rankings.pair, prob, rate, len(rate)), 0.0)[rankings.pair]
-    limits = np.quantile(attractive[rankings.shown], [1 / 3, 2 / 3])
-    level = np.where(rankings.shown, np.searchsorted(limits, attractive), 3)
-    edge = np.full((len(level), 1), 3)
-    above = np.concatenate([edge, level[:, :-1]], axis=1)
-    below = np.concatenate([level[:, 1:], edge], axis=1)
-    return [above * 3 + history, below * 2 + (history > 0)]
+    sums: Float[np.ndarray, " pair"],
+) -> float:
+    """Absolute standardised score of a covariate: whether a document is clicked more where the covariate is larger."""
+    mean = np.bincount(pair, expected * x, len(sums)) / np.maximum(sums, 1e-300)
+    deviation = x - mean[pair]
+    scaled = expected * rate[pair]
+    variance = float(scaled @ deviation**2)
+    return abs(float((clicks - scaled) @ deviation)) / math.sqrt(variance) if variance > 0 else 0.0
 
 
-def _attractiveness(pair, prob, rate, size):
-    most = np.zeros(size + 1)
-    np.maximum.at(most, pair, prob)
-    return most[:-1] * rate
+def _neighbours(
+    sessions: Sessions, attractiveness: Float[np.ndarray, "row rank"]
+) -> list[Float[np.ndarray, "row rank"]]:
+    """Covariates of each result: attractiveness of the result above it, of the one below it, and of all above it."""
+    zero = np.zeros((len(attractiveness), 1))
+    above = np.concatenate([zero, attractiveness[:, :-1]], axis=1)
+    below = np.concatenate([attractiveness[:, 1:], zero], axis=1)
+    return [above, below, np.cumsum(above, axis=1), above * (_last_click(sessions.click) == 0)]
+
+
+def _attractiveness(
+    pair: Int[np.ndarray, "row rank"], prob: Float[np.ndarray, "row rank"], rate: Float[np.ndarray, " pair"]
+) -> Float[np.ndarray, "row rank"]:
+    """Attractiveness of each result: the largest click probability of its document, scaled to its clicks."""
+    largest = np.zeros(len(rate) + 1)
+    np.maximum.at(largest, pair, prob)
+    scaled: np.ndarray = np.append(largest[:-1] * rate, 0.0)[pair]
+    return scaled
 
 
 def _last_click(click: Bool[np.ndarray, "row rank"]) -> Int[np.ndarray, "row rank"]:
