@@ -36,6 +36,8 @@ RESULTS = Path(__file__).parent / "results" / "decision_calibration.json"
 STRATA = ("family", "users", "sessions", "ranker", "target", "days", "gain")
 FAMILIES = ("PBM", "UBM", "DBN", "CCM")
 """Families of users that an analyst may know by name, and that the package considers."""
+MIN_SESSIONS = 5_000
+"""Sessions of the logs on which settled decisions are compared with the analyst's."""
 GOALS = {"coverage": 0.93, "losers shipped": 0.05, "ships that lose": 0.05, "settled": 2 / 3}
 
 Row = dict[str, Any]
@@ -116,33 +118,31 @@ def target_table(shop: Shop) -> pa.Table:
 def ask_decision(shop: Shop, *, analyst: bool) -> Row:
     """Ask `cs.decide`, and an analyst who knows the family."""
     log, target = log_table(shop), target_table(shop)
-    answers: Row = {}
     family = str(shop.strata["family"])
-    asked = {"ours": FAMILIES}
-    if analyst and family in FAMILIES:
-        asked["analyst"] = (family,)
-    for who, families in asked.items():
-        began = time.process_time()
-        with warnings.catch_warnings(), only(families):
-            warnings.simplefilter("ignore")
-            decision = cs.decide(log, target)
-        answer = decision.best.answer
-        answers[who] = {
-            "decision": decision.decision,
-            "verdict": answer.verdict,
-            "estimator": answer.estimator,
-            "low": answer.low,
-            "high": answer.high,
-            "today": answer.today,
-            "difference": answer.difference,
-            "difference_low": answer.difference_low,
-            "difference_high": answer.difference_high,
-            "parts": dict(answer.parts),
-            "kept": [f.name for f in answer.families if f.kept],
-            "cause": decision.best.cause,
-            "seconds": time.process_time() - began,
-        }
+    answers = {"ours": decided(log, target, FAMILIES)}
+    if analyst and family in FAMILIES and shop.strata["sessions"] >= MIN_SESSIONS:
+        # where the log rejects all other families, the analyst's question is the same
+        same = answers["ours"]["kept"] == [family]
+        answers["analyst"] = answers["ours"] if same else decided(log, target, (family,))
     return answers
+
+
+def decided(log: pa.Table, target: pa.Table, families: Sequence[str]) -> Row:
+    """Ask `cs.decide`, which considers these click-model families."""
+    began = time.process_time()
+    with warnings.catch_warnings(), only(families):
+        warnings.simplefilter("ignore")
+        decision = cs.decide(log, target)
+    answer = decision.best.answer
+    names = ("verdict", "estimator", "low", "high", "today", "difference", "difference_low", "difference_high")
+    return {
+        "decision": decision.decision,
+        **{name: getattr(answer, name) for name in names},
+        "parts": dict(answer.parts),
+        "kept": [f.name for f in answer.families if f.kept],
+        "cause": decision.best.cause,
+        "seconds": time.process_time() - began,
+    }
 
 
 @contextmanager
@@ -208,7 +208,7 @@ def statistics(rows: Sequence[Row]) -> Row:
     losers = [r for r in rows if r["gain"] < 0]
     ships = [r for r in rows if r["ours"]["decision"] == "ship"]
     settled = {"ship", "keep"}
-    larger = [r for r in rows if r["strata"]["sessions"] >= 5000 and "analyst" in r]
+    larger = [r for r in rows if r["strata"]["sessions"] >= MIN_SESSIONS and "analyst" in r]
     analyst = [r for r in larger if r["analyst"]["decision"] in settled]
     keeps = [r for r in rows if r["ours"]["decision"] == "keep"]
     return {
