@@ -36,7 +36,7 @@ from clickshift.ope.target_policy import Target, TargetLike, TargetProbabilities
 __all__ = ["decide"]
 
 _MIN_CLICKS = 30
-"""Least number of sessions with a reward: below it, nothing can be told from a log."""
+"""Least number of sessions with a reward: below it, no decision is possible."""
 _MIN_RANKED = 0.5
 """Least share of the sessions whose query the candidate ranks."""
 _TEST_LEVEL, _TEST_POWER = 0.05, 0.8
@@ -305,17 +305,17 @@ def _verdict(
     """Return the decision, what decides, and the reasons."""
     cautions = tuple(check.found for check in checks if check.status == "caution" and check.name != "days")
     severe = tuple(check.found for check in checks if check.status == "severe")
-    told = (*answer.reasons, *cautions)
+    details = (*answer.reasons, *cautions)
     if answer.verdict == "not identified" or math.isnan(answer.difference_low):
         return "unclear", "not identified", (*answer.reasons, *severe, *cautions)
     if severe:
         only_drift = drift is not None and drift.severe and len(severe) == 1
-        return "unclear", "drift" if only_drift else "defect", (*severe, *told)
+        return "unclear", "drift" if only_drift else "defect", (*severe, *details)
     if answer.difference_low > 0:
-        return "ship", "gain", ("The whole interval of the gain is above zero, lost mass at its worst.", *told)
+        return "ship", "gain", ("The whole interval of the gain is above zero, lost mass at its worst.", *details)
     if answer.difference_high < 0:
-        return "keep", "loss", ("The whole interval of the gain is below zero, lost mass at its best.", *told)
-    return "test", "interval", ("The interval of the gain holds zero.", *told)
+        return "keep", "loss", ("The whole interval of the gain is below zero, lost mass at its best.", *details)
+    return "test", "interval", ("The interval of the gain holds zero.", *details)
 
 
 def _turning_points(
