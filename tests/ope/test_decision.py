@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -208,3 +209,16 @@ def test_bad_input_is_refused() -> None:
         cs.decide(frame, target(BEST), reward="money")
     with raises_code("no-common-queries"):
         cs.decide(frame, target(BEST).assign(query=[70, 71, 72]))
+
+
+def test_an_encoded_log_is_decided_as_its_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Equal sessions are merged by day; checks, drift and the size of an A/B test are those of the log itself."""
+    canned(monkeypatch, 0.01, 0.03)
+    frame = log(3000, days=5)
+    cs.encode_log(frame, tmp_path / "encoded")
+    plain, encoded = cs.decide(frame, target(BEST)), cs.decide(tmp_path / "encoded", target(BEST))
+    assert encoded.checks == plain.checks
+    assert encoded.best.test_sessions == plain.best.test_sessions
+    assert encoded.drift is not None
+    assert plain.drift is not None
+    assert encoded.drift.statistic == pytest.approx(plain.drift.statistic)
