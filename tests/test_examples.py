@@ -34,7 +34,7 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert len(results) >= 3
     assert all(result.conclusion and "<" in result._repr_html_() for result in results)
     if notebook.stem == "would-the-new-ranker-win":
-        answer = namespace["evaluation"].to_dict()["chosen"]
+        answer = namespace["evaluation"].to_dict()["answer"]
         assert answer["low"] < shown[-1] < answer["high"], "the interval holds what the new ranker earns"
     else:
         assert (tmp_path / "judgments.qrels").read_text(encoding="utf-8").count("\n") > 500

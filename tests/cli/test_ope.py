@@ -62,6 +62,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def now(work: Path) -> float:
+    """Expected reward of the lists of the log."""
+    return float(np.mean([earns(docs) for docs in pq.read_table(work / "log.parquet")["docs"].to_pylist()]))
+
+
 def evaluated(shell: Shell, *arguments: object) -> dict[str, Any]:
     found = shell.json("ope", *arguments, *FEW)
     rows = {(row["target"], row["estimator"], row["clip"]): row for row in found["rows"]}
@@ -81,9 +86,13 @@ def test_values_are_those_of_the_world(shell: Shell, work: Path) -> None:
     log = read_log(work / "log.parquet")
     mean = found["rows"][str(target), "RCTR", None]["value"]
     assert mean == pytest.approx(log.click.sum() / log.total)
-    assert found["chosen"]["estimator"] == "PBM"
-    assert "agrees with List and IP within sampling error" in found["chosen"]["reason"]
-    assert found["chosen"]["value"] == found["rows"][str(target), "PBM", found["chosen"]["clip"]]["value"]
+    assert found["rows"][str(target), "RCTR", None]["verdict"] == "baseline"
+    answer = found["answer"]
+    assert answer["verdict"] == "usable"
+    assert answer["low"] < truth < answer["high"]
+    assert answer["today"] == pytest.approx(mean)
+    assert answer["difference"] == pytest.approx(answer["value"] - answer["today"])
+    assert answer["difference_low"] < truth - now(work) < answer["difference_high"]
 
 
 def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) -> None:
@@ -91,13 +100,12 @@ def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) 
     said = shell.json("ope", log, "--target", one, "--compare", other, "--clip", "10,inf", "--seed", 3, *FEW)
     result = cs.evaluate_policy(log, one, compare=other, clip=(10, math.inf), seed=3, replicates=60)
     assert said == result.to_dict()
-    assert said["conclusion"].startswith(said["chosen"]["reason"])
+    assert said["conclusion"].startswith(f"{one} would earn {said['answer']['difference']:+.4f} clicks per session")
     assert len(result.rows()) == result.to_arrow().num_rows == 2 * 5 * 2
-    (chosen,) = [d for d in said["differences"] if d["estimator"] == said["chosen"]["estimator"]]
-    assert said["conclusion"].endswith(f"{chosen['estimator']}: {chosen['words']}")
-    assert result.verdict == "usable"
+    assert f"{other} would earn {said['answer_compare']['difference']:+.4f}" in said["conclusion"]
+    assert result.verdict == result.answer.verdict == "usable"  # type: ignore[union-attr]
     assert repr(result).startswith("<PolicyEvaluation: ")
-    assert next(iter(result.figures)) == "estimates"
+    assert list(result.figures)[:2] == ["answer", "estimates"]
     assert "<h3>" in result._repr_html_()
 
 
@@ -144,7 +152,7 @@ def test_evaluate_is_what_ope_does(shell: Shell, work: Path) -> None:
     said = shell.json("ope", "evaluate", *options)
     assert said == shell.json("ope", *options)
     assert said == shell.json("ope", *options[1:], options[0])
-    assert said["chosen"] is None
+    assert said["answer"] is None
     code, out, _ = shell.run("ope", "--help")
     assert code == 0
     assert "evaluate" in out
@@ -155,10 +163,9 @@ def test_words_for_people(shell: Shell, work: Path) -> None:
     said = shell.text("ope", work / "log.parquet", "--target", work / "best.parquet", "--clip", "10,inf", *FEW)
     assert "List: not identified. " in said
     assert "Note: List: for 4 of 4 queries, nothing" in said
-    assert "if a click depends only on the document." in said
-    conclusion = said.splitlines()[0]
-    assert "only PBM covers everything" in conclusion
-    assert "backtest" in conclusion
+    assert "right only if a click depends only on the document." in said
+    assert "would earn +" in said.splitlines()[0]
+    assert "against today's ranker" in said.splitlines()[0]
 
 
 def test_clipping_shows_where_it_matters_only(shell: Shell, work: Path) -> None:
@@ -200,7 +207,8 @@ def test_documents_that_were_never_logged_are_named(shell: Shell, work: Path) ->
     assert row["never_logged"] == pytest.approx(0.25)
     assert row["verdict"] == "weak overlap"
     assert row["ceiling"] == pytest.approx(row["floor"] + 1)  # one click more, at most
-    assert found["chosen"]["estimator"] is None
+    assert found["answer"]["verdict"] != "usable"
+    assert found["answer"]["lost"] > 0.2
 
 
 def test_two_targets_are_compared_on_the_same_sessions(shell: Shell, work: Path) -> None:
@@ -258,7 +266,7 @@ def test_propensities_of_the_log(shell: Shell, tmp_path: Path) -> None:
     a, b = (rows[str(truth), "List", None] for rows in (known["rows"], counted["rows"]))
     assert a["value"] != b["value"]
     assert a["value"] == pytest.approx(b["value"], abs=4 * a["error"])
-    assert known["chosen"]["estimator"] == "List"
+    assert known["answer"]["estimator"]
     said = shell.error("ope", log, "--target", truth, "--logging", "propensities", "--estimator", "IP")
     assert "IP" in said
     assert "--logging frequencies" in said
@@ -341,7 +349,7 @@ def test_a_policy_from_the_log(shell: Shell, work: Path, tmp_path: Path, estimat
     assert found["cross_fitted_low"] < found["cross_fitted"] < found["cross_fitted_high"]
     assert found["cross_fitted"] < found["in_sample"] + 0.01
     assert found["halves"] == "at random"
-    back = ("--target", output, "--estimator", estimator, "--clip", 10, *common)
+    back = ("--target", output, "--estimator", estimator, "--clip", 10, "--examination", "1/rank", *common)
     (row,) = shell.json("ope", work / "log.parquet", *back)["rows"]
     assert row["value"] == pytest.approx(found["in_sample"])
     policy = pq.read_table(output).to_pylist()
@@ -363,7 +371,13 @@ def test_optimise_returns_what_the_command_prints(shell: Shell, work: Path, tmp_
     assert len(result.rows()) == said["lists"]
     assert {len(row["docs"]) for row in result.rows()} == {2}
     assert cs.evaluate_policy(
-        work / "log.parquet", result.policy, estimators=["PBM"], reward="clicks@2", clip=[10], replicates=20
+        work / "log.parquet",
+        result.policy,
+        estimators=["PBM"],
+        reward="clicks@2",
+        clip=[10],
+        replicates=20,
+        examination="1/rank",
     ).rows()[0]["value"] == pytest.approx(said["in_sample"])
 
 
@@ -435,7 +449,7 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
     code, out, err = shell.run("ope", tmp_path / "log.jsonl", *options, "--skip-bad", *FEW)
     assert code == 0
     assert "1 of 2 sessions" in err
-    assert "its verdict is 'weak overlap'" in out
+    assert "an answer needs 100" in out
 
 
 @pytest.mark.parametrize(

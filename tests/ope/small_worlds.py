@@ -165,7 +165,7 @@ def by_definition(
     used = [r for r in records if r[0] in h]
     for q, a, c in used:
         for k in range(len(a)):
-            w = min(ratio(name, h, pi, q, a, k, theta), clip)
+            w = 1.0 if name == "RCTR" else min(ratio(name, h, pi, q, a, k, theta), clip)  # RCTR has no weights
             reward[k] += theta[k] * c[k] * w
             weight[k] += w
     return float(reward.sum() / len(used)), reward / len(used), weight / len(used)

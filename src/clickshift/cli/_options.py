@@ -19,8 +19,8 @@ SKIP_BAD = typer.Option(False, "--skip-bad", help="Skip bad sessions and report 
 REWARD = typer.Option(
     "clicks",
     "--reward",
-    help="Reward of a session: clicks, dcg or any-click; @K counts the first K ranks only, e.g. clicks@3. Or weights of "
-    "the ranks, e.g. 1,0.5,0.25.",
+    help="Reward of a session: clicks, dcg or any-click; @K counts the first K ranks only, e.g. clicks@3. Or weights "
+    "of the ranks, e.g. 1,0.5,0.25.",
 )
 REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
 REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")

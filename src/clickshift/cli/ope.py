@@ -87,8 +87,8 @@ def evaluate(
 ) -> None:
     """Estimate what a target policy would earn more or less than the log, with an interval and a verdict.
 
-    The interval contains everything that the log does not tell. The verdict says whether it can be used. With --compare,
-    also estimates the difference of two target policies on the same sessions.
+    The interval contains everything that the log does not tell. The verdict says whether it can be used. With
+    --compare, also estimates the difference of two target policies on the same sessions.
     """
     from clickshift.ope import PolicyEvaluation, evaluate_policy
 

@@ -106,7 +106,7 @@ class LogModels:
         merged = plain.merged() if log.cluster is None else plain
         lists = [TargetLists.of(log, target) for target in targets]
         cells = Cells.of(merged, "rank")
-        given = {}
+        given: dict[str, ClickModel] = {}
         families: Sequence[str] = FAMILIES
         if examination is not None:
             families = tuple(name for name in FAMILIES if name != "PBM")
@@ -222,14 +222,16 @@ def _target_weight(sessions: Sessions, target: TargetLists) -> Float[np.ndarray,
         _prominence(sessions.rankings, sessions.count),
         _prominence(target.lists, target.weight * by_query[target.lists.query]),
     )
-    return shown[1] / np.maximum(shown[0], 1e-12)
+    weight: np.ndarray = shown[1] / np.maximum(shown[0], 1e-12)
+    return weight
 
 
 def _prominence(lists: Rankings, weight: Float[np.ndarray, " list"] | Int[np.ndarray, " list"]) -> np.ndarray:
     """Total weight of each pair, divided by its rank."""
     by_rank = weight[:, None] / np.arange(1.0, lists.n_ranks + 1)
     size = lists.vocabulary.n_pairs
-    return np.bincount((lists.pair + 1).ravel(), by_rank.ravel(), size + 1)[1:]
+    total: np.ndarray = np.bincount((lists.pair + 1).ravel(), by_rank.ravel(), size + 1)[1:]
+    return total
 
 
 def _drift(sessions: Sessions, fit: FamilyFit) -> str:

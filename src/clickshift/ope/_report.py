@@ -73,11 +73,11 @@ class PolicyEvaluation(Result):
     - rows: one per target, estimator and clipping constant; the fields of `Estimate` with verdict and explanation.
       An infinite clipping constant is None.
     - answer: the answer for the first target, with verdict ("usable", "weak" or "not identified"), estimator, value,
-      low, high, today (reward of the log on the same sessions), difference, difference_low, difference_high (value minus
-      today, paired), level, lost (share of the target's exposure that is lost), effective (sample size), reasons, parts
-      (half-widths that add up: sampling, model, lost mass, choice of model), and families (one for each click-model
-      family: name, kept, reason, deficit, z, p_value, lost, value, difference, low, high). Numbers are None where they
-      are not identified. None without "auto".
+      low, high, today (reward of the log on the same sessions), difference, difference_low, difference_high (value
+      minus today, paired), level, lost (share of the target's exposure that is lost), effective (sample size), reasons,
+      parts (half-widths that add up: sampling, model, lost mass, choice of model), and families (one for each
+      click-model family: name, kept, reason, deficit, z, p_value, lost, value, difference, low, high). Numbers are None
+      where they are not identified. None without "auto".
     - answer_compare: the same for the second target, with the first one in the place of today; None without it.
     - differences: estimator, clip, first, second, difference, error, low, high, and words.
     - days: estimator, day, sessions, earned, estimated, error and residual.

@@ -8,10 +8,6 @@ References
 ----------
 Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the nuisance parameter. JASA.
 
-Imbens, G. W. and Manski, C. F. (2004). Confidence intervals for partially identified parameters. Econometrica.
-
-Stoye, J. (2009). More on confidence intervals for partially identified parameters. Econometrica.
-
 Armstrong, T. B. and Kolesár, M. (2018). Optimal inference in a class of regression models. Econometrica.
 """
 
@@ -24,13 +20,12 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float
 
 from clickshift.core.text import join_words
-from clickshift.ope.family_values import N_GROUPS, FamilyValue
+from clickshift.ope.family_values import FamilyValue
 from clickshift.ope.model_confidence_set import POSITION_MODELS, REJECTION_LEVEL, FamilyFit
 from clickshift.ope.model_free import MAX_PARETO_K, ModelFree
-from clickshift.ope.session_groups import jackknife_error
+from clickshift.ope.partial_identification import Interval, Quantity
 
 AnswerVerdict = Literal["usable", "weak", "not identified"]
 """Whether the interval of an answer can be trusted at its level, is indicative only, or does not exist."""
@@ -43,12 +38,14 @@ MIN_EFFECTIVE = 100
 """Effective sample size that a usable answer needs, in sessions."""
 MIN_SESSIONS = 100
 """Sessions of queries that the target ranks below which there is no answer."""
-SPREAD_FACTOR = 1.0
+SPREAD_FACTOR = 0.25
 """Half-width for the choice of the model, in ranges of the values of the families that predict about as well."""
-CLOSE_Z = 5.0
+CLOSE_Z = 10.0
 """Deficit in standard errors up to which a family predicts about as well as the best one."""
-MISFIT_FACTOR = 1.5
+MISFIT_FACTOR = 1.0
 """The same half-width, in ranges of the values of all families, where the log rejects every one of them."""
+MISFIT_SHARE = 0.5
+"""The same half-width as a share of the difference, at least: families that are all wrong may be wrong alike."""
 MIN_SWAPS = 30
 """Effective swaps of documents between ranks below which an answer that rests on PBM or UBM is weak."""
 MIN_RELATIVE_WIDTH = 0.002
@@ -178,6 +175,32 @@ class Answer:
         return own | {"reasons": list(self.reasons), "parts": dict(self.parts), "families": families}
 
 
+def too_few_sessions(sessions: int, today: float, level: float) -> Answer:
+    """Return the answer for a log with too few sessions of queries that the target ranks.
+
+    Parameters
+    ----------
+    sessions
+        Number of those sessions.
+    today
+        Their mean reward.
+    level
+        Confidence level.
+    """
+    reason = f"The log has {sessions:,} sessions of queries that the target ranks; an answer needs {MIN_SESSIONS}."
+    return _unanswered(today, level, 1.0, 0.0, (reason,), ())
+
+
+def _unanswered(
+    today: float, level: float, lost: float, effective: float, reasons: tuple[str, ...], families: tuple[Family, ...]
+) -> Answer:
+    """Return the answer where nothing is valid: all numbers but today's are NaN."""
+    nan = math.nan
+    return Answer(
+        "not identified", "", nan, nan, nan, today, nan, nan, nan, level, lost, effective, reasons, {}, families
+    )
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class TargetValues:
@@ -260,17 +283,10 @@ def make_answer(
             nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
         elif union.none_fits:
             weak.append("The log contradicts every click-model family: the interval is that of all of them, widened.")
-    if sessions < MIN_SESSIONS:
-        nothing = (
-            f"The log has {sessions:,.0f} sessions of queries that the target ranks; an answer needs {MIN_SESSIONS}."
-        )
     families = _families(fits, target, against, union)
     if nothing:
         advice = _advice(lost, effective, sessions, lists=True)
-        return Answer(
-            "not identified", "", *[math.nan] * 3, today, *[math.nan] * 3, level, lost, effective,
-            (nothing, *weak, *advice), {}, families,
-        )  # fmt: skip
+        return _unanswered(today, level, lost, effective, (nothing, *weak, *advice), families)
     if use_lists and exact is not None:
         if not union.none_fits and (
             exact.difference.low > union.difference.high or exact.difference.high < union.difference.low
@@ -278,11 +294,10 @@ def make_answer(
             weak.append("Whole lists and the click models that the log does not reject disagree.")
         reasons.append("It rests on the lists that the log and the target share, and assumes nothing of clicks.")
         lost, effective = exact.lost, exact.effective
-        chosen, estimator, difference, value = exact, "List", exact.point_difference, exact.point
+        chosen, estimator, today = exact, "List", exact.point - exact.point_difference
     else:
         reasons.append(_on_families(fits, union))
         chosen, estimator = union, f"CIPS ({', '.join(fits[k].name for k in union.used)})"
-        difference, value = union.point_difference, union.point
     if lost > _NEGLIGIBLE:
         reasons.append(
             f"{lost:.1%} of what users would examine of the target was never logged, or hardly ever examined: the "
@@ -294,43 +309,29 @@ def make_answer(
         weak.append(f"The effective sample size is {effective:,.0f} sessions, fewer than {MIN_EFFECTIVE}.")
     if weak:
         weak += _advice(lost, effective, sessions, lists=not use_lists and union.none_fits)
-    limits, parts = _at_least(chosen.difference, chosen.parts, difference, MIN_RELATIVE_WIDTH * today)
-    low, high = (min(max(end, 0.0), largest) for end in (chosen.value.low, chosen.value.high))
+    limits, parts = _at_least(chosen.difference, chosen.parts, MIN_RELATIVE_WIDTH * today)
+    low, high = (min(max(end, 0.0), largest) for end in chosen.value)
     return Answer(
-        "weak" if weak else "usable", estimator, value, low, high, today, difference, limits.low, limits.high, level,
-        lost, effective, (*reasons, *weak), parts, families,
-    )  # fmt: skip
+        verdict="weak" if weak else "usable",
+        estimator=estimator,
+        value=chosen.point,
+        low=min(low, chosen.point),
+        high=max(high, chosen.point),
+        today=today,
+        difference=chosen.point_difference,
+        difference_low=limits.low,
+        difference_high=limits.high,
+        level=level,
+        lost=lost,
+        effective=effective,
+        reasons=(*reasons, *weak),
+        parts=parts,
+        families=families,
+    )
 
 
 _NEGLIGIBLE = 0.0005
 """Lost share that reasons do not mention."""
-
-
-class _Interval(NamedTuple):
-    low: float
-    high: float
-
-    @property
-    def width(self) -> float:
-        """Width of the interval."""
-        return self.high - self.low
-
-
-class _Quantity(NamedTuple):
-    """A quantity, its floor and its ceiling: of the whole log, and without each group of sessions."""
-
-    full: Float[np.ndarray, " 3"]
-    refitted: Float[np.ndarray, "group 3"]
-    fixed: Float[np.ndarray, "group 3"]
-
-    def interval(self, share: float, level: float) -> tuple[_Interval, float, float]:
-        """Interval of a partially identified quantity; half-widths of sampling, and of estimated browsing."""
-        floor, ceiling = self.full[1:]
-        error, fixed = (jackknife_error(part, share)[1:] for part in (self.refitted, self.fixed))
-        c = _critical_value(float(ceiling - floor), float(error.max()), level)
-        statistical = c * float(error.mean())
-        sampling = min(c * float(fixed.mean()), statistical)
-        return _Interval(floor - c * error[0], ceiling + c * error[1]), sampling, statistical - sampling
 
 
 class _Combined(NamedTuple):
@@ -338,15 +339,15 @@ class _Combined(NamedTuple):
 
     point: float
     point_difference: float
-    value: _Interval
-    difference: _Interval
+    value: Interval
+    difference: Interval
     parts: dict[str, float]
     lost: float = 0.0
     effective: float = math.inf
     used: tuple[int, ...] = ()
     best: int = 0
     none_fits: bool = False
-    by_family: Mapping[int, _Interval] = MappingProxyType({})
+    by_family: Mapping[int, Interval] = MappingProxyType({})
 
     @property
     def width(self) -> float:
@@ -371,9 +372,10 @@ def _union(
     for k, fit in enumerate(fits):
         if k in used or fit.z < CLOSE_Z:
             points[k] = float(_difference(target.families[k], None if against is None else against.families[k]).full[0])
-    extra = (SPREAD_FACTOR if kept else MISFIT_FACTOR) * (max(points.values()) - min(points.values()))
+    spread = max(points.values()) - min(points.values())
+    extra = SPREAD_FACTOR * spread if kept else max(MISFIT_FACTOR * spread, MISFIT_SHARE * abs(points[best]))
     united, value = (
-        _Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
+        Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
         for ends in (intervals, values)
     )
     sampling, model = widths[best]
@@ -413,49 +415,28 @@ def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None
     )
 
 
-def _value(own: FamilyValue) -> _Quantity:
+def _value(own: FamilyValue) -> Quantity:
     """The value of a target."""
-    return _Quantity(np.array(own.full[:3]), own.refitted[:, :3], own.fixed[:, :3])
+    return Quantity(np.array(own.full[:3]), own.refitted[:, :3], own.fixed[:, :3])
 
 
-def _difference(own: FamilyValue, other: FamilyValue | None) -> _Quantity:
+def _difference(own: FamilyValue, other: FamilyValue | None) -> Quantity:
     """The value of a target minus the reward of the log, or minus the value of another target."""
 
     def minus(a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-        if b is None:
-            return a[..., :3] - a[..., 3:4]
-        return a[..., :3] - b[..., [0, 2, 1]]  # the floor minus the other's ceiling, and the reverse
+        # of another target: the floor minus the other's ceiling, and the reverse
+        difference: np.ndarray = a[..., :3] - (a[..., 3:4] if b is None else b[..., [0, 2, 1]])
+        return difference
 
     fields = (np.array(own.full), own.refitted, own.fixed)
     others = (None, None, None) if other is None else (np.array(other.full), other.refitted, other.fixed)
-    return _Quantity(*(minus(a, b) for a, b in zip(fields, others, strict=True)))
+    return Quantity(*(minus(a, b) for a, b in zip(fields, others, strict=True)))
 
 
-def _critical_value(gap: float, error: float, level: float) -> float:
-    """Critical value for an interval whose ends are apart (Imbens and Manski), by Student's t distribution.
-
-    It solves Phi(c + gap / error) - Phi(-c) = level: between the one-sided and the two-sided quantile.
-
-    >>> round(_critical_value(0.0, 1.0, 0.95), 3), round(_critical_value(100.0, 1.0, 0.95), 3)  # 15 degrees of freedom
-    (2.131, 1.753)
-    """
-    from scipy.special import ndtr, ndtri, stdtrit
-
-    low, high = float(ndtri(level)), float(ndtri((1 + level) / 2))
-    apart = gap / error if error > 0 else math.inf
-    for _ in range(50):
-        c = (low + high) / 2
-        low, high = (c, high) if ndtr(c + apart) - ndtr(-c) < level else (low, c)
-    return float(stdtrit(N_GROUPS - 1, ndtr(high)))
-
-
-def _at_least(
-    interval: _Interval, parts: dict[str, float], point: float, half_width: float
-) -> tuple[_Interval, dict[str, float]]:
+def _at_least(interval: Interval, parts: dict[str, float], half_width: float) -> tuple[Interval, dict[str, float]]:
     """Widen an interval to a smallest half-width, as part of the model's error."""
     missing = max(0.0, half_width - interval.width / 2)
-    widened = _Interval(min(interval.low - missing, point), max(interval.high + missing, point))
-    return widened, parts | {"model": parts["model"] + missing}
+    return Interval(interval.low - missing, interval.high + missing), parts | {"model": parts["model"] + missing}
 
 
 def _worst_overlap(targets: Sequence[TargetValues], used: Sequence[int]) -> tuple[float, float]:
@@ -475,18 +456,18 @@ def _families(
         low, high = union.by_family.get(k, (math.nan, math.nan))
         found.append(
             Family(
-                fit.name,
-                fit.kept,
-                fit.reason,
-                fit.deficit,
-                fit.z,
-                fit.p_value,
-                own.lost.share,
-                own.full.value,
-                difference,
-                low,
-                high,
-            )  # fmt: skip
+                name=fit.name,
+                kept=fit.kept,
+                reason=fit.reason,
+                deficit=fit.deficit,
+                z=fit.z,
+                p_value=fit.p_value,
+                lost=own.lost.share,
+                value=own.full.value,
+                difference=difference,
+                low=low,
+                high=high,
+            )
         )
     return tuple(found)
 

@@ -24,7 +24,7 @@ from clickshift.models.storage import load_model
 from clickshift.ope._answer_targets import LogModels
 from clickshift.ope._examination import fitted_examination, read_examination
 from clickshift.ope._report import PolicyEvaluation, difference_facts, notes_of
-from clickshift.ope.answer import Answer
+from clickshift.ope.answer import MIN_SESSIONS, Answer, too_few_sessions
 from clickshift.ope.daily_residuals import DayResidual, day_residuals
 from clickshift.ope.estimate import (
     PAPER_ESTIMATORS,
@@ -161,7 +161,7 @@ def evaluate_policy(
     limits = [float(limit) for limit in checked_clip(sorted({float(limit) for limit in clip}))]
     interval = Bootstrap(replicates, level, seed)
     click_model = load_model(model) if isinstance(model, str | Path) else model
-    logging_policy = logging if logging in _LOGGING_NAMES else as_target(logging)
+    logging_policy = _logging_policy(logging)
     names = _estimator_names(
         estimators, reward, logging_policy, with_model=click_model is not None and target is not None
     )
@@ -181,7 +181,9 @@ def evaluate_policy(
     logged = GroupedLog.of(sessions, reward, cluster=cluster)
     known = None if curve is None else curve(sessions.n_ranks)
     models = None
-    if "auto" in estimators:
+    ranked = [ranked_queries(policy, sessions.vocabulary)[sessions.rankings.query] for policy in targets.values()]
+    n_sessions = [int(sessions.count @ own) for own in ranked]
+    if "auto" in estimators and min(n_sessions) >= MIN_SESSIONS:
         models = LogModels.of(
             sessions, logged, list(targets.values()), model=click_model if target is not None else None,
             examination=known, seed=seed, progress=progress,
@@ -194,6 +196,11 @@ def evaluate_policy(
             evaluate_target(logged, policy, chosen, clip=limits, logging=logging_policy, interval=interval)
         )
     answers, answer_compare = _answers(models, logged, targets, logging_policy, level, progress)
+    if "auto" in estimators and models is None:
+        answers = {
+            name: too_few_sessions(own, _mean_reward(sessions, rows, reward), level)
+            for name, own, rows in zip(targets, n_sessions, ranked, strict=True)
+        }
     residuals = _day_residuals(logged, sessions, chosen, limits[-1])
     first = next(iter(evaluations))
     notes = {name: notes_of(results) for name, results in evaluations.items()}
@@ -225,6 +232,28 @@ def evaluate_policy(
 
 
 _LOGGING_NAMES = ("frequencies", "propensities")
+
+
+def _logging_policy(given: str | Path | TargetLike) -> Target | str:
+    """Resolve the `logging` argument: a name, or a policy in one of the forms of a target."""
+    if isinstance(given, str) and given in _LOGGING_NAMES:
+        return given
+    if isinstance(given, str) and not Path(given).suffix:
+        raise SpecError(
+            f"logging must be 'frequencies', 'propensities' or a file with the logging policy: got {given!r}.",
+            code="bad-option",
+            option="logging",
+            value=given,
+        )
+    return as_target(given)
+
+
+def _mean_reward(sessions: Sessions, rows: np.ndarray, reward: Reward) -> float:
+    """Mean logged reward of some rows; NaN where there are none."""
+    if not rows.any():
+        return math.nan
+    ranks = len(reward.theta(sessions.n_ranks))
+    return float(np.average(reward.earned(sessions.click[rows, :ranks]), weights=sessions.count[rows]))
 
 
 def _answers(
@@ -279,8 +308,8 @@ def _shown_ranks(
     if not 0 < longest < ranks or logging == "propensities":
         return reward, []
     return reward.cut(longest), [
-        f"The targets show at most {longest} results, and the log up to {log.n_ranks}: both are compared over the first "
-        f"{longest} ranks."
+        f"The targets show at most {longest} results, and the log up to {log.n_ranks}: both are compared over the "
+        f"first {longest} ranks."
     ]
 
 

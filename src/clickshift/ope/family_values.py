@@ -133,7 +133,8 @@ class FamilyJackknife:
         earned = float((target.earned(self.sessions, self.reward) * self.sessions.count)[used].sum())
         full = value_target(fit.calibrated, target, by_query, earned, self.reward, lost)
         if not replicates:
-            return FamilyValue(full, *(np.full((N_GROUPS, 4), np.nan) for _ in range(2)), lost)
+            nothing = np.full((N_GROUPS, len(full)), np.nan)
+            return FamilyValue(full, nothing, nothing, lost)
         query = self.sample.rankings.query
         used = target.ranked[query]
         left = [np.bincount(query, own, queries) for own in self.left]

@@ -147,14 +147,14 @@ def fit_families(
         members.append((name, model, None))
         likelihood.append((np.maximum(model.log_likelihood(sample), -_LARGEST_LOSS),) * 2)
     fits = []
-    for (name, model, fitted_by), own in zip(members, likelihood, strict=True):
+    for (name, model, fitted_by), logs in zip(members, likelihood, strict=True):
         prob = model.click_prob_given_history(sessions)
         calibrated = CalibratedModel.of(model, sessions, prob)
         (deficit, z), (_, other_z) = (
-            _paired(b - x, sample.count, sample_cluster) for b, x in zip(best, own, strict=True)
+            _paired(b - x, sample.count, sample_cluster) for b, x in zip(best, logs, strict=True)
         )
         tested = prob if sample is sessions else model.click_prob_given_history(sample)
-        p_value = residual_p_value(sample, tested, weight)
+        p_value = residual_p_value(sample, tested, weight, sample_cluster)
         fits.append(FamilyFit(name, model, fitted_by, calibrated, deficit, min(z, other_z), p_value, True, ""))
     return _rejected(fits)
 
@@ -213,7 +213,10 @@ def _paired(
 
 
 def residual_p_value(
-    sessions: Sessions, prob: Float[np.ndarray, "row rank"], weight: Float[np.ndarray, " pair"] | None = None
+    sessions: Sessions,
+    prob: Float[np.ndarray, "row rank"],
+    weight: Float[np.ndarray, " pair"] | None = None,
+    cluster: Int[np.ndarray, " row"] | None = None,
 ) -> float:
     """P-value of how a model divides the clicks of each document among ranks and histories.
 
@@ -225,6 +228,8 @@ def residual_p_value(
         Click probability of each result given the clicks above it, by the model.
     weight
         How much more often a target shows each pair than the log does: documents are tested in groups of it.
+    cluster
+        Number of the cluster of each row: users who repeat themselves count as less (design effect).
 
     Returns
     -------
@@ -246,10 +251,11 @@ def residual_p_value(
         groups.append(_by_weight(weight, total))
     cell = (np.arange(sessions.n_ranks) * 3 + history)[shown]
     cells = np.concatenate([_standardised(pair, cell, expected, clicks, total, sums, group) for group in groups])
-    tests = [math.erfc(float(cells.max()) / math.sqrt(2)) * len(cells)] if len(cells) else []
+    scale = math.sqrt(2 * _design_effect(sessions, pair, clicks - expected * rate[pair], cluster))
+    tests = [math.erfc(float(cells.max()) / scale) * len(cells)] if len(cells) else []
     neighbours = _neighbours(sessions, _attractiveness(sessions.rankings.pair, prob, rate))
     scores = [_score(pair, x[shown], expected, clicks, rate, sums) for x in neighbours]
-    tests += [math.erfc(max(scores) / math.sqrt(2)) * len(scores)]
+    tests += [math.erfc(max(scores) / scale) * len(scores)]
     return min(1.0, min(tests) * len(tests))
 
 
@@ -275,6 +281,21 @@ def _standardised(
     tested = variance >= _MIN_VARIANCE
     standardised: np.ndarray = np.abs(observed - mean)[tested] / np.sqrt(variance[tested])
     return standardised
+
+
+def _design_effect(
+    sessions: Sessions,
+    pair: Int[np.ndarray, " result"],
+    residual: Float[np.ndarray, " result"],
+    cluster: Int[np.ndarray, " row"] | None,
+) -> float:
+    """Variance of the residuals of a user's sessions with the same document, relative to independent sessions."""
+    if cluster is None:
+        return 1.0
+    own = np.broadcast_to(cluster[:, None], sessions.click.shape)[sessions.rankings.shown]
+    key = np.unique(own.astype(np.int64) * sessions.vocabulary.n_pairs + pair, return_inverse=True)[1]
+    square = float(residual @ residual)
+    return max(1.0, float((np.bincount(key, residual) ** 2).sum()) / square) if square > 0 else 1.0
 
 
 def _score(

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.rng import generator
-from clickshift.ope.grouped_log import GroupedLog, tally_resampled
+from clickshift.ope.grouped_log import GroupedLog, Tally, tally_resampled
 from clickshift.ope.model_value import TargetLists, Valuation
 from clickshift.ope.session_groups import divide_sessions
 from clickshift.ope.target_policy import TargetProbabilities
@@ -130,22 +130,23 @@ def _left_out(log: GroupedLog, n_groups: int, seed: int) -> Float[np.ndarray, "r
     """Sessions of each row without each group."""
     count = log.count.astype(np.int64)
     groups = divide_sessions(count, n_groups, generator(seed, "jackknife"), log.cluster)
-    return (count[:, None] - groups).astype(np.float64)
+    left: np.ndarray = (count[:, None] - groups).astype(np.float64)
+    return left
 
 
 def _values(
     log: GroupedLog,
     units: WeightUnits,
     prob: Float[np.ndarray, " unit"],
-    tally: object,
+    tally: Tally,
     target: TargetLists,
     used: np.ndarray,
 ) -> list[Valuation]:
     """Value, floor, ceiling and the log's reward, for each part of a tally."""
-    exposed, earned = units.exposed(tally), units.earned(tally, log)  # type: ignore[arg-type]
-    sessions = tally.sessions * used[:, None]  # type: ignore[attr-defined]
+    exposed, earned = units.exposed(tally), units.earned(tally, log)
+    sessions = tally.sessions * used[:, None]
     total = sessions.sum(axis=0)
-    today = log.per_query(tally.earned)[used].sum(axis=0) / total  # type: ignore[attr-defined]
+    today = log.per_query(tally.earned)[used].sum(axis=0) / total
     if units.logging is None:
         seen = exposed > 0
         covered = np.where(seen, prob[:, None] * sessions[units.query], 0.0)

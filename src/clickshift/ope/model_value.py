@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -183,7 +183,9 @@ class CalibratedModel:
 
     def with_unlogged(self, unlogged: Bool[np.ndarray, " pair_or_unseen"], **values: float) -> ClickModel:
         """Return the model with given parameters of the documents that were never logged."""
-        changed = {name: np.where(unlogged, value, getattr(self.model, name)) for name, value in values.items()}
+        changed: dict[str, Any] = {
+            name: np.where(unlogged, value, getattr(self.model, name)) for name, value in values.items()
+        }
         return replace(self.model, **changed)
 
 

@@ -46,8 +46,10 @@ def divide_sessions(
         return np.where(group[:, None] == np.arange(n_groups), count[:, None], 0)
     if (count == 1).all():
         group = rng.permutation(len(count)) % n_groups
-        return (group[:, None] == np.arange(n_groups)).astype(np.int64)
-    return rng.multinomial(count, np.full(n_groups, 1 / n_groups))
+        single: np.ndarray = (group[:, None] == np.arange(n_groups)).astype(np.int64)
+        return single
+    divided: np.ndarray = rng.multinomial(count, np.full(n_groups, 1 / n_groups))
+    return divided
 
 
 def with_counts(sessions: Sessions, count: Int[np.ndarray, " row"]) -> Sessions:
