@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Compiled JAX programs are keyed by what they compute: every worker and every later run may use them.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.rootpath / ".pytest_cache" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    # Nearly all of them run for less time than they are compiled; `optimising_compiler` is for the others.
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Costs(config), "clickshift-costs")
 
@@ -202,6 +204,17 @@ class Study:
             kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
             kept[name] = numbers
             RESULTS.write_text(json.dumps(dict(sorted(kept.items())), indent=2) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def optimising_compiler() -> Iterator[None]:
+    """JAX compiles as it does for users: for programs that run for longer than they are compiled."""
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

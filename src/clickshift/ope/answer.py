@@ -382,8 +382,8 @@ def _union(
     parts = {
         "sampling": sampling,
         "model": model,
-        "lost mass": intervals[best].width / 2 - sampling - model,
-        "choice of model": (united.width - intervals[best].width) / 2,
+        "lost mass": _rounded(intervals[best].width / 2 - sampling - model),
+        "choice of model": _rounded((united.width - intervals[best].width) / 2),
     }
     full = target.families[best].full
     return _Combined(full.value, points[best], value, united, parts, used=used, best=best, none_fits=not kept,
@@ -405,7 +405,7 @@ def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None
     parts = {
         "sampling": sampling,
         "model": 0.0,
-        "lost mass": interval.width / 2 - sampling,
+        "lost mass": _rounded(interval.width / 2 - sampling),
         "choice of model": 0.0,
     }
     lost, effective = max(m.lost for m in found if m), min(m.effective for m in found if m)
@@ -413,6 +413,11 @@ def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None
     return _Combined(
         values[0].full.value, point, _value(values[0]).interval(1.0, level)[0], interval, parts, lost, effective
     )
+
+
+def _rounded(part: float) -> float:
+    """Return 0 for a part that is but a rounding error."""
+    return part if part > 1e-9 else 0.0
 
 
 def _value(own: FamilyValue) -> Quantity:

@@ -17,6 +17,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.days import days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
+from clickshift.data.weighted_lists import WeightedLists
 from clickshift.errors import DataError, SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
@@ -303,7 +304,8 @@ def _shown_ranks(
 ) -> tuple[Reward, list[str]]:
     """Cut the reward to the ranks that the targets show, and remark on it."""
     longest, ranks = max(longest_list(target, log.vocabulary) for target in targets), len(reward.theta(log.n_ranks))
-    if longest > log.n_ranks and ranks == log.n_ranks:
+    explicit = any(isinstance(target, WeightedLists) for target in targets)
+    if longest > log.n_ranks and ranks == log.n_ranks and explicit:
         return reward, [f"The targets' lists are longer than the log's {log.n_ranks} ranks: the others do not count."]
     if not 0 < longest < ranks or logging == "propensities":
         return reward, []

@@ -156,7 +156,8 @@ def fit_families(
         tested = prob if sample is sessions else model.click_prob_given_history(sample)
         p_value = residual_p_value(sample, tested, weight, sample_cluster)
         fits.append(FamilyFit(name, model, fitted_by, calibrated, deficit, min(z, other_z), p_value, True, ""))
-    return _rejected(fits)
+    order = {name: k for k, name in enumerate(FAMILIES)}
+    return _rejected(sorted(fits, key=lambda fit: order.get(fit.name, len(order))))
 
 
 def _rejected(fits: Sequence[FamilyFit]) -> list[FamilyFit]:
