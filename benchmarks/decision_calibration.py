@@ -1,13 +1,14 @@
 """How often decisions about a new ranker are right, over simulated shops whose gain is known exactly.
 
     python benchmarks/decision_calibration.py run ROWS [--first 0] [--shops 300] [--before]
-    python benchmarks/decision_calibration.py table ROWS [--before ROWS2]
+    python benchmarks/decision_calibration.py table ROWS [--before ROWS2] [--write]
 
 `run` draws shops (benchmarks/shops.py: plain numpy, no code of clickshift), asks `cs.decide` about each, and appends
 one JSON line per shop to ROWS; shops that ROWS has already are left out: a run can be resumed. The same question is
 answered for an analyst who knows the family of the users, but not its parameters: the same machinery with that family
 alone. With --before, it asks the estimator that `evaluate_policy` chose before there were decisions (`choice`).
-`table` prints the Markdown tables of docs/calibration.md and writes benchmarks/results/decision_calibration.json.
+`table` prints the tables; with --write, it puts them into docs/calibration.md and
+benchmarks/results/decision_calibration.json.
 
 Seeds below 1,000,000 are for tuning. Seeds from 1,000,000 on are run once, after all constants are set.
 """
@@ -33,6 +34,10 @@ from shops import Shop, make_shop
 import clickshift as cs
 
 RESULTS = Path(__file__).parent / "results" / "decision_calibration.json"
+PAGE = Path(__file__).parents[1] / "docs" / "calibration.md"
+BEFORE = """The same shops, answered by the estimator that `clickshift ope` chose before it had answers (SLOPE, or the
+errors on the log's own days): "ship" if its interval is above the log's reward, "keep" if below.
+"""
 STRATA = ("family", "users", "sessions", "ranker", "target", "days", "gain")
 FAMILIES = ("PBM", "UBM", "DBN", "CCM")
 """Families of users that an analyst may know by name, and that the package considers."""
@@ -61,11 +66,16 @@ def main() -> None:
         run(options.rows, range(options.first, options.first + options.shops), ask, options)
         return
     rows = read_rows(options.rows)
-    print(markdown(rows))
+    tables = markdown(rows)
     if options.before:
-        print("\n" + before_and_after(read_rows(Path(options.before)), rows))
+        tables += "\n\n## Before\n\n" + BEFORE + "\n" + before_and_after(read_rows(Path(options.before)), rows)
+    print(tables)
     if options.write:
         write_results(rows)
+        begin, end = "<!-- tables: made by benchmarks/decision_calibration.py -->", "<!-- end of tables -->"
+        text = PAGE.read_text(encoding="utf-8")
+        head, tail = text[: text.index(begin) + len(begin)], text[text.index(end) :]
+        PAGE.write_text(f"{head}\n\n{tables}\n\n{tail}", encoding="utf-8")
 
 
 def run(path: Path, seeds: Sequence[int], ask: Callable[..., Row], options: Any) -> None:
@@ -245,7 +255,7 @@ def by_stratum(rows: Sequence[Row]) -> Iterator[tuple[str, str, Row]]:
             yield name, f"{value:,}" if isinstance(value, int) else value, statistics(part)
 
 
-def text(of: Row, goal: float | None = None, *, at_most: bool = False) -> str:
+def share_text(of: Row, goal: float | None = None, *, at_most: bool = False) -> str:
     """Format a share with its interval; bold where the interval excludes the goal."""
     if not of["n"]:
         return "–"
@@ -257,28 +267,58 @@ def text(of: Row, goal: float | None = None, *, at_most: bool = False) -> str:
 def markdown(rows: Sequence[Row]) -> str:
     """Return the tables: coverage, errors and power, by marginal stratum."""
     strata = list(by_stratum(rows))
+    settled = "settled of what the analyst settles"
+    coverage = [
+        (
+            label(name, value),
+            s["shops"],
+            f"{s['usable']['share']:.2f}",
+            share_text(s["coverage of difference"], GOALS["coverage"]),
+            share_text(s["coverage of value"], GOALS["coverage"]),
+            share_text(s["coverage of weak differences"]),
+        )
+        for name, value, s in strata
+    ]
+    errors = [
+        (
+            label(name, value),
+            s["losers shipped"]["n"],
+            share_text(s["losers shipped"], GOALS["losers shipped"], at_most=True),
+            s["ships that lose"]["n"],
+            share_text(s["ships that lose"], GOALS["ships that lose"], at_most=True),
+            s["keeps that gain"]["n"],
+            share_text(s["keeps that gain"]),
+        )
+        for name, value, s in strata
+    ]
+    power = [
+        (
+            label(name, value),
+            f"{s['settled']['share']:.2f}",
+            f"{s['unclear']['share']:.2f}",
+            f"{s['settled by the analyst']['share']:.2f}" if s["settled by the analyst"]["n"] else "–",
+            f"{s[settled]['hits']} of {s[settled]['n']}",
+            share_text(s[settled], GOALS["settled"]),
+        )
+        for name, value, s in strata
+    ]
     parts = [
-        "| shops | n | usable | coverage of value | coverage of difference |\n|---|---|---|---|---|",
-        *(
-            f"| {label(name, value)} | {s['shops']} | {s['usable']['share']:.2f} | "
-            f"{text(s['coverage of value'], GOALS['coverage'])} | "
-            f"{text(s['coverage of difference'], GOALS['coverage'])} |"
-            for name, value, s in strata
-        ),
-        "",
-        "| shops | losing candidates | shipped of these | ships | losing of these | settled | settled of what the "
-        "analyst settles (>= 5,000 sessions) |\n|---|---|---|---|---|---|---|",
-        *(
-            f"| {label(name, value)} | {s['losers shipped']['n']} | "
-            f"{text(s['losers shipped'], GOALS['losers shipped'], at_most=True)} | {s['ships that lose']['n']} | "
-            f"{text(s['ships that lose'], GOALS['ships that lose'], at_most=True)} | {s['settled']['share']:.2f} | "
-            f"{text(s['settled of what the analyst settles'], GOALS['settled'])} "
-            f"({s['settled of what the analyst settles']['hits']} of "
-            f"{s['settled of what the analyst settles']['n']}) |"
-            for name, value, s in strata
-        ),
+        "## Coverage\n\nShare of intervals that hold the truth. Goal: at least .93 of usable ones.\n",
+        table(("shops", "n", "usable", "difference, usable", "value, usable", "difference, weak"), coverage),
+        "\n## Errors\n\nGoal: at most 5 % of losing candidates are shipped, and at most 5 % of all that is shipped loses."
+        "\n",
+        table(("shops", "losing", "shipped", "ships", "of these lose", "keeps", "of these gain"), errors),
+        "\n## Power\n\nSettled: ship or keep. The analyst knows the family of the users, but not its parameters. Compared on "
+        "logs of 5,000\nsessions and more whose users are PBM, UBM, DBN or CCM. Goal: two thirds.\n",
+        table(("shops", "settled", "unclear", "settled by the analyst", "of these settled", "share"), power),
     ]
     return "\n".join(parts)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (heads, ["---"] * len(heads), *rows)]
+    return "\n".join(lines).replace("| --- ", "|---").replace("--- |", "---|")
 
 
 def before_and_after(before: Sequence[Row], after: Sequence[Row]) -> str:
@@ -289,7 +329,7 @@ def before_and_after(before: Sequence[Row], after: Sequence[Row]) -> str:
     lines = ["| " + " | ".join(["shops", "", *columns]) + " |", "|---" * (len(columns) + 2) + "|"]
     for (name, value, was), (_, _, now) in zip(by_stratum(old), by_stratum(new), strict=True):
         for when, s in (("before", was), ("now", now)):
-            lines.append(f"| {label(name, value)} | {when} | " + " | ".join(text(s[c]) for c in columns) + " |")
+            lines.append(f"| {label(name, value)} | {when} | " + " | ".join(share_text(s[c]) for c in columns) + " |")
     return "\n".join(lines)
 
 
@@ -303,8 +343,18 @@ def write_results(rows: Sequence[Row]) -> None:
     made = [{"stratum": label(name, value), **s} for name, value, s in by_stratum(rows)]
     seeds = [r["seed"] for r in rows]
     seconds = sum(r["ours"]["seconds"] for r in rows) / len(rows)
-    facts = {"first_seed": min(seeds), "last_seed": max(seeds), "seconds_per_shop": seconds, "strata": made}
-    RESULTS.write_text(json.dumps(facts, indent=1).replace("NaN", "null") + "\n")
+    columns = ("decision", "verdict", "difference_low", "difference_high", "low", "high")
+    shops = [[r["seed"], r["gain"], r["target_value"], *(r["ours"][name] for name in columns)] for r in rows]
+    facts = {
+        "first_seed": min(seeds),
+        "last_seed": max(seeds),
+        "seconds_per_shop": seconds,
+        "strata": made,
+        "columns": ["seed", "gain", "target_value", *columns],
+        "shops": shops,
+    }
+    text = json.dumps(facts).replace("NaN", "null").replace("}, {", "},\n{").replace("], [", "],\n[")
+    RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -68,9 +68,9 @@ def test_intervals_of_shares_are_those_of_the_textbook(harness: Any) -> None:
 
 
 def test_a_stratum_that_misses_its_goal_is_bold(harness: Any) -> None:
-    assert harness.text(harness.share([True] * 50 + [False] * 50), 0.93).startswith("**")
-    assert not harness.text(harness.share([True] * 9 + [False]), 0.93).startswith("**")
-    assert harness.text(harness.share([True] * 50 + [False] * 50), 0.05, at_most=True).startswith("**")
+    assert harness.share_text(harness.share([True] * 50 + [False] * 50), 0.93).startswith("**")
+    assert not harness.share_text(harness.share([True] * 9 + [False]), 0.93).startswith("**")
+    assert harness.share_text(harness.share([True] * 50 + [False] * 50), 0.05, at_most=True).startswith("**")
 
 
 def test_a_run_is_resumed_and_the_analyst_knows_the_family(harness: Any, tmp_path: Path) -> None:
