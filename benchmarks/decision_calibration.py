@@ -305,11 +305,11 @@ def markdown(rows: Sequence[Row]) -> str:
     parts = [
         "## Coverage\n\nShare of intervals that hold the truth. Goal: at least .93 of usable ones.\n",
         table(("shops", "n", "usable", "difference, usable", "value, usable", "difference, weak"), coverage),
-        "\n## Errors\n\nGoal: at most 5 % of losing candidates are shipped, and at most 5 % of all that is shipped loses."
-        "\n",
+        "\n## Errors\n\nGoal: at most 5 % of losing candidates are shipped, and at most 5 % of all that is shipped "
+        "loses.\n",
         table(("shops", "losing", "shipped", "ships", "of these lose", "keeps", "of these gain"), errors),
-        "\n## Power\n\nSettled: ship or keep. The analyst knows the family of the users, but not its parameters. Compared on "
-        "logs of 5,000\nsessions and more whose users are PBM, UBM, DBN or CCM. Goal: two thirds.\n",
+        "\n## Power\n\nSettled: ship or keep. The analyst knows the family of the users, but not its parameters. "
+        "Compared on logs of 5,000\nsessions and more whose users are PBM, UBM, DBN or CCM. Goal: two thirds.\n",
         table(("shops", "settled", "unclear", "settled by the analyst", "of these settled", "share"), power),
     ]
     return "\n".join(parts)
