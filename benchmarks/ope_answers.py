@@ -123,7 +123,7 @@ WORLDS: dict[str, Callable[[int], tuple[Sessions, WeightedLists, float]]] = {
     "one list per query": lambda seed: world(seed, 0.8, swaps(0.0), 40_000),
     "10 % neighbour swaps": lambda seed: world(seed, 0.8, swaps(0.1), 40_000),
     "unseen document first": lambda seed: world(seed, 0.8, plackett_luce(0.15), 40_000, target="unseen first"),
-    "14 alike days, worst first": lambda seed: world(seed, 1.0, swaps(0.3), 14_000, target="worst", days=14),
+    "14 alike days, worst first": lambda seed: world(seed, 1.0, plackett_luce(0.15), 14_000, target="worst", days=14),
     "2,000 Plackett-Luce sessions": lambda seed: world(seed, 1.0, plackett_luce(0.3), 2000),
 }
 

@@ -43,7 +43,7 @@ def comparison_rows() -> list[dict[str, object]]:
 def test_charts_of_compare_and_ope_fit_a_phone(tmp_path: Path) -> None:
     corpus = cs.builtin_corpus(5)
     log = cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=0.5), cs.users.PBM(), 1000, rng=1)
-    ope = cs.evaluate_policy(log, cs.Oracle().on(corpus), estimators=["IP", "RCTR"], replicates=20).document
+    ope = cs.evaluate_policy(log, cs.Oracle().on(corpus), estimators=["auto", "RCTR"], replicates=20).document
     document = replace(ope, sections=[Section("compare", figure=comparison_figure(comparison_rows())), *ope.sections])
     write_page(tmp_path / "page.html", document)
     found, console = look_inside(tmp_path / "page.html", tmp_path / "seen", widths=(NARROW, WIDE), measure=MEASURE)

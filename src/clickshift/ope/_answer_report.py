@@ -81,27 +81,39 @@ def families_table(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
+def _short(name: str) -> str:
+    """Name of a file without its folder, and at most 16 characters of it.
+
+    >>> _short("new/rankings.parquet"), _short("a-very-long-name-of-a-ranker")
+    ('rankings.parquet', 'a-very-long-nam…')
+    """
+    name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+    return name if len(name) <= 16 else f"{name[:15]}…"
+
+
 def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
-    """Plot the reward of every target with its interval, and today's reward as a line."""
+    """Plot the difference of every target to today's reward, with its interval, beside today's reward as a line."""
     import plotly.graph_objects as go
 
     found = [(name, answer) for name, answer in answers.items() if answer.estimator][::-1]
     figure = go.Figure()
     figure.add_scatter(
-        x=[a.value for _, a in found],
-        y=[html.escape(name) for name, _ in found],
+        x=[a.today + a.difference for _, a in found],
+        y=[html.escape(_short(name)) for name, _ in found],
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [a.high - a.value for _, a in found],
-            "arrayminus": [a.value - a.low for _, a in found],
+            "array": [a.difference_high - a.difference for _, a in found],
+            "arrayminus": [a.difference - a.difference_low for _, a in found],
             "thickness": 1.8,
             "width": 6,
             "color": "#5c677d",
         },
         mode="markers",
         marker={"size": 11, "color": [_VERDICT_COLOURS[a.verdict] for _, a in found]},
-        text=[f"{a.value:.4f} [{a.low:.4f}, {a.high:.4f}], {a.verdict}" for _, a in found],
+        text=[
+            f"{a.difference:+.4f} [{a.difference_low:+.4f}, {a.difference_high:+.4f}], {a.verdict}" for _, a in found
+        ],
         hovertemplate="%{y}: %{text}<extra></extra>",
         showlegend=False,
     )
@@ -116,6 +128,6 @@ def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
         height=150 + 48 * len(found),
         xaxis={"title": f"{html.escape(reward)} per session"},
         yaxis={"type": "category"},
-        margin={"l": 110, "r": 32, "t": 40, "b": 55},
+        margin={"l": 120, "r": 32, "t": 40, "b": 55},
     )
     return figure

@@ -176,10 +176,13 @@ class PolicyEvaluation(Result):
         sections = []
         if any(answer.estimator for answer in self.answers.values()):
             figure = partial(answer_figure, self.answers, self.settings["reward"])
-            sections.append(Section("The answer", figure=figure, name="answer"))
+            caption = "Today's reward plus the paired difference, with its interval. Green is usable."
+            sections.append(Section("The answer", figure=figure, caption=caption, name="answer"))
         if parts := parts_table(found):
-            title = "Half of the interval of the difference, by what the log does not tell"
-            sections.append(Section(title, table=parts, name="parts of the interval"))
+            caption = "Half of the interval of the difference, by what the log does not tell."
+            sections.append(
+                Section("Parts of the interval", table=parts, caption=caption, name="parts of the interval")
+            )
         sections.append(Section("Click models", _HOW_FAMILIES, families_table(found), name="click models"))
         return sections
 
@@ -324,9 +327,7 @@ def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
     figure.update_layout(
         template="plotly_white",
         height=136 + 40 * len(best),
-        xaxis={
-            "title": f"{html.escape(best[0].reward)} per session<br>green is usable, grey a baseline, dotted the log"
-        },
+        xaxis={"title": f"{html.escape(best[0].reward)} per session<br>green is usable, dotted is the log"},
         yaxis={"type": "category"},
         margin={"l": 110, "r": 32, "t": 24, "b": 71},
     )
