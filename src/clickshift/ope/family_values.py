@@ -23,7 +23,7 @@ from clickshift.ope.session_groups import divide_sessions, sample_sessions, with
 
 N_GROUPS = 16
 """Groups of the jackknife: intervals use Student's t distribution with 15 degrees of freedom."""
-_MAX_ROWS = 20_000
+_MAX_ROWS = 15_000
 """Distinct sessions that a jackknife uses, at most: larger logs are sampled for it."""
 _MAX_STEPS = 4
 """Evaluations of the likelihood in a fit that starts from the one of the whole log."""

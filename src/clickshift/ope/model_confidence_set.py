@@ -47,7 +47,7 @@ _CASCADE_PRIOR = (0.1, 1.0)
 """Prior of documents in cascades: one that is learned repeats what the ranker thought, and biases continuation."""
 _MAX_STEPS = 60
 """Evaluations of the likelihood, at most: a family that does not converge in them does not describe the log."""
-_MAX_ROWS = 50_000
+_MAX_ROWS = 30_000
 """Distinct sessions by which families are compared, at most: larger logs are sampled for it."""
 _MIN_VARIANCE = 5.0
 """Expected variance of a cell's clicks below which its residual is not tested."""
@@ -141,7 +141,7 @@ def fit_families(
         elif sample is sessions:
             members.append((name, own, learner))
             continue
-        members.append((name, learner.fit_from(learner.counts(sessions)), learner))
+        members.append((name, learner.fit_from(learner.counts(sessions), start=own), learner))
     best = [max((own[c] for own in likelihood), key=lambda x: float(sample.count @ x)) for c in range(2)]
     for name, model in given.items():
         members.append((name, model, None))
