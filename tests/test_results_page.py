@@ -23,6 +23,7 @@ COMMANDS = {
     "models": "list_models",
     "propensities": "propensities",
     "audit": "audit",
+    "decide": "decide",
     "ope evaluate": "evaluate_policy",
     "ope optimise": "optimise_policy",
     "ope backtest": "backtest",

@@ -67,6 +67,7 @@ from .models.storage import load_model as load_model
 from .models.storage import save_model as save_model
 from .models.summary import examination as examination
 from .ope.cross_fitting import optimise_policy as optimise_policy
+from .ope.decision import decide as decide
 from .ope.evaluate import evaluate_policy as evaluate_policy
 from .policies.basic import BM25 as BM25
 from .policies.basic import Feature as Feature

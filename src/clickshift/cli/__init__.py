@@ -20,6 +20,7 @@ from typer.main import get_command
 import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
+import clickshift.cli.decide as decide
 import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
@@ -69,6 +70,7 @@ app.command()(models.fit)
 app.command()(models.evaluate)
 app.command()(compare.compare)
 app.command()(audit.audit)
+app.command()(decide.decide)
 app.command()(models.examine)
 app.command()(models.judgments)
 app.command(hidden=True)(models.relevance)
@@ -116,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
     Exit codes are stable:
 
     - 0: done.
-    - 1: a check that was asked for failed, e.g. `log drift --fail-on-change`.
+    - 1: a check that was asked for failed, e.g. `log drift --fail-on-change`; `decide` says anything but ship.
     - 2: input that cannot be used: options, files, or tasks of a run that failed.
     - 3: memory or disk space does not suffice.
     - 70: internal error, a bug; with `--verbose`, its traceback is printed.

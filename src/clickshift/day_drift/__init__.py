@@ -7,5 +7,17 @@ from clickshift.day_drift._results import ClickChange as ClickChange
 from clickshift.day_drift._results import Day as Day
 from clickshift.day_drift.compare import compare_days as compare_days
 from clickshift.day_drift.compare import drift as drift
+from clickshift.day_drift.document_drift import DocumentDrift as DocumentDrift
+from clickshift.day_drift.document_drift import document_drift as document_drift
 
-__all__ = ["ChanceCorrectedChange", "Change", "ClickChange", "Day", "DriftResult", "compare_days", "drift"]
+__all__ = [
+    "ChanceCorrectedChange",
+    "Change",
+    "ClickChange",
+    "Day",
+    "DocumentDrift",
+    "DriftResult",
+    "compare_days",
+    "document_drift",
+    "drift",
+]

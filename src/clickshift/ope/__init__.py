@@ -1,6 +1,10 @@
 """Off-policy evaluation: estimate, and optimise, the reward of a target policy from the log of another policy."""
 
 from clickshift.data.weighted_lists import WeightedLists as WeightedLists
+from clickshift.ope._decision_report import CandidateDecision as CandidateDecision
+from clickshift.ope._decision_report import Check as Check
+from clickshift.ope._decision_report import Decision as Decision
+from clickshift.ope._decision_report import TurningPoint as TurningPoint
 from clickshift.ope._pseudo_inverse import PIWeights as PIWeights
 from clickshift.ope._report import PolicyEvaluation as PolicyEvaluation
 from clickshift.ope.answer import Answer as Answer
@@ -11,6 +15,7 @@ from clickshift.ope.cross_fitting import optimise_policy as optimise_policy
 from clickshift.ope.daily_residuals import DayResidual as DayResidual
 from clickshift.ope.daily_residuals import ResidualDrift as ResidualDrift
 from clickshift.ope.daily_residuals import day_residuals as day_residuals
+from clickshift.ope.decision import decide as decide
 from clickshift.ope.estimate import PAPER_ESTIMATORS as PAPER_ESTIMATORS
 from clickshift.ope.estimate import Difference as Difference
 from clickshift.ope.estimate import Estimate as Estimate
@@ -44,7 +49,10 @@ __all__ = [
     "Bernstein",
     "Bootstrap",
     "CIPSWeights",
+    "CandidateDecision",
+    "Check",
     "DayResidual",
+    "Decision",
     "Difference",
     "Estimate",
     "Estimator",
@@ -63,12 +71,14 @@ __all__ = [
     "RIPSWeights",
     "ResidualDrift",
     "Reward",
+    "TurningPoint",
     "Verdict",
     "WeightedLists",
     "Weights",
     "best_clip",
     "best_policy",
     "day_residuals",
+    "decide",
     "evaluate_policy",
     "evaluate_target",
     "optimise_policy",
