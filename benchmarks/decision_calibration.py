@@ -326,7 +326,11 @@ def before_and_after(before: Sequence[Row], after: Sequence[Row]) -> str:
     both = {r["seed"] for r in before} & {r["seed"] for r in after}
     old, new = ([r for r in rows if r["seed"] in both] for rows in (before, after))
     columns = ("usable", "coverage of value", "coverage of difference", "losers shipped", "ships that lose", "settled")
-    lines = ["| " + " | ".join(["shops", "", *columns]) + " |", "|---" * (len(columns) + 2) + "|"]
+    lines = [
+        f"{len(both)} shops have both.\n",
+        "| " + " | ".join(["shops", "", *columns]) + " |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
     for (name, value, was), (_, _, now) in zip(by_stratum(old), by_stratum(new), strict=True):
         for when, s in (("before", was), ("now", now)):
             lines.append(f"| {label(name, value)} | {when} | " + " | ".join(share_text(s[c]) for c in columns) + " |")

@@ -25,6 +25,7 @@ from clickshift.core.text import join_words
 from clickshift.ope.family_values import FamilyValue
 from clickshift.ope.model_confidence_set import POSITION_MODELS, REJECTION_LEVEL, FamilyFit
 from clickshift.ope.model_free import MAX_PARETO_K, ModelFree
+from clickshift.ope.model_value import LostMass
 from clickshift.ope.partial_identification import Interval, Quantity
 
 AnswerVerdict = Literal["usable", "weak", "not identified"]
@@ -399,7 +400,8 @@ def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None
     for m in found:
         assert m is not None
         replicates = np.array(m.replicates)
-        values.append(FamilyValue(m.full, replicates, replicates, None))  # type: ignore[arg-type]
+        lost_mass = LostMass(np.zeros(0, bool), np.zeros(0), m.lost, m.effective)
+        values.append(FamilyValue(m.full, replicates, replicates, lost_mass))
     difference = _difference(values[0], values[1] if len(values) > 1 else None)
     interval, sampling, _ = difference.interval(1.0, level)
     parts = {

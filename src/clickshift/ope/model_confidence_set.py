@@ -240,7 +240,7 @@ def residual_p_value(
     """
     shown = sessions.rankings.shown
     pair = sessions.rankings.pair[shown].astype(np.int64)
-    weighted = sessions.count[:, None] * shown
+    weighted = (sessions.count[:, None] * shown).astype(np.float64)
     expected, clicks = (prob * weighted)[shown], (sessions.click * weighted)[shown]
     total = np.bincount(pair, clicks, sessions.vocabulary.n_pairs)
     sums = np.bincount(pair, expected, sessions.vocabulary.n_pairs)
