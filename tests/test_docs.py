@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from clickshift.cli import main
+from clickshift.models import MODELS
 from tests.cli.shell import cells_here, pictures_without_a_browser
 
 ROOT = Path(__file__).parents[1]
@@ -35,11 +36,13 @@ def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         code = stop.value.code
-    elif program == "python" and "class " not in Path(arguments[0]).read_text(encoding="utf-8"):
-        runpy.run_path(arguments[0], run_name="__main__")  # here, where all is imported; a new model would stay known
+    elif program == "python":
+        known = dict(MODELS)
+        runpy.run_path(arguments[0], run_name="__main__")  # here, where all is imported
+        for name in MODELS.keys() - known.keys():
+            del MODELS[name]
         code = 0
     else:
-        program = sys.executable if program == "python" else program
         code = subprocess.run([program, *arguments], timeout=300).returncode
     out, err = capfd.readouterr()
     assert code == 0, f"{command}: {err}"

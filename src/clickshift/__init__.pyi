@@ -50,6 +50,7 @@ from .learners.likelihood import MaximumLikelihood as MaximumLikelihood
 from .learners.mixture import MixtureEM as MixtureEM
 from .learners.model_list import list_models as list_models
 from .learners.sklearn import ClickModelEstimator as ClickModelEstimator
+from .learners.stacking import Stacking as Stacking
 from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation

@@ -16,7 +16,7 @@ from clickshift.models.ncm import NCM
 from clickshift.models.storage import load_model, load_seeds, save_model
 from tests.cli.shell import Shell, call
 
-QUICK = "Gradient('ARM', rounds=5, embedding=8)"
+QUICK = "Gradient('ARM', tower='free', rounds=5)"
 
 
 def fit(clicks: Path, output: Path) -> tuple[object, ...]:
@@ -94,7 +94,7 @@ def test_a_model_without_examination_says_so(shell: Shell, clicks: Path, tmp_pat
 
 
 def test_a_peeking_model_is_labelled(shell: Shell, clicks: Path, tmp_path: Path) -> None:
-    shell.json("fit", "Gradient('ARM_NC', embedding=8, rounds=2)", clicks, "-o", tmp_path / "nc")
+    shell.json("fit", "Gradient('ARM_NC', tower='free', rounds=2)", clicks, "-o", tmp_path / "nc")
     facts = shell.json("evaluate", tmp_path / "nc", clicks)
     assert "must not be compared" in facts["caution"]
     assert facts["marginal_perplexity"] is None

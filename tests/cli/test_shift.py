@@ -21,7 +21,7 @@ from tests.cli.shell import Shell, call
 
 SMALL = ("--queries", 12, "--sessions", 400, "--test-sessions", 50, "--testing", "oracle", "--testing", "random")
 SMALL += ("--user", "CoCM-mismatch", "--training", "PL-oracle", "--workers", 1, "--model", "EM('PBM')")
-TINY = "Gradient('ARM', embedding=4, rounds=1)"
+TINY = "Gradient('ARM', tower='free', rounds=1)"
 FEW: tuple[Any, ...] = (*SMALL, "--model", TINY, "--seeds", 2)
 
 OWN = """

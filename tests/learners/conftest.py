@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -37,13 +35,3 @@ def short_lists() -> Sessions:
     words = Vocabulary.of(np.repeat(np.arange(30), size), np.arange(size.sum()))[0]
     rankings = random_rankings(words, 300, 3, rng=rng)
     return Sessions(rankings, (rng.random(rankings.pair.shape) < 0.3) & rankings.shown, rng.integers(1, 4, 300))
-
-
-@pytest.fixture
-def quick_compiler() -> Iterator[None]:
-    """JAX compiles with few optimisations, for programs that run for less time than they are compiled."""
-    import jax
-
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

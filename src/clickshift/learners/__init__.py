@@ -1,7 +1,8 @@
 """Learners: algorithms that estimate the parameters of click models from a log.
 
 `Counting` fits click-through rates, `MaximumLikelihood` the classical models with hidden events, `MixtureEM` mixtures
-of those, and `Gradient` any model with differentiable formulas. `fit` chooses the default learner of a model.
+of those, `Stacking` weighted mixtures of models that are fitted one by one, and `Gradient` any model with
+differentiable formulas. `fit` chooses the default learner of a model.
 """
 
 from clickshift.learners.base import DEFAULT as DEFAULT

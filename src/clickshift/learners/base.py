@@ -27,6 +27,7 @@ LEARNERS = {
     "EM": "clickshift.learners.likelihood:MaximumLikelihood",
     "Gradient": "clickshift.learners.gradient:Gradient",
     "MixtureEM": "clickshift.learners.mixture:MixtureEM",
+    "Stacking": "clickshift.learners.stacking:Stacking",
 }
 """Learners by name, for texts such as "Counting('dCTR', strength=2)". "EM" is the former name of MaximumLikelihood."""
 

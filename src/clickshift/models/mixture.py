@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float
 from typing_extensions import override
 
 from clickshift.data.sessions import Rankings, Sessions
-from clickshift.data.vocabulary import Vocabulary
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
-from clickshift.models.base import ClickModel, PairTable
+from clickshift.models.base import ClickModel, PairTable, pair_table
 
 
 @final
@@ -23,8 +23,9 @@ class Mixture(ClickModel):
     The clicks of a session update the posterior of its component:
     P(C_r = 1 | C_<r) = sum_m posterior_m P_m(C_r = 1 | C_<r), with posterior_m proportional to weight_m P_m(C_<r).
 
-    Any click model can be a component: only its conditionals are needed. Relevance is the weighted mean of the
-    components' relevance.
+    Any click model can be a component: only its conditionals are needed. Relevance is the probability of a click on
+    the first rank, the weighted mean over components: their own relevance may be on different scales (a product of
+    attractiveness and satisfaction, a sum of rates over ranks), which cannot be averaged.
 
     Parameters
     ----------
@@ -102,6 +103,13 @@ class Mixture(ClickModel):
 
     @override
     def _relevance(self) -> PairTable:
-        tables = [c._relevance() for c in self.components]
-        total: np.ndarray = np.tensordot(self.weights, np.stack(tables), axes=1)
-        return total
+        prob = self._click_prob(first_rank(self.vocabulary))
+        return pair_table(prob[:-1, 0], unseen=float(prob[-1, 0]))
+
+
+def first_rank(vocabulary: Vocabulary) -> Rankings:
+    """Return a list of one document for every pair of a vocabulary; the last list shows an unknown pair."""
+    n_pairs = vocabulary.n_pairs
+    query, pair = np.full(n_pairs + 1, UNSEEN, np.int32), np.full((n_pairs + 1, 1), UNSEEN, np.int32)
+    query[:-1], pair[:-1, 0] = vocabulary.pair_query, np.arange(n_pairs)
+    return Rankings.checked(vocabulary, query, pair, np.ones(pair.shape, bool))

@@ -32,8 +32,6 @@ from tests.codes import raises_code, warns_code
 from tests.learners.gradient.cases import arrays, contents, counted, first_ranks, ready, small
 from tests.models.random_models import random_neural
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 NAMES = ("PBM", "UBM", "DBN", "ARM", "CACM_minus", "NCM", "ARM_NC")
 
 

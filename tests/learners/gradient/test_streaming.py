@@ -31,8 +31,6 @@ from tests.learners.gradient.cases import arrays, contents, counted, small
 
 SESSIONS = 8000
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
-
 
 def on_disk(log: Sessions, folder: Path, files: int = 3) -> EncodedLog:
     """The same log, encoded: each file becomes a block of its own."""
@@ -179,7 +177,11 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(
     no_memory: None, stored: EncodedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
-    learner, said, file = small("PBM", rounds=3, learning_rate=0.001), list[str](), tmp_path / "checkpoint.npz"
+    learner, said, file = (
+        small("PBM", tower="free", rounds=3, learning_rate=0.001),
+        list[str](),
+        tmp_path / "checkpoint.npz",
+    )
     whole = learner.fit(stored, progress=said.append)
     assert f"{SESSIONS:,} sessions shuffled" not in said
     assert any(text.endswith("sessions shuffled") for text in said)

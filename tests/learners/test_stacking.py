@@ -1,0 +1,100 @@
+"""Stacking: weights solve their convex problem, the right family is found, and no member predicts better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clickshift import models
+from clickshift.data.corpus import Corpus
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.errors import SpecError
+from clickshift.learners import fit
+from clickshift.learners.stacking import Stacking, stacking_weights
+from clickshift.metrics.click_prediction import perplexity
+from clickshift.models.base import pair_table
+from clickshift.models.storage import load_model, save_model
+from clickshift.policies.basic import Uniform
+from clickshift.simulation.simulate import simulate
+from clickshift.testing import check_click_model
+from tests.codes import raises_code
+
+WORDS = Vocabulary.of(np.repeat(np.arange(5), 6), np.arange(30))[0]
+ATTRACTIVENESS = pair_table(np.random.default_rng(0).uniform(0.2, 0.8, 30), unseen=0.2)
+SCANNING = models.PBM(WORDS, ATTRACTIVENESS, 0.6 ** np.arange(6))
+READING = models.DBN(WORDS, ATTRACTIVENESS, pair_table(np.full(30, 0.9), unseen=0.9), 0.95)
+
+
+def log_of(truth: models.ClickModel, sessions: int, seed: int) -> Sessions:
+    return simulate(Corpus(WORDS, np.zeros(30, np.float32)), Uniform(), truth, sessions, ranks=6, rng=seed)
+
+
+@pytest.fixture(scope="module")
+def stacked() -> tuple[models.Mixture, Sessions, Sessions]:
+    """Half of the users scan, half read from the top until they are satisfied."""
+    truth = models.Mixture(WORDS, (SCANNING, READING), np.array([0.5, 0.5]))
+    train, test = log_of(truth, 20_000, 1), log_of(truth, 20_000, 2)
+    model = fit("Stacking(('PBM', 'DBN', 'rCTR'))", train)
+    assert isinstance(model, models.Mixture)
+    return model, train, test
+
+
+def test_weights_maximise_the_likelihood() -> None:
+    log = log_of(models.Mixture(WORDS, (SCANNING, READING), np.array([0.3, 0.7])), 20_000, 3)
+    members = [SCANNING, READING, models.RCTR(WORDS, np.full(6, 0.3))]
+    weights = stacking_weights(members, log)
+    assert weights == pytest.approx([0.3, 0.7, 0.0], abs=0.03)
+    # at the maximum over a simplex, no member's likelihood ratio to the mixture exceeds 1 in the mean
+    likelihood = np.exp([member.log_likelihood(log) for member in members])
+    ratio = likelihood @ (log.count / (weights @ likelihood)) / log.total
+    assert ratio[:2] == pytest.approx(1, abs=1e-5)
+    assert ratio[2] < 1
+
+
+@pytest.mark.parametrize(("truth", "name"), [(SCANNING, "PBM"), (READING, "DBN")])
+def test_the_family_of_the_users_gets_the_weight(truth: models.ClickModel, name: str) -> None:
+    model = fit("Stacking(('PBM', 'DBN', 'rCTR'))", log_of(truth, 20_000, 4))
+    assert isinstance(model, models.Mixture)
+    assert type(model.components[0]).__name__ == name
+    assert model.weights[0] > 0.9
+
+
+def test_a_stacked_mixture_predicts_better_than_its_members(
+    stacked: tuple[models.Mixture, Sessions, Sessions],
+) -> None:
+    model, train, test = stacked
+    members = min(perplexity(fit(name, train), test).average for name in ("PBM", "DBN", "rCTR"))
+    assert perplexity(model, test).average < members - 0.002
+    check_click_model(model)
+
+
+def test_relevance_is_the_click_probability_on_the_first_rank_with_an_interval(
+    stacked: tuple[models.Mixture, Sessions, Sessions], tmp_path: Path
+) -> None:
+    model = stacked[0]
+    alone = Rankings(WORDS, WORDS.pair_query, np.arange(30, dtype=np.int32)[:, None])
+    assert model.relevance() == pytest.approx(model.click_prob(alone)[:, 0])
+    save_model(model, tmp_path / "model")
+    assert load_model(tmp_path / "model").relevance() == pytest.approx(model.relevance())
+    of_one_family = fit("Stacking(('PBM', 'DBN', 'rCTR'))", log_of(SCANNING, 20_000, 5))
+    table = of_one_family.relevance_table().to_pandas().sort_values(["query", "doc"])
+    truth = ATTRACTIVENESS[:-1]
+    assert ((table.low.to_numpy() <= truth) & (truth <= table.high.to_numpy())).mean() >= 0.85
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"members": ("PBM",)}, "too-few-components"),
+        ({"members": ("PBM", "CM")}, "bad-component"),
+        ({"members": ("PBM", "XYZ")}, "unknown-name"),
+        ({"held_out": 0.0}, "bad-option"),
+        ({"held_out": float("nan")}, "bad-option"),
+    ],
+)
+def test_bad_options_are_explained(options: dict, code: str) -> None:
+    with raises_code(code, SpecError):
+        Stacking(**options)
