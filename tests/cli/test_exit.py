@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from clickshift.core import interrupts, leftovers
+from clickshift.core import files, interrupts, leftovers
 from clickshift.core.files import write_atomically
 from clickshift.core.leftovers import temporary_name
 from clickshift.errors import DataError
@@ -148,6 +148,7 @@ with write_atomically({str(tmp_path / "out.csv")!r}) as temporary:
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model"), 3, "model"),
         (OSError(errno.EACCES, os.strerror(errno.EACCES), "model"), 2, "model"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), 3, "out of memory"),
+        (RuntimeError("can't start new thread"), 3, "out of memory"),
         (RuntimeError(f"I/O error: {os.strerror(errno.ENOSPC)} (os error 28)"), 3, "disk"),
         (ZeroDivisionError("division by\x1b[2J zero"), 70, "internal error (ZeroDivisionError: division by"),
         (KeyboardInterrupt(), 130, "interrupted"),
@@ -269,3 +270,76 @@ def test_a_limit_of_memory_ends_a_command_with_3(clicks: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert done.stderr.startswith("clickshift: out of memory")
     assert done.stdout == ""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+@pytest.mark.parametrize("megabytes", [400, 1000, 1700])
+def test_a_limit_in_which_libraries_would_abort_or_hang_is_refused_at_once(megabytes: int, clicks: Path) -> None:
+    program = (
+        "import resource, sys; from clickshift.cli import main;"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({megabytes} << 20, {megabytes} << 20));"
+        f"sys.argv[1:] = ['fit', 'PBM', {str(clicks)!r}, '-o', 'model']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("clickshift: out of memory")
+    assert f"{megabytes:,} MB" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+PARQUET = {
+    "log": ("simulate", "--sessions", 20_000, "--queries", 40, "-o", "out.parquet"),
+    "table": ("predict", "model", "log.parquet", "-o", "out.parquet"),
+    "rows": ("log", "info", "log.parquet", "-o", "out"),
+}
+"""Commands that write Parquet by each of the three writers."""
+
+
+@pytest.fixture
+def old_output(clicks: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log, a model, and outputs of before that no command wrote."""
+    (tmp_path / "log.parquet").write_bytes(clicks.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    shell.text("fit", "rCTR", "log.parquet", "-o", "model")
+    (tmp_path / "out").mkdir()
+    for name in ("out.parquet", "out/rows.parquet"):
+        (tmp_path / name).write_text("old")
+    return tmp_path
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("kind", PARQUET)
+def test_a_disk_that_is_full_inside_pyarrow_leaves_the_old_file(
+    kind: str, shell: Shell, old_output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def full(path: Path) -> Path:
+        temporary = temporary_name(path)
+        if path.suffix == ".parquet":  # pyarrow opens and writes the file itself
+            temporary.symlink_to("/dev/full")
+            written.append(path.name)
+        return temporary
+
+    monkeypatch.setattr(files, "temporary_name", full)
+    code, out, err = shell.run(*PARQUET[kind])
+    assert (code, out) == (3, "")
+    assert err.splitlines()[-1].startswith("clickshift: ")
+    assert os.strerror(errno.ENOSPC) in err
+    assert len(written) == 1
+    assert (old_output / "out.parquet").read_text() == (old_output / "out" / "rows.parquet").read_text() == "old"
+    assert not list(old_output.rglob(".*"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+def test_a_limit_of_file_sizes_is_a_full_disk(old_output: Path) -> None:
+    program = (
+        "import resource; from clickshift.cli import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
+        f"main({[str(word) for word in PARQUET['log']]!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert os.strerror(errno.EFBIG) in done.stderr
+    assert (old_output / "out.parquet").read_text() == "old"
+    assert not list(old_output.rglob(".*"))

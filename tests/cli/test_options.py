@@ -15,7 +15,7 @@ from clickshift.errors import SpecError
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.learners.base import learner_for
 from clickshift.simulation import users
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, commands
 from tests.codes import raises_code
 
 
@@ -54,6 +54,22 @@ def test_a_bad_option_is_one_error(
     assert err.count("\n") == 1
     assert said in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("-o", ""), ("--output", ""), ("--output=",)])
+def test_no_command_takes_an_empty_output_for_the_current_folder(
+    words: tuple[str, ...], shell: Shell, clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_output = [name for name, command in commands() if any(o.name == "output" for o in command.params)]
+    assert len(with_output) > 20
+    for name in (["fit", "PBM", str(clicks)], ["simulate"], *map(str.split, with_output)):
+        assert "must not be empty" in shell.error(*name, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_may_still_be_left_out(shell: Shell, clicks: Path) -> None:
+    assert shell.json("log", "info", clicks, "--column=time=") == shell.json("log", "info", clicks)
 
 
 def test_options_are_checked_in_python_too() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 
 import clickshift as cs
 from clickshift.core.spec import key
-from clickshift.errors import FileError
+from clickshift.errors import FileError, SpecError
 from clickshift.experiments import runner
 from clickshift.experiments.experiment import open_run, read_run, run_status
 from clickshift.experiments.models import Contender
@@ -96,13 +98,31 @@ def test_settings_that_are_no_settings_are_one_error(text: str, tmp_path: Path) 
         "PolicyShift(users=(('a', 5),))",
         "ModelSelection(seeds='x')",
         "RealLogs((5,))",
+        "ModelSelection(seeds=1000000000)",
+        "PointwiseChecks(seeds=1000000000)",
+        "Pointwise(seeds=1000000000)",
+        f"PolicyShift(users={(('a', 'DBN'),) * 1000}, training={(('b', 'Uniform'),) * 1000})",
         "(" * 1000,
     ],
 )
-def test_a_protocol_that_is_none_is_one_error(protocol: str, tmp_path: Path) -> None:
+def test_a_protocol_that_is_none_is_one_error_at_once(protocol: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"protocol": protocol}))
+    start = time.process_time()
     with raises_code("other-version", FileError, path=tmp_path):
         open_run(tmp_path)
+    assert time.process_time() - start < 2
+
+
+def test_settings_of_more_than_four_megabytes_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"protocol": key(SMALL), "more": "x" * (1 << 22)}))
+    with raises_code("damaged-file", FileError, path=tmp_path / "run.json"):
+        open_run(tmp_path)
+
+
+def test_a_run_that_could_not_be_listed_is_not_started(tmp_path: Path) -> None:
+    with raises_code("too-many-tasks", SpecError, limit=200_000, value=600_000):
+        replace(SMALL, seeds=100_000).run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def cut(path: Path) -> None:

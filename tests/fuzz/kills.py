@@ -1,11 +1,12 @@
 """Kill commands that write, at random moments, and look at what is left.
 
-    python -m tests.fuzz.kills --kills 100 [--seed 0] [--command fit]
+    python -m tests.fuzz.kills --kills 100 [--seed 0] [--command fit] [--keep out/kills]
 
 Each command replaces an existing output. After SIGKILL the old output or the new one must load with the right facts,
 and the same command once more must give what an undisturbed one gives, and remove what the killed one left. Half of the
 kills come at any moment, half within milliseconds of the first change on the disk. Commands run in forks of a process
-that has imported everything, so that most of their time is their own work.
+that has imported everything, so that most of their time is their own work. Of a failure, the folder as the kill left
+it, the folder after the next run and all that was said are kept.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any
 
 RUN = ("--queries 6 --sessions 200 --test-sessions 30 --testing oracle --testing random --user DBN "
        "--training PL-oracle --workers 0 --model EM('PBM')")  # fmt: skip
+SELECTION = "--queries 20 --sessions 500 --user DBN --training Oracle --model PBM --model UBM --workers 0 --repeats 5"
 SIMULATE = "--queries 40 --documents 10 --ranks 5 --user DBN"
 
 
@@ -44,6 +46,8 @@ class Command:
     outputs: tuple[str, ...]
     facts: Callable[[Path], Any]
     """Facts of an output, which the old and the new one differ in; it fails if the output cannot be loaded."""
+    in_parts: bool = False
+    """Whether what is finished is kept one by one, so that a kill may leave something between old and new."""
 
 
 def artifact(folder: Path) -> str:
@@ -112,7 +116,14 @@ COMMANDS = {
         ("out",),
         artifact,
     ),
-    "shift run": Command(f"shift run {RUN} -o OUT", f"shift run {RUN} --model UBM -o OUT", ("out",), run),
+    "shift run": Command(f"shift run {RUN} -o OUT", f"shift run {RUN} --model UBM -o OUT", ("out",), run, True),
+    "selection run": Command(
+        f"selection run {SELECTION} --seeds 1 -o OUT",
+        f"selection run {SELECTION} --seeds 2 -o OUT",
+        ("out",),
+        run,
+        True,
+    ),
     "propensities": Command(
         "propensities a.parquet --replicates 5 -o out.json",
         "propensities b.parquet --replicates 5 -o out.json",
@@ -141,7 +152,7 @@ def call(words: str) -> str:
         try:
             main(words.replace("OUT", "out").split(" "))
         except SystemExit as stop:
-            return f"exit code {stop.code}: {said.getvalue()[-500:]}" if stop.code else ""
+            return f"exit code {stop.code}: {said.getvalue()}" if stop.code else ""
     return ""
 
 
@@ -216,32 +227,51 @@ def kill(command: Command, folder: Path, rng: random.Random, seconds: float) -> 
 
 def attempt(name: str, work: Path, rng: random.Random, known: dict[str, Any]) -> tuple[str, str]:
     """Kill a command once; return which output was found ("ended" if it was too late to kill), and what is wrong."""
-    command = COMMANDS[name]
-    folder = work / "attempt"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder, killed = work / "attempt", work / "killed"
+    for path in (folder, killed):
+        shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(work / f"old {name}", folder)
-    killed = kill(command, folder, rng, known["seconds"])
+    in_time = kill(COMMANDS[name], folder, rng, known["seconds"])
+    shutil.copytree(folder, killed)
+    try:
+        kind, problem = judge(COMMANDS[name], folder, known)
+    except RuntimeError as error:  # in a process that looked at the outputs
+        kind, problem = "other", f"an output cannot be read: {error}"
+    return kind if in_time or problem else "ended", problem  # a failure counts, killed or not
+
+
+def judge(command: Command, folder: Path, known: dict[str, Any]) -> tuple[str, str]:
+    """Look at what a kill left, and run the command once more; return which output was found, and what is wrong."""
     left = [path for path in files(folder) if Path(path).name.startswith(".") or path.startswith("tmp/")]
     kinds = set()
     for output in command.outputs:
         facts = done(lambda output=output: command.facts(folder / output), folder)  # type: ignore[misc]
-        if facts not in (known["old"][output], known["new"][output]):
-            if name != "shift run":  # whose tasks are kept one by one
-                return "other", f"{output} is neither the old nor the new one"
+        if facts in (known["old"][output], known["new"][output]):
+            kinds.add("new" if facts == known["new"][output] else "old")
+        elif command.in_parts:
             kinds.add("part")
         else:
-            kinds.add("new" if facts == known["new"][output] else "old")
-    if said := done(lambda: call(command.new), folder):
+            return "other", f"{output} is neither the old nor the new one"
+    if said := done(lambda: call(f"--verbose {command.new}"), folder):
         return "other", f"the next run failed with {said}"
     for output in command.outputs:
         if done(lambda output=output: command.facts(folder / output), folder) != known["new"][output]:  # type: ignore[misc]
             return "other", f"the next run gave another {output}"
     if (found := names(folder)) != known["names"]:
         return "other", f"not the files of an undisturbed run: {found - known['names']}, {known['names'] - found}"
-    return (" and ".join(sorted(kinds)) if killed else "ended") + (", leftovers removed" if left else ""), ""
+    return " and ".join(sorted(kinds)) + (", leftovers removed" if left else ""), ""
 
 
-def prepare(work: Path) -> dict[str, dict[str, Any]]:
+def keep(work: Path, folder: Path, problem: str) -> None:
+    """Keep the folders of a failed attempt, as the kill left it and after the next run, and what was said."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in ("killed", "attempt"):
+        shutil.copytree(work / name, folder / name)
+    (folder / "problem.txt").write_text(problem, encoding="utf-8")
+
+
+def prepare(work: Path, chosen: list[str]) -> dict[str, dict[str, Any]]:
     """Write inputs, old outputs, and the facts of old and new ones."""
     from tests.fuzz.inputs import _write_letor
     from tests.standins import write_standins
@@ -273,7 +303,8 @@ def prepare(work: Path) -> dict[str, dict[str, Any]]:
     done(lambda: _halve(base / "ya.gz"), base)
     shutil.rmtree(base / "public")
     known = {}
-    for name, command in COMMANDS.items():
+    for name in chosen:
+        command = COMMANDS[name]
         old, new = work / f"old {name}", work / f"new {name}"
         shutil.copytree(base, old)
         assert done(lambda command=command: call(command.old), old) == "", command.old  # type: ignore[misc]
@@ -302,9 +333,12 @@ def _halve(path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100, help="number of kills in all")
+    parser.add_argument(
+        "--kills", type=int, default=100, help="number of commands to kill; those that end before are not counted"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--command", action="append", choices=sorted(COMMANDS), help="only these commands")
+    parser.add_argument("--keep", type=Path, default=Path("out/kills"), help="folder for what failures left")
     options = parser.parse_args()
     import numba  # noqa: F401
     import pyarrow.parquet  # noqa: F401
@@ -315,19 +349,25 @@ def main() -> None:
     without_a_browser()
     chosen = options.command or list(COMMANDS)
     found: Counter[str] = Counter()
-    wrong = 0
+    attempts, killed, wrong, start = 0, 0, 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="clickshift-kills-") as folder:
-        known = prepare(Path(folder))
-        for k in range(options.kills):
-            name = chosen[k % len(chosen)]
-            kind, problem = attempt(name, Path(folder), random.Random(f"{options.seed} {k}"), known[name])
+        known = prepare(Path(folder), chosen)
+        while killed < options.kills:
+            name = chosen[attempts % len(chosen)]
+            kind, problem = attempt(name, Path(folder), random.Random(f"{options.seed} {attempts}"), known[name])
             found[f"{name}: {kind}"] += 1
+            killed += kind != "ended"
+            print(f"[{killed}/{options.kills}, {time.monotonic() - start:.0f} s] {name}: {kind}", flush=True)
             if problem:
                 wrong += 1
-                print(f"{name} {k}: {problem}", flush=True)
+                kept = options.keep / f"seed {options.seed}, {attempts} {name}"
+                keep(Path(folder), kept, problem)
+                print(f"    {problem}\n    kept in {kept}", flush=True)
+            attempts += 1
     for line, number in sorted(found.items()):
         print(f"{number:5}  {line}")
-    print(f"{options.kills} kills with seed {options.seed}: {options.kills - wrong} passed, {wrong} failed")
+    print(f"{attempts} attempts with seed {options.seed} in {time.monotonic() - start:.0f} s")
+    print(f"{killed} commands were killed: {killed - wrong} lost nothing, {wrong} failed")
     sys.exit(1 if wrong else 0)
 
 

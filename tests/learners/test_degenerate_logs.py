@@ -20,7 +20,7 @@ LEARNERS = [
     *(f"EM('{name}', iterations=30)" for name, learner in DEFAULT.items() if learner == "MaximumLikelihood"),
     "MixtureEM(('PBM', 'DBN'), iterations=5)",
 ]
-"""A few steps: with counts of 1e15 a tenth of a nat is below the rounding error, so that no step is the last one."""
+"""A few steps: where all sessions are equal, the estimates approach 0 and 1 without end."""
 RNG = np.random.default_rng(0)
 ORDER = np.array([RNG.permutation(6)[:4] for _ in range(40)])
 CLICKS = RNG.random(ORDER.shape) < 0.3
@@ -74,6 +74,18 @@ def test_every_learner_gives_probabilities(name: str) -> None:
                 assert np.isfinite(prob).all(), learner
                 assert prob.min() >= 0, learner
                 assert prob.max() <= 1, learner
+
+
+@pytest.mark.parametrize("model", [name for name, learner in DEFAULT.items() if learner == "MaximumLikelihood"])
+def test_counts_that_hide_the_tolerance_in_rounding_give_the_estimates_of_smaller_ones(model: str) -> None:
+    """Multiplied counts have the same maximum, because the prior does not count any more."""
+    few, many = (cs.fit(model, log_of(CLICKS, size, ORDER)) for size in (10**5, 10**15))
+    assert few.evidence is not None
+    assert many.evidence is not None
+    assert many.evidence.converged
+    assert many.evidence.iterations < 200  # of 1,000
+    rankings = log_of(CLICKS, 1, ORDER).rankings
+    np.testing.assert_allclose(many.click_prob(rankings), few.click_prob(rankings), atol=1e-4)
 
 
 def test_counts_beyond_the_limit_are_refused(tmp_path: Path) -> None:

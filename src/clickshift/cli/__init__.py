@@ -43,7 +43,7 @@ from clickshift.cli._exit_codes import (
     is_full_disk,
     is_lack_of_memory,
 )
-from clickshift.cli._startup import prepare_process
+from clickshift.cli._startup import lack_of_address_space, prepare_process
 from clickshift.core.interrupts import (
     end_on_signals,
     end_process,
@@ -139,6 +139,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_run(arguments))
     prepare_process()
     end_on_signals()
+    if problem := lack_of_address_space():
+        sys.exit(_stop(problem, RESOURCES))
     code = _run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -159,8 +161,8 @@ def _run(arguments: list[str]) -> int:
 
     set_verbosity()
     forget_interrupts()
-    if any("\0" in word for word in arguments):
-        return _stop("an argument must not contain a NUL character.", INPUT)
+    if problem := _bad_word(arguments):
+        return _stop(problem, INPUT)
     try:
         code = _command()(arguments, prog_name="clickshift", standalone_mode=False)
     except _UsageError as error:
@@ -191,6 +193,18 @@ def _run(arguments: list[str]) -> int:
     if was_interrupted() or code == INTERRUPTED + signal.SIGINT:
         return _stop_interrupted(finished=code in {None, DONE})
     return code if isinstance(code, int) else DONE
+
+
+def _bad_word(arguments: Sequence[str]) -> str:
+    """Return what is wrong with the words of any command: an empty path would be the current folder."""
+    for word, before in zip(arguments, ("", *arguments), strict=False):
+        option, equals, value = word.partition("=")
+        if "\0" in word:
+            return "an argument must not contain a NUL character."
+        if not word or (option.startswith("--") and equals and not value):
+            place = f" after {before}" if before and not word else f": {word}" if word else ""
+            return f"an argument must not be empty, but one is{place}. Give a value, or leave the option out."
+    return ""
 
 
 def _leave_output() -> int:

@@ -14,9 +14,16 @@ INTERRUPTED = 128
 PIPE_CLOSED = INTERRUPTED + 13
 """The program that reads the output ended first, e.g. `head`: what shells report of programs that SIGPIPE ends."""
 
-_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "OutOfMemoryException", "Out of Memory Error", "failed to map segment")
-"""What JAX, DuckDB and the loader of libraries call the lack of memory; their classes cannot be imported here."""
+_DISK_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_MEMORY_TEXTS = (
+    "RESOURCE_EXHAUSTED",
+    "OutOfMemoryException",
+    "Out of Memory Error",
+    "failed to map segment",
+    "can't start new thread",
+)
+"""What JAX, DuckDB, the loader of libraries and Python's threads call the lack of memory; their classes cannot be
+imported here, or mean other things, too."""
 
 
 def is_closed_output(error: BaseException) -> bool:
@@ -44,7 +51,7 @@ def is_lack_of_memory(error: BaseException) -> bool:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Return whether an error, or one that it was made of, is a full disk or an exceeded quota."""
+    """Return whether an error, or one that it was made of, is a full disk, a quota or a limit of file sizes."""
     texts = {os.strerror(number) for number in _DISK_FULL}
     return any(
         (isinstance(cause, OSError) and cause.errno in _DISK_FULL) or any(text in str(cause) for text in texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +11,30 @@ from importlib.abc import MetaPathFinder
 import typer
 
 _own_process = False
+_ADDRESS_SPACE, _ADDRESS_SPACE_PER_CORE = 2 << 30, 1 << 27
+"""Bytes of address space: with less, numerical libraries may abort or hang while they start their threads."""
 
 
 def prepare_process() -> None:
     """Prepare a process that runs one command and ends."""
     global _own_process
     _own_process = True
+
+
+def lack_of_address_space() -> str:
+    """Return what is wrong if the process may not use the memory that numerical libraries reserve (`ulimit -v`)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = _ADDRESS_SPACE + _ADDRESS_SPACE_PER_CORE * (os.cpu_count() or 1)
+    if limit == resource.RLIM_INFINITY or limit >= needed:
+        return ""
+    return (
+        f"out of memory: the limit of address space (ulimit -v) is {limit >> 20:,} MB, and numerical libraries "
+        f"reserve {needed >> 20:,} MB on this machine. Raise the limit."
+    )
 
 
 def leave_out_pandas() -> None:

@@ -229,7 +229,7 @@ def cannot_write(path: str | Path, error: OSError) -> FileError:
     error
         The error of the operating system.
     """
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, a quota, a limit of `ulimit -f`
     advice = (
         "Free some space, or choose a directory on another disk. Nothing was replaced."
         if full

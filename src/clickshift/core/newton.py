@@ -24,6 +24,8 @@ MAX_HALVINGS = 8
 """Number of lengths of a step that are tried, each half of the one before."""
 _ROUNDING_ERROR = 1e-12
 """Relative rounding error of the objective: a decrease by less does not count, or the order of sums would decide."""
+_MAX_STALLED = 3
+"""Number of steps in a row whose gain is below the rounding error, before the maximisation ends."""
 
 
 @runtime_checkable
@@ -57,7 +59,7 @@ class NewtonResult:
     steps
         Number of evaluations of the objective.
     converged
-        Whether the tolerance was reached, or no candidate was better.
+        Whether the tolerance was reached, or no candidate was better by more than the rounding error.
     """
 
     objective: float
@@ -78,7 +80,8 @@ def maximise(
     start
         First point.
     tolerance
-        Convergence threshold: the last step taken has an expected gain below it.
+        Convergence threshold: the last step taken has an expected gain below it. Three steps in a row that
+        gain less than the rounding error of the objective end the maximisation, too.
     max_steps
         Largest number of evaluations.
 
@@ -87,14 +90,18 @@ def maximise(
     tuple[LocalModel, NewtonResult]
         Local model at the last accepted point, and the course of the maximisation.
     """
-    current, steps, converged = look(start), 1, False
+    current, steps, stalled, converged = look(start), 1, 0, False
     trace = [current.objective]
     while not converged and steps < max_steps:
+        rounding_error = _ROUNDING_ERROR * abs(current.objective)
         converged = current.expected_gain() < tolerance
         for point in current.candidates():
             candidate = look(point)
             steps += 1
-            if candidate.objective >= current.objective - _ROUNDING_ERROR * abs(current.objective):
+            if candidate.objective >= current.objective - rounding_error:
+                # where parameters are at the limits of their range, a gain is expected for ever
+                stalled = stalled + 1 if candidate.objective <= current.objective + rounding_error else 0
+                converged = converged or stalled == _MAX_STALLED
                 current = candidate
                 trace.append(current.objective)
                 break

@@ -2,13 +2,13 @@
 
 Kernels index tables by pair number without checks, so that a changed file would corrupt memory. Each block is checked
 once per process, by the thread that reads it: its checksum, which notices damage, and its numbers, because checksums
-can be recomputed.
+can be recomputed. `benchmarks/folder_checks.py` measures what that costs.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final, no_type_check
@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from clickshift.core.artifacts import ArtifactFormat
+from clickshift.core.checksums import xxh64
 from clickshift.core.parallel import for_each
 from clickshift.data.sessions import MAX_TOTAL
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
@@ -26,8 +27,24 @@ PAIRS, CLICKS = "pair", "click"
 """Names of the files of pair numbers and of click bits."""
 COLUMNS = {"count": ("<i8",), "log_prob": ("<f8",), "user": ("<i8",), "time": ("<M8[us]", "<f8", "<i8")}
 """Columns of sessions, one file each, with the types that they may have."""
-LOG_FORMAT = ArtifactFormat("log", 2, "encode the log again", "clickshift log encode", (PAIRS, CLICKS, *COLUMNS))
+CHECKSUM = "xxh64"
+"""Name of the checksum of new logs."""
+_CHECKSUMS: Mapping[str, Callable[[np.ndarray], int]] = {
+    "xxh64": lambda content: int(xxh64(content.reshape(-1).view(np.uint8))),
+    "crc32": lambda content: zlib.crc32(content.data),
+}
+"""Checksums by the name in the header; logs that name none have CRC-32, which takes four times as long."""
+LOG_FORMAT = ArtifactFormat("log", 3, "encode the log again", "clickshift log encode", (PAIRS, CLICKS, *COLUMNS))
 """Format of the directory's header and vocabulary."""
+
+
+QueryRanges = tuple[np.ndarray, np.ndarray]
+"""Query of each pair, and bounds of the pairs of each query, in 32 bits: half of the memory, and of the time."""
+
+
+def query_ranges(vocabulary: Vocabulary) -> QueryRanges:
+    """Return the pairs of the queries of a vocabulary, for `LogFiles.check_block`."""
+    return vocabulary.pair_query.astype(np.int32), vocabulary.query_offsets.astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +108,10 @@ class LogFiles:
     kinds
         Numpy type of each session column.
     checksums
-        CRC-32 of each block of "pair" and "click", and of each session column as a whole; empty for a log that was
+        Checksum of each block of "pair" and "click", and of each session column as a whole; empty for a log that was
         encoded before there were checksums.
+    checksum
+        Name of the checksum.
     checked
         What this process has checked: names of columns and numbers of blocks.
     """
@@ -102,6 +121,7 @@ class LogFiles:
     blocks: tuple[Block, ...]
     kinds: Mapping[str, str]
     checksums: Mapping[str, Sequence[int]]
+    checksum: str = CHECKSUM
     checked: set[str | int] = field(default_factory=set)
 
     @classmethod
@@ -142,7 +162,10 @@ class LogFiles:
         lengths = {PAIRS: len(blocks), CLICKS: len(blocks), **dict.fromkeys(kinds, 1)}
         if checksums and {name: len(sums) for name, sums in checksums.items()} != lengths:
             raise ValueError("there must be a checksum of each block and of each column")
-        return cls(folder, names, blocks, kinds, checksums)
+        checksum = header.get("checksum", "crc32")
+        if checksum not in _CHECKSUMS:
+            raise ValueError(f"a checksum must be one of {', '.join(_CHECKSUMS)}: got {checksum!r}")
+        return cls(folder, names, blocks, kinds, checksums, checksum)
 
     def map(self, name: str, dtype: str) -> np.ndarray:
         """Map a file into memory.
@@ -163,8 +186,8 @@ class LogFiles:
             ) from None
 
     def check_block(
-        self, number: int, pair: np.ndarray, packed: np.ndarray, click: np.ndarray, vocabulary: Vocabulary
-    ) -> None:
+        self, number: int, pair: np.ndarray, packed: np.ndarray, click: np.ndarray, queries: QueryRanges
+    ) -> np.ndarray | None:
         """Check a block that was read, unless this process has checked it before.
 
         Parameters
@@ -177,8 +200,13 @@ class LogFiles:
             Its clicks as they are stored.
         click
             Its clicks.
-        vocabulary
-            Vocabulary of the stored pair numbers.
+        queries
+            Pairs of the queries in the vocabulary of the stored pair numbers.
+
+        Returns
+        -------
+        array or None
+            Query of each row, which the check finds in passing; None if there was nothing to check.
 
         Raises
         ------
@@ -186,16 +214,18 @@ class LogFiles:
             If the block was changed ("damaged-file").
         """
         if number in self.checked:
-            return
+            return None
         row = self.blocks[number].first_row
         for name, content in ((PAIRS, pair), (CLICKS, packed)):
-            if self.checksums and zlib.crc32(content.data) != self.checksums[name][number]:
+            if self.checksums and _CHECKSUMS[self.checksum](content) != self.checksums[name][number]:
                 raise self._damaged(name, "its checksum is wrong", row)
-        bad = int(_first_bad_row(pair, click, vocabulary.pair_query, vocabulary.query_offsets))
+        query = np.empty(len(pair), np.int32)
+        bad = int(_first_bad_row(pair, click, *queries, query))
         if bad >= 0:
-            rule = f"a list must have pairs of one query, from 0 to {vocabulary.n_pairs - 1}, and clicks on them only"
+            rule = f"a list must have pairs of one query, from 0 to {len(queries[0]) - 1}, and clicks on them only"
             raise self._damaged(PAIRS, rule, row + bad)
         self.checked.add(number)
+        return query
 
     def column(self, name: str) -> np.ndarray:
         """Map a session column from its file, and check it if this process has not done that before.
@@ -206,9 +236,14 @@ class LogFiles:
             If the column was changed ("damaged-file").
         """
         column = self.map(name, self.kinds[name])
-        if name in self.checked:
-            return column
-        if self.checksums and zlib.crc32(column.view("u1").data) != self.checksums[name][0]:
+        if name not in self.checked:
+            self.check_column(name, np.asarray(column))
+            self.checked.add(name)
+        return column
+
+    def check_column(self, name: str, column: np.ndarray) -> None:
+        """Check a session column; it raises like `column`."""
+        if self.checksums and _CHECKSUMS[self.checksum](column) != self.checksums[name][0]:
             raise self._damaged(name, "its checksum is wrong", 0)
         if name == "count" and not (column.min() >= 1 and column.sum(dtype=np.float64) < MAX_TOTAL):
             raise self._damaged(name, "a count must be 1 or more, and all counts together below 2^62", 0)
@@ -217,8 +252,6 @@ class LogFiles:
             raise self._damaged(name, "a propensity must be a probability above 0 and at most 1", 0)
         if name == "time" and not np.isfinite([column.min(), column.max()]).all():
             raise self._damaged(name, "a time must not be missing", 0)
-        self.checked.add(name)
-        return column
 
     def _damaged(self, name: str, rule: str, row: int) -> FileError:
         """Return the error for a file that was changed."""
@@ -240,14 +273,14 @@ def checksums_of(folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str]
         Numpy type of each session column.
     """
     pairs, bits = (np.memmap(folder / f"{name}.bin", dtype, "r") for name, dtype in ((PAIRS, "<i4"), (CLICKS, "u1")))
-    sums = {PAIRS: [0] * len(blocks), CLICKS: [0] * len(blocks)}
+    sums, checksum = {PAIRS: [0] * len(blocks), CLICKS: [0] * len(blocks)}, _CHECKSUMS[CHECKSUM]
 
     def add(k: int) -> None:
-        sums[PAIRS][k] = zlib.crc32(pairs[blocks[k].pair_slice].data)
-        sums[CLICKS][k] = zlib.crc32(bits[blocks[k].click_slice].data)
+        sums[PAIRS][k] = checksum(np.asarray(pairs[blocks[k].pair_slice]))
+        sums[CLICKS][k] = checksum(np.asarray(bits[blocks[k].click_slice]))
 
     for_each(add, len(blocks))
-    return sums | {name: [zlib.crc32(np.memmap(folder / f"{name}.bin", "u1", "r").data)] for name in kinds}
+    return sums | {name: [checksum(np.asarray(np.memmap(folder / f"{name}.bin", "u1", "r")))] for name in kinds}
 
 
 def _integer(value: Any) -> int:
@@ -259,10 +292,11 @@ def _integer(value: Any) -> int:
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _first_bad_row(pair, click, pair_query, query_offsets):
+def _first_bad_row(pair, click, pair_query, query_offsets, query):
     """Return the first row that is empty, has a gap, pairs out of range or of other queries, or clicks on nothing.
 
-    It is -1 if all are right. The pairs of a query are contiguous: one look-up gives the range for a whole list.
+    It is -1 if all are right; `query` is filled with the query of each row. The pairs of a query are contiguous: one
+    look-up gives the range for a whole list.
     """
     n, ranks = pair.shape
     for i in range(n):
@@ -272,7 +306,8 @@ def _first_bad_row(pair, click, pair_query, query_offsets):
         low = high = first
         for r in range(1, ranks):
             low, high = min(low, pair[i, r]), max(high, pair[i, r])
-        start, stop = query_offsets[pair_query[first]], query_offsets[pair_query[first] + 1]
+        query[i] = pair_query[first]
+        start, stop = query_offsets[query[i]], query_offsets[query[i] + 1]
         if high >= stop:
             return i
         if low >= start:  # a full list, as most are

@@ -17,11 +17,13 @@ from jaxtyping import Bool, Float, Int
 
 from clickshift.core.parallel import map_in_order
 from clickshift.core.rng import as_generator
-from clickshift.data.encoded_files import CLICKS, PAIRS, Block, LogFiles
+from clickshift.data.encoded_files import CLICKS, PAIRS, Block, LogFiles, query_ranges
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
+_StoredLists = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+"""Pair numbers and clicks of a block, and the queries of its rows if a check has found them in passing."""
 _ROWS_AT_ONCE = 1 << 20
 """Number of rows that are sorted by query at a time."""
 
@@ -142,32 +144,38 @@ class EncodedLog:
 
         This takes a third of the time of `chunks`.
         """
-        for pair, click in map_in_order(self._block_reader(), range(len(self.blocks))):
+        for pair, click, _ in map_in_order(self._block_reader(), range(len(self.blocks))):
             yield pair if self.translation is None else self.translation[pair], click
 
-    def _block_reader(self) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
-        """Return a function that reads and checks a block, given its number: its pair numbers, and its clicks."""
-        pairs, bits = self.files.map(PAIRS, "<i4"), self.files.map(CLICKS, "u1")
-        vocabulary = self.stored or self.vocabulary
+    def _block_reader(self) -> Callable[[int], _StoredLists]:
+        """Return a function that reads and checks a block, given its number.
 
-        def read(number: int) -> tuple[np.ndarray, np.ndarray]:
+        The function returns the stored pair numbers, the clicks, and the queries if they were found.
+        """
+        pairs, bits = self.files.map(PAIRS, "<i4"), self.files.map(CLICKS, "u1")
+        checked = self.files.checked.issuperset(range(len(self.blocks)))
+        queries = None if checked else query_ranges(self.stored or self.vocabulary)
+
+        def read(number: int) -> _StoredLists:
             block = self.blocks[number]
             pair = np.asarray(pairs[block.pair_slice]).reshape(block.rows, block.ranks)
             packed = np.asarray(bits[block.click_slice]).reshape(block.rows, block.click_bytes)
             click = np.unpackbits(packed, axis=1, count=block.ranks).view(bool)
-            self.files.check_block(number, pair, packed, click, vocabulary)
+            query = None if queries is None else self.files.check_block(number, pair, packed, click, queries)
             if block.ranks < self.n_ranks:
                 padding = ((0, 0), (0, self.n_ranks - block.ranks))
                 pair, click = np.pad(pair, padding, constant_values=UNSEEN), np.pad(click, padding)
-            return pair, click
+            return pair, click, query
 
         return read
 
-    def _sessions(self, pair: np.ndarray, click: np.ndarray, columns: Mapping[str, np.ndarray]) -> Sessions:
-        """Build the sessions of a block from its stored pair numbers, its clicks and its session columns."""
+    def _sessions(
+        self, pair: np.ndarray, click: np.ndarray, query: np.ndarray | None, columns: Mapping[str, np.ndarray]
+    ) -> Sessions:
+        """Build the sessions of a block from what `_block_reader` returns and its session columns."""
         shown = pair != UNSEEN
         if self.translation is None or self.translated_query is None:
-            query = self.vocabulary.pair_query[pair[:, 0]].astype(np.int32)
+            query = self.vocabulary.pair_query[pair[:, 0]].astype(np.int32) if query is None else query
         else:
             query, pair = self.translated_query[pair[:, 0]], self.translation[pair]
         rankings = Rankings.checked(self.vocabulary, query, pair, shown, columns.get("log_prob"))

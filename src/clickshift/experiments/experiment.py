@@ -6,6 +6,8 @@ its folder, so that the run can be continued, inspected (`run_status`) and repor
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import platform
 import time
 import warnings
@@ -25,7 +27,7 @@ from clickshift.display.result import Result
 from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError, SpecError
 from clickshift.experiments import runner
-from clickshift.experiments.runner import FinishedTask, RunFolder, Task, digest
+from clickshift.experiments.runner import DAMAGED, DONE, FinishedTask, RunFolder, Task, digest
 
 _REGISTRY = {
     "PolicyShift": "clickshift.experiments.policy_shift.protocol:PolicyShift",
@@ -46,6 +48,8 @@ _REGISTRY = {
 """Classes that may occur in the text of a protocol."""
 _NUMERIC_LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
 """Libraries whose version may change the last digits of a result."""
+_MAX_COMBINATIONS = 200_000
+"""Largest number of combinations of a protocol's settings and seeds, and so of tasks; the papers have a few hundred."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -334,12 +338,33 @@ def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
     -------
     dict
         The settings: sources, the text of the protocol, modules of candidates, and versions of libraries.
+
+    Raises
+    ------
+    SpecError
+        "too-many-tasks".
     """
+    _check_size(protocol)
     modules = [contender.module for contender in getattr(protocol, "contenders", ()) if contender.module]
     settings: dict[str, Any] = {**protocol.sources(), "protocol": key(protocol), "modules": modules}
     settings |= {"clickshift": __version__, "python": platform.python_version(), **library_versions(_NUMERIC_LIBRARIES)}
     folder.write_settings(settings)
     return settings
+
+
+def _check_size(protocol: Experiment[Any]) -> None:
+    """Raise unless the grid of a protocol is small enough to be listed: a short text may ask for billions of tasks."""
+    values = [getattr(protocol, field.name) for field in dataclasses.fields(protocol)]  # type: ignore[arg-type]
+    combinations = math.prod(max(1, len(value)) for value in values if isinstance(value, tuple))
+    combinations *= max(1, getattr(protocol, "seeds", 1))
+    if combinations > _MAX_COMBINATIONS:
+        raise SpecError(
+            f"a run must have at most {_MAX_COMBINATIONS:,} combinations of users, policies, models, sizes and seeds: "
+            f"got {combinations:,}. Use fewer seeds, or split the run.",
+            code="too-many-tasks",
+            value=combinations,
+            limit=_MAX_COMBINATIONS,
+        )
 
 
 def open_run(path: str | Path) -> tuple[Experiment[Any], RunFolder, dict[str, Any]]:
@@ -369,6 +394,7 @@ def open_run(path: str | Path) -> tuple[Experiment[Any], RunFolder, dict[str, An
     settings = folder.read_settings()
     try:
         protocol: Experiment[Any] = parse(settings["protocol"], _REGISTRY)
+        _check_size(protocol)
         for task in (*protocol.facts(), *protocol.tasks()):
             digest(task)
     except Exception as error:  # settings of another version, or from another hand, may break any rule of a protocol
@@ -420,7 +446,7 @@ def read_run(output: str | Path, *, repeats: int | None = None) -> Any:
         raise RunError(
             f"{output}: no task of this run is finished yet. Run it first.", code="empty-run", path=str(output)
         )
-    if damaged := sum(map(folder.is_damaged, (*facts, *tasks))):
+    if damaged := sum(folder.state(task) == DAMAGED for task in (*facts, *tasks)):
         warnings.warn(
             ClickshiftWarning(
                 f"{output}: {damaged} files of rows are damaged or belong to other tasks, and are left out. Run again "
@@ -494,9 +520,11 @@ class RunStatus(Result):
 
     def _document(self) -> Document:
         """Show one line per log, with the models that are missing."""
+        by_log: dict[str, list[Any]] = {}
+        for row in self.task_rows:
+            by_log.setdefault(row["log"], []).append(row)
         table = []
-        for log in dict.fromkeys(row["log"] for row in self.task_rows):
-            own = [row for row in self.task_rows if row["log"] == log]
+        for log, own in by_log.items():
             missing = ", ".join(row["model"] for row in own if not row["done"])
             done = sum(row["done"] for row in own)
             table.append({"log": log, "done": done, "of": len(own), "missing": missing or "none"})
@@ -532,10 +560,10 @@ def run_status(output: str | Path) -> RunStatus:
     (0, 117)
     """
     protocol, folder, _ = open_run(output)
-    rows = [
-        {"log": _log(task), "model": _model(task), "done": folder.has(task), "damaged": folder.is_damaged(task)}
-        for task in protocol.tasks()
-    ]
+    rows = []
+    for task in protocol.tasks():
+        state = folder.state(task)
+        rows.append({"log": _log(task), "model": _model(task), "done": state == DONE, "damaged": state == DAMAGED})
     return RunStatus(str(output), rows)
 
 

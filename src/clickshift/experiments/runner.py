@@ -50,6 +50,10 @@ _POLL = 0.5
 """Seconds between two checks of a task that another run is computing."""
 _TIMEOUT = 90.0
 """Seconds to wait for a file of another machine: NFS caches for up to a minute that a folder does not have it."""
+_MAX_SETTINGS = 1 << 22
+"""Largest run.json that is read, in bytes."""
+DONE, DAMAGED, MISSING = "done", "damaged", "missing"
+"""States of a task's rows. Damaged ones are cut short, changed or of another task, and will be computed again."""
 
 
 @runtime_checkable
@@ -94,32 +98,32 @@ class RunFolder:
 
     def file(self, task: Any) -> Path:
         """Path of the task's rows, whether or not it is finished."""
-        return self.path / "cells" / f"{digest(task)}.parquet"
+        return self._path(digest(task))
 
     def has(self, task: Any) -> bool:
         """Whether the task is finished: its rows are there and undamaged."""
-        return self._read(task) is not None
+        return self.state(task) == DONE
 
-    def is_damaged(self, task: Any) -> bool:
-        """Whether the task's file is there, but is cut short, changed or of another task: it will be computed again."""
-        return self.file(task).exists() and not self.has(task)
+    def state(self, task: Any) -> str:
+        """State of the task's rows: `DONE`, `DAMAGED` or `MISSING`."""
+        name = digest(task)
+        path = self._path(name)
+        if not path.exists():
+            return MISSING
+        return DAMAGED if _read(path, name) is None else DONE
 
     def rows(self, tasks: Iterable[Any]) -> Rows:
         """Read the rows of the finished tasks, in the order of the tasks."""
-        return [row for task in tasks for row in self._read(task) or []]
+        names = map(digest, tasks)
+        return [row for name in names for row in _read(self._path(name), name) or []]
 
     def write(self, task: Any, rows: Rows) -> None:
         """Write the rows of a task."""
         write_rows(rows, self.file(task), owner=digest(task))
 
-    def _read(self, task: Any) -> Rows | None:
-        """Read the rows of a task; None if they are missing or damaged."""
-        if not self.file(task).exists():
-            return None
-        try:
-            return read_rows(self.file(task), owner=digest(task))
-        except FileError:
-            return None
+    def _path(self, name: str) -> Path:
+        """Path of the rows of the task with a digest."""
+        return self.path / "cells" / f"{name}.parquet"
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write the settings of the run to run.json."""
@@ -141,7 +145,11 @@ class RunFolder:
         """
         file = self.path / "run.json"
         try:
-            settings = json.loads(file.read_text(encoding="utf-8"))
+            with file.open("rb") as stream:
+                text = stream.read(_MAX_SETTINGS + 1)
+            if len(text) > _MAX_SETTINGS:
+                raise ValueError(f"it has more than {_MAX_SETTINGS:,} bytes")
+            settings = json.loads(text.decode("utf-8"))
         except FileNotFoundError:
             raise FileError(
                 self.path, "holds no run. Choose the folder of a run, or start a run in this folder.", code="not-a-run"
@@ -200,6 +208,14 @@ class RunFolder:
                 yield True
             finally:
                 path.unlink(missing_ok=True)
+
+
+def _read(path: Path, name: str) -> Rows | None:
+    """Read the rows of the task with a digest; None if they are missing or damaged."""
+    try:
+        return read_rows(path, owner=name) if path.exists() else None
+    except FileError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 import clickshift as cs
+from clickshift.core.checksums import xxh64
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.errors import DataError, FileError
 from tests.codes import raises_code
+from tests.core.test_checksums import reference
 from tests.folders import craft, data_file
 
 ROWS, RANKS = 60, 4
@@ -53,7 +55,7 @@ def edit(folder: Path, name: str, dtype: str, change: Callable[[np.ndarray], Any
         header = json.loads((folder / "log.json").read_text())
         ends = np.cumsum([block[1] * (4 * block[2] if name == "pair" else 1) for block in header["blocks"]])
         parts = np.split(numbers.view("u1"), ends[:-1]) if name in {"pair", "click"} else [numbers.view("u1")]
-        header["checksums"][name] = [zlib.crc32(part.tobytes()) for part in parts]
+        header["checksums"][name] = [reference(part.tobytes()) for part in parts]
         (folder / "log.json").write_text(json.dumps(header))
 
 
@@ -123,6 +125,23 @@ def test_every_damaged_byte_is_noticed(name: str, folder: Path) -> None:
     assert len(cs.open_log(folder).sessions()) == ROWS
 
 
+def test_a_log_with_the_checksums_of_format_2_is_still_read_and_checked(folder: Path) -> None:
+    header = json.loads((folder / "log.json").read_text())
+    assert (header["format"], header.pop("checksum")) == (3, "xxh64")
+    for name in header["checksums"]:
+        size = {"pair": 4 * header["blocks"][0][1] * RANKS, "click": header["blocks"][0][1]}.get(name, 1 << 20)
+        content = data_file(folder, name).read_bytes()
+        header["checksums"][name] = [zlib.crc32(part) for part in (content[:size], content[size:]) if part]
+    (folder / "log.json").write_text(json.dumps(header | {"format": 2}))
+    assert len(cs.open_log(folder).sessions()) == ROWS
+    for name, dtype in (("pair", "<i4"), ("log_prob", "<f8")):
+        whole = data_file(folder, name).read_bytes()
+        edit(folder, name, dtype, lambda numbers: np.copyto(numbers[-2:], numbers[-2:][::-1].copy()), checksums=False)
+        with raises_code("damaged-file", FileError, path=data_file(folder, name)):
+            cs.open_log(folder).sessions()
+        data_file(folder, name).write_bytes(whole)
+
+
 def test_a_log_without_checksums_is_still_read(folder: Path) -> None:
     header = json.loads((folder / "log.json").read_text())
     del header["checksums"]
@@ -143,6 +162,8 @@ HEADERS: dict[str, dict[str, Any]] = {
     "blocks beyond the files": {"blocks": [[0, 30, 4, 0, 0], [30, 31, 3, 120, 30]]},
     "positions that are no integers": {"blocks": [[0, 30, 4.0, 0, 0], [30, 30, 3, 120, 30]]},
     "infinite positions": {"blocks": [[0, float("inf"), 4, 0, 0]]},
+    "an unknown checksum": {"checksum": "md5"},
+    "a list of checksums": {"checksum": ["xxh64"]},
     "too few checksums": {"checksums": {"pair": [1], "click": [1]}},
     "no list": {"blocks": 5},
     "nothing": {"vocabulary": {}},
@@ -179,8 +200,7 @@ def test_a_vocabulary_that_no_log_has_is_one_error(crafted: str, folder: Path) -
 
 def test_a_block_is_checked_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    real = zlib.crc32
-    monkeypatch.setattr("clickshift.data.encoded_files.zlib.crc32", lambda data: calls.append(1) or real(data))
+    monkeypatch.setattr("clickshift.data.encoded_files.xxh64", lambda data: calls.append(1) or xxh64(data))
     log = cs.open_log(folder)
     assert isinstance(log, EncodedLog)
     for _ in range(3):

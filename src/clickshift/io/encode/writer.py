@@ -23,7 +23,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
-from clickshift.data.encoded_files import CLICKS, COLUMNS, LOG_FORMAT, PAIRS, Block, LogFiles, checksums_of
+from clickshift.data.encoded_files import CHECKSUM, CLICKS, COLUMNS, LOG_FORMAT, PAIRS, Block, LogFiles, checksums_of
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
@@ -216,6 +216,7 @@ def _write_header(
         "blocks": positions,
         "kinds": dict(kinds),
         "facts": facts,
+        "checksum": CHECKSUM,
         "checksums": checksums_of(folder, blocks, kinds),
     }
     digest = hashlib.blake2b(json.dumps(header).encode(), digest_size=8).hexdigest()
