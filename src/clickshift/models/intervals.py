@@ -16,7 +16,7 @@ from clickshift.errors import DataError
 
 __all__ = ["ParameterIntervals", "beta_interval", "counts_interval", "effective_counts", "product_counts", "support_of"]
 
-EffectiveCounts = Float[np.ndarray, "2 n"]
+EffectiveCounts = Float[np.ndarray, "2 _"]
 """Effective successes and trials of each value of a parameter."""
 FEW_CLICKS = 5.0
 """Effective clicks below which the upper bound is exact, and the estimate rests on its prior too."""
