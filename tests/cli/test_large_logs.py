@@ -88,7 +88,9 @@ def test_off_policy_estimates_read_what_the_target_ranks(shell: Shell, work: Pat
     labels = pq.read_table(tmp_path / "labels.parquet", columns=["query", "doc", "relevance"])
     some = labels.filter(pc.less(labels["query"], 5)).rename_columns(["query", "doc", "score"])
     pq.write_table(some, tmp_path / "target.parquet")
-    options = ("--target", tmp_path / "target.parquet", "--reward", "clicks@2", "--replicates", "20")
+    # without a given curve, examination is fitted on what was read
+    options = ("--target", tmp_path / "target.parquet", "--examination", "1/rank", "--reward", "clicks@2")
+    options = (*options, "--replicates", "20")
     one, two = (shell.json("ope", log, *options) for log in sources(work)[:2])
     values = [{(row["estimator"], row["clip"]): row["value"] for row in found["rows"]} for found in (one, two)]
     assert values[0] == pytest.approx(values[1], abs=1e-9)

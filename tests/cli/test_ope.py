@@ -135,16 +135,16 @@ def test_logs_with_other_column_names_and_bad_rows(shell: Shell, work: Path, tmp
     theirs = (tmp_path / "theirs.parquet", "--column", "query=term", "--column", "docs=shown")
     names, target = {"query": "term", "docs": "shown"}, write_lists(tmp_path / "t.parquet", WORST, queries=2)
     for command, options in (
-        (("ope",), ("--target", target, *FEW)),
-        (("ope", "optimise"), ("-o", tmp_path / "p.parquet", "--reward", "clicks@2", *FEW)),
+        (("ope",), ("--target", target, "--estimator", "IP", *FEW)),
+        (("ope", "optimise"), ("-o", tmp_path / "p.parquet", "--estimator", "List", "--reward", "any-click@2", *FEW)),
         (("ope", "backtest"), ("--reward", "clicks", "--queries", 2)),
     ):
         assert "docs and clicks must be equally long" in shell.error(*command, *theirs, *options)
         said = shell.json(*command, *theirs, *options, "--skip-bad")
         assert said | {"output": 0} == shell.json(*command, tmp_path / "log.parquet", *options) | {"output": 0}
     with warns_code("skipped-sessions", count=1, total=601, rule="unequal-lengths"):
-        found = cs.evaluate_policy(bad, target, columns=names, on_bad_line="skip", replicates=60)
-    assert found.to_dict() == cs.evaluate_policy(good, target, replicates=60).to_dict()
+        found = cs.evaluate_policy(bad, target, columns=names, estimators=["IP"], on_bad_line="skip", replicates=60)
+    assert found.to_dict() == cs.evaluate_policy(good, target, estimators=["IP"], replicates=60).to_dict()
 
 
 def test_evaluate_is_what_ope_does(shell: Shell, work: Path) -> None:
@@ -381,21 +381,20 @@ def test_optimise_returns_what_the_command_prints(shell: Shell, work: Path, tmp_
     ).rows()[0]["value"] == pytest.approx(said["in_sample"])
 
 
-def test_logs_on_disk_give_the_same_policy(work: Path, tmp_path: Path) -> None:
-    write_clicks(tmp_path / "days.parquet", queries=2, sessions=3000, seed=1, keep=0.5, days=5)
-    for log, halves in ((work / "log.parquet", "at random"), (tmp_path / "days.parquet", "by time")):
+def test_logs_on_disk_give_the_same_policy(tmp_path: Path) -> None:
+    write_clicks(tmp_path / "days.parquet", queries=2, sessions=1500, seed=1, keep=0.5, days=5)
+    write_clicks(tmp_path / "log.parquet", queries=2, sessions=1500, seed=0, keep=0.4)
+    for log, halves in ((tmp_path / "log.parquet", "at random"), (tmp_path / "days.parquet", "by time")):
         encoded = cs.open_log(log, in_memory=False, output=tmp_path / f"{log.stem}.encoded")
-        here, there = (cs.optimise_policy(one, reward="clicks@2", replicates=20) for one in (log, encoded))
+        here, there = (
+            cs.optimise_policy(one, estimator="List", reward="any-click@2", replicates=20) for one in (log, encoded)
+        )
         assert there.halves == here.halves == halves
         assert there.in_sample.value == pytest.approx(here.in_sample.value, abs=1e-9)
         assert there.logging.value == pytest.approx(here.logging.value, abs=1e-9)
-        split = {"answer", "conclusion"}  # click models are compared on random folds of sessions, in their order
         if halves == "by time":  # halves at random are those of another generator
-            told, other = ({k: v for k, v in one.to_dict().items() if k not in split} for one in (here, there))
+            told, other = ({k: v for k, v in one.to_dict().items() if k != "answer"} for one in (here, there))
             assert other == pytest.approx(told, abs=1e-9)
-            assert there.answer is not None
-            assert here.answer is not None
-            assert here.answer.low < there.answer.difference < here.answer.high
 
 
 def test_days_stay_whole_when_a_policy_is_judged(shell: Shell, tmp_path: Path) -> None:
@@ -405,7 +404,7 @@ def test_days_stay_whole_when_a_policy_is_judged(shell: Shell, tmp_path: Path) -
     assert shell.json("ope", "optimise", log, *options)["halves"] == "by time"
     said = shell.text("ope", "optimise", log, *options)
     assert "cross-fitted (halves by time)" in said
-    assert "The in-sample gain is +" in said
+    assert "(in-sample +" in said
 
 
 def test_chance_is_not_sold_as_a_gain(shell: Shell, tmp_path: Path) -> None:
@@ -419,9 +418,8 @@ def test_chance_is_not_sold_as_a_gain(shell: Shell, tmp_path: Path) -> None:
     found = shell.json("ope", "optimise", tmp_path / "noise.parquet", *options)
     assert found["in_sample"] > found["logging"] + 0.1
     assert found["gain_low"] < 0
-    assert "this is no evidence that the optimised policy is better" in shell.text(
-        "ope", "optimise", tmp_path / "noise.parquet", *options
-    )
+    assert found["answer"]["low"] < 0
+    assert "This does not show that it is better" in found["conclusion"]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_halves_added_give_the_parameters_of_the_whole(model: str, rng: np.rando
     assert_same(fitted(model, given(counts, model)), fitted(model, whole))
 
 
+@pytest.mark.filterwarnings("ignore:.*examined less than once")
 @pytest.mark.parametrize("model", ["PBM", "UBM", "DBN", "DCM", "CCM", "CM", "dCTR"])
 def test_decay_is_that_of_sessions_weighted_so(model: str, rng: np.random.Generator) -> None:
     whole, days = dated(rng)

@@ -24,6 +24,9 @@ _MAX_RATE = 0.95
 _DEVIATION = 1.0
 """Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
 
+_LEAST_ALIKE = 0.05
+"""Smallest examination, and smallest distance from 1, that estimates are shrunk towards."""
+
 Covariance = Float[np.ndarray, "free free"]
 
 
@@ -83,7 +86,9 @@ def shrink_examination(
     error
         Covariance of the logits of the estimates.
     """
-    p, q = (np.clip(table[free], 1e-6, 1 - 1e-6) for table in (e, alike))
+    p = np.clip(e[free], 1e-6, 1 - 1e-6)
+    # rates of a ranker that hides its best documents may be equal everywhere: no reason to expect certain examination
+    q = np.clip(alike[free], _LEAST_ALIKE, 1 - _LEAST_ALIKE)
     start = np.log(q) - np.log1p(-q)
     beyond = np.log(p) - np.log1p(-p) - start
     total = error + _DEVIATION**2 * np.eye(len(free))

@@ -187,7 +187,8 @@ def fit_examination(
         cov = problem.covariance(unshrunk, conditional=True)
         a_error, e_error = problem.errors(unshrunk, cov, reference)
         a_counts, e_counts = problem.counts(unshrunk, a_error), effective_counts(e, e_error)
-        e = shrink_examination(e, problem.alike(reference), free, cov[np.ix_(free, free)])
+        if problem.cells.by == "rank":  # rates by the last click mix users, and are no guide to examination
+            e = shrink_examination(e, problem.alike(reference), free, cov[np.ix_(free, free)])
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
         a = fitted.attractiveness

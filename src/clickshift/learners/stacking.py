@@ -60,9 +60,9 @@ class Stacking:
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
-    >>> model = cs.fit(Stacking(("PBM", "rCTR")), log)
-    >>> [type(component).__name__ for component in model.components]
-    ['PBM']
+    >>> model = cs.fit(Stacking(("PBM", "DBN", "rCTR")), log)
+    >>> type(model).__name__, round(float(model.weights.sum()), 6)
+    ('Mixture', 1.0)
     """
 
     members: tuple[str, ...] = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")

@@ -18,7 +18,7 @@ from clickshift.propensity.files import parse_examination, read_propensities
 _Curve = Callable[[int], Float[np.ndarray, " rank"]]
 
 
-def read_examination(given: str | Path | Sequence[float]) -> _Curve:
+def read_examination(given: str | Path | Sequence[float] | np.ndarray) -> _Curve:
     """Read examination from a file, from a text, or from numbers.
 
     Parameters

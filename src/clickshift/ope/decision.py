@@ -117,7 +117,7 @@ def decide(
     Examples
     --------
     >>> import clickshift as cs
-    >>> corpus = cs.builtin_corpus(queries=5, documents=6)
+    >>> corpus = cs.builtin_corpus(queries=5)
     >>> log = cs.simulate(corpus, cs.Uniform(), cs.users.PBM(), 20_000, ranks=4, rng=1)
     >>> cs.decide(log, cs.Oracle().on(corpus)).decision
     'ship'

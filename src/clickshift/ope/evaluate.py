@@ -67,7 +67,7 @@ def evaluate_policy(
     reward: str | Reward = "clicks",
     clip: Sequence[float] = (10, 100, math.inf),
     logging: str | Path | TargetLike = "frequencies",
-    examination: str | Path | Sequence[float] | None = None,
+    examination: str | Path | Sequence[float] | np.ndarray | None = None,
     cluster: str = "session",
     level: float = 0.95,
     replicates: int = 200,

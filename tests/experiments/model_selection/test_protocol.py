@@ -40,6 +40,9 @@ PARTS = {
 }
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*examined less than once")
+
+
 @pytest.fixture(scope="module")
 def rows() -> Rows:
     """Two users, both logging policies, two seeds, models by counting and by EM."""
