@@ -128,6 +128,7 @@ def test_a_peeking_model_ranks_best_and_collapses() -> None:
     ranks_best_and_predicts_worst(run(replace(small, users=small.users[1:])), "CoCM", NAIVE)
 
 
+@pytest.mark.filterwarnings("ignore:.*examined less than once")
 @pytest.mark.study
 def test_high_ndcg_and_collapse_go_together_with_networks(corpus_name: str, study: Study) -> None:
     peeks = study.choose(smallest=PEEKS, full=replace(PEEKING, learner="Gradient('ARM_NC', embedding=16)"))
