@@ -10,7 +10,11 @@ import pytest
 import clickshift as cs
 from clickshift.counts.cells import Cells
 from clickshift.errors import ClickshiftWarning
-from clickshift.learners._examination_shrinkage import conditional_covariance, shrink_examination
+from clickshift.learners._examination_shrinkage import (
+    conditional_covariance,
+    shrink_examination,
+    shrink_towards_ranks,
+)
 from clickshift.learners.likelihood import MaximumLikelihood
 
 
@@ -63,6 +67,30 @@ def test_examination_is_shrunk_as_far_as_the_log_cannot_tell() -> None:
     assert shrink_examination(e, alike, free, 1e9 * np.eye(2)) == pytest.approx(alike)
     half = shrink_examination(e, alike, free, np.eye(2))[1]
     assert np.log(half / (1 - half)) == pytest.approx(np.log(0.8 / 0.2) / 2)
+
+
+def test_ubm_predicts_clicks_of_pbm_users_no_worse_than_pbm_which_it_contains() -> None:
+    """Without shrinkage UBM is .02 nats per session worse: it learns 54 numbers where nine suffice."""
+    corpus = cs.builtin_corpus(20, seed=0)
+    policy = cs.PlackettLuce(cs.NoisyOracle(sd=0.5, scale="label"), temperature=0.5)
+    gaps = []
+    for seed in range(2):
+        train, test = (cs.simulate(corpus, policy, cs.users.PBM(), n, rng=seed + n) for n in (600, 4000))
+        gaps.append(float((held_out("UBM", train, test) - held_out("PBM", train, test)).mean()))
+    assert np.mean(gaps) > -0.004
+
+
+def test_situations_are_shrunk_towards_their_rank_by_as_much_as_their_errors_suggest() -> None:
+    """With equal errors v, the variance of situations is that of the estimates less v, and the posterior mean keeps the
+    share variance / (variance + v) of a deviation (Efron and Morris)."""
+    deviation = np.random.default_rng(1).normal(0, 1.5, 90)
+    e, by_rank, free = 1 / (1 + np.exp(-deviation)), np.full(90, 0.5), np.arange(90)
+    shrunk = shrink_towards_ranks(e, by_rank, free, 0.5 * np.eye(90))
+    between = (deviation**2).mean() - 0.5
+    kept = np.log(shrunk / (1 - shrunk)) / deviation
+    assert kept == pytest.approx(np.full(90, between / (between + 0.5)), rel=0.1)
+    noise = 1 / (1 + np.exp(-deviation / 30))
+    assert shrink_towards_ranks(noise, by_rank, free, 0.5 * np.eye(90)) == pytest.approx(by_rank, abs=1e-3)
 
 
 def test_cascade_models_stop_near_the_maximum_where_documents_keep_co_occurring() -> None:

@@ -23,7 +23,8 @@ _MAX_RATE = 0.95
 """Largest click rate of a pair in a situation that is taken as known."""
 _DEVIATION = 1.0
 """Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
-
+_VARIANCES = tuple(np.geomspace(1e-4, 10, 26).tolist())
+"""Variances among which that of logits within a rank is chosen."""
 _LEAST_ALIKE = 0.05
 """Smallest examination, and smallest distance from 1, that estimates are shrunk towards."""
 
@@ -86,12 +87,60 @@ def shrink_examination(
     error
         Covariance of the logits of the estimates.
     """
-    p = np.clip(e[free], 1e-6, 1 - 1e-6)
     # rates of a ranker that hides its best documents may be equal everywhere: no reason to expect certain examination
-    q = np.clip(alike[free], _LEAST_ALIKE, 1 - _LEAST_ALIKE)
-    start = np.log(q) - np.log1p(-q)
-    beyond = np.log(p) - np.log1p(-p) - start
-    total = error + _DEVIATION**2 * np.eye(len(free))
+    start = np.clip(alike, _LEAST_ALIKE, 1 - _LEAST_ALIKE)
+    return _posterior_mean(e, start, free, error, _DEVIATION**2)
+
+
+def shrink_towards_ranks(
+    e: Float[np.ndarray, " situation"],
+    by_rank: Float[np.ndarray, " situation"],
+    free: Int[np.ndarray, " free"],
+    error: Covariance,
+) -> Float[np.ndarray, " situation"]:
+    """Shrink the examination of UBM's situations towards that of their ranks (PBM), where the log cannot tell.
+
+    It is the posterior mean on the logit scale, with a normal prior whose variance makes the estimates most likely,
+    given their errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM
+    becomes PBM, which it contains, and large where it does.
+
+    Parameters
+    ----------
+    e
+        Estimates by situation.
+    by_rank
+        Examination of the rank of each situation, relative to the same reference.
+    free
+        Situations whose examination is learned.
+    error
+        Covariance of the logits of the estimates.
+    """
+    variance, axes = np.linalg.eigh(error)
+    beyond = np.square((_logit(e[free]) - _logit(by_rank[free])) @ axes)
+
+    def log_likelihood(within: float) -> float:
+        total = np.maximum(variance, 0) + within
+        return float(-(np.log(total) + beyond / total).sum())
+
+    return _posterior_mean(e, by_rank, free, error, max(_VARIANCES, key=log_likelihood))
+
+
+def _posterior_mean(
+    e: Float[np.ndarray, " situation"],
+    start: Float[np.ndarray, " situation"],
+    free: Int[np.ndarray, " free"],
+    error: Covariance,
+    variance: float,
+) -> Float[np.ndarray, " situation"]:
+    """Return the posterior mean of examination, whose logits vary around those of `start`."""
+    mean = _logit(start[free])
+    total = error + variance * np.eye(len(free))
     shrunk = e.copy()
-    shrunk[free] = 1 / (1 + np.exp(-start - _DEVIATION**2 * np.linalg.solve(total, beyond)))
+    shrunk[free] = 1 / (1 + np.exp(-mean - variance * np.linalg.solve(total, _logit(e[free]) - mean)))
     return shrunk
+
+
+def _logit(p: Float[np.ndarray, " free"]) -> Float[np.ndarray, " free"]:
+    p = np.clip(p, 1e-6, 1 - 1e-6)
+    logit: np.ndarray = np.log(p) - np.log1p(-p)
+    return logit

@@ -30,7 +30,11 @@ from clickshift.core.newton import (
 )
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.counts.cells import Cells, rank_of
-from clickshift.learners._examination_shrinkage import conditional_covariance, shrink_examination
+from clickshift.learners._examination_shrinkage import (
+    conditional_covariance,
+    shrink_examination,
+    shrink_towards_ranks,
+)
 from clickshift.learners._position_kernels import add_pseudo_counts, attractiveness_variance, solve_pairs
 from clickshift.learners._priors import Beta, beta_by_likelihood
 from clickshift.models.intervals import EffectiveCounts, effective_counts
@@ -187,8 +191,13 @@ def fit_examination(
         cov = problem.covariance(unshrunk, conditional=True)
         a_error, e_error = problem.errors(unshrunk, cov, reference)
         a_counts, e_counts = problem.counts(unshrunk, a_error), effective_counts(e, e_error)
-        if problem.cells.by == "rank":  # rates by the last click mix users, and are no guide to examination
-            e = shrink_examination(e, problem.alike(reference), free, cov[np.ix_(free, free)])
+        error = cov[np.ix_(free, free)]
+        if cells.by == "rank":
+            e = shrink_examination(e, problem.alike(reference), free, error)
+        else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
+            by_rank = fit_examination(cells.rolled_up("rank"), prior=None, tolerance=tolerance, max_steps=max_steps)
+            curve = by_rank.examination[rank_of(cells.by, cells.n_ranks)]
+            e = shrink_towards_ranks(e, np.minimum(curve / curve[reference], 1.0), free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
         a = fitted.attractiveness
