@@ -14,8 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import load_file
 
+from clickshift.core.checksums import xxh32_lanes
 from tests.cli.shell import commands
 from tests.folders import arrays_file, craft
 from tests.fuzz import mutations
@@ -95,8 +97,11 @@ FOLDERS = {
     "encoded": ("log info encoded --json", "fit PBM encoded -o out", "fit DBN encoded -o out"),
     "counts": ("fit PBM counts -o out", "fit DBN counts -o out", "log merge counts -o out"),
     "ranker": ("rank score ranker CORPUS -o scores.csv", "rank evaluate ranker CORPUS --json"),
+    "stack": ("predict stack TARGET --json", "evaluate stack LOG --json"),
     "run": ("shift status -o run --json", "shift report -o run --json"),
+    "grid": ("selection status -o grid --json", "selection report -o grid --json"),
 }
+RUNS = {"run", "grid"}
 """Commands on each kind of folder."""
 
 
@@ -112,7 +117,7 @@ def _folder(rng: random.Random, inputs: Path, folder: Path) -> Case:
         mutations.file(target, rng)
     arguments = _with_inputs(rng.choice(FOLDERS[kind]).split(), inputs)
     expected = inputs / "expected.json"
-    if "--json" not in arguments or kind == "run" or target.suffix == ".json":
+    if "--json" not in arguments or kind in RUNS or target.suffix == ".json":
         return Case(arguments)  # a header may name another source or time
     whole = json.loads(expected.read_text())[" ".join(_plain(arguments))]
     return Case(arguments, lambda facts: "" if facts == whole else "accepted with other numbers")
@@ -120,16 +125,32 @@ def _folder(rng: random.Random, inputs: Path, folder: Path) -> Case:
 
 def _crafted(rng: random.Random, inputs: Path, folder: Path) -> Case:
     """A folder with one wrong number or header entry, whose digests are right: the work of somebody who means harm."""
-    kind = rng.choice([kind for kind in sorted(FOLDERS) if kind != "run"])
+    kind = rng.choice(sorted(FOLDERS))
     shutil.copytree(inputs / kind, folder / kind)
+    if kind == "encoded" and rng.random() < 0.5:
+        _craft_column(folder / kind, rng)
+        return Case(_with_inputs(rng.choice(FOLDERS[kind]).split(), inputs), _sane)
     arrays = load_file(arrays_file(folder / kind)) if list((folder / kind).glob("*.safetensors")) else {}
-    (header,) = (folder / kind).glob("*.json")
+    header = folder / kind / "run.json" if kind in RUNS else next((folder / kind).glob("*.json"))
     if arrays and rng.random() < 0.8:
         name = rng.choice(sorted(arrays))
         craft(folder / kind, header.name, {name: mutations.array(arrays[name], rng)})
     else:
         header.write_text(json.dumps(mutations.value(json.loads(header.read_text()), rng)))
     return Case(_with_inputs(rng.choice(FOLDERS[kind]).split(), inputs), _sane)
+
+
+def _craft_column(folder: Path, rng: random.Random) -> None:
+    """Damage a number of a file of an encoded log of one block, and write the right checksum."""
+    header = json.loads((folder / "log.json").read_text())
+    name = rng.choice(sorted(header["checksums"]))
+    path = folder / header["files"][name]
+    dtype = {"pair": "<i4", "click": "u1"}.get(name) or header["kinds"][name]
+    numbers = np.fromfile(path, dtype.replace("M8[us]", "i8"))
+    changed = mutations.array(numbers, rng).astype(numbers.dtype).reshape(-1)
+    changed.tofile(path)
+    header["checksums"][name] = [xxh32_lanes(changed.view(np.uint8))]
+    (folder / "log.json").write_text(json.dumps(header))
 
 
 BASES: tuple[list[str], ...] = (
@@ -149,11 +170,24 @@ BASES: tuple[list[str], ...] = (
     ["propensities", "LOG", "--replicates", "2"],
     ["corpus", "info", "CORPUS"],
     ["ope", "LOG", "--target", "TARGET", "--estimator", "IP"],
+    ["ope", "LOG", "--target", "TARGET", "--model", "PBM"],
+    ["ope", "LOG", "--target", "TARGET", "--estimator", "IP", "--logging", "TARGET"],
     ["ope", "optimise", "LOG", "-o", "out.parquet"],
+    ["ope", "backtest", "DAYS", "--parts", "3", "--estimator", "IP"],
+    ["decide", "LOG", "--candidate", "TARGET"],
+    ["audit", "MODEL", "LOG", "--labels", "LABELS", "--permutations", "2", "--subsamples", "2"],
+    ["log", "merge", "COUNTS", "-o", "out"],
+    ["log", "drift", "COUNTS", "COUNTS"],
+    ["models"],
     ["rank", "labels", "CORPUS", "--clicks", "LOG", "--examination", "1/rank", "-o", "out.csv"],
     ["rank", "score", "RANKER", "CORPUS", "-o", "out.csv"],
     ["rank", "evaluate", "RANKER", "CORPUS"],
+    ["rank", "export", "RANKER", "out.txt"],
     ["shift", "status", "-o", "RUN"],
+    ["shift", "report", "-o", "RUN"],
+    ["shift", "logs", "--train", "LOG", "--test", "LOG", "--model", "dCTR", "--workers", "0", "-o", "out"],
+    ["selection", "status", "-o", "SELECTION"],
+    ["selection", "report", "-o", "SELECTION"],
     ["reproduce", "--list"],
 )
 """Commands that succeed, to which a strange option is added."""
@@ -189,6 +223,8 @@ SPECS = (
     *("EM('PBM', iterations=-1)", "EM()", "EM('XYZ')", "EM(EM('PBM'))", "PBM(1)", "PBM(", "PBM)", "__import__('os')"),
     *("Counting('dCTR', smoothing='x')", "Counting('dCTR', smoothing=-1)", "dCTR", "CM", "Mixture(['PBM', 'DBN'])"),
     *("PlackettLuce(Oracle(), temperature=-1)", "PlackettLuce(Oracle(), temperature=nan)", "Oracle", "BM25", "Uniform"),
+    *("Stacking", "Stacking()", "Stacking(['PBM'])", "Stacking(('PBM', 'DBN'))", "Stacking([])", "Stacking('x')"),
+    *("Stacking(('Stacking', 'DBN'))", "Stacking(('PBM', 'PBM'), held_out=0)", "dcg", "1,0.5", "1/rank", "logged"),
     *("EM('PBM', prior=(0, 0))", "EM('PBM', prior=(nan, 1))", "EM('PBM', prior=1)", "a.b.c:D", "os:system", "(" * 300),
 )
 NEVER = {"--cluster", "--workers", "--help", "--version", "--serve", "--candidate", "--cores", "--neural", "--seeds"}
@@ -227,6 +263,7 @@ def _spec(rng: random.Random, inputs: Path, folder: Path) -> Case:
         text = mutations.text(text.encode(), rng).decode(errors="replace")
     text = text.replace("\x00", "\\0") if rng.random() < 0.9 else text
     small = ["simulate", "-o", "out.parquet", "--sessions", "50", "--queries", "3", "--documents", "5", "--ranks", "3"]
+    ope = ["ope", str(inputs / "wide.parquet"), "--target", str(inputs / "target.parquet")]
     return Case(
         rng.choice(
             (
@@ -234,7 +271,10 @@ def _spec(rng: random.Random, inputs: Path, folder: Path) -> Case:
                 [*small, "--user", text],
                 [*small, "--policy", text],
                 ["compare", str(inputs / "wide.parquet"), "--model", text],
-                ["ope", str(inputs / "wide.parquet"), "--target", str(inputs / "target.parquet"), "--estimator", text],
+                [*ope, "--estimator", text],
+                [*ope, "--estimator", "IP", rng.choice(("--examination", "--reward", "--logging", "--clip")), text],
+                [*ope, "--model", text],
+                ["decide", *ope[1:2], "--candidate", ope[3], rng.choice(("--reward", "--logging", "--level")), text],
             )
         )
     )
@@ -252,7 +292,8 @@ FAMILIES: dict[str, Callable[[random.Random, Path, Path], Case]] = {
 
 def _with_inputs(arguments: list[str], inputs: Path) -> list[str]:
     names = {"LOG": "wide.parquet", "TARGET": "target.parquet", "CORPUS": "corpus.txt", "MODEL": "pbm"}
-    names |= {"RANKER": "ranker", "RUN": "run", "YANDEX": "yandex.gz"}
+    names |= {"RANKER": "ranker", "RUN": "run", "YANDEX": "yandex.gz", "SELECTION": "grid", "COUNTS": "counts"}
+    names |= {"LABELS": "labels.qrels", "DAYS": "days.jsonl"}
     return [str(inputs / names[word]) if word in names else word for word in arguments]
 
 
@@ -272,7 +313,7 @@ def write_expected(inputs: Path) -> None:
             if "--json" in words:
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out):
-                    assert call(*arguments) == 0
+                    assert call(*arguments) == 0, arguments
                 expected[" ".join(_plain(_with_inputs(words, inputs)))] = json.loads(out.getvalue())
     (inputs / "expected.json").write_text(json.dumps(expected))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 from pathlib import Path
@@ -18,6 +19,11 @@ SMALL = ("--sessions", "300", "--queries", "6", "--documents", "8", "--ranks", "
 TINY_RUN = (
     *("--queries", "6", "--sessions", "200", "--test-sessions", "30", "--testing", "oracle", "--testing", "random"),
     *("--user", "DBN", "--training", "PL-oracle", "--workers", "0", "--model", "EM('PBM')"),
+)
+
+TINY_SELECTION = (
+    *("--queries", "12", "--sessions", "200", "--user", "DBN", "--training", "Oracle", "--model", "PBM"),
+    *("--model", "UBM", "--workers", "0", "--repeats", "3", "--seeds", "2"),
 )
 
 
@@ -58,7 +64,13 @@ def write_inputs(folder: Path) -> None:
         run("propensities", "wide.parquet", "--method", "pbm", "-o", "examination.json")
         _write_ranker(Path("ranker"))
         run("shift", "run", *TINY_RUN, "-o", "run")
-        for path in Path("run").iterdir():
+        run("selection", "run", *TINY_SELECTION, "-o", "grid")
+        run("fit", "Stacking(('PBM', 'DBN'))", "wide.parquet", "-o", "stack")
+        with Path("days.jsonl").open("w") as days:
+            for k, row in enumerate(log):
+                clicks = [int(doc == row["docs"][k % 3]) for doc in row["docs"]]
+                days.write(json.dumps({**row, "clicks": clicks, "time": f"2024-01-0{1 + k % 3}"}) + "\n")
+        for path in (*Path("run").iterdir(), *Path("grid").iterdir()):
             if path.name == "exports" or path.suffix in {".png", ".svg", ".tex", ".csv", ".html"}:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         public = write_standins(folder / "public")

@@ -88,6 +88,18 @@ def test_counts_that_hide_the_tolerance_in_rounding_give_the_estimates_of_smalle
     np.testing.assert_allclose(many.click_prob(rankings), few.click_prob(rankings), atol=1e-4)
 
 
+@pytest.mark.parametrize("clicks", [[1, 0, 0], [0, 1, 0], [0, 0, 0]])
+@pytest.mark.parametrize("model", ["DBN", "SDBN", "CCM"])
+def test_one_session_repeated_without_end_takes_few_steps(model: str, clicks: list[int]) -> None:
+    """All probabilities are 0 or 1 and the likelihood is near 0: its rounding error is that of the counts."""
+    log = log_of([clicks], 10**12, np.arange(3)[None])
+    fitted = cs.fit(model, log)
+    assert fitted.evidence is not None
+    assert fitted.evidence.converged
+    assert fitted.evidence.iterations < 100  # of 1,000
+    np.testing.assert_allclose(fitted.click_prob(log.rankings)[0], clicks, atol=1e-5)
+
+
 def test_counts_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     half = log_of(CLICKS[:2], 1 << 60, ORDER[:2])
     assert half.total == 1 << 61

@@ -69,7 +69,7 @@ class NewtonResult:
 
 
 def maximise(
-    look: Callable[[Vector], _Local], start: Vector, *, tolerance: float, max_steps: int
+    look: Callable[[Vector], _Local], start: Vector, *, tolerance: float, max_steps: int, scale: float = 0.0
 ) -> tuple[_Local, NewtonResult]:
     """Maximise an objective by Newton's method; a point is accepted only if the objective does not fall.
 
@@ -84,6 +84,9 @@ def maximise(
         gain less than the rounding error of the objective end the maximisation, too.
     max_steps
         Largest number of evaluations.
+    scale
+        Sum of the weights of all terms of the objective. Terms are rounded relative to their weights, so this limits
+        the accuracy where the objective itself is near 0, e.g. if one session is repeated 1e12 times.
 
     Returns
     -------
@@ -93,7 +96,7 @@ def maximise(
     current, steps, stalled, converged = look(start), 1, 0, False
     trace = [current.objective]
     while not converged and steps < max_steps:
-        rounding_error = _ROUNDING_ERROR * abs(current.objective)
+        rounding_error = _ROUNDING_ERROR * max(abs(current.objective), scale)
         converged = current.expected_gain() < tolerance
         for point in current.candidates():
             candidate = look(point)

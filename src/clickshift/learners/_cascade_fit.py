@@ -249,7 +249,8 @@ class CascadeFamily(ABC):
             first = rng.uniform(0.1, 0.9, len(first))
         self.damping, self.last_gain = EMDamping(), 0.0
         first = np.minimum(first, MAX_PROBABILITY)
-        local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps)
+        scale = float(self.data.impressions.sum())
+        local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps, scale=scale)
         full = local.full_inverse()
         errors = local.errors(full)
         if self.learns_prior and intervals:
@@ -321,7 +322,10 @@ class CascadeFamily(ABC):
         one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
         one.groups, one.last_gain = None, 0.0
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
-        fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS)[0].parameters
+        scale = float(self.data.impressions.sum())
+        fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS, scale=scale)[
+            0
+        ].parameters
         a, s = (np.full(len(self.data.clicks), table[0]) for table in fitted[:2])
         return CascadeParameters(a, s, fitted.shared)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from clickshift.core.spec import key, parse
-from clickshift.errors import SpecError
+from clickshift.errors import FileError, SpecError
+from clickshift.experiments.experiment import read_run
 from clickshift.experiments.model_selection.protocol import (
     MODELS_FROM_COUNTS,
     SCALES,
@@ -25,6 +27,7 @@ from clickshift.experiments.runner import RunFolder, digest, run_tasks
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.simulation.search_engine import SelectionWorld
+from tests.codes import raises_code
 
 Rows = list[dict[str, Any]]
 FULL = ModelSelection()
@@ -182,3 +185,14 @@ def test_texts_are_checked_before_any_work() -> None:
         replace(FULL, training=(("X", "Nobody"),))
     with pytest.raises(SpecError):
         replace(FULL, contenders=(Contender("TopPop", "TopPop"),)).check_models()
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 10_001, 10**9])
+def test_a_number_of_repetitions_that_would_take_hours_is_refused(repeats: int, tmp_path: Path) -> None:
+    with raises_code("bad-option", SpecError, option="repeats", value=repeats):
+        replace(FULL, repeats=repeats)
+    settings = {"protocol": key(FULL).replace("repeats=1000", f"repeats={repeats}")}
+    assert settings["protocol"] != key(FULL)
+    (tmp_path / "run.json").write_text(json.dumps(settings))
+    with raises_code("other-version", FileError, path=tmp_path):
+        read_run(tmp_path)

@@ -32,6 +32,7 @@ from clickshift.debiasedness.classifier_cmi import Classifier
 from clickshift.debiasedness.metrics import CMIP, MeanDependence
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.display.tables import Rows
+from clickshift.errors import SpecError
 from clickshift.experiments.experiment import Experiment, corpus_folder, settings_at_scale
 from clickshift.experiments.model_selection._report import ModelSelectionResult
 from clickshift.experiments.models import Contender, check_predicts_clicks, compared_model
@@ -48,6 +49,8 @@ from clickshift.simulation.users import USERS
 
 VERSION = 2
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
+MAX_REPEATS = 10_000
+"""Largest number of repetitions of a cross-validation: a run.json of others must not make a report take hours."""
 
 _WORLD = SelectionWorld()
 _CMIP_KSG = CMIP(permutations=0, subsamples=0)
@@ -208,7 +211,7 @@ class ModelSelection(Experiment[ModelSelectionResult]):
     seeds
         Number of seeds, each with a log of its own.
     repeats
-        Number of repetitions of the published cross-validation of the R2 table.
+        Number of repetitions of the published cross-validation of the R2 table, at most 10,000.
 
     Raises
     ------
@@ -242,6 +245,13 @@ class ModelSelection(Experiment[ModelSelectionResult]):
             parse(text, USERS)
         for _, text in (*self.training, *self.world.testing):
             parse(text, POLICIES)
+        if not 1 <= self.repeats <= MAX_REPEATS:
+            raise SpecError(
+                f"repeats must be between 1 and {MAX_REPEATS:,}: got {self.repeats:,}. The published value is 1,000.",
+                code="bad-option",
+                option="repeats",
+                value=self.repeats,
+            )
 
     def check_models(self) -> None:
         """Check that every model exists and predicts clicks, unless it is a baseline."""
