@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from clickshift.core.checksums import xxh32_lanes
+from clickshift.core.checksums import xxh64
 from tests.cli.shell import commands
 from tests.folders import arrays_file, craft
 from tests.fuzz import mutations
@@ -101,8 +101,9 @@ FOLDERS = {
     "run": ("shift status -o run --json", "shift report -o run --json"),
     "grid": ("selection status -o grid --json", "selection report -o grid --json"),
 }
-RUNS = {"run", "grid"}
 """Commands on each kind of folder."""
+RUNS = {"run", "grid"}
+"""Folders of runs."""
 
 
 def _folder(rng: random.Random, inputs: Path, folder: Path) -> Case:
@@ -149,7 +150,7 @@ def _craft_column(folder: Path, rng: random.Random) -> None:
     numbers = np.fromfile(path, dtype.replace("M8[us]", "i8"))
     changed = mutations.array(numbers, rng).astype(numbers.dtype).reshape(-1)
     changed.tofile(path)
-    header["checksums"][name] = [xxh32_lanes(changed.view(np.uint8))]
+    header["checksums"][name] = [int(xxh64(changed.view(np.uint8)))]
     (folder / "log.json").write_text(json.dumps(header))
 
 
