@@ -260,8 +260,11 @@ def test_standard_errors_can_be_left_out(name: str, prior: tuple[float, float] |
         whole, bare = (learner.fit_from(counts, errors=errors, **options) for errors in (True, False))
         for field, values in arrays(whole).items():
             np.testing.assert_array_equal(values, arrays(bare)[field], err_msg=field)
-        assert whole.evidence is not None and whole.evidence.logit_error
-        assert bare.evidence is not None and not bare.evidence.logit_error and not bare.evidence.effective_counts
+        assert whole.evidence is not None
+        assert whole.evidence.logit_error
+        assert bare.evidence is not None
+        assert not bare.evidence.logit_error
+        assert not bare.evidence.effective_counts
         assert whole.evidence.log_likelihood == bare.evidence.log_likelihood
 
 
