@@ -249,6 +249,25 @@ def test_counts_give_what_the_log_gives(name: str, log: Sessions) -> None:
         assert np.allclose(arrays(counted)[parameter], value, atol=1e-12), parameter
 
 
+@pytest.mark.parametrize("prior", [None, (0.1, 1.0)])
+@pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
+def test_standard_errors_can_be_left_out(name: str, prior: tuple[float, float] | None, log: Sessions) -> None:
+    """Replicates of a jackknife need parameters alone, from any start and in few steps."""
+    learner = MaximumLikelihood(name, prior=prior)
+    counts = learner.counts(log)
+    start = learner.fit_from(counts, max_steps=3)
+    for options in ({}, {"start": start}, {"start": start, "max_steps": 2}):
+        whole, bare = (learner.fit_from(counts, errors=errors, **options) for errors in (True, False))
+        for field, values in arrays(whole).items():
+            np.testing.assert_array_equal(values, arrays(bare)[field], err_msg=field)
+        assert whole.evidence is not None
+        assert whole.evidence.logit_error
+        assert bare.evidence is not None
+        assert not bare.evidence.logit_error
+        assert not bare.evidence.effective_counts
+        assert whole.evidence.log_likelihood == bare.evidence.log_likelihood
+
+
 def test_ccm_begins_where_its_continuations_differ(rng: np.random.Generator) -> None:
     """EM's step from documents that are alike cannot tell them apart."""
     corpus = small_corpus(queries=20)

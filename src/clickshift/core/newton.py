@@ -155,15 +155,11 @@ def damped_newton_step(
     >>> damped_newton_step(np.diag([4.0, 1.0]), np.array([1.0, 1.0])).tolist()
     [0.25, 1.0]
     """
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
-    ridge, diagonal = 0.0, np.abs(np.diag(information)) + 1e-9
-    while True:
-        try:
-            step: np.ndarray = cho_solve(cho_factor(information + np.diag(ridge * diagonal)), slope)
-            return step
-        except LinAlgError:
-            ridge = max(10 * ridge, 1e-6)
+    step, ridge = _solve_positive_definite(information, slope), 0.0
+    while step is None:
+        ridge = max(10 * ridge, 1e-6)
+        step = _solve_positive_definite(information + np.diag(ridge * (np.abs(np.diag(information)) + 1e-9)), slope)
+    return step
 
 
 def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray, "free free"]:
@@ -177,14 +173,27 @@ def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray,
     information
         Negative Hessian of the log-likelihood.
     """
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
-    try:
-        inverse: np.ndarray = cho_solve(cho_factor(information), np.eye(len(information)))
-    except LinAlgError:
+    inverse = _solve_positive_definite(information, np.eye(len(information)))
+    if inverse is None:
         curvature, axes = np.linalg.eigh(information)
         inverse = np.einsum("ij,j,kj->ik", axes, 1 / np.maximum(curvature, 0.01), axes)
     return inverse
+
+
+def _solve_positive_definite(matrix: Float[np.ndarray, "n n"], right: np.ndarray) -> np.ndarray | None:
+    """Solve a linear system by the Cholesky decomposition; None if the matrix is not positive definite.
+
+    It calls LAPACK itself: `scipy.linalg.cho_factor` takes ten times as long for a handful of parameters.
+    """
+    from scipy.linalg.lapack import dpotrf, dpotrs
+
+    if not len(matrix):
+        return right
+    factor, failed = dpotrf(np.asarray_chkfinite(matrix), clean=False)
+    if failed:
+        return None
+    solution: np.ndarray = dpotrs(factor, right)[0]
+    return solution
 
 
 def shift_logits(p: Float[np.ndarray, " n"], step: Float[np.ndarray, " n"], edge: float) -> Float[np.ndarray, " n"]:

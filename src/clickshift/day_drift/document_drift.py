@@ -85,7 +85,7 @@ def document_drift(sessions: Sessions, day: Int[np.ndarray, " row"]) -> Document
     >>> document_drift(log, np.arange(2000) % 7).significant
     False
     """
-    from scipy.stats import chi2
+    from scipy.special import chdtrc
 
     rankings = sessions.rankings
     pair = np.where(rankings.shown, rankings.pair, UNSEEN)[:, :_RANKS]
@@ -111,7 +111,7 @@ def document_drift(sessions: Sessions, day: Int[np.ndarray, " row"]) -> Document
     if not degrees:
         return DocumentDrift(0.0, 0, float("nan"), float("nan"))
     change = float(np.sqrt(max(excess, 0.0) / information))
-    return DocumentDrift(statistic, degrees, float(chi2.sf(statistic, degrees)), change)
+    return DocumentDrift(statistic, degrees, float(chdtrc(degrees, statistic)), change)
 
 
 def _trends_by_list(

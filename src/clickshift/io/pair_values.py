@@ -15,8 +15,8 @@ from clickshift.errors import FileError
 from clickshift.io.frames import read_source
 from clickshift.io.qrels import consistent_pairs
 from clickshift.io.read_report import ReadReport, unreadable_lines_error
+from clickshift.io.tables.columns import id_column, number_column
 from clickshift.io.tables.formats import ColumnError, TableFile
-from clickshift.io.tables.layouts import id_column, number_column
 
 _ID_COLUMNS = ("query", "doc")
 

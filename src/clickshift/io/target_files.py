@@ -23,8 +23,8 @@ from clickshift.io.frames import read_source
 from clickshift.io.pair_values import PairValues, pair_values_of
 from clickshift.io.rankings import rankings_of
 from clickshift.io.table_writer import table_ending, write_table
+from clickshift.io.tables.columns import number_column
 from clickshift.io.tables.formats import ColumnError
-from clickshift.io.tables.layouts import number_column
 
 
 def read_target(source: str | Path | Any) -> WeightedLists | PairValues:

@@ -142,16 +142,16 @@ class CascadeFit:
     parameters
         The parameters.
     errors
-        Standard errors of their logits.
+        Standard errors of their logits; None if they were not computed.
     counts
-        Their effective counts.
+        Their effective counts; None if they were not computed.
     newton
         How the maximisation ended.
     """
 
     parameters: CascadeParameters
-    errors: CascadeParameters
-    counts: CascadeCounts
+    errors: CascadeParameters | None
+    counts: CascadeCounts | None
     newton: NewtonResult
 
 
@@ -217,6 +217,7 @@ class CascadeFamily(ABC):
         max_steps: int,
         start: CascadeParameters | None = None,
         rng: np.random.Generator | None = None,
+        errors: bool = True,
         intervals: bool = True,
     ) -> CascadeFit:
         """Maximise the penalised likelihood.
@@ -231,6 +232,8 @@ class CascadeFamily(ABC):
             Parameters to start from; None makes a first guess.
         rng
             Generator of a random start.
+        errors
+            Whether to compute standard errors and effective counts.
         intervals
             Whether effective counts are those under the neutral prior, which takes further evaluations.
 
@@ -239,25 +242,29 @@ class CascadeFamily(ABC):
         CascadeFit
             The parameters with their standard errors.
         """
-        homogeneous = self._fit_homogeneous()
-        tails = self.tails.expect(self.transitions(homogeneous))
-        if self.learns_prior:
-            # independent of the start: objectives under different priors could not be compared
-            self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
-        first = self.start(homogeneous, tails) if start is None else self.join(*start)
+        first, tails = None if start is None else self.join(*start), None
+        if self.learns_prior or first is None:
+            homogeneous = self._fit_homogeneous()
+            tails = self.tails.expect(self.transitions(homogeneous))
+            if self.learns_prior:
+                # independent of the start: objectives under different priors could not be compared
+                self.prior = beta_by_likelihood(self.data.examined[:-1] + tails.examined[:-1], self.data.clicks[:-1])
+            first = self.start(homogeneous, tails) if first is None else first
         if rng is not None:
             first = rng.uniform(0.1, 0.9, len(first))
         self.damping, self.last_gain = EMDamping(), 0.0
         first = np.minimum(first, MAX_PROBABILITY)
         scale = float(self.data.impressions.sum())
         local, newton = maximise(self._local_likelihood, first, tolerance=tolerance, max_steps=max_steps, scale=scale)
+        if not errors:
+            return CascadeFit(local.parameters, None, None, newton)
         full = local.full_inverse()
-        errors = local.errors(full)
-        if self.learns_prior and intervals:
+        logit_errors = local.errors(full)
+        if self.learns_prior and intervals and tails is not None:
             counts = self._neutral_counts(local, tails)
         else:
-            counts = local.effective_counts(errors, local.newton_step(full)[0])
-        return CascadeFit(local.parameters, errors, counts, newton)
+            counts = local.effective_counts(logit_errors, local.newton_step(full)[0])
+        return CascadeFit(local.parameters, logit_errors, counts, newton)
 
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
         """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -55,6 +56,37 @@ _RANGES_PER_THREAD = 8
 """Ranges of pairs per thread: pairs of frequent queries cost more, and are neighbours."""
 
 
+class ExaminationErrors(NamedTuple):
+    """Standard errors of the logits of PBM or UBM, and effective successes and trials (`models.intervals`).
+
+    Parameters
+    ----------
+    attractiveness
+        Standard error of attractiveness; the last row is for unseen pairs.
+    examination
+        Standard error of examination; 0 for the reference situation, NaN for ones that never occurred.
+    attractiveness_counts, examination_counts
+        Effective counts.
+    """
+
+    attractiveness: Float[np.ndarray, " pair_or_unseen"]
+    examination: Float[np.ndarray, " situation"]
+    attractiveness_counts: EffectiveCounts
+    examination_counts: EffectiveCounts
+
+    def with_prior(self, prior: Beta, a: Float[np.ndarray, " pair"]) -> ExaminationErrors:
+        """Return the errors of attractiveness that was estimated with another prior."""
+        return self._replace(attractiveness=1 / np.sqrt((self.attractiveness_counts[1] + prior.total) * a * (1 - a)))
+
+    def with_unseen(self, prior: Beta) -> ExaminationErrors:
+        """Append the row of unseen pairs."""
+        error = 1 / np.sqrt(prior.information(np.array([prior.mean])))
+        return self._replace(
+            attractiveness=np.append(self.attractiveness, error),
+            attractiveness_counts=np.append(self.attractiveness_counts, [[0.0], [0.0]], axis=1),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class ExaminationFit:
     """Fitted parameters of PBM or UBM.
@@ -65,22 +97,15 @@ class ExaminationFit:
         Attractiveness by pair; the last row is for unseen pairs.
     examination
         Examination by situation.
-    attractiveness_error
-        Standard error of the logit of attractiveness.
-    examination_error
-        Standard error of the logit of examination; 0 for the reference situation, NaN for ones that never occurred.
-    attractiveness_counts, examination_counts
-        Effective successes and trials (`models.intervals`).
+    errors
+        Standard errors; None if they were not computed.
     newton
         How the maximisation ended.
     """
 
     attractiveness: Float[np.ndarray, " pair_or_unseen"]
     examination: Float[np.ndarray, " situation"]
-    attractiveness_error: Float[np.ndarray, " pair_or_unseen"]
-    examination_error: Float[np.ndarray, " situation"]
-    attractiveness_counts: EffectiveCounts
-    examination_counts: EffectiveCounts
+    errors: ExaminationErrors | None
     newton: NewtonResult
 
 
@@ -136,6 +161,7 @@ def fit_examination(
     max_steps: int,
     start: np.ndarray | None = None,
     rng: np.random.Generator | None = None,
+    errors: bool = True,
 ) -> ExaminationFit:
     """Fit examination and attractiveness by penalised maximum likelihood.
 
@@ -162,6 +188,8 @@ def fit_examination(
         Attractiveness by pair, then examination by situation, to start from; None starts from click-through rates.
     rng
         Generator of a random start.
+    errors
+        Whether to compute standard errors.
 
     Returns
     -------
@@ -185,35 +213,30 @@ def fit_examination(
         e[reference] = _AT_LIMIT
         reference = candidate  # it would be examined more than the situation that was fixed at 1
         tried.add(reference)
+    found = None
     if prior is None:
         problem.remove_pseudo_counts()
         free, unshrunk = fitted.free, problem.profile(e, fitted.free)
         cov = problem.covariance(unshrunk, conditional=True)
-        a_error, e_error = problem.errors(unshrunk, cov, reference)
-        a_counts, e_counts = problem.counts(unshrunk, a_error), effective_counts(e, e_error)
+        found = problem.errors(unshrunk, cov, reference) if errors else None
         error = cov[np.ix_(free, free)]
         if cells.by == "rank":
             e = shrink_examination(e, problem.alike(reference), free, error)
         else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
-            by_rank = fit_examination(cells.rolled_up("rank"), prior=None, tolerance=tolerance, max_steps=max_steps)
+            by_rank = fit_examination(
+                cells.rolled_up("rank"), prior=None, tolerance=tolerance, max_steps=max_steps, errors=False
+            )
             curve = by_rank.examination[rank_of(cells.by, cells.n_ranks)]
             e = shrink_towards_ranks(e, np.minimum(curve / curve[reference], 1.0), free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
-        a = fitted.attractiveness
-        a_error = 1 / np.sqrt((a_counts[1] + prior.total) * a * (1 - a))
-    else:
-        a_error, e_error = problem.errors(fitted, problem.covariance(fitted), reference)
-        a_counts, e_counts = problem.counts(fitted, a_error), effective_counts(e, e_error)
-    a = np.append(fitted.attractiveness, prior.mean)
-    unseen_error = 1 / np.sqrt(prior.information(a[-1:]))
+        found = None if found is None else found.with_prior(prior, fitted.attractiveness)
+    elif errors:
+        found = problem.errors(fitted, problem.covariance(fitted), reference)
     return ExaminationFit(
-        a,
+        np.append(fitted.attractiveness, prior.mean),
         problem.fill_unobserved(e),
-        np.append(a_error, unseen_error),
-        e_error,
-        np.append(a_counts, [[0.0], [0.0]], axis=1),
-        e_counts,
+        None if found is None else found.with_unseen(prior),
         newton,
     )
 
@@ -318,7 +341,7 @@ class _ExaminationProblem:
 
     def errors(
         self, fitted: _ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int
-    ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
+    ) -> ExaminationErrors:
         """Return standard errors of the logits from the full observed information, an arrowhead matrix.
 
         With C, D and E as in the module's docstring, var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1
@@ -337,7 +360,9 @@ class _ExaminationProblem:
         errors = np.full(len(e), np.nan)
         errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
         errors[reference] = 0.0
-        return np.sqrt(variance), errors
+        a, a_error = fitted.attractiveness, np.sqrt(variance)
+        counts = effective_counts(a, a_error, self.prior.slope(a), self.prior.information(a))
+        return ExaminationErrors(a_error, errors, counts, effective_counts(e, errors))
 
     def alike(self, reference: int) -> Float[np.ndarray, " situation"]:
         """Return examination as if documents of all ranks were alike: click-through rates relative to the reference.
@@ -350,11 +375,6 @@ class _ExaminationProblem:
         rate = (self.clicks + _RANK_IMPRESSIONS * of_rank) / (self.impressions + _RANK_IMPRESSIONS)
         alike: np.ndarray = np.minimum(rate / rate[reference], 1.0)
         return alike
-
-    def counts(self, fitted: _ProfileLikelihood, errors: Float[np.ndarray, " pair"]) -> EffectiveCounts:
-        """Return the effective counts of attractiveness from its standard errors."""
-        a = fitted.attractiveness
-        return effective_counts(a, errors, self.prior.slope(a), self.prior.information(a))
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the prior expectation of each pair's examinations, but not less than its clicks."""

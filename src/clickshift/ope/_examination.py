@@ -73,6 +73,6 @@ def fitted_examination(sessions: Sessions) -> Float[np.ndarray, " rank"]:
         The log.
     """
     learner = MaximumLikelihood("PBM")
-    model = learner.fit_from(learner.counts(sessions))
+    model = learner.fit_from(learner.counts(sessions), errors=False)
     assert isinstance(model, PBM)
     return at_rank(model.examination, sessions.n_ranks)

@@ -158,13 +158,15 @@ class FamilyJackknife:
             if refit and fit.learner is not None:
                 progress(f"fitting {fit.name} without each of {N_GROUPS} groups of sessions")
                 if self.sample is not self.sessions:
-                    start = fit.learner.fit_from(fit.learner.counts(self.sample), start=start)
+                    start = fit.learner.fit_from(fit.learner.counts(self.sample), start=start, errors=False)
             prob = None if refit else start.click_prob_given_history(self.sample)
             models = []
             for left in self.left:
                 part = with_counts(self.sample, left)
                 if prob is None and fit.learner is not None:
-                    model = fit.learner.fit_from(fit.learner.counts(part), start=start, max_steps=_MAX_STEPS)
+                    model = fit.learner.fit_from(
+                        fit.learner.counts(part), start=start, max_steps=_MAX_STEPS, errors=False
+                    )
                     models.append(CalibratedModel.of(model, part, model.click_prob_given_history(part)))
                 elif prob is not None:
                     models.append(CalibratedModel.of(start, part, prob[left > 0]))

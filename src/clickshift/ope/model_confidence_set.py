@@ -134,14 +134,14 @@ def fit_families(
     likelihood = []
     for name in families:
         learner = MaximumLikelihood(name, iterations=_MAX_STEPS)
-        own = learner.fit_from(learner.counts(sample))
+        own = learner.fit_from(learner.counts(sample), errors=False)
         likelihood.append(_likelihoods(learner, own, sample, halves))
         if name not in POSITION_MODELS:
             learner = replace(learner, prior=_CASCADE_PRIOR)
         elif sample is sessions:
             members.append((name, own, learner))
             continue
-        members.append((name, learner.fit_from(learner.counts(sessions), start=own), learner))
+        members.append((name, learner.fit_from(learner.counts(sessions), start=own, errors=False), learner))
     best = [max((own[c] for own in likelihood), key=lambda x: float(sample.count @ x)) for c in range(2)]
     for name, model in given.items():
         members.append((name, model, None))
@@ -192,7 +192,7 @@ def _likelihoods(
     for half in range(2):
         train = with_counts(sessions, halves[:, half])
         rows = np.flatnonzero(halves[:, 1 - half])
-        model = learner.fit_from(learner.counts(train), start=own)
+        model = learner.fit_from(learner.counts(train), start=own, errors=False)
         held_out[rows] += halves[rows, 1 - half] * np.maximum(model.log_likelihood(sessions[rows]), -_LARGEST_LOSS)
     held_out /= sessions.count
     return held_out, (held_out + 2 * np.maximum(own.log_likelihood(sessions), -_LARGEST_LOSS)) / 3

@@ -160,11 +160,14 @@ class CalibratedModel:
         prob
             Click probabilities given the clicks above, by the model.
         """
-        pair, size = sessions.rankings.pair.ravel(), sessions.vocabulary.n_pairs
-        weight = np.broadcast_to(sessions.count[:, None], prob.shape)
+        pair, size = sessions.rankings.pair + 1, sessions.vocabulary.n_pairs + 1  # UNSEEN is 0 here
+        row, rank = np.nonzero(sessions.click)
         expected, clicks = (
-            np.append(np.bincount(pair + 1, values.ravel(), size + 1)[1:], 0.0)
-            for values in (prob * weight, sessions.click * weight)
+            np.append(sums[1:], 0.0)
+            for sums in (
+                np.bincount(pair.ravel(), (prob * sessions.count[:, None]).ravel(), size),
+                np.bincount(pair[row, rank], sessions.count[row], size),
+            )
         )
         logged = expected > 0
         ratio = np.where(logged, clicks / np.where(logged, expected, 1.0), 1.0)

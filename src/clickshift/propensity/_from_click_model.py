@@ -133,7 +133,7 @@ def model_curve(
         count = log.count * weight[query]
         refitted = model
         if curves and isinstance(learner, MaximumLikelihood):
-            refitted = learner.fit_from(learner.counts(log, weight=count), start=model)
+            refitted = learner.fit_from(learner.counts(log, weight=count), start=model, errors=False)
         curves.append(examination(refitted, lists, weight=np.bincount(group, count, len(lists))))
     sessions = np.bincount(query, log.count)
     return ExaminationCurve.of(curves, effective_sample_size(sessions))

@@ -20,8 +20,8 @@ from jaxtyping import Float
 from clickshift.core.files import open_text
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.table_writer import ENDINGS, table_ending
+from clickshift.io.tables.columns import number_column
 from clickshift.io.tables.formats import ColumnError, read_table
-from clickshift.io.tables.layouts import number_column
 from clickshift.propensity.result import KIND, Propensities
 
 _REQUIRED_COLUMNS = ("rank", "examination")

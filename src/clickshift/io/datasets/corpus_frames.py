@@ -10,8 +10,8 @@ import numpy as np
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
+from clickshift.io.tables.columns import Column, id_column, number_column
 from clickshift.io.tables.formats import ColumnError
-from clickshift.io.tables.layouts import Column, id_column, number_column
 
 __all__ = ["corpus_of_frame", "label_scale"]
 

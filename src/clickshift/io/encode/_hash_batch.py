@@ -12,8 +12,9 @@ from numba import njit
 from clickshift.errors import FileError
 from clickshift.io.encode._id_table import hashes_of, pair_hashes
 from clickshift.io.read_report import BadSessions, unreadable_lines_error
+from clickshift.io.tables.columns import check_no_floats
 from clickshift.io.tables.formats import ColumnError, TableFile
-from clickshift.io.tables.layouts import TableRows, check_no_floats, check_session_columns, read_wide
+from clickshift.io.tables.layouts import TableRows, check_session_columns, read_wide
 
 
 class TextIdsFound(Exception):

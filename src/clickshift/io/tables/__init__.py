@@ -1,3 +1,3 @@
 """Tables as files: Parquet, CSV and JSON lines, read into typed columns."""
 
-__all__ = ["formats", "layouts"]  # noqa: F822 (modules)
+__all__ = ["columns", "formats", "layouts"]  # noqa: F822 (modules)
