@@ -223,10 +223,7 @@ def fit_examination(
         if cells.by == "rank":
             e = shrink_examination(e, problem.alike(reference), free, error)
         else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
-            by_rank = fit_examination(
-                cells.rolled_up("rank"), prior=None, tolerance=tolerance, max_steps=max_steps, errors=False
-            )
-            curve = by_rank.examination[rank_of(cells.by, cells.n_ranks)]
+            curve = problem.examination_by_rank(unshrunk, tolerance=tolerance, max_steps=max_steps)
             e = shrink_towards_ranks(e, np.minimum(curve / curve[reference], 1.0), free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
@@ -375,6 +372,23 @@ class _ExaminationProblem:
         rate = (self.clicks + _RANK_IMPRESSIONS * of_rank) / (self.impressions + _RANK_IMPRESSIONS)
         alike: np.ndarray = np.minimum(rate / rate[reference], 1.0)
         return alike
+
+    def examination_by_rank(
+        self, fitted: _ProfileLikelihood, *, tolerance: float, max_steps: int
+    ) -> Float[np.ndarray, " situation"]:
+        """Return the examination of each situation's rank in a PBM of the same log, which starts from the means."""
+        rank, weight = rank_of(self.cells.by, self.cells.n_ranks), np.maximum(self.impressions, 1e-9)
+        means = np.bincount(rank, weight * fitted.examination) / np.bincount(rank, weight)
+        by_rank = fit_examination(
+            self.cells.rolled_up("rank"),
+            prior=None,
+            tolerance=tolerance,
+            max_steps=max_steps,
+            start=np.append(fitted.attractiveness, means),
+            errors=False,
+        )
+        examination: np.ndarray = by_rank.examination[rank]
+        return examination
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the prior expectation of each pair's examinations, but not less than its clicks."""
