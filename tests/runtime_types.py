@@ -5,21 +5,56 @@ jaxtyping's import hook (`--jaxtyping-packages` in pyproject.toml) decorates eve
 
 - a function without array annotations has no shapes to compare: beartype alone checks it, with the same result;
 - a function that is defined inside another one is checked the first time that it is defined, not at every call of the
-  outer function.
+  outer function;
+- shapes are compared in the first `CALLS` calls from each place of the code in each test (`start_test`): a loop of
+  Newton steps calls the same functions with the same shapes thousands of times.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 
+CALLS = 2
+"""Number of calls from each place of the code, in each test, in which shapes are compared."""
+
 _with_shapes = jaxtyping.jaxtyped
 _checked: set[CodeType] = set()
 _resolved: dict[tuple[int, str], Any] = {}
+_test = 0
+
+
+def start_test() -> None:
+    """Compare the shapes of all functions again."""
+    global _test
+    _test += 1
+
+
+def _first_calls(plain: FunctionType, with_shapes: Callable[..., Any]) -> Callable[..., Any]:
+    """Call `with_shapes` for the first calls from each place in each test, then `plain`."""
+    places: dict[tuple[int, int], int] = {}
+    seen = _test
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal seen
+        __tracebackhide__ = True
+        if seen != _test:
+            seen = _test
+            places.clear()
+        caller = sys._getframe(1)
+        place = id(caller.f_code), caller.f_lasti
+        calls = places[place] = places.get(place, 0) + 1
+        return (with_shapes if calls <= CALLS else plain)(*args, **kwargs)
+
+    return call
 
 
 def _hint(annotation: Any, namespace: dict[str, Any]) -> Any:
@@ -44,6 +79,11 @@ def _names_array(hint: Any) -> bool:
 
 def checked(fn: Any, *, typechecker: Callable[[Any], Any]) -> Any:
     """Decorate a function, or the constructor of a dataclass, with as little as its annotations need."""
+    if inspect.isclass(fn) and is_dataclass(fn):
+        init = vars(fn).get("__init__")
+        if isinstance(init, FunctionType) and not hasattr(init, "__wrapped__"):
+            fn.__init__ = checked(init, typechecker=typechecker)
+        return fn
     if not isinstance(fn, FunctionType):
         return _with_shapes(fn, typechecker=typechecker)
     if "<locals>" in fn.__qualname__:
@@ -53,7 +93,7 @@ def checked(fn: Any, *, typechecker: Callable[[Any], Any]) -> Any:
     written = fn.__annotations__
     hints = {name: _hint(annotation, fn.__globals__) for name, annotation in written.items()}
     if any(map(_names_array, hints.values())):
-        return _with_shapes(fn, typechecker=typechecker)
+        return _first_calls(fn, _with_shapes(fn, typechecker=typechecker))
     fn.__annotations__ = hints
     try:
         decorated = typechecker(fn)

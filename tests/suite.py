@@ -29,6 +29,8 @@ from typing import Any, TypeVar
 import pytest
 from numba.core import event
 
+from tests.runtime_types import start_test
+
 T = TypeVar("T")
 
 NO_REAL_DATA = "no real data"
@@ -122,6 +124,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    start_test()
     with watched(item):
         return (yield)
 
