@@ -65,6 +65,7 @@ def test_dataclasses_are_checked_when_they_are_made() -> None:
     curve = checked(Curve, typechecker=CHECK)
     assert curve("a", np.ones(2), error=np.ones(2)).error.tolist() == [1.0, 1.0]
     for arguments in ((3, np.ones(2), np.ones(2)), ("a", np.ones(2), np.ones(3)), ("a", np.ones(2), [1.0, 1.0])):
+        start_test()
         with pytest.raises(TypeError):
             curve(*arguments)
 
