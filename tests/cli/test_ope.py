@@ -372,21 +372,20 @@ def test_a_policy_from_the_log(shell: Shell, work: Path, tmp_path: Path, estimat
 
 
 def test_optimise_returns_what_the_command_prints(shell: Shell, work: Path, tmp_path: Path) -> None:
-    options = ("--estimator", "PBM", "--reward", "clicks@2", "--seed", 2, *FEW)
+    options = ("--estimator", "List", "--reward", "any-click@2", "--seed", 2, *FEW)
     said = shell.json("ope", "optimise", work / "small.parquet", "-o", tmp_path / "p.csv", *options)
     assert said.pop("output") == str(tmp_path / "p.csv")
-    result = cs.optimise_policy(work / "small.parquet", estimator="PBM", reward="clicks@2", seed=2, replicates=60)
+    result = cs.optimise_policy(work / "small.parquet", estimator="List", reward="any-click@2", seed=2, replicates=60)
     assert said == result.to_dict()
     assert len(result.rows()) == said["lists"]
     assert {len(row["docs"]) for row in result.rows()} == {2}
     assert cs.evaluate_policy(
         work / "small.parquet",
         result.policy,
-        estimators=["PBM"],
-        reward="clicks@2",
+        estimators=["List"],
+        reward="any-click@2",
         clip=[10],
         replicates=20,
-        examination="1/rank",
     ).rows()[0]["value"] == pytest.approx(said["in_sample"])
 
 
@@ -409,7 +408,7 @@ def test_logs_on_disk_give_the_same_policy(tmp_path: Path) -> None:
 def test_days_stay_whole_when_a_policy_is_judged(shell: Shell, tmp_path: Path) -> None:
     log = tmp_path / "days.parquet"
     write_clicks(log, queries=2, sessions=3000, seed=1, keep=0.5, days=5)
-    options = ("-o", tmp_path / "p.csv", "--estimator", "List", "--reward", "clicks@2", *FEW)
+    options = ("-o", tmp_path / "p.csv", "--estimator", "List", "--reward", "any-click@2", *FEW)
     assert shell.json("ope", "optimise", log, *options)["halves"] == "by time"
     said = shell.text("ope", "optimise", log, *options)
     assert "cross-fitted (halves by time)" in said
@@ -476,7 +475,10 @@ def test_bad_propensities(shell: Shell, work: Path, tmp_path: Path, propensity: 
         (("--target", "{}/top.parquet", "--estimator", "IP", "--reward", "any-click"), ("IP", "any-click", "List")),
         (("--target", "{}/top.parquet", "--reward", "money"), ("'money'", "clicks")),
         (("--target", "{}/top.parquet", "--logging", "guess"), ("'guess'", "'frequencies', 'propensities'")),
-        (("--target", "{}/top.parquet", "--logging", "propensities"), ("propensities", "--logging frequencies")),
+        (
+            ("--target", "{}/top.parquet", "--logging", "propensities", "--estimator", "List"),
+            ("propensities", "--logging frequencies"),
+        ),
         (("--target", "{}/top.parquet", "--cluster", "day"), ("--cluster", "'day'")),
         (("--target", "{}/top.parquet", "--compare", "{}/top.parquet"), ("top.parquet twice",)),
         (("--target", "{}/top.parquet", "--replicates", "3"), ("'--replicates'",)),
