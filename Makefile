@@ -102,7 +102,7 @@ KERNELS := $(addprefix tests/,core/test_checksums.py core/test_unique_rows.py co
 	policies/test_birkhoff.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
 $(VENV)/.compiled-dev: $(VENV)/.installed-dev $(VENV)/.compiled
 	@echo "compiling kernels of the tests, once after installation"
-	@$(PYTEST) --quiet $(KERNELS) > /dev/null || true
+	@PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null || true
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

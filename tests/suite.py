@@ -98,20 +98,20 @@ def file_of(test: str) -> str:
 
 
 class _KernelCompilation(event.Listener):
-    """Seconds that numba has spent on compiling kernels: that happens once a run, whichever test comes first."""
+    """CPU seconds of numba's compilation of kernels: that happens once a run, whichever test comes first."""
 
     def __init__(self) -> None:
         self.seconds, self._depth, self._start = 0.0, 0, 0.0
 
     def on_start(self, event: Any) -> None:
         if self._depth == 0:
-            self._start = time.perf_counter()
+            self._start = time.thread_time()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._start
+            self.seconds += time.thread_time() - self._start
 
 
 _compilation = _KernelCompilation()
