@@ -95,11 +95,12 @@ $(VENV)/.compiled: $(VENV)/.installed
 
 # Compile the other kernels, which only tests need at once: the two workers of a run would compile many of them twice.
 # These files are cheap; whether their tests pass is the business of the suite.
-KERNELS := $(addprefix tests/,core/test_checksums.py core/test_unique_rows.py counts/test_cells.py counts/test_cascade.py \
-	counts/test_tails.py counts/test_connectivity.py debiasedness/test_agreement.py \
-	debiasedness/test_nearest_neighbour_cmi.py experiments/model_selection/test_r2.py learners/test_mixture.py \
-	learners/test_position_kernels.py learners/test_priors.py models/test_walks.py ope/test_grouped_log.py \
-	policies/test_birkhoff.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
+KERNELS := $(addprefix tests/,core/test_checksums.py core/test_unique_rows.py counts/test_cells.py data/test_sessions.py \
+	debiasedness/test_agreement.py debiasedness/test_nearest_neighbour_cmi.py debiasedness/test_relevance_sources.py \
+	experiments/model_selection/test_r2.py io/datasets/test_letor.py io/datasets/test_yandex.py \
+	io/encode/test_partitions.py models/test_histories.py models/test_walks.py ope/test_estimators.py \
+	ope/test_grouped_log.py ope/test_intervals.py ope/test_optimise.py policies/test_birkhoff.py \
+	policies/test_derived.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
 $(VENV)/.compiled-dev: $(VENV)/.installed-dev $(VENV)/.compiled
 	@echo "compiling kernels of the tests, once after installation"
 	@PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null || true
