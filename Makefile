@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests of one file share their fixtures in one worker; files that cost most come first (tests/costs.json).
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is kept whatever the environment says: otherwise every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -11,23 +13,23 @@ demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
 
 # The checks and the suite side by side: mypy alone takes half a minute.
-test: $(VENV)/.installed-dev $(VENV)/.compiled
+test: $(VENV)/.compiled-dev
 	$(MAKE) --jobs 2 check pytest
 
-pytest: $(VENV)/.installed-dev $(VENV)/.compiled
-	$(BIN)/pytest -n auto --dist loadfile
+pytest: $(VENV)/.compiled-dev
+	$(PYTEST)
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.
 test-all: check
-	$(BIN)/pytest -n auto --dist loadfile --study full
+	$(PYTEST) --study full
 
 # Each study at its smallest size, which shows that it still works.
 test-studies: $(VENV)/.installed-dev
-	$(BIN)/pytest -n auto --dist loadfile --study smallest -m study tests
+	$(PYTEST) --study smallest -m study tests
 
 # Branch coverage of the ordinary suite; compiled kernels are left out, for no line of theirs is seen to run.
 coverage: $(VENV)/.installed-dev
-	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=
+	$(PYTEST) --cov --cov-report=
 	$(BIN)/coverage report --sort=cover
 
 # The kernels with a check of every index, which costs too much elsewhere; they are compiled apart from the others.
@@ -40,7 +42,7 @@ test-bounds: $(VENV)/.installed-dev
 # Hostile input for every reader, folder, option and text, bounded in number and time; make fuzz CASES=20000 for a campaign.
 CASES ?= 600
 FUZZ_SECONDS ?= 90
-fuzz: $(VENV)/.installed-dev $(VENV)/.compiled
+fuzz: $(VENV)/.compiled-dev
 	$(BIN)/python -m tests.fuzz --count $(CASES) --seconds $(FUZZ_SECONDS)
 
 # Warehouses: a real Spark, which needs Java 17 or newer, and Ibis.
@@ -89,6 +91,19 @@ $(VENV)/.compiled: $(VENV)/.installed
 	$(BIN)/clickshift evaluate $$folder/model $$log && \
 	$(BIN)/clickshift judgments $$folder/model --output $$folder/judgments.qrels && \
 	$(BIN)/clickshift propensities $$log --output $$folder/examination.json; } > /dev/null 2> $$folder/messages || { cat $$folder/messages; false; }
+	touch $@
+
+# Compile the other kernels, which only tests need at once: the two workers of a run would compile many of them twice.
+# These files are cheap; whether their tests pass is the business of the suite.
+KERNELS := $(addprefix tests/,core/test_checksums.py core/test_unique_rows.py counts/test_cells.py data/test_sessions.py \
+	debiasedness/test_agreement.py debiasedness/test_nearest_neighbour_cmi.py debiasedness/test_relevance_sources.py \
+	experiments/model_selection/test_r2.py io/datasets/test_letor.py io/datasets/test_yandex.py \
+	io/encode/test_partitions.py models/test_histories.py models/test_walks.py ope/test_estimators.py \
+	ope/test_grouped_log.py ope/test_intervals.py ope/test_optimise.py policies/test_birkhoff.py \
+	policies/test_derived.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
+$(VENV)/.compiled-dev: $(VENV)/.installed-dev $(VENV)/.compiled
+	@echo "compiling kernels of the tests, once after installation"
+	@PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null || true
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

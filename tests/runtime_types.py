@@ -3,23 +3,41 @@
 jaxtyping's import hook (`--jaxtyping-packages` in pyproject.toml) decorates every function of the package with
 `jaxtyping.jaxtyped`, which compiles two functions for each function that it decorates. Here that name is replaced:
 
+- a function is decorated when it is first called;
 - a function without array annotations has no shapes to compare: beartype alone checks it, with the same result;
 - a function that is defined inside another one is checked the first time that it is defined, not at every call of the
-  outer function.
+  outer function;
+- shapes are compared in the first `CALLS` calls from each place of the code in each test (`start_test`): a loop of
+  Newton steps calls the same functions with the same shapes thousands of times.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
+import threading
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 
+CALLS = 2
+"""Number of calls from each place of the code, in each test, in which shapes are compared."""
+
 _with_shapes = jaxtyping.jaxtyped
 _checked: set[CodeType] = set()
 _resolved: dict[tuple[int, str], Any] = {}
+_test = 0
+_lock = threading.Lock()
+
+
+def start_test() -> None:
+    """Compare the shapes of all functions again."""
+    global _test
+    _test += 1
 
 
 def _hint(annotation: Any, namespace: dict[str, Any]) -> Any:
@@ -42,25 +60,60 @@ def _names_array(hint: Any) -> bool:
     )
 
 
+def _decorate(fn: FunctionType, typechecker: Callable[[Any], Any]) -> tuple[Callable[..., Any], bool]:
+    """Decorate a function with as little as its annotations need; whether its shapes are compared."""
+    with _lock:
+        written = fn.__annotations__
+        hints = {name: _hint(annotation, fn.__globals__) for name, annotation in written.items()}
+        if any(map(_names_array, hints.values())):
+            return _with_shapes(fn, typechecker=typechecker), True
+        fn.__annotations__ = hints
+        try:
+            return typechecker(fn), False
+        finally:
+            fn.__annotations__ = written
+
+
+def _checked_when_called(plain: FunctionType, typechecker: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Check a function when it is called; decorating it costs a millisecond, and many are not called in a run."""
+    places: dict[tuple[int, int], int] = {}
+    seen, decorated, has_shapes = -1, plain, False
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal seen, decorated, has_shapes
+        __tracebackhide__ = True
+        if decorated is plain:
+            decorated, has_shapes = _decorate(plain, typechecker)
+        if not has_shapes:
+            return decorated(*args, **kwargs)
+        if seen != _test:
+            seen = _test
+            places.clear()
+        caller = sys._getframe(1)
+        place = id(caller.f_code), caller.f_lasti
+        calls = places[place] = places.get(place, 0) + 1
+        return (decorated if calls <= CALLS else plain)(*args, **kwargs)
+
+    return call
+
+
 def checked(fn: Any, *, typechecker: Callable[[Any], Any]) -> Any:
-    """Decorate a function, or the constructor of a dataclass, with as little as its annotations need."""
+    """Check the calls of a function, or of the constructor of a dataclass."""
+    if inspect.isclass(fn) and is_dataclass(fn):
+        init = vars(fn).get("__init__")
+        if isinstance(init, FunctionType) and not hasattr(init, "__wrapped__"):
+            fn.__init__ = checked(init, typechecker=typechecker)
+        return fn
     if not isinstance(fn, FunctionType):
         return _with_shapes(fn, typechecker=typechecker)
+    if not fn.__annotations__:
+        return fn
     if "<locals>" in fn.__qualname__:
         if fn.__code__ in _checked:
             return fn
         _checked.add(fn.__code__)
-    written = fn.__annotations__
-    hints = {name: _hint(annotation, fn.__globals__) for name, annotation in written.items()}
-    if any(map(_names_array, hints.values())):
-        return _with_shapes(fn, typechecker=typechecker)
-    fn.__annotations__ = hints
-    try:
-        decorated = typechecker(fn)
-    finally:
-        fn.__annotations__ = written
-    decorated.__annotations__ = written
-    return decorated
+    return _checked_when_called(fn, typechecker)
 
 
 def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:

@@ -3,7 +3,9 @@
 - The run ends with the twenty most expensive tests, in CPU seconds of all threads and finished child processes, without
   the compilation of numba's kernels. `--cost-limit S` fails the run when one phase of an unmarked test takes longer,
   also when the test is run again by itself: beside other processes, the same test takes up to twice the time.
-  A phase that has not ended after four minutes hangs: it fails.
+  A phase that has not ended after four minutes hangs: it fails. `--costs-by-file` lists all files, too, and
+  `--write-costs` keeps their costs in tests/costs.json. Files that cost most run first, so that at the end of a run no
+  worker waits long for the other one (with `--no-loadscope-reorder`; files that are not in the list come last).
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
   them whole and writes their numbers to benchmarks/results/studies.json.
@@ -21,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,9 +31,14 @@ from typing import Any, TypeVar
 import pytest
 from numba.core import event
 
+from tests.runtime_types import start_test
+
 T = TypeVar("T")
+Item = TypeVar("Item", bound=Any)
+"""A test, which has a node id."""
 
 NO_REAL_DATA = "no real data"
+COSTS = Path(__file__).with_name("costs.json")
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "studies.json"
 UNLIMITED = ("study", "spark")
 """Marks of tests that may take longer than the limit."""
@@ -45,6 +52,8 @@ HANG_SECONDS = 240
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("clickshift")
     group.addoption("--study", choices=("off", "smallest", "full"), default="off", help="what becomes of studies")
+    group.addoption("--costs-by-file", action="store_true", help="end with the CPU seconds of every test file")
+    group.addoption("--write-costs", action="store_true", help="write the costs of files to tests/costs.json")
     group.addoption("--cost-limit", type=float, metavar="S", help="most CPU seconds of a phase of an unmarked test")
 
 
@@ -68,23 +77,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if wanted == "off" and studies:
         config.hook.pytest_deselected(items=studies)
         items[:] = others
+    if hasattr(config, "workerinput"):
+        items[:] = by_cost(items, json.loads(COSTS.read_text(encoding="utf-8")))
+
+
+def by_cost(items: Sequence[Item], costs: Mapping[str, float]) -> list[Item]:
+    """Sort tests by the cost of their file, largest first; files of unknown cost come last, by number of tests."""
+    number = Counter(file_of(item.nodeid) for item in items)
+
+    def key(item: Item) -> tuple[float, int, str]:
+        file = file_of(item.nodeid)
+        return -costs.get(file, 0.0), -number[file], file
+
+    return sorted(items, key=key)
+
+
+def file_of(test: str) -> str:
+    """The file of a test, by the test's node id."""
+    return test.partition("::")[0]
 
 
 class _KernelCompilation(event.Listener):
-    """Seconds that numba has spent on compiling kernels: that happens once a run, whichever test comes first."""
+    """CPU seconds of numba's compilation of kernels: that happens once a run, whichever test comes first."""
 
     def __init__(self) -> None:
         self.seconds, self._depth, self._start = 0.0, 0, 0.0
 
     def on_start(self, event: Any) -> None:
         if self._depth == 0:
-            self._start = time.perf_counter()
+            self._start = time.thread_time()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._start
+            self.seconds += time.thread_time() - self._start
 
 
 _compilation = _KernelCompilation()
@@ -122,6 +149,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    start_test()
     with watched(item):
         return (yield)
 
@@ -154,6 +182,8 @@ class _Costs:
     def __init__(self, config: pytest.Config) -> None:
         self._root = config.rootpath
         self._limit: float | None = config.getoption("--cost-limit")
+        self._list_files: bool = config.getoption("--costs-by-file")
+        self._write_costs: bool = config.getoption("--write-costs")
         self._costs: list[tuple[float, str]] = []
         self._over: dict[str, float] = {}
         self._not_compared: Counter[str] = Counter()
@@ -189,6 +219,17 @@ class _Costs:
         )
         for cost, name in sorted(self._costs, reverse=True)[:SHOWN]:
             terminalreporter.write_line(f"{cost:7.1f}  {name}")
+        by_file: dict[str, float] = {}
+        for cost, name in self._costs:
+            by_file[file_of(name)] = by_file.get(file_of(name), 0.0) + cost
+        by_file = dict(sorted(by_file.items(), key=lambda one: -one[1]))
+        if self._list_files:
+            terminalreporter.section("CPU seconds by file")
+            for name, cost in by_file.items():
+                terminalreporter.write_line(f"{cost:7.1f}  {name}")
+        if self._write_costs:
+            kept = {name: round(cost, 1) for name, cost in by_file.items() if cost >= 1}
+            COSTS.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
         for name, cost in self._over.items():
             terminalreporter.write_line(
                 f"over the limit of {self._limit:g} CPU seconds: {name} took {cost:.1f}", red=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import beartype
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from jaxtyping import Float
 
 from clickshift.core.text import join_words
-from tests.runtime_types import checked
+from tests.runtime_types import CALLS, checked, start_test
 
 CHECK = beartype.beartype(conf=beartype.BeartypeConf(violation_type=TypeError))
 
@@ -49,3 +50,40 @@ def test_a_function_inside_another_one_is_checked_the_first_time() -> None:
     with pytest.raises(TypeError):
         first("a")  # type: ignore[arg-type]
     assert second("a") == "aa"  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A dataclass with an array."""
+
+    name: str
+    value: Float[np.ndarray, " n"]
+    error: Float[np.ndarray, " n"]
+
+
+def test_dataclasses_are_checked_when_they_are_made() -> None:
+    curve = checked(Curve, typechecker=CHECK)
+    assert curve("a", np.ones(2), error=np.ones(2)).error.tolist() == [1.0, 1.0]
+    for arguments in ((3, np.ones(2), np.ones(2)), ("a", np.ones(2), np.ones(3)), ("a", np.ones(2), [1.0, 1.0])):
+        start_test()
+        with pytest.raises(TypeError):
+            curve(*arguments)
+
+
+def test_shapes_are_compared_in_the_first_calls_from_each_place_of_each_test() -> None:
+    def total(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
+        return float(a.sum() + b.sum())
+
+    add, good, bad = checked(total, typechecker=CHECK), (np.ones(2), np.ones(2)), (np.ones(2), np.ones(3))
+
+    def calls(arguments: list[tuple[np.ndarray, np.ndarray]]) -> float:
+        return sum(add(*pair) for pair in arguments)
+
+    with pytest.raises(TypeError):
+        calls([*[good] * (CALLS - 1), bad])
+    assert calls([bad]) == 5.0, "the same place was checked often enough in this test"
+    with pytest.raises(TypeError):
+        add(*bad)  # another place
+    start_test()
+    with pytest.raises(TypeError):
+        calls([bad])

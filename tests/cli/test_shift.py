@@ -143,8 +143,12 @@ def test_only_the_candidate_is_learned(
 ) -> None:
     (tmp_path / "own_cli_model.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
+    before = {file: file.stat().st_mtime_ns for file in (finished / "cells").glob("*.parquet")}
     code, out, err = shell.run("shift", "run", "-o", finished, *FEW, "--candidate", "own_cli_model:Mine")
     assert code == 0, err
+    after = {file: file.stat().st_mtime_ns for file in (finished / "cells").glob("*.parquet")}
+    assert {file: after[file] for file in before} == before, "finished tasks are not computed again"
+    assert len(after) == len(before) + 1
     lines = [line for line in err.splitlines() if "left)" in line]
     assert len(lines) == 1
     assert "Mine, CoCM-mismatch users" in lines[0]

@@ -210,6 +210,17 @@ def test_a_cell_that_kills_its_workers_is_left_out(dask: Dask, tmp_path: Path) -
     assert len(pids(deadly)) == 2
 
 
+def wait_briefly(patch: pytest.MonkeyPatch) -> None:
+    """Wait for half a second for workers and files; to connect may take as long as for users, on a busy machine."""
+    check = clusters._checked_workers
+
+    def checked(*arguments: Any) -> Any:
+        patch.setattr(clusters, "_TIMEOUT", 0.5)
+        return check(*arguments)
+
+    patch.setattr(clusters, "_checked_workers", checked)
+
+
 def test_a_scheduler_that_is_lost_leaves_a_run_to_go_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, folder = cells(tmp_path, 6, 0.4), RunFolder(tmp_path / "run")
     logged: list[logging.LogRecord] = []
@@ -218,7 +229,7 @@ def test_a_scheduler_that_is_lost_leaves_a_run_to_go_on_with(tmp_path: Path, mon
         monkeypatch.setattr(logging.getLogger(name), "handlers", handlers)
     with dask_in(tmp_path) as dask:
         with monkeypatch.context() as hurry:
-            hurry.setattr(clusters, "_TIMEOUT", 0.5)
+            wait_briefly(hurry)
             with raises_code("no-workers", RunError, address=dask.address), cluster(dask.address, folder.path):
                 pass
         dask.start_workers("--no-nanny")
@@ -250,7 +261,7 @@ def test_workers_must_be_like_us(dask: Dask, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(clusters, "__version__", "99.0")
     refused("version-mismatch", name="the scheduler", package="clickshift", expected="99.0")
     monkeypatch.undo()
-    monkeypatch.setattr(clusters, "_TIMEOUT", 1.0)
+    wait_briefly(monkeypatch)
     monkeypatch.setattr(clusters, "_probe", lambda folder: nullcontext(folder / "not shared"))
     refused("folder-not-shared", folder=tmp_path / "run")
     monkeypatch.undo()

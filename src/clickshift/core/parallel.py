@@ -111,7 +111,7 @@ def for_ranges(work: Callable[[slice], None], rows: int, *, chunk: int = _CHUNK_
 
 
 def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """Map `work` over items in threads and yield the results in order, with bounded look~pending.
+    """Map `work` over items in threads and yield the results in order, with bounded look-ahead.
 
     Only a few results are in memory at a time.
 
