@@ -88,6 +88,7 @@ def test_counts_that_hide_the_tolerance_in_rounding_give_the_estimates_of_smalle
     np.testing.assert_allclose(many.click_prob(rankings), few.click_prob(rankings), atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
 @pytest.mark.parametrize("clicks", [[1, 0, 0], [0, 1, 0], [0, 0, 0]])
 @pytest.mark.parametrize("model", ["DBN", "SDBN", "CCM"])
 def test_one_session_repeated_without_end_takes_few_steps(model: str, clicks: list[int]) -> None:
