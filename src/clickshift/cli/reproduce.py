@@ -82,9 +82,13 @@ def paper_command(name: str) -> Callable[..., None]:
 
 def _make(name: str, output: Path | None, json: bool, **options: Any) -> None:
     """Make a table or figure in a folder named after it, unless another one is given."""
+    from clickshift.experiments.experiment import ExperimentResult
     from clickshift.experiments.papers import reproduce
 
     folder = output or Path("out") / name
     with reporting_tasks() as progress:
         result = reproduce(name, folder, **options, progress=progress)
-    render_experiment(result, json=json, output=folder)
+    if isinstance(result, ExperimentResult):
+        render_experiment(result, json=json, output=folder)
+    else:
+        render(result, json=json, output=output)
