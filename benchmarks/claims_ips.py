@@ -15,10 +15,10 @@ from clickshift.experiments.click_vs_ips.data import (
     PBM_ESTIMATED,
     PBM_TRUE,
     PointwiseData,
-    published_curve,
 )
 from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures, click_loss, ips_loss
 from clickshift.experiments.click_vs_ips.protocol import ranking_metrics
+from clickshift.experiments.click_vs_ips.published import published_curve
 from clickshift.simulation.users import PBM
 
 SMALL = PointwiseData(documents=2000)

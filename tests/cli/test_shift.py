@@ -197,12 +197,12 @@ def test_reproduce(shell: Shell, tmp_path: Path) -> None:
     assert str(tmp_path) in shell.error("shift", "status", "-o", tmp_path)
 
 
-def test_a_table_of_a_log_that_is_not_ours_is_shown_as_printed(shell: Shell) -> None:
-    out = shell.text("reproduce", "table2")
+def test_a_table_of_a_log_that_is_not_ours_is_shown_as_printed(shell: Shell, tmp_path: Path) -> None:
+    out = shell.text("reproduce", "table2", "-o", tmp_path / "2")
     for words in ("--annotated --with-clicks --merge-regions", "4,991", "255,467", "*1.2717", "†0.6258"):
         assert words in " ".join(out.split())
-    assert "Out" not in out, "nothing is written unless asked for"
-    found = shell.json("reproduce", "table8")
+    found = shell.json("reproduce", "table8", "-o", tmp_path / "8")
+    assert found.pop("output") == str(tmp_path / "8")
     assert found == cs.reproduce("table8").to_dict()
     recall = [row for row in found["rows"] if (row["model"], row["metric"]) == ("RankTopObs", "Recall@1")]
     assert recall == [

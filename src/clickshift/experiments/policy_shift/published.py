@@ -19,10 +19,10 @@ from itertools import combinations
 from typing import Any, NamedTuple, cast
 
 from clickshift.display.document import Document, Section
-from clickshift.display.result import Result
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, Standing, measured
 from clickshift.errors import SpecError
+from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_robustness import metric_by_seed, rows_of_kind, text_of
 from clickshift.simulation.search_engine import BUILTIN
 
@@ -131,11 +131,15 @@ def _cell(text: str) -> Measured | None:
 
 
 @dataclass(frozen=True, repr=False)
-class PublishedTable(Result):
+class PublishedTable(ExperimentResult):
     """A published table whose data are not part of the package, and how to compute it from a log of one's own.
 
     Parameters
     ----------
+    task_rows
+        One row per printed number.
+    settings, failures
+        None.
     name
         Name of the table, e.g. "table2".
     shows
@@ -149,27 +153,20 @@ class PublishedTable(Result):
     -----
     Facts (`to_dict`, `--json`): `conclusion`; `command`; `rows`, one per printed number: `model`, `metric`,
     `published`, `half` (half the width of the 95 % interval), `mark` ("best", "=" for not significantly worse, or ""),
-    `dagger` (not significantly worse than ARM NC) and `slip`, the reason why the number cannot be right, if it cannot.
+    `dagger` (not significantly worse than ARM NC) and `slip`, the reason why the number cannot be right, if it cannot;
+    `failures`, which is empty.
     """
 
-    name: str
-    shows: str
-    command: str
-    needs: str
+    name: str = ""
+    shows: str = ""
+    command: str = ""
+    needs: str = ""
 
-    @property
-    def conclusion(self) -> str:
-        """What is shown, and the command for one's own log."""
-        number = self.name.removeprefix("table")
-        return (
-            f"Table {number} of the policy-shift paper as printed ({self.shows}). The log is not part of the package."
-            f"\n\nOn your log: {self.command}"
-        )
-
-    def rows(self) -> Rows:
-        """Return one row per printed number."""
-        slips = {(slip.model, slip.column): slip.why for slip in published_slips(self.name)}
-        return [
+    @classmethod
+    def of(cls, name: str, *, shows: str, command: str, needs: str) -> PublishedTable:
+        """Return the table of a name, "table1" to "table8"."""
+        slips = {(slip.model, slip.column): slip.why for slip in published_slips(name)}
+        rows: Rows = [
             {
                 "model": model,
                 "metric": column,
@@ -179,14 +176,22 @@ class PublishedTable(Result):
                 "dagger": cell.dagger,
                 "slip": slips.get((model, column)),
             }
-            for model, cells in published_table(self.name).items()
+            for model, cells in published_table(name).items()
             for column, cell in cells.items()
             if cell is not None
         ]
+        return cls(rows, name=name, shows=shows, command=command, needs=needs)
+
+    def _answer(self) -> str:
+        number = self.name.removeprefix("table")
+        return (
+            f"Table {number} of the policy-shift paper as printed ({self.shows}). The log is not part of the package."
+            f"\n\nOn your log: {self.command}"
+        )
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the conclusion, the command and the rows."""
-        return {"conclusion": self.conclusion, "command": self.command, "rows": self.rows()}
+        """Return the conclusion, the command, the rows and no failures."""
+        return {**super().facts(), "command": self.command}
 
     def _document(self) -> Document:
         table = [{"model": model, **cells} for model, cells in published_table(self.name).items()]
