@@ -66,7 +66,7 @@ sessions; other sizes, collisions and eta are read from figures, to about .0005.
 of both means leave no difference."""
 _TEXT_REVERSED = """The order is reversed because every document is in one query here, as the paper describes, so that
 it is seen at one rank only. With every document in two queries (the set one-hot-twice), in all likelihood the published
-data, the second rank gains the click model .049 and IPS .015, and the order is the published one (.809 and .797;
+data, the second rank gains the click model .049 and IPS .015, and the order is the published one (.809 and .796;
 docs/decisions/0010)."""
 _REVERSED_AT = 10_000
 """Number of sessions at which the order of PBM and IPS on the one-hot set is not the published one."""

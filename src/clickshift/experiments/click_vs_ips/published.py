@@ -136,7 +136,8 @@ def published_table(rows: Sequence[Row], varied: Sequence[str], marks: Mapping[s
     list of dict
         One line per number, with the difference and "agrees" or "differs", with the reason where it is known.
     """
-    key, lines = set_of_rows(rows), []
+    key = set_of_rows(rows)
+    lines: list[dict[str, Any]] = []
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     axis = next(iter(varied), "sessions")
     for model in models:
@@ -144,15 +145,15 @@ def published_table(rows: Sequence[Row], varied: Sequence[str], marks: Mapping[s
             ours = [row["nDCG@10"] for row in rows if row["model"] == model and row[axis] == point]
             printed = axis == "sessions" and point == LARGEST_LOG  # table 2 has it, with a standard deviation
             if ours and not printed:
-                line = {"model": model, axis: point, "metric": "nDCG@10"}
+                line: dict[str, Any] = {"model": model, axis: point, "metric": "nDCG@10"}
                 lines.append(line | _compared(key, model, axis, point, Measured(value, digits=3), "", ours, ""))
         if set(varied) <= {"sessions"}:
-            for metric, (value, mark) in published_row(key, model).items():
+            for metric, (mean, mark) in published_row(key, model).items():
                 ours = [row[metric] for row in rows if row["model"] == model and row["sessions"] == LARGEST_LOG]
                 if ours:
                     line = {"model": model, "sessions": LARGEST_LOG, "metric": metric}
                     own = marks.get(metric, {}).get(model, "")
-                    lines.append(line | _compared(key, model, "sessions", LARGEST_LOG, value, mark, ours, own))
+                    lines.append(line | _compared(key, model, "sessions", LARGEST_LOG, mean, mark, ours, own))
                     lines[-1]["sd"] = Measured(published_deviation(key, model, metric), digits=3)
     return lines
 
