@@ -32,6 +32,8 @@ _HALF_WIDTH = 2.2622 / math.sqrt(10)
 """Half the width of the 95 % interval of a mean over ten runs, in standard deviations: Student's t with 9 degrees."""
 _DIGITISED = 0.0005
 """Error of numbers that were read from a figure."""
+_NETWORK_BELOW = 10**6
+"""Number of sessions below which a network on one-hot features learns otherwise than a table of logits."""
 _QUERIES_OFF = 0.02
 """Largest relative difference of the number of queries of a recognised data set: parts of a file may be missing."""
 
@@ -146,20 +148,20 @@ def published_table(rows: Sequence[Row], varied: Sequence[str], marks: Mapping[s
             printed = axis == "sessions" and point == LARGEST_LOG  # table 2 has it, with a standard deviation
             if ours and not printed:
                 line: dict[str, Any] = {"model": model, axis: point, "metric": "nDCG@10"}
-                lines.append(line | _compared(key, model, axis, point, Measured(value, digits=3), "", ours, ""))
+                lines.append(line | _compared(rows[0], model, axis, point, Measured(value, digits=3), "", ours, ""))
         if set(varied) <= {"sessions"}:
             for metric, (mean, mark) in published_row(key, model).items():
                 ours = [row[metric] for row in rows if row["model"] == model and row["sessions"] == LARGEST_LOG]
                 if ours:
                     line = {"model": model, "sessions": LARGEST_LOG, "metric": metric}
                     own = marks.get(metric, {}).get(model, "")
-                    lines.append(line | _compared(key, model, "sessions", LARGEST_LOG, mean, mark, ours, own))
+                    lines.append(line | _compared(rows[0], model, "sessions", LARGEST_LOG, mean, mark, ours, own))
                     lines[-1]["sd"] = Measured(published_deviation(key, model, metric), digits=3)
     return lines
 
 
 def _compared(
-    key: str, model: str, axis: str, point: float, published: Measured, mark: str, ours: Sequence[float], own: str
+    row: Row, model: str, axis: str, point: float, published: Measured, mark: str, ours: Sequence[float], own: str
 ) -> dict[str, Any]:
     """Return the columns of a published number and ours."""
     mean = measured(list(ours), digits=3)
@@ -174,18 +176,23 @@ def _compared(
         "ours": mean,
         "our mark": own,
         "difference": Measured(difference, digits=3, signed=True),
-        "verdict": "agrees" if agrees else _reason(key, model, axis, point),
+        "verdict": "agrees" if agrees else _reason(row, model, axis, point),
     }
 
 
-def _reason(key: str, model: str, axis: str, point: float) -> str:
-    """Say why a number differs, as far as it is known (docs/decisions/0010)."""
-    if key != ONE_HOT_SET:
+def _reason(row: Row, model: str, axis: str, point: float) -> str:
+    """Say why a number differs, as far as it is known (docs/decisions/0010); `row` is one of ours."""
+    if set_of_rows([row]) != ONE_HOT_SET:
         return "differs"
-    if model.startswith("Naive"):
-        return "differs because of the data (two copies of each document) and the round (last instead of best)"
     if model.startswith("PBM, estimated"):
         return "differs because the published examination hardly left its random start"
-    if axis == "collisions":
-        return "differs because of the data (two copies) and early stopping; see the closed form"
-    return "differs because of the data (two copies) and the published network" if point < 10**6 else "differs"
+    reasons = ["the data (two copies of each document)"] if row["data"] == ONE_HOT_SET else []
+    if model.startswith("Naive"):
+        reasons += [] if row.get("as_published") else ["the round (last instead of best)"]
+    elif axis == "collisions":
+        reasons += ["early stopping: see the closed form"]
+    elif axis == "sessions" and point < _NETWORK_BELOW:
+        reasons += ["the published network"]
+    else:
+        return "differs"
+    return f"differs because of {' and '.join(reasons)}" if reasons else "differs"
