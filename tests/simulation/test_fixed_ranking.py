@@ -170,7 +170,7 @@ def test_the_production_ranker_is_weak_and_knows_no_query_that_it_ranks(
     differ = np.unique(parts.train.vocabulary.pair_query[published.train.rank != engine.train.rank])
     assert 15 <= len(differ) <= 20, "as published, it ranks its own 20 queries, too"
     own = agreement(parts.train, published.train.rank)
-    assert own.mean() > train.mean() + 0.1
+    assert own.mean() > train.mean() + 0.05
     assert (published.held_out.rank == engine.held_out.rank).all()
 
 

@@ -276,10 +276,14 @@ def _production_scores(
     fitted[order[:n]] = True
     fitted_pair, fitted_corpus = fitted[parts.train.vocabulary.pair_query], parts.train.with_queries(fitted)
     ranker = replace(production, train=fitted_corpus)
-    if own_queries:
-        return ranker.scores(parts.train), ranker.scores(parts.held_out), ranker.scores(parts.test)
     other_ranker = replace(production, train=parts.train.with_queries(order[n : 2 * n]))
     train = np.empty(parts.train.n_pairs)
     train[~fitted_pair] = ranker.scores(parts.train.with_queries(~fitted))
-    train[fitted_pair] = other_ranker.scores(fitted_corpus)
+    train[fitted_pair] = ranker.scores(_renamed(fitted_corpus)) if own_queries else other_ranker.scores(fitted_corpus)
     return train, ranker.scores(parts.held_out), ranker.scores(parts.test)
+
+
+def _renamed(corpus: Corpus) -> Corpus:
+    """Return the corpus with other query ids: a LambdaMART refuses to rank the queries on which it was fitted."""
+    names = np.array([f"own {number:06d}" for number in range(corpus.n_queries)])
+    return replace(corpus, vocabulary=replace(corpus.vocabulary, query_ids=names))
