@@ -2,6 +2,7 @@
 
     python benchmarks/pointwise.py              # 350 rankers, 280 of them trained; goal: 10 minutes on two cores
     python benchmarks/pointwise.py --quick      # a smoke test: two sizes, two seeds, 1,000 documents
+    python benchmarks/pointwise.py --corpus one-hot-twice --output benchmarks/results/pointwise_twice.json
 
 Every cell is computed anew, in processes that are kept to one core each, imports and compilation included. Seconds of a
 cell are of one process; the wall time is that of all together. Memory is the most that one of them held.
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clickshift.experiments.click_vs_ips.data import PointwiseData, values_by_seed
+from clickshift.experiments.click_vs_ips.data import PointwiseData, pointwise_data, values_by_seed
 from clickshift.experiments.click_vs_ips.protocol import Pointwise
 from clickshift.experiments.runner import FinishedTask, RunFolder, process_pool, run_tasks
 
@@ -33,10 +34,11 @@ GOAL = 600
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--corpus", choices=("one-hot", "one-hot-twice"), default="one-hot")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--output", type=Path, default=HERE / "results" / "pointwise.json")
     options = parser.parse_args()
-    protocol = Pointwise()
+    protocol = Pointwise(pointwise_data(options.corpus))
     if options.quick:
         protocol = replace(protocol, data=PointwiseData(documents=1000), sessions=(100, 10_000), seeds=2)
     cells, news = protocol.tasks(), list[FinishedTask]()

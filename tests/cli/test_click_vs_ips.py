@@ -54,7 +54,13 @@ def figure_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_figure_1_has_a_chart_and_tables(figure_1: Path) -> None:
     page = (figure_1 / "report.html").read_text()
-    for words in ("After 10,000 sessions", "Order of models", "bootstrap", "PBM, estimated bias", "nDCG@10 published"):
+    for words in (
+        "After 10,000 sessions",
+        "Order of models",
+        "bootstrap",
+        "PBM, estimated bias",
+        "Published, and ours",
+    ):
         assert words in page
     names = {file.name for file in (figure_1 / "exports").iterdir()}
     assert {"after-10-000-sessions.csv", "order-of-models.tex"} <= names

@@ -196,9 +196,23 @@ def test_reproduce(shell: Shell, tmp_path: Path) -> None:
     assert [one["name"] for one in listed["rows"]] == list(TABLES_AND_FIGURES)
     assert listed == cs.tables_and_figures().to_dict()
     assert "spider" in shell.text("reproduce")
-    assert "clickshift shift logs" in shell.error("reproduce", "table2")
+    assert all(one["takes"] for one in listed["rows"])
     assert "'table0'" in shell.error("reproduce", "table0")
     assert str(tmp_path) in shell.error("shift", "status", "-o", tmp_path)
+
+
+def test_a_table_of_a_log_that_is_not_ours_is_shown_as_printed(shell: Shell, tmp_path: Path) -> None:
+    out = shell.text("reproduce", "table2", "-o", tmp_path / "2")
+    for words in ("--annotated --with-clicks --merge-regions", "4,991", "255,467", "*1.2717", "†0.6258"):
+        assert words in " ".join(out.split())
+    found = shell.json("reproduce", "table8", "-o", tmp_path / "8")
+    assert found.pop("output") == str(tmp_path / "8")
+    assert found == cs.reproduce("table8").to_dict()
+    recall = [row for row in found["rows"] if (row["model"], row["metric"]) == ("RankTopObs", "Recall@1")]
+    assert recall == [
+        {"model": "RankTopObs", "metric": "Recall@1", "published": 0.7138, "half": None, "mark": "", "dagger": False,
+         "slip": "the row of nDCG in table 2 is printed again"}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

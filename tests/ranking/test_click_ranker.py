@@ -197,6 +197,21 @@ def test_examination_is_learned_where_documents_change_places(rng) -> None:
     np.testing.assert_allclose(ranker.relevance(corpus) * scale, y, atol=0.03)
 
 
+def test_additive_towers_are_learned_where_documents_change_places(rng) -> None:
+    """Clicks with probability sigmoid(score + logit of the rank): known up to a constant between the towers."""
+    corpus, n = one_hot([5] * 12), 60
+    score, logit = rng.normal(0, 1, n), np.array([0.5, 0.0, -0.4, -1.0, -2.0])
+    pair, rank = np.repeat(np.arange(n), 5), np.tile(np.arange(5), n)
+    prob = sigmoid(score[pair] + logit[rank])
+    cells = Cells(corpus.vocabulary, 5, "rank", pair, rank, np.full(5 * n, 200.0), 200 * prob)
+    ranker = replace(FREE, loss="additive", bias="estimated").fit(corpus, cells, held_out=(corpus, cells))
+    found = ranker.scores(corpus)
+    np.testing.assert_allclose(found - found.mean(), score - score.mean(), atol=0.02)
+    assert ranker.examination is None, "the logits of an additive model are not an examination"
+    entropy = -(prob * np.log(prob) + (1 - prob) * np.log(1 - prob)).sum()
+    assert ranker.held_out_loss == pytest.approx(entropy / 5 / 12, rel=1e-3), "cross-entropy of a session of a query"
+
+
 def plain_loss(weights, features, positive, total, queries):
     """Of a network with one hidden layer, in double precision."""
     hidden = np.log1p(np.abs(features)) * np.sign(features) @ weights["0"] + weights["0.bias"]
@@ -353,6 +368,11 @@ def test_early_stopping_keeps_the_best_round() -> None:
     assert (one.rounds, one.converged) == (1, False)
     assert len(heard) == 4
     assert heard[0].startswith("round 1: held-out loss")
+    last = replace(learner, keep="last").fit(corpus, clicks, held_out=(corpus, judge))
+    four = replace(learner, rounds=4, patience=9, keep="last").fit(corpus, clicks, held_out=(corpus, judge))
+    np.testing.assert_array_equal(last.weights["table"], four.weights["table"])
+    assert (last.rounds, last.held_out_loss) == (4, ranker.held_out_loss), "the loss is that of the best round"
+    assert (last.weights["table"] != one.weights["table"]).all()
 
 
 def test_divergence_is_an_error_at_first_and_a_warning_later(rng) -> None:
@@ -495,6 +515,7 @@ def test_examination_that_does_not_fit(rng) -> None:
         ({"tower": "tree"}, "bad-option", {"option": "tower", "known": ["network", "one-hot"]}),
         ({"optimiser": "lion"}, "bad-option", {"option": "optimiser", "value": "lion"}),
         ({"bias": "estimated"}, "incompatible-options", {"bias": "estimated", "loss": "ips"}),
+        ({"loss": "additive"}, "incompatible-options", {"bias": "given", "loss": "additive"}),
         ({"hidden": (3,)}, "bad-option", {"option": "dropout"}),
         ({"batch": 0}, "bad-option", {"batch": 0}),
         ({"learning_rate": 0.0}, "bad-option", {"option": "learning_rate", "value": 0.0}),

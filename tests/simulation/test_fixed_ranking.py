@@ -166,6 +166,12 @@ def test_the_production_ranker_is_weak_and_knows_no_query_that_it_ranks(
     same, other = (FixedRankingEngine.of(parts, WEAK, seed=seed) for seed in (0, 1))
     assert (same.train.rank == engine.train.rank).all()
     assert (other.train.rank != engine.train.rank).any()
+    published = FixedRankingEngine.of(parts, WEAK, seed=0, own_queries=True)
+    differ = np.unique(parts.train.vocabulary.pair_query[published.train.rank != engine.train.rank])
+    assert 15 <= len(differ) <= 20, "as published, it ranks its own 20 queries, too"
+    own = agreement(parts.train, published.train.rank)
+    assert own.mean() > train.mean() + 0.05
+    assert (published.held_out.rank == engine.held_out.rank).all()
 
 
 def test_a_ranker_that_knows_nothing_is_random(parts: CorpusSplit) -> None:

@@ -44,6 +44,11 @@ def reproduce(
     queries: int | None = _QUERIES,
     sessions: int | None = _SESSIONS,
     tuned: Path | None = _TUNED,
+    as_published: bool = typer.Option(
+        False,
+        "--as-published",
+        help="Rankers of the IPS paper trained as in the authors' code, to compare the numbers.",
+    ),
     reference: bool = REFERENCE,
     workers: int | None = WORKERS,
     cluster: str | None = CLUSTER,
@@ -55,7 +60,8 @@ def reproduce(
 
         render(tables_and_figures(), json=json)
     else:
-        options = {"corpus": corpus, "seeds": seeds, "queries": queries, "sessions": sessions, "tuned": tuned}
+        options: dict[str, Any] = {"corpus": corpus, "seeds": seeds, "queries": queries, "sessions": sessions}
+        options |= {"tuned": tuned, "as_published": as_published}
         _make(name, output, json, **options, reference=reference, workers=workers, cluster=cluster)
 
 

@@ -34,6 +34,7 @@ _PLOTLY_CONFIG = {
     "plotlyServerURL": "",
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
+_WIDE = 1200  # pixels; a wider figure is scrolled on a narrow screen, so that its labels stay readable
 _LONG = 28  # characters; a longer text may be broken into lines
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "plotly")
 
@@ -286,7 +287,13 @@ def _figure(figure: Any, title: str, name: str) -> str:
         style = f" class='shaped' style='aspect-ratio: {figure.layout.width:g} / {figure.layout.height:g}'"
         responsive.update_layout(width=None, height=None, autosize=True)
     markup = responsive.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=_PLOTLY_CONFIG)
-    return f"<figure{style} role='img' aria-label='{html.escape(title)}'>{markup}</figure>"
+    drawn = f"<figure{style} role='img' aria-label='{html.escape(title)}'>{markup}</figure>"
+    wide = (figure.layout.width or 0) > _WIDE
+    return (
+        f"<div class='scroll' role='region' tabindex='0' aria-label='{html.escape(title)}'>{drawn}</div>"
+        if wide
+        else drawn
+    )
 
 
 def _table(rows: Sequence[Row], title: str) -> str:

@@ -25,14 +25,16 @@ from clickshift.display.result import Result
 from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftError, FileError, SpecError
 from clickshift.experiments.click_vs_ips.checks import PointwiseChecks
-from clickshift.experiments.click_vs_ips.data import PointwiseData, pointwise_data
+from clickshift.experiments.click_vs_ips.data import ONE_HOT, ONE_HOT_TWICE, PointwiseData, pointwise_data
 from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures
-from clickshift.experiments.click_vs_ips.protocol import TRUE_BIAS_RANKERS, Pointwise
+from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, TRUE_BIAS_RANKERS, TWO_TOWERS, Pointwise
+from clickshift.experiments.click_vs_ips.published import LARGEST_LOG
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.experiment import Experiment, ExperimentResult, read_run
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.experiments.policy_shift.protocol import PolicyShift
+from clickshift.experiments.policy_shift.published import PublishedTable
 from clickshift.simulation.search_engine import BUILTIN, World
 
 SHIFT_PAPER = "policy shift (Deffayet et al. 2022)"
@@ -75,22 +77,18 @@ def _figure_2() -> PolicyShift:
     return _with_users(PolicyShift(contenders=(TRUTH, *CLICK_MODELS)), "CoCM", "CoCM-mismatch")
 
 
-_LARGEST_LOG = 10**8
-"""Sessions of the largest log of the IPS paper."""
 TrainedProtocol = Pointwise | Tuning | PointwiseChecks
 """Protocols of the IPS paper that train rankers."""
 
 
 def _ips_figure_4() -> Pointwise:
     """Figure 4 of the IPS paper: nDCG by the rate of feature collisions."""
-    return Pointwise(models=TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), collisions=tuple(k / 10 for k in range(10)))
+    return Pointwise(models=TRUE_BIAS_RANKERS, sessions=(LARGEST_LOG,), collisions=tuple(k / 10 for k in range(10)))
 
 
 def _ips_figure_5() -> Pointwise:
     """Figure 5 of the IPS paper: nDCG by position bias. The paper uses Istella-S: pass its folder as the corpus."""
-    return Pointwise(
-        pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(_LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0)
-    )
+    return Pointwise(pointwise_data(BUILTIN), TRUE_BIAS_RANKERS, sessions=(LARGEST_LOG,), eta=(0.0, 0.5, 1.0, 1.5, 2.0))
 
 
 def with_changes(
@@ -101,6 +99,7 @@ def with_changes(
     sessions: int | None = None,
     seeds: int | None = None,
     tuning: Sequence[Mapping[str, Any]] | None = None,
+    as_published: bool = False,
 ) -> TrainedProtocol:
     """Change the data or the size of a protocol of the IPS paper; what is not given stays as it is.
 
@@ -119,6 +118,8 @@ def with_changes(
         Number of seeds.
     tuning
         Rows of a finished hyperparameter search, from which each ranker's optimiser and learning rate are taken.
+    as_published
+        Whether to train as the authors' code does, on the one-hot set with two copies of each document.
 
     Returns
     -------
@@ -131,7 +132,9 @@ def with_changes(
         If `tuning` is given for a protocol whose rankers cannot be tuned ("bad-option").
     """
     data: PointwiseData = protocol.data if corpus is None else pointwise_data(corpus)
-    data = replace(data, queries=queries or data.queries)
+    if as_published and data.content == ONE_HOT and corpus is None:
+        data = replace(data, content=ONE_HOT_TWICE, corpus=ONE_HOT_TWICE)
+    data = replace(data, queries=queries or data.queries, as_published=as_published)
     seeds = seeds or protocol.seeds
     if not isinstance(protocol, Pointwise):
         if tuning is not None:
@@ -163,12 +166,22 @@ class TableOrFigure:
         Creates the protocol that reproduces it; None if that needs a log of one's own, or is not implemented.
     command
         Command that reproduces it from a log of one's own.
+    needs
+        What is needed for that: paragraphs, separated by empty lines.
+    takes
+        How long it takes: CPU time on one core, measured with the default settings, or a class.
+    published
+        Where the published numbers are shown: "numbers" (beside ours), "numbers, IPS sets" (only for the data sets of
+        the IPS paper), "as printed" (without ours), or "" if the paper has none, or they are not shown.
     """
 
     paper: str
     shows: str
     make: Callable[[], Experiment[Any]] | None = None
     command: str = ""
+    needs: str = ""
+    takes: str = "depends on your log"
+    published: str = ""
 
     @property
     def state(self) -> str:
@@ -176,39 +189,104 @@ class TableOrFigure:
         return "ready" if self.make else "needs your log" if self.command else "open"
 
 
-_LOGS = "clickshift shift logs --train LOG --judgments QRELS"
+_YANDEX = (
+    "clickshift shift logs --format yandex-wscd --train CLICKS --judgments LABELS --annotated --with-clicks "
+    "--merge-regions --gradient -o out/yandex"
+)
+_NEEDS_YANDEX = """The log of the Yandex relevance prediction challenge (WSCD 2012), which Yandex gave out: CLICKS is
+its log of queries and clicks, LABELS its file of labels. Both may be compressed.
+
+The options are the paper's steps: --annotated keeps the queries with labels, --with-clicks drops pages without clicks,
+--merge-regions ignores the region, as the authors' parser does (without it, a query is a query in a region). The split
+is chronological, with 1/30 each for early stopping and for the test; ten seeds. The paper has 4,991 queries and 255,467
+documents after these steps: the command prints both numbers. --gradient trains PBM, UBM and DBN as the paper does;
+without it they are fitted by maximum likelihood, in minutes instead of hours."""
+_CLARA = "clickshift shift logs --train LOG --judgments QRELS --annotated --with-clicks --held-out 0.05 -o out/log"
+_NEEDS_CLARA = """The CLARA log of the search engine Naver is proprietary: nobody but its owner can compute this table.
+The command makes the same table from any log with labels, e.g. your own, with the paper's steps for CLARA: annotated
+queries, pages with clicks, and a chronological split with 1/20 each for early stopping and for the test."""
+
+
+def _log_table(shows: str, command: str, needs: str) -> TableOrFigure:
+    """Return a table of the policy-shift paper that needs a log of one's own."""
+    return TableOrFigure(SHIFT_PAPER, shows, command=command, needs=needs, published="as printed")
+
+
+_BESIDE, _IPS_SETS = "numbers", "numbers, IPS sets"
 
 TABLES_AND_FIGURES = {
-    "table1": TableOrFigure(SHIFT_PAPER, "CLARA: perplexity and nDCG of all models", command=_LOGS),
-    "table2": TableOrFigure(SHIFT_PAPER, "Yandex: perplexity and nDCG of all models", command=_LOGS),
+    "table1": _log_table("CLARA: perplexity and nDCG of all models", _CLARA, _NEEDS_CLARA),
+    "table2": _log_table("Yandex: perplexity and nDCG of all models", _YANDEX, _NEEDS_YANDEX),
     "table3": TableOrFigure(
-        SHIFT_PAPER, "ind and ood perplexity, DBN users", lambda: _with_users(section_6_1(), "DBN")
+        SHIFT_PAPER,
+        "ind and ood perplexity, DBN users",
+        lambda: _with_users(section_6_1(), "DBN"),
+        takes="7 s (shipped rows)",
+        published=_BESIDE,
     ),
     "table4": TableOrFigure(
-        SHIFT_PAPER, "ind and ood perplexity, CoCM users", lambda: _with_users(section_6_1(), "CoCM")
+        SHIFT_PAPER,
+        "ind and ood perplexity, CoCM users",
+        lambda: _with_users(section_6_1(), "CoCM"),
+        takes="7 s (shipped rows)",
+        published=_BESIDE,
     ),
-    "table5": TableOrFigure(SHIFT_PAPER, "table 1 with intervals", command=_LOGS),
-    "table6": TableOrFigure(SHIFT_PAPER, "table 2 with intervals", command=_LOGS),
-    "table7": TableOrFigure(SHIFT_PAPER, "CLARA: AUROC and Recall", command=_LOGS),
-    "table8": TableOrFigure(SHIFT_PAPER, "Yandex: AUROC and Recall", command=_LOGS),
-    "figure1": TableOrFigure(SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift),
-    "figure2": TableOrFigure(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", _figure_2),
-    "cmip-table1": TableOrFigure(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
-    "cmip-table2": TableOrFigure(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
-    "ips-figure1": TableOrFigure(IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise),
-    "ips-figure2": TableOrFigure(IPS_PAPER, "losses of two documents with the same features", SharedFeatures),
-    "ips-figure3": TableOrFigure(IPS_PAPER, "losses of a document by its rank", LossByRank),
-    "ips-figure4": TableOrFigure(IPS_PAPER, "nDCG when features collide", _ips_figure_4),
-    "ips-figure5": TableOrFigure(IPS_PAPER, "nDCG by the strength of the position bias", _ips_figure_5),
+    "table5": _log_table("table 1 with intervals", _CLARA, _NEEDS_CLARA),
+    "table6": _log_table("table 2 with intervals", _YANDEX, _NEEDS_YANDEX),
+    "table7": _log_table("CLARA: AUROC and Recall", _CLARA, _NEEDS_CLARA),
+    "table8": _log_table("Yandex: AUROC and Recall", _YANDEX, _NEEDS_YANDEX),
+    "figure1": TableOrFigure(
+        SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift, takes="12 s (shipped rows)"
+    ),
+    "figure2": TableOrFigure(
+        SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", _figure_2, takes="11 s (shipped rows)"
+    ),
+    "cmip-table1": TableOrFigure(
+        CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection, takes="days; --queries 200 --seeds 2: hours"
+    ),
+    "cmip-table2": TableOrFigure(
+        CMIP_PAPER, "regret of choosing a click model", ModelSelection, takes="days, as cmip-table1", published=_BESIDE
+    ),
+    "ips-figure1": TableOrFigure(
+        IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise, takes="140 s", published=_IPS_SETS
+    ),
+    "ips-figure2": TableOrFigure(
+        IPS_PAPER, "losses of two documents with the same features", SharedFeatures, takes="6 s"
+    ),
+    "ips-figure3": TableOrFigure(IPS_PAPER, "losses of a document by its rank", LossByRank, takes="6 s"),
+    "ips-figure4": TableOrFigure(
+        IPS_PAPER, "nDCG when features collide", _ips_figure_4, takes="90 s", published=_BESIDE
+    ),
+    "ips-figure5": TableOrFigure(
+        IPS_PAPER, "nDCG by the strength of the position bias", _ips_figure_5, takes="hours", published=_IPS_SETS
+    ),
     "ips-table2": TableOrFigure(
-        IPS_PAPER, "rankers after 100 million sessions", lambda: Pointwise(sessions=(_LARGEST_LOG,))
+        IPS_PAPER,
+        "rankers after 100 million sessions",
+        lambda: Pointwise(sessions=(LARGEST_LOG,)),
+        takes="30 s",
+        published=_IPS_SETS,
     ),
-    "ips-gradients": TableOrFigure(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank),
+    "ips-two-towers": TableOrFigure(
+        IPS_PAPER,
+        "table 2 with an additive two-tower model (not in the paper)",
+        lambda: Pointwise(models=(*RANKERS_COMPARED, TWO_TOWERS), sessions=(LARGEST_LOG,)),
+        takes="40 s",
+        published=_IPS_SETS,
+    ),
+    "ips-gradients": TableOrFigure(IPS_PAPER, "gradients by rank (section 4.2)", GradientByRank, takes="8 s"),
     "ips-tuning": TableOrFigure(
-        IPS_PAPER, "choice of optimisers and rates (appendix C.2)", lambda: Tuning(pointwise_data(BUILTIN))
+        IPS_PAPER,
+        "choice of optimisers and rates (appendix C.2)",
+        lambda: Tuning(pointwise_data(BUILTIN)),
+        takes="hours; --corpus one-hot: 3 min",
+        published=_IPS_SETS,
     ),
     "ips-checks": TableOrFigure(
-        IPS_PAPER, "training on counts equals training on sessions; both naive rankers coincide", PointwiseChecks
+        IPS_PAPER,
+        "training on counts equals training on sessions; both naive rankers coincide",
+        PointwiseChecks,
+        takes="20 s",
     ),
     "ope-figures": TableOrFigure(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
 }
@@ -255,7 +333,8 @@ class PaperIndex(Result):
     Notes
     -----
     Facts (`to_dict`, `--json`): `conclusion`; `rows`, one per table or figure: `name`, `paper`, `shows`, `state`
-    ("ready", "needs your log" or "open") and `command`, if it needs a log.
+    ("ready", "needs your log" or "open"), `takes` (CPU time of one core, or a class), `published` (where the published
+    numbers are shown: "numbers" beside ours, "as printed", or None) and `command`, if it needs a log.
     """
 
     @property
@@ -267,13 +346,23 @@ class PaperIndex(Result):
     def rows(self) -> Rows:
         """Return one row per table or figure."""
         return [
-            {"name": name, "paper": one.paper, "shows": one.shows, "state": one.state, "command": one.command or None}
+            {
+                "name": name,
+                "paper": one.paper,
+                "shows": one.shows,
+                "state": one.state,
+                "takes": one.takes,
+                "published": one.published or None,
+                "command": one.command or None,
+            }
             for name, one in TABLES_AND_FIGURES.items()
         ]
 
     def _document(self) -> Document:
         title = "Tables and figures of the papers"
-        return Document(title, self.conclusion, [Section(title, table=self.rows())])
+        table = [{key: value for key, value in row.items() if key != "command"} for row in self.rows()]
+        caption = "Time: CPU time on one core. What needs your log: `clickshift reproduce NAME` prints the command."
+        return Document(title, self.conclusion, [Section(title, table=table, caption=caption)])
 
 
 def tables_and_figures() -> PaperIndex:
@@ -301,12 +390,15 @@ def reproduce(
     queries: int | None = None,
     sessions: int | None = None,
     tuned: str | Path | None = None,
+    as_published: bool = False,
     reference: bool = True,
     workers: int | None = None,
     cluster: str | None = None,
     progress: Progress = silent,
 ) -> ExperimentResult:
     """Make a table or figure of the papers; what is None stays as the paper has it.
+
+    A table that needs a log of one's own is returned as the paper printed it, with the command for one's log.
 
     Parameters
     ----------
@@ -325,6 +417,10 @@ def reproduce(
         Largest number of sessions of a training log.
     tuned
         Folder of an "ips-tuning" run, whose optimisers and learning rates are used for rankers of the IPS paper.
+    as_published
+        Whether rankers of the IPS paper are trained as in the authors' code, to see where differences come from: every
+        query has weight 1, the last round is kept instead of the best, the production ranker ranks its own training
+        queries, too, and documents of the one-hot set are in two queries each.
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
@@ -336,8 +432,8 @@ def reproduce(
 
     Returns
     -------
-    PolicyShiftResult, ModelSelectionResult or ClickVsIpsResult
-        The result of the experiment. A task that fails is among its `failures`.
+    PolicyShiftResult, ModelSelectionResult, ClickVsIpsResult or PublishedTable
+        The result of the experiment, or the published table. A task that fails is among its `failures`.
 
     Raises
     ------
@@ -355,6 +451,8 @@ def reproduce(
     "Both losses have their minimum at the document's relevance at every rank."
     """
     wanted = table_or_figure(name)
+    if wanted.published == "as printed":
+        return PublishedTable.of(name, shows=wanted.shows, command=wanted.command, needs=wanted.needs)
     if wanted.make is None:
         advice = f"Run it on your log: {wanted.command}" if wanted.command else "It is not implemented yet."
         raise SpecError(
@@ -364,15 +462,24 @@ def reproduce(
             command=wanted.command,
         )
     protocol = wanted.make()
-    if tuned is not None and not isinstance(protocol, TrainedProtocol):
-        raise SpecError(
-            f"`tuned` is for trained rankers of the IPS paper: {name} has none. Remove it.",
-            code="bad-option",
-            option="tuned",
-        )
+    for option, given in (("tuned", tuned is not None), ("as_published", as_published)):
+        if given and not isinstance(protocol, TrainedProtocol):
+            raise SpecError(
+                f"`{option}` is for trained rankers of the IPS paper: {name} has none. Remove it.",
+                code="bad-option",
+                option=option,
+            )
     if isinstance(protocol, TrainedProtocol):
         tuning = None if tuned is None else _tuning_rows(Path(tuned))
-        protocol = with_changes(protocol, corpus=corpus, queries=queries, sessions=sessions, seeds=seeds, tuning=tuning)
+        protocol = with_changes(
+            protocol,
+            corpus=corpus,
+            queries=queries,
+            sessions=sessions,
+            seeds=seeds,
+            tuning=tuning,
+            as_published=as_published,
+        )
     elif isinstance(protocol, PolicyShift | ModelSelection):
         others = None if sessions is None or isinstance(protocol, PolicyShift) else max(sessions // 5, 1)
         sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}

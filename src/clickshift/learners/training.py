@@ -66,11 +66,14 @@ class EarlyStopping:
         Number of rounds without progress after which a run stops, of all runs or of each.
     halve_after
         Number of rounds without progress after which the learning rate is halved; None for never.
+    keep_last
+        Whether the parameters of the last round are kept instead of those of the best one, for all runs or each.
     """
 
     rounds: int | Int[np.ndarray, " run"]
     patience: int | Int[np.ndarray, " run"]
     halve_after: int | None = None
+    keep_last: bool | Bool[np.ndarray, " run"] = False
 
 
 @dataclass(eq=False)
@@ -201,7 +204,9 @@ def train(
             diverged = ~status.done & ~(np.isfinite(train_loss) & np.isfinite(loss))
             for k in np.flatnonzero(diverged).tolist():
                 _report_divergence(task.names[k], number + 1, float(status.rate[k]), float(status.best[k]), advice)
-            best = keep_better(jnp.asarray(status.record(rule, loss, diverged)), parameters, best)
+            running = ~status.done & ~diverged
+            kept = np.where(rule.keep_last, running, status.record(rule, loss, diverged))
+            best = keep_better(jnp.asarray(kept), parameters, best)
             if checkpoint is not None and time.monotonic() - saved_at > SAVE_EVERY:
                 _save_checkpoint(checkpoint, key, states, best, status)
                 saved_at = time.monotonic()

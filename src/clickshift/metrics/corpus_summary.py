@@ -28,7 +28,7 @@ class CorpusSummary(Summary):
 
     - conclusion: the sizes, as text.
     - queries, candidates, features: numbers of queries, of (query, document) pairs and of features.
-    - candidates_per_query: mean, min, median and max.
+    - candidates_per_query: mean, min, median, 90th percentile (p90) and max.
     - label_shares: share of the candidates with label 0, 1, ...
     - usable_queries: number of queries whose candidates do not all have the same label.
     - fingerprint: digest of the ids.
@@ -59,6 +59,7 @@ class CorpusSummary(Summary):
                 "mean": float(size.mean()),
                 "min": int(size.min()),
                 "median": float(np.median(size)),
+                "p90": float(np.percentile(size, 90)),
                 "max": int(size.max()),
             },
             "label_shares": labels.tolist(),

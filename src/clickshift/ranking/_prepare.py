@@ -102,9 +102,9 @@ def prepare_run(run: Run, cache: FeatureCache) -> PreparedRun:
     assert run.held_out is not None
     parts = (run.corpus, run.clicks), run.held_out
     one_cell_per_pair = all(len(np.unique(cells.pair)) == len(cells.pair) for _, cells in parts)
-    by_cell = learner.loss == "pbm" and not one_cell_per_pair
+    by_cell = learner.loss in {"pbm", "additive"} and not one_cell_per_pair
     program = RankingProgram(
-        {"pbm": "click", "listwise": "listwise"}.get(learner.loss, "pointwise"),
+        {"pbm": "click", "additive": "additive", "listwise": "listwise"}.get(learner.loss, "pointwise"),
         learner.tower,
         learner.dropout if learner.tower == "network" else (),
         learner.optimiser,
@@ -227,7 +227,7 @@ def _select_cells(cells: Cells, keep: np.ndarray) -> Cells:
 def _loss_terms(run: Run, corpus: Corpus, cells: Cells, by_cell: bool) -> dict[str, np.ndarray]:
     """Return the columns that the loss is computed from, with a row for every cell or every pair."""
     learner = run.learner
-    if learner.loss != "pbm":
+    if learner.loss not in {"pbm", "additive"}:
         labels = labels_for(
             cells,
             learner.loss,

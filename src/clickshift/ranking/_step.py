@@ -35,7 +35,7 @@ class RankingProgram:
     Parameters
     ----------
     loss
-        "pointwise", "click" or "listwise".
+        "pointwise", "click", "additive" or "listwise".
     tower
         "network" or "one-hot".
     dropout
@@ -43,7 +43,7 @@ class RankingProgram:
     optimiser
         "adam", "adagrad" or "sgd".
     learns_examination
-        Whether examination is estimated along with relevance.
+        Whether examination, or with loss "additive" the logits of the ranks, are estimated along with relevance.
     by_cell
         Whether a document may have several loss terms.
     """
@@ -86,6 +86,8 @@ class RankingProgram:
             entries = losses.listwise(score, normaliser, terms["positive"])
         elif self.loss == "pointwise":
             entries = losses.pointwise(score, terms["positive"], terms["total"])
+        elif self.loss == "additive":
+            entries = losses.pointwise(score + weights["examination"][terms["rank"]], terms["positive"], terms["total"])
         else:
             if self.learns_examination:
                 examined = losses.log_examination_from_logit(weights["examination"][terms["rank"]])

@@ -101,7 +101,7 @@ def train_runs(runs: Sequence[PreparedRun], progress: Progress, checkpoint: str 
     Returns
     -------
     list of Ranker
-        The ranker of the best round of each run.
+        The ranker of the best round of each run, or of the last one.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def train_runs(runs: Sequence[PreparedRun], progress: Progress, checkpoint: str 
     )
     trained = train(
         task,
-        EarlyStopping(rounds, patience),
+        EarlyStopping(rounds, patience, keep_last=np.array([run.learner.keep == "last" for run in runs])),
         rate=rate,
         progress=progress,
         checkpoint=None if checkpoint is None else Path(checkpoint),
@@ -124,7 +124,8 @@ def train_runs(runs: Sequence[PreparedRun], progress: Progress, checkpoint: str 
     rankers = []
     for k, (run, weights) in enumerate(zip(runs, trained.parameters, strict=True)):
         logit, status = weights.pop("examination", None), trained.progress
-        examination = None if logit is None else 1 / (1 + np.exp(-logit.astype(np.float64)))
+        is_examination = logit is not None and run.learner.loss == "pbm"  # logits of an additive model are none
+        examination = 1 / (1 + np.exp(-logit.astype(np.float64))) if is_examination else None
         best, n, converged = float(status.best[k]), int(status.rounds[k]), bool(status.converged[k])
         losses = tuple(status.losses[:n, k].tolist())
         rankers.append(Ranker(run.learner.tower, weights, task.names[k], examination, best, n, converged, losses))

@@ -21,10 +21,13 @@ from clickshift.ranking._prepare import FeatureCache, PreparedRun, prepare_run, 
 from clickshift.ranking.labels import check_position_bias, count_by_rank
 from clickshift.ranking.ranker import Ranker, warn_constant_features
 
-_LOSSES = ("ips", "pbm", "policy-aware", "affine", "doubly-robust", "listwise")
+_LOSSES = ("ips", "pbm", "additive", "policy-aware", "affine", "doubly-robust", "listwise")
+_CLICK_LOSSES = ("pbm", "additive")
+"""Losses that predict clicks; all others predict relevance."""
 _BIASES = ("given", "naive", "estimated")
 _TOWERS = ("network", "one-hot")
 _OPTIMISERS = ("adam", "adagrad", "sgd")
+_ROUNDS = ("best", "last")
 _RUNS_AT_ONCE = 32
 """Number of one-hot runs trained in one program: enough to keep a core busy, few enough to finish at similar times."""
 Regression = Callable[[Corpus], np.ndarray]
@@ -37,20 +40,20 @@ class ClickRanker:
     """Pointwise or listwise ranker on features, trained on click counts with early stopping.
 
     A round is one pass over all training queries in random batches. Training stops after `patience` rounds without
-    progress on held-out clicks, and the weights of the best round are kept. The losses of corrected labels have no
-    lower bound where a label is above 1, see `clickshift.ranking.labels`.
+    progress on held-out clicks, and by default the weights of the best round are kept. The losses of corrected labels
+    have no lower bound where a label is above 1, see `clickshift.ranking.labels`.
 
     Parameters
     ----------
     loss
-        "pbm" predicts clicks as sigmoid(score) x examination (a neural PBM). All other losses predict relevance from
-        corrected labels: "ips" divides clicks by examination, "policy-aware" by a document's mean examination over all
-        sessions of its query, "affine" also removes trust bias, "doubly-robust" corrects a regression where there are
-        clicks to do so, and "listwise" is a softmax over the documents of each query, with the labels of "ips" or
-        "affine".
+        "pbm" predicts clicks as sigmoid(score) x examination (a neural PBM), "additive" as sigmoid(score + logit of the
+        rank) (two towers), which needs bias "estimated". All other losses predict relevance from corrected labels:
+        "ips" divides clicks by examination, "policy-aware" by a document's mean examination over all sessions of its
+        query, "affine" also removes trust bias, "doubly-robust" corrects a regression where there are clicks to do so,
+        and "listwise" is a softmax over the documents of each query, with the labels of "ips" or "affine".
     bias
         Position bias: "given" to `fit`, "naive" (every rank counts as examined), or "estimated" along with relevance,
-        which needs loss "pbm".
+        which needs loss "pbm" or "additive".
     tower
         "network": fully connected layers on log-scaled features. "one-hot": one logit for each value of the first
         feature, which must number them from 0.
@@ -72,6 +75,8 @@ class ClickRanker:
         Smallest propensity to divide by; None for no clipping.
     by_traffic
         Whether a query is weighted by its number of sessions; otherwise every query has weight 1, as published.
+    keep
+        Round whose weights are kept: the "best" by held-out loss, or the "last" before training stopped, as published.
     seed
         Random seed for the initial weights, the order of queries, and dropout.
 
@@ -88,6 +93,8 @@ class ClickRanker:
     Oosterhuis, H., de Rijke, M. (2020). Policy-aware unbiased learning to rank for top-k rankings. SIGIR.
     Vardasbi, A., Oosterhuis, H., de Rijke, M. (2020). When inverse propensity scoring does not work: affine corrections
     for unbiased learning to rank. CIKM.
+    Yan, L., Qin, Z., Zhuang, H., Wang, X., Bendersky, M., Najork, M. (2022). Revisiting two-tower models for unbiased
+    learning to rank. SIGIR.
     Oosterhuis, H. (2023). Doubly robust estimation for correcting position bias in click feedback for unbiased learning
     to rank. ACM TOIS.
 
@@ -109,10 +116,17 @@ class ClickRanker:
     patience: int = 5
     clip: float | None = None
     by_traffic: bool = True
+    keep: str = "best"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        choices = (("loss", _LOSSES), ("bias", _BIASES), ("tower", _TOWERS), ("optimiser", _OPTIMISERS))
+        choices = (
+            ("loss", _LOSSES),
+            ("bias", _BIASES),
+            ("tower", _TOWERS),
+            ("optimiser", _OPTIMISERS),
+            ("keep", _ROUNDS),
+        )
         for name, known in choices:
             value = getattr(self, name)
             if value not in known:
@@ -123,9 +137,12 @@ class ClickRanker:
                     value=value,
                     known=list(known),
                 )
-        if self.bias == "estimated" and self.loss != "pbm":
+        if (self.bias == "estimated" and self.loss not in _CLICK_LOSSES) or (
+            self.bias != "estimated" and self.loss == "additive"
+        ):
             raise SpecError(
-                f"bias='estimated' needs loss='pbm': {self.loss!r} cannot estimate examination.",
+                "bias='estimated' needs loss='pbm' or loss='additive', and loss='additive' needs bias='estimated': got "
+                f"bias={self.bias!r} and loss={self.loss!r}.",
                 code="incompatible-options",
                 bias=self.bias,
                 loss=self.loss,
@@ -155,10 +172,10 @@ class ClickRanker:
                 option="learning_rate",
                 value=self.learning_rate,
             )
-        if self.clip is not None and (self.loss == "pbm" or not 0 < self.clip <= 1):
+        if self.clip is not None and (self.loss in _CLICK_LOSSES or not 0 < self.clip <= 1):
             raise SpecError(
                 "clip must be a propensity above 0, up to 1, and needs a loss that divides by propensities, which "
-                f"'pbm' does not: got clip={self.clip} and loss={self.loss!r}.",
+                f"'pbm' and 'additive' do not: got clip={self.clip} and loss={self.loss!r}.",
                 code="bad-clip",
                 clip=self.clip,
                 loss=self.loss,
@@ -210,7 +227,7 @@ class ClickRanker:
         Returns
         -------
         Ranker
-            The ranker of the round with the smallest held-out loss.
+            The ranker of the round with the smallest held-out loss, or of the last round.
 
         Raises
         ------

@@ -209,8 +209,8 @@ def train_ranker(
     clicks
         Click log of any size: anything that `open_log` opens.
     loss
-        "ips", "pbm", "policy-aware", "affine", "doubly-robust", "listwise" or "lambdamart"; or a learner or its text,
-        e.g. "ClickRanker('ips', hidden=(64,), dropout=(0.1,))".
+        "ips", "pbm", "additive", "policy-aware", "affine", "doubly-robust", "listwise" or "lambdamart"; or a learner or
+        its text, e.g. "ClickRanker('ips', hidden=(64,), dropout=(0.1,))".
     bias
         Source of the position bias: "given" (by one of the next four arguments), "naive" or "estimated".
     propensities

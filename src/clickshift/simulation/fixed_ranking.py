@@ -175,7 +175,9 @@ class FixedRankingEngine:
     test_score: Float[np.ndarray, " test_pair"]
 
     @classmethod
-    def of(cls, parts: CorpusSplit, production: LambdaMART | None, *, seed: int) -> FixedRankingEngine:
+    def of(
+        cls, parts: CorpusSplit, production: LambdaMART | None, *, seed: int, own_queries: bool = False
+    ) -> FixedRankingEngine:
         """Fit the production ranker and rank the training and held-out queries.
 
         Parameters
@@ -186,6 +188,8 @@ class FixedRankingEngine:
             Settings of the production ranker; None orders documents at random, once.
         seed
             Random seed of the ranker, of its training queries and of tie-breaking.
+        own_queries
+            Whether the production ranker also ranks the 20 queries on which it was fitted, as published.
 
         Raises
         ------
@@ -194,7 +198,7 @@ class FixedRankingEngine:
         """
         ranker = None if production is None else replace(production, seed=seed)
         rng = generator(seed, "production", "queries")
-        train, held_out, test = _production_scores(parts, ranker, rng=rng)
+        train, held_out, test = _production_scores(parts, ranker, rng=rng, own_queries=own_queries)
         return cls(
             parts,
             FixedRanking.of(parts.train, train, rng=generator(seed, "production", "ties", "train")),
@@ -250,12 +254,12 @@ def truncated(parts: CorpusSplit, *, seed: int) -> CorpusSplit:
 
 
 def _production_scores(
-    parts: CorpusSplit, production: LambdaMART | None, *, rng: np.random.Generator
+    parts: CorpusSplit, production: LambdaMART | None, *, rng: np.random.Generator, own_queries: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the scores of all three parts by a ranker fitted on 20 training queries.
 
     Those 20 queries are scored by another ranker, fitted on 20 others, because on its own training queries a ranker is
-    nearly an oracle. The paper scores them with the ranker that was fitted on them.
+    nearly an oracle. With `own_queries` they are scored by the ranker that was fitted on them, as in the paper.
     """
     if production is None:
         train, held_out, test = (np.zeros(corpus.n_pairs) for corpus in parts)
@@ -275,5 +279,11 @@ def _production_scores(
     other_ranker = replace(production, train=parts.train.with_queries(order[n : 2 * n]))
     train = np.empty(parts.train.n_pairs)
     train[~fitted_pair] = ranker.scores(parts.train.with_queries(~fitted))
-    train[fitted_pair] = other_ranker.scores(fitted_corpus)
+    train[fitted_pair] = ranker.scores(_renamed(fitted_corpus)) if own_queries else other_ranker.scores(fitted_corpus)
     return train, ranker.scores(parts.held_out), ranker.scores(parts.test)
+
+
+def _renamed(corpus: Corpus) -> Corpus:
+    """Return the corpus with other query ids: a LambdaMART refuses to rank the queries on which it was fitted."""
+    names = np.array([f"own {number:06d}" for number in range(corpus.n_queries)])
+    return replace(corpus, vocabulary=replace(corpus.vocabulary, query_ids=names))

@@ -27,8 +27,6 @@ from clickshift.experiments.click_vs_ips.data import (
     SESSIONS,
     PointwiseData,
     pointwise_data,
-    published_curve,
-    published_row,
     read_corpus_split,
     values_by_seed,
 )
@@ -332,14 +330,6 @@ def test_corrections_pay_on_the_built_in_corpus(monkeypatch: pytest.MonkeyPatch,
         study.record("pointwise: nDCG@10 of rankers on the built-in corpus", **found)
         assert found[PRODUCTION] + 0.03 < found[NAIVE]
         assert found[NAIVE] + 0.02 < min(found[PBM_TRUE], found[IPS_TRUE])
-
-
-def test_published_numbers_are_found_by_the_name_of_the_set() -> None:
-    assert published_row("Istella-S", IPS_TRUE) == [[0.656, 0.005], [0.724, 0.004], [8.274, 0.141]]
-    assert published_curve("one-hot", "collisions", PBM_TRUE)[0.9] == 0.554
-    assert published_curve("istella", "eta", PBM_TRUE)[2.0] == 0.668
-    assert published_row("builtin", IPS_TRUE) is None
-    assert published_curve("builtin", "sessions", NAIVE) == {}
 
 
 def test_graded_arp_and_queries_without_relevant_documents(rng: np.random.Generator) -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure
-from clickshift.experiments.policy_shift._report_spider import spider_figures
+from clickshift.experiments.policy_shift._report_spider import spider_figures, spider_sheet
 from tests.experiments.policy_shift.rows import GAIN, IND, TRAINING, USERS, Rows, shift_rows
 
 
@@ -100,31 +100,45 @@ def test_a_model_that_missed_a_log_has_a_gap() -> None:
     assert len(line(figures["UBM"], "ood nPPL").r) == 9 + 1
 
 
-def test_bars_are_what_is_earned_and_diamonds_what_was_promised(rows: Rows) -> None:
+def test_the_sheet_of_figure_1_has_all_charts(spiders: dict[str, Any]) -> None:
+    sheet = spider_sheet(spiders)
+    polars = sorted({trace.subplot for trace in sheet.data})
+    assert polars == ["polar", *(f"polar{k}" for k in range(2, 7))]
+    for polar, (name, chart) in zip(polars, spiders.items(), strict=True):
+        ood = [trace for trace in sheet.data if (trace.subplot, trace.name) == (polar, "ood nPPL")][-1]
+        assert list(ood.r) == list(line(chart, "ood nPPL").r), name
+    assert len({tuple(sheet.layout[polar].domain.x + sheet.layout[polar].domain.y) for polar in polars}) == 6
+    titles = [label.text for label in sheet.layout.annotations if label.text.startswith("<b>")]
+    assert titles == [f"<b>{name}</b>" for name in spiders]
+    legend = [trace.name for trace in sheet.data if trace.showlegend]
+    assert sorted(legend) == ["CoCM", "CoCM-mismatch", "DBN", "ind nPPL", "ood nPPL"], "once for all charts"
+    assert spider_sheet({"PBM": spiders["PBM"]}) is None
+
+
+def test_dots_are_what_is_earned_and_promises_do_not_stretch_their_axis(rows: Rows) -> None:
     figures = policy_figures(rows)
     assert list(figures) == [
         LogName(u, t) for u in ("CoCM", "CoCM-mismatch") for t in ("PL-oracle", "PL-BM25", "PL-LambdaMART")
     ]
     figure = figures[LogName("CoCM", "PL-oracle")]
-    bars = {trace.name: trace for trace in figure.data if trace.type == "bar"}
-    assert list(bars) == ["Top-Down", "Max-Reward"]
-    assert list(bars["Top-Down"].x) == list(IND), "the oracle is a line, not a bar"
+    dots = {trace.name: trace for trace in figure.data if trace.type == "scatter"}
+    assert list(dots) == ["Top-Down", "Max-Reward"]
+    assert list(figure.layout.xaxis.ticktext) == list(IND), "the oracle is a line, not a dot"
     for i, name in enumerate(IND):
-        assert bars["Max-Reward"].y[i] - bars["Top-Down"].y[i] == pytest.approx(GAIN[name], abs=0.006)
-    promised = [trace for trace in figure.data if trace.type == "scatter"][1]
+        assert dots["Max-Reward"].y[i] - dots["Top-Down"].y[i] == pytest.approx(GAIN[name], abs=0.006)
+    (promised,) = (trace for trace in figure.data if trace.name == "Max-Reward, predicted")
     ncm = list(IND).index("NCM")
-    assert promised.y[ncm] - bars["Max-Reward"].y[ncm] == pytest.approx(0.3)
+    assert (promised.y[ncm], promised.yaxis) == (pytest.approx(0.3), "y2")
     earned = [
         row["expected_clicks"] for row in rows
         if row["kind"] == "policy" and (row["user"], row["training"], row["model"]) == ("CoCM", "PL-oracle", "NCM")
         and row["policy"] == "Max-Reward"
     ]  # fmt: skip
     half = stats.t.ppf(0.975, 9) * stats.sem(earned)
-    assert bars["Max-Reward"].error_y.array[ncm] == pytest.approx(half)
+    assert dots["Max-Reward"].error_y.array[ncm] == pytest.approx(half)
     assert figure.layout.shapes[0].y0 == 1.3, "what the oracle earns"
-    ranges = {other.layout.yaxis.range for other in figures.values()}
-    assert len(ranges) == 1, "panels can be compared"
-    assert next(iter(ranges))[0] == 0
+    (shown,) = {other.layout.yaxis.range for other in figures.values()}
+    assert 1.0 < shown[0] < 1.05 < 1.3 < shown[1] < 1.35, "panels can be compared; a gain of .06 is a fifth of the axis"
     assert policy_figures([]) == {}
 
 
@@ -139,5 +153,5 @@ def test_the_distance_from_the_oracle() -> None:
 
 def test_all_charts_have_names_for_files() -> None:
     names = list(PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)).figures)
-    assert len(names) == 1 + 2 + 4 + 2
-    assert {"robustness PBM", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)
+    assert len(names) == 1 + 2 + 1 + 4 + 2
+    assert {"robustness PBM", "figure 1", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)

@@ -17,8 +17,8 @@ from clickshift.experiments.click_vs_ips.data import (
     PBM_ESTIMATED,
     PBM_TRUE,
     PRODUCTION,
-    published_curve,
 )
+from clickshift.experiments.click_vs_ips.published import published_curve, set_of_rows
 from clickshift.metrics.significance import bootstrap_interval
 
 _ORDER = (PRODUCTION, NAIVE, PBM_ESTIMATED, PBM_TRUE, IPS_TRUE)
@@ -70,7 +70,7 @@ def metric_curves(rows: Sequence[Row], axis: str, metric: str = "nDCG@10") -> An
             limits = [_mean(_values(rows, metric, model, "limit", axis, point)) for point in present]
             _add_limit_line(figure, name, present, limits, colour, model)
         if metric == "nDCG@10":
-            _add_published_points(figure, published_curve(rows[0]["data"], axis, model), colour, model)
+            _add_published_points(figure, published_curve(set_of_rows(rows), axis, model), colour, model)
     scale = {"type": "log", "dtick": 1} if axis == "sessions" else {}
     figure.update_layout(
         template="plotly_white",

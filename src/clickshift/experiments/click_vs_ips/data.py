@@ -1,15 +1,14 @@
 """Data sets of the comparison of click models and IPS rankers: the paper's one-hot set, the built-in corpus, or files.
 
-The numbers that the IPS paper printed are here too, for the data sets that it used.
+The data sets of the paper are recognised by their content and prepared as the authors' code does: Yahoo's features,
+which are normalised, are not log-scaled, and those of Istella are clipped at 1e9.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,15 @@ from clickshift.core.files import content_key, unpacked_name
 from clickshift.core.rng import generator
 from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus, CorpusSplit
-from clickshift.errors import SpecError
+from clickshift.errors import FileError, SpecError
 from clickshift.experiments.click_vs_ips._one_hot import one_hot_split
+from clickshift.experiments.click_vs_ips.published import set_of_split
 from clickshift.io.datasets.letor import corpus_files, read_corpus
 from clickshift.policies.lambdamart import LambdaMART
 from clickshift.simulation.fixed_ranking import FixedRankingEngine, truncated
 from clickshift.simulation.search_engine import BUILTIN
 
-VERSION = 2
+VERSION = 3
 """Version of the rows: increased when a code change changes numbers, so that old rows are not mixed with new ones."""
 PRODUCTION = "Production"
 NAIVE, PBM_ESTIMATED, PBM_TRUE, IPS_TRUE = "Naive", "PBM, estimated bias", "PBM, true bias", "IPS, true bias"
@@ -43,6 +43,8 @@ _PARTS = ("train", "val", "test")
 _FOLDS = ("S1", "S2", "S3", "S4", "S5")
 """Files of LETOR 4.0: three to train on, one for early stopping, one to test; each fold starts one file later."""
 _LAMBDAMART = LambdaMART(rescale=False)
+_ISTELLA_LARGEST = 1e9
+"""Largest feature of Istella-S: larger numbers stand for unknown values."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ class PointwiseData:
         Number of training queries, and the same share of the others; None for all, or 1,000 of the built-in corpus.
     content
         Identity of the data set: its name, or a digest of its files.
+    as_published
+        Whether rankers are trained as in the authors' code: every query has weight 1, the last round is kept, and the
+        production ranker ranks the queries on which it was fitted, too.
     corpus
         Name or path of the data set.
     """
@@ -69,6 +74,7 @@ class PointwiseData:
     documents: int = 10_000
     queries: int | None = None
     content: str = ONE_HOT
+    as_published: bool = False
     corpus: str = field(default=ONE_HOT, repr=False, compare=False)
 
     @property
@@ -80,6 +86,13 @@ class PointwiseData:
     def name(self) -> str:
         """Name of the data set in tables."""
         return self.corpus if self.is_one_hot or self.content == BUILTIN else Path(self.corpus).resolve().name
+
+    @property
+    def published_set(self) -> str:
+        """Key of the data set of the IPS paper that this is, by its content; "" if it is another one."""
+        if self.is_one_hot:
+            return ONE_HOT
+        return "" if self.content == BUILTIN else _published_set(self)
 
     def engine(self, seed: int, *, collisions: float = 0.0) -> FixedRankingEngine:
         """Return the search engine of a seed, with the same production ranker for all models and numbers of sessions.
@@ -136,9 +149,23 @@ def read_corpus_split(path: str | Path, *, fold: int = 0) -> CorpusSplit:
         folds. Otherwise the queries are split at random, 60, 20 and 20 %.
     fold
         Number of the fold, from 0, for LETOR's S1 to S5.
+
+    Raises
+    ------
+    FileError
+        "several-sets" if a folder holds the files of both sets of Yahoo.
     """
     files = corpus_files(path)
     names = [unpacked_name(file).name.lower() for file in files]
+    sets = sorted({name[: len("set1")] for name in names if name.startswith(("set1.", "set2."))})
+    if len(sets) > 1:
+        raise FileError(
+            path,
+            "must hold the files of one data set: it has Yahoo's set1 and set2, which are of different countries. Move "
+            "the files of one of them to a folder of its own; the IPS paper uses set1.",
+            code="several-sets",
+            sets=sets,
+        )
     by_part = [[file for file, name in zip(files, names, strict=True) if part in name] for part in _PARTS]
     if sum(map(len, by_part)) == len(files) and all(by_part):
         return _with_common_scale([read_corpus(group) for group in by_part])
@@ -182,6 +209,7 @@ def _corpus_split(data: PointwiseData, fold: int) -> CorpusSplit:
     if data.content == BUILTIN:
         return _random_split(builtin_corpus(data.queries or 1000))
     split = read_corpus_split(data.corpus, fold=fold)
+    split = _prepared(split, set_of_split(split))
     if data.queries is None or data.queries >= split.train.n_queries:
         return split
     share = data.queries / split.train.n_queries
@@ -193,44 +221,30 @@ def _corpus_split(data: PointwiseData, fold: int) -> CorpusSplit:
     )
 
 
+@lru_cache(maxsize=8)
+def _published_set(data: PointwiseData) -> str:
+    """Return the key of the data set of the paper that files hold."""
+    return set_of_split(read_corpus_split(data.corpus))
+
+
+def _prepared(split: CorpusSplit, key: str) -> CorpusSplit:
+    """Return the features of a data set of the paper as its authors prepare them, before rankers log-scale them.
+
+    Rankers take the signed logarithm of features, log(1 + x). Yahoo's features are already normalised, so they are
+    replaced by exp(x) - 1, of which the logarithm is x.
+    """
+    prepare = {"Yahoo": np.expm1, "Istella": lambda features: np.minimum(features, _ISTELLA_LARGEST)}.get(key)
+    if prepare is None:
+        return split
+    return CorpusSplit(*(replace(part, features=prepare(part.features).astype(np.float32)) for part in split))
+
+
 @lru_cache(maxsize=1)
 def _engine(data: PointwiseData, seed: int) -> FixedRankingEngine:
     """Return the search engine of a data set other than one-hot; the last one is cached."""
     folds = len(_FOLDS) if data.content != BUILTIN and _has_folds(corpus_files(data.corpus)) else 1
-    return FixedRankingEngine.of(truncated(_corpus_split(data, seed % folds), seed=seed), _LAMBDAMART, seed=seed)
-
-
-_FIGURE = {"sessions": "figure1", "collisions": "figure4", "eta": "figure5"}
-"""Figure of the paper that shows nDCG@10 by each axis."""
-
-
-@cache
-def _published() -> dict[str, Any]:
-    """Return the published numbers."""
-    text = (files("clickshift.experiments") / "published" / "pointwise.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def published_name(data: str) -> str:
-    """Return the name of a data set in the paper's tables, from the name of its folder; "" if the paper lacks it.
-
-    >>> published_name("Istella-S"), published_name("one-hot-twice"), published_name("builtin")
-    ('Istella', 'one-hot', '')
-    """
-    return next((name for name in _published()["table2"] if name.lower() in data.lower()), "")
-
-
-def published_curve(data: str, axis: str, model: str) -> dict[float, float]:
-    """Return the published nDCG@10 by sessions, collisions or eta; empty if the paper has no such figure."""
-    figure = _published()[_FIGURE[axis]]
-    values = figure.get(published_name(data), {}).get(model, [])
-    return dict(zip(figure[axis], values, strict=False))
-
-
-def published_row(data: str, model: str) -> list[list[float]] | None:
-    """Return the published mean and standard deviation of nDCG@5, nDCG@10 and ARP after 100 million sessions."""
-    row: list[list[float]] | None = _published()["table2"].get(published_name(data), {}).get(model)
-    return row
+    parts = truncated(_corpus_split(data, seed % folds), seed=seed)
+    return FixedRankingEngine.of(parts, _LAMBDAMART, seed=seed, own_queries=data.as_published)
 
 
 def values_by_seed(rows: Sequence[Mapping[str, Any]], metric: str, **where: Any) -> dict[int, float]:

@@ -35,6 +35,7 @@ from clickshift.experiments.click_vs_ips.data import (
     VERSION,
     PointwiseData,
 )
+from clickshift.experiments.click_vs_ips.published import published_rate
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.ranking import RANKERS, ClickRanker, Ranker, Run, fit_runs
 from clickshift.simulation.fixed_ranking import FixedRankingEngine
@@ -50,6 +51,8 @@ RANKERS_COMPARED: Named = (
 """Names and spec texts of the rankers that the paper compares."""
 TRUE_BIAS_RANKERS: Named = RANKERS_COMPARED[2:]
 """The two rankers that are given the true position bias."""
+TWO_TOWERS = ("Two towers, additive", "ClickRanker(loss='additive', bias='estimated')")
+"""Click model that is not in the paper: sigmoid(relevance logit + position logit)."""
 SIZES = tuple(10**k for k in range(2, 9))
 """Numbers of sessions of figure 1."""
 
@@ -103,8 +106,9 @@ class PointwiseCell:
 
         On the one-hot set there are also rows of the closed-form limit with unlimited clicks (kind "limit").
         """
-        setting: dict[str, Any] = {"data": self.data.name, "sessions": self.sessions}
+        setting: dict[str, Any] = {"data": self.data.name, "set": self.data.published_set, "sessions": self.sessions}
         setting |= {"eta": self.eta, "collisions": self.collisions}
+        setting |= {"as_published": True} if self.data.as_published else {}
         user = PBM(self.eta, self.noise)
         rows: list[dict[str, Any]] = []
         runs: list[tuple[dict[str, Any], FixedRankingEngine, Run]] = []
@@ -131,9 +135,12 @@ class PointwiseCell:
 
 
 def parse_learner(text: str, data: PointwiseData, seed: int) -> ClickRanker:
-    """Return the learner of a spec text, with the tower of the data set and a seed."""
+    """Return the learner of a spec text, with the tower of the data set, its published learning rate, and a seed."""
     learner: ClickRanker = parse(text, RANKERS)
-    return replace(learner, tower="one-hot" if data.is_one_hot else learner.tower, seed=seed)
+    rate = learner.learning_rate or published_rate(data.published_set, loss=learner.loss, bias=learner.bias)
+    if data.as_published:
+        learner = replace(learner, by_traffic=False, keep="last")
+    return replace(learner, tower="one-hot" if data.is_one_hot else learner.tower, learning_rate=rate, seed=seed)
 
 
 def build_run(learner: ClickRanker, engine: FixedRankingEngine, user: PBM, clicks: tuple[Cells, Cells]) -> Run:

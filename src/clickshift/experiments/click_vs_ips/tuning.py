@@ -1,7 +1,7 @@
 """Search for the optimiser and learning rate of each loss: appendix C.2 of the IPS paper (Hager et al. 2022).
 
 The setting with the smallest held-out click loss is chosen, by the mean over runs of each run's best round. (The
-published search uses the mean over all rounds.) Its choice for the paper's data sets is the default of `ClickRanker`;
+published search uses the mean over all rounds.) Its choice for the paper's data sets is the default of the protocol;
 for other data, `tuned` applies the choice to the rankers.
 """
 
@@ -76,7 +76,8 @@ class TuningCell:
             learner = parse_learner(self.model[1], self.data, seed)
             learner = replace(learner, optimiser=self.optimiser, learning_rate=self.rate)
             runs.append(build_run(learner, engine, user, engine.clicks(user, self.sessions, seed=seed)))
-        setting = {"data": self.data.name, "model": self.model[0], "optimiser": self.optimiser, "rate": self.rate}
+        setting: dict[str, Any] = {"data": self.data.name, "set": self.data.published_set, "model": self.model[0]}
+        setting |= {"optimiser": self.optimiser, "rate": self.rate}
         try:
             rankers = fit_runs(runs)
         except DataError as error:

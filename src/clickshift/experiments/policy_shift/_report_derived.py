@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clickshift.display.figures import COLOURS
+from clickshift.display.figures import COLOURS, SYMBOLS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.policy_shift._report_robustness import (
@@ -99,72 +99,104 @@ def _clicks_by_model(rows: Sequence[Row]) -> list[PolicyClicks]:
 
 _COLOURS = {TOP_DOWN: COLOURS[6], MAX_REWARD: COLOURS[0]}
 _OTHER_COLOURS = COLOURS[2:6]
+_STEP = 0.28
+"""Distance between the policies of one model on the horizontal axis."""
 
 
 def policy_figures(rows: Sequence[Row]) -> dict[LogName, Any]:
-    """One bar chart per training log, all with the same axis; models that are not compared are left out."""
+    """One chart per training log, all with the same axes; models that are not compared are left out.
+
+    Above: clicks that each policy received, on an axis that shows differences between policies. Below: clicks that the
+    model predicted beyond these, which would stretch that axis.
+    """
     names, by_log = policy_names(rows), policy_clicks(rows)
     compared = {log: [model for model in models if model.role in PEER_ROLES] for log, models in by_log.items()}
-    oracle = {log: _oracle_clicks(models) for log, models in by_log.items()}
-    highest = max((_highest(models) for models in compared.values()), default=1.0)
-    highest = max([highest, *(value for value in oracle.values() if value is not None)])
-    return {log: _bar_chart(log, names, models, oracle[log], highest) for log, models in compared.items() if models}
+    compared = {log: models for log, models in compared.items() if models}
+    oracle = {log: _oracle_clicks(by_log[log]) for log in compared}
+    received = [
+        _mean(model.expected.get(name, {})) for models in compared.values() for model in models for name in names
+    ]
+    curses = [model.curse(name) for models in compared.values() for model in models for name in names]
+    ranges = (
+        _range([*received, *(Measured(value) for value in oracle.values() if value is not None)]),
+        _range(curses, 0.0),
+    )
+    return {log: _policy_chart(log, names, models, oracle[log], ranges) for log, models in compared.items()}
 
 
-def _bar_chart(
-    log: LogName, names: Sequence[str], models: Sequence[PolicyClicks], oracle: float | None, highest: float
+def _range(values: Sequence[Measured], *others: float) -> tuple[float, float]:
+    """Return the range of an axis that shows all intervals, and some other values, with a margin."""
+    known = [value for value in values if not math.isnan(value.mean)]
+    low = min((value.mean - _half_width(value) for value in known), default=0.0)
+    high = max((value.mean + _half_width(value) for value in known), default=1.0)
+    low, high = min(low, *others, high), max(high, *others, low)
+    margin = 0.08 * (high - low) or 0.01
+    return low - margin, high + margin
+
+
+def _policy_chart(
+    log: LogName,
+    names: Sequence[str],
+    models: Sequence[PolicyClicks],
+    oracle: float | None,
+    ranges: tuple[tuple[float, float], tuple[float, float]],
 ) -> Any:
-    """Bars of expected clicks and diamonds of predicted clicks, by model and policy."""
+    """Dots of expected clicks by model and policy, and below them what the model predicted beyond these."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     for i, name in enumerate(names):
         expected = [_mean(model.expected.get(name, {})) for model in models]
-        predicted = [_mean(model.predicted.get(name, {})) for model in models]
-        text = [_hover(model, name, *clicks) for model, *clicks in zip(models, expected, predicted, strict=True)]
-        axis = {"x": [html.escape(model.model) for model in models], "offsetgroup": name}
-        figure.add_bar(
+        curse = [model.curse(name) for model in models]
+        text = [
+            _hover(model, name, clicks, _mean(model.predicted.get(name, {})))
+            for model, clicks in zip(models, expected, strict=True)
+        ]
+        colour = _COLOURS.get(name, _OTHER_COLOURS[i % len(_OTHER_COLOURS)])
+        position = [k + _STEP * (i - (len(names) - 1) / 2) for k in range(len(models))]
+        figure.add_scatter(
             name=html.escape(name),
+            legendgroup=name,
+            x=position,
             y=[_none_if_nan(value.mean) for value in expected],
-            error_y={"type": "data", "array": [_half_width(value) for value in expected], "thickness": 1.5, "width": 3},
-            marker={"color": _COLOURS.get(name, _OTHER_COLOURS[i % len(_OTHER_COLOURS)]), "opacity": 0.85},
+            error_y={"type": "data", "array": [_half_width(value) for value in expected], "thickness": 1.5, "width": 4},
+            mode="markers",
+            marker={"color": colour, "size": 9, "symbol": SYMBOLS[i % len(SYMBOLS)]},
             text=text,
-            textposition="none",
             hovertemplate="%{text}<extra></extra>",
-            **axis,
         )
-        if any(not math.isnan(value.mean) for value in predicted):
-            figure.add_scatter(
-                name="predicted by the model",
-                legendgroup="predicted",
-                showlegend=i == 0,
-                legendrank=2000,
-                y=[_none_if_nan(value.mean) for value in predicted],
-                mode="markers",
-                marker={"symbol": "diamond-open", "size": 9, "color": COLOURS[1], "line": {"width": 2}},
+        if any(not math.isnan(value.mean) for value in curse):
+            figure.add_bar(
+                name=f"{html.escape(name)}, predicted",
+                legendgroup=name,
+                showlegend=False,
+                x=position,
+                width=_STEP * 0.9,
+                y=[_none_if_nan(value.mean) for value in curse],
+                marker={"color": colour},
                 text=text,
+                textposition="none",
                 hovertemplate="%{text}<extra></extra>",
-                **axis,
+                yaxis="y2",
             )
     if oracle is not None:
         figure.add_hline(
             y=oracle,
             line={"dash": "dot", "color": "#52606d", "width": 1.5},
             annotation={"text": "the oracle's Max-Reward", "font": {"size": 10, "color": "#52606d"}},
-            annotation_position="top left",
+            annotation_position="bottom left",
         )
+    ticks = {"tickvals": list(range(len(models))), "ticktext": [html.escape(model.model) for model in models]}
     figure.update_layout(
         title={"text": log.as_chart_title(), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
         template="plotly_white",
-        barmode="group",
-        scattermode="group",
-        bargap=0.25,
         width=480,
-        height=430,
-        xaxis={"tickangle": -30, "tickfont": {"size": 10}},
-        yaxis={"title": "expected clicks per list", "range": [0, 1.08 * highest]},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.22, "yanchor": "top"},
-        margin={"l": 55, "r": 32, "t": 58, "b": 105},
+        height=500,
+        xaxis={"tickangle": -30, "tickfont": {"size": 10}, "anchor": "y2", "range": [-0.6, len(models) - 0.4], **ticks},
+        yaxis={"title": "clicks per list", "range": list(ranges[0]), "domain": [0.34, 1]},
+        yaxis2={"title": "predicted<br>minus received", "range": list(ranges[1]), "domain": [0, 0.26], "anchor": "x"},
+        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.18, "yanchor": "top"},
+        margin={"l": 62, "r": 32, "t": 58, "b": 95},
         hoverlabel={"align": "left"},
     )
     return figure
@@ -174,12 +206,6 @@ def _oracle_clicks(models: Sequence[PolicyClicks]) -> float | None:
     """Expected clicks of the oracle's Max-Reward policy; None where it was not evaluated."""
     values = [_mean(model.expected.get(MAX_REWARD, {})).mean for model in models if model.role == "oracle"]
     return next((value for value in values if not math.isnan(value)), None)
-
-
-def _highest(models: Sequence[PolicyClicks]) -> float:
-    """Upper end of the highest interval, for the range of the axis."""
-    values = [_mean(seeds) for model in models for seeds in (*model.expected.values(), *model.predicted.values())]
-    return max((value.mean + _half_width(value) for value in values if not math.isnan(value.mean)), default=1.0)
 
 
 def _hover(model: PolicyClicks, policy: str, expected: Measured, predicted: Measured) -> str:

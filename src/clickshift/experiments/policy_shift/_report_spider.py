@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -30,6 +30,12 @@ _EDGE = 0.95
 """Largest nPPL of the radial axis, a little beyond the worst model."""
 _OOD, _IND = COLOURS[0], COLOURS[1]
 _SECTOR_COLOURS = [*COLOURS[2:], *COLOURS[:2]] * 4
+_COLUMNS = 3
+"""Number of charts in a row of the sheet."""
+_LEGEND_HEIGHT = 60
+"""Height of the legend below the charts of the sheet, in pixels."""
+_CHART_HEIGHT = 520
+"""Height of a chart on the sheet, in pixels: without a legend of its own."""
 _LABEL_LENGTH = 7
 """Longest label of a test policy, in letters; the hover text has the full name."""
 
@@ -48,6 +54,48 @@ def spider_figures(rows: Sequence[Row]) -> dict[str, Any]:
         else:
             charts[model] = _bars(model, spokes, by_setting)
     return charts
+
+
+def spider_sheet(figures: Mapping[str, Any]) -> Any:
+    """All charts of `spider_figures` on one sheet, three in a row, with one legend, as in the paper; None for bars."""
+    import plotly.graph_objects as go
+
+    charts = list(figures.values())
+    if len(charts) < 2 or any(trace.type == "bar" for chart in charts for trace in chart.data):
+        return None
+    columns = min(_COLUMNS, len(charts))
+    n_rows = -(-len(charts) // columns)
+    width, height = columns * _WIDTH, n_rows * _CHART_HEIGHT + _LEGEND_HEIGHT
+    traces: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {
+        "template": "plotly_white",
+        "width": width,
+        "height": height,
+        "margin": {"l": 0, "r": 0, "t": 0, "b": 0, "autoexpand": False},
+        "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.01, "yanchor": "bottom"},
+        "hoverlabel": {"align": "left"},
+        "annotations": labels,
+    }
+    for number, chart in enumerate(chart.to_plotly_json() for chart in charts):
+        left, top = number % columns * _WIDTH, height - number // columns * _CHART_HEIGHT
+        polar = f"polar{number + 1}" if number else "polar"
+
+        def x(value: float, left: float = left) -> float:
+            return (left + value * _WIDTH) / width
+
+        def y(value: float, top: float = top) -> float:
+            return (top - _HEIGHT + value * _HEIGHT) / height
+
+        for trace in chart["data"]:
+            traces.append(trace | {"subplot": polar, "showlegend": number == 0 and trace.get("showlegend", True)})
+        axes = chart["layout"]["polar"]
+        domain = {"x": list(map(x, axes["domain"]["x"])), "y": list(map(y, axes["domain"]["y"]))}
+        layout[polar] = axes | {"domain": domain}
+        title = {"text": chart["layout"]["title"]["text"], "x": x(0.5), "y": (top - 18) / height, "showarrow": False}
+        labels.append(title | {"xref": "paper", "yref": "paper", "xanchor": "center", "font": {"size": 16}})
+        labels.extend(label | {"x": x(label["x"]), "y": y(label["y"])} for label in chart["layout"]["annotations"])
+    return go.Figure(traces, layout)
 
 
 def _spider(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift], users: dict[str, str]) -> Any:
