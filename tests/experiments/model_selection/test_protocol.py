@@ -100,7 +100,7 @@ def test_tables_come_from_the_rows(rows: Rows) -> None:
     total = {row["strategy"]: row["regret"] for row in table if row["user"] == row["training"] == ALL}
     assert total["best fixed model"] < total["random model"]
     found = r2_rows(rows, repeats=2)
-    assert {row["way"] for row in found} == {"published", "leave one model out", "leave one log out"}
+    assert {row["way"] for row in found} == {"published protocol", "leave one model out", "leave one log out"}
     seen = [row for row in found if row["way"].startswith("leave") and not row["r2"] < 1 - 1e-6]
     assert seen == [], "a tree repeats what it was shown without any error"
 
