@@ -368,7 +368,8 @@ def backtest(
         )
     source = str(simulation) if log is None else str(log) if isinstance(log, str | Path) else "the log"
     result = protocol.on(sessions, progress=progress)
-    return replace(result, settings={"log": source, **result.settings})
+    kind = {} if format == TABLE or log is None else {"format": format}
+    return replace(result, settings={"log": source, **kind, **result.settings})
 
 
 def _most_variable_query(sessions: Float[np.ndarray, "query day"], ctr: Float[np.ndarray, "query day"]) -> int:

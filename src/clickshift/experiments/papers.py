@@ -32,6 +32,7 @@ from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.experiment import Experiment, ExperimentResult, read_run
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
+from clickshift.experiments.off_policy_paper import OffPolicyFigure
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.simulation.search_engine import BUILTIN, World
 
@@ -163,12 +164,15 @@ class TableOrFigure:
         Creates the protocol that reproduces it; None if that needs a log of one's own, or is not implemented.
     command
         Command that reproduces it from a log of one's own.
+    run
+        Name of the folder of its run, where several tables have the same one; by default, its own name.
     """
 
     paper: str
     shows: str
     make: Callable[[], Experiment[Any]] | None = None
     command: str = ""
+    run: str = ""
 
     @property
     def state(self) -> str:
@@ -193,8 +197,8 @@ TABLES_AND_FIGURES = {
     "table8": TableOrFigure(SHIFT_PAPER, "Yandex: AUROC and Recall", command=_LOGS),
     "figure1": TableOrFigure(SHIFT_PAPER, "spider charts of normalised perplexity", PolicyShift),
     "figure2": TableOrFigure(SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", _figure_2),
-    "cmip-table1": TableOrFigure(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection),
-    "cmip-table2": TableOrFigure(CMIP_PAPER, "regret of choosing a click model", ModelSelection),
+    "cmip-table1": TableOrFigure(CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection, run="cmip"),
+    "cmip-table2": TableOrFigure(CMIP_PAPER, "regret of choosing a click model", ModelSelection, run="cmip"),
     "ips-figure1": TableOrFigure(IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise),
     "ips-figure2": TableOrFigure(IPS_PAPER, "losses of two documents with the same features", SharedFeatures),
     "ips-figure3": TableOrFigure(IPS_PAPER, "losses of a document by its rank", LossByRank),
@@ -210,7 +214,11 @@ TABLES_AND_FIGURES = {
     "ips-checks": TableOrFigure(
         IPS_PAPER, "training on counts equals training on sessions; both naive rankers coincide", PointwiseChecks
     ),
-    "ope-figures": TableOrFigure(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
+    "ope-figure1": TableOrFigure(OPE_PAPER, "errors on one query by clipping constant", lambda: OffPolicyFigure(1)),
+    "ope-figure2": TableOrFigure(OPE_PAPER, "errors on the most frequent queries", lambda: OffPolicyFigure(2)),
+    "ope-figure3": TableOrFigure(OPE_PAPER, "errors on less frequent queries", lambda: OffPolicyFigure(3)),
+    "ope-figure4": TableOrFigure(OPE_PAPER, "errors for clicks at all ranks", lambda: OffPolicyFigure(4)),
+    "ope-figure5": TableOrFigure(OPE_PAPER, "clicks of one query by day", lambda: OffPolicyFigure(5)),
 }
 """Tables and figures by name."""
 
@@ -379,7 +387,7 @@ def reproduce(
         given: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
         changes: dict[str, Any] = {"world": replace(protocol.world, **given).on_corpus(corpus or BUILTIN)}
         protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
-    shipped = reference and isinstance(protocol, PolicyShift)
+    shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
     return protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
 
 
