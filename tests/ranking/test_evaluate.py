@@ -98,8 +98,8 @@ def test_differences_to_another_ranker_and_to_the_log_are_paired(
     assert row["other"] == "the logging ranker"
     times, total = np.zeros(whole.n_pairs), np.zeros(whole.n_pairs)
     pairs = whole.vocabulary.pairs_of(log.vocabulary)[log.rankings.pair]
-    for row, count in zip(pairs, log.count, strict=True):
-        for rank, pair in enumerate(row):
+    for listed, count in zip(pairs, log.count, strict=True):
+        for rank, pair in enumerate(listed):
             times[pair] += count
             total[pair] += count * rank
     shown, mean_rank = times > 0, total / np.maximum(times, 1)

@@ -273,8 +273,9 @@ def encode_log(
         )
     if format != "table":
         regions: dict[str, Any] = {"format": format, "merge_regions": merge_regions}
+        files: Any = log
         public = open_public_log(
-            log_files(log),
+            log_files(files),
             queries=None if judgments is None else read_raw_judgments(judgments, **regions),
             most_frequent=most_frequent,
             with_clicks=with_clicks,

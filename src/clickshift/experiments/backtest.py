@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -357,8 +357,9 @@ def backtest(
     elif format == TABLE:
         sessions = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     else:
+        files: Any = log
         sessions = open_public_log(
-            log_files(log),
+            log_files(files),
             format=format,
             # the log may be far larger than memory: only the queries of the two groups are kept while it is read
             most_frequent=max(protocol.queries, protocol.down_to) if format in YANDEX_LOGS else None,

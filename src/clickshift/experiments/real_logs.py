@@ -556,8 +556,8 @@ def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Log, tuple[s
         judged = None
         if preparation.annotated and preparation.judgments is not None:
             judged, _ = _read_judgments(preparation.judgments, preparation.merge_regions)
-        filters = {"with_clicks": preparation.with_clicks, "merge_regions": preparation.merge_regions}
-        sessions: Any = log.read(judged, **filters)
+        clicks, merged = preparation.with_clicks, preparation.merge_regions
+        sessions: Any = log.read(judged, with_clicks=clicks, merge_regions=merged)
     return compact(sessions), clickshift_warnings(caught)
 
 
