@@ -221,10 +221,9 @@ class OffPolicyFigureResult(ExperimentResult):
     def _document(self) -> Document:
         title, group, _ = _FIGURES[self.number]
         sections = []
-        if self.published:
-            sections.append(
-                Section("Published and ours", table=self.published, caption=_TEXT_NUMBERS, name="published")
-            )
+        if published := self.published:
+            lines = [{name: value for name, value in line.items() if name != "figure"} for line in published]
+            sections.append(Section("Published and ours", table=lines, caption=_TEXT_NUMBERS, name="published"))
         if self.number == 5:
             parts = figure_sections(click_figure("one query", list(self._days.values())))
             table = [
