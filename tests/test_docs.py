@@ -1,4 +1,8 @@
-"""The how-to pages are true: their commands run, in order, and print what the pages show, but for the numbers."""
+"""The how-to pages are true: their commands run, in order, and print what the pages show.
+
+Words must be equal. Numbers must agree: whole numbers to 1 %, others to 2 units of the last digit that the page shows
+or to 2 %, whichever is more, because compilers and numeric libraries change last digits. Seconds may differ.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +53,41 @@ def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
     return out
 
 
+NUMBER = re.compile(r"(?:(?<![\w.,])[-+−])?(?:\d[\d,]*\.?\d*|\.\d+)")
+FREE = re.compile(r"(\d[\d.,]*)(?= ?(?:s|ms|MB|GB)\b)|(?<=seconds )[\d.,]+|(?:\d+:)?\d\d:\d\d")
+"""Numbers that are never the same twice: times of day, seconds, and sizes of files."""
+
+
 def shape(text: str) -> str:
     """Text without its numbers and the room that they take."""
-    return re.sub(r"\s+", " ", re.sub(r"[\d.,]*\d", "#", text)).strip()
+    return re.sub(r"\s+", " ", NUMBER.sub("#", FREE.sub("#", text))).strip()
+
+
+def numbers(text: str) -> list[str]:
+    """Numbers of a text in their order, without those that are free to differ."""
+    return NUMBER.findall(FREE.sub("", text))
+
+
+def agree(shown: str, printed: str) -> bool:
+    """Whether a printed number is the one that a page shows, within its tolerance."""
+    page, real = (float(text.replace(",", "").replace("−", "-")) for text in (shown, printed))
+    decimals = len(shown.partition(".")[2])
+    return abs(page - real) <= max(2 * 10.0**-decimals if decimals else 0.0, abs(page) * (0.02 if decimals else 0.01))
+
+
+def differences(shown: str, printed: str) -> list[str] | None:
+    """Numbers of a shown line that no printed line of the same words has; None if no line has the words.
+
+    The printed line whose numbers agree best counts, as tables have many lines of the same words.
+    """
+    lines = [line for line in [*printed.splitlines(), printed] if shape(shown) in shape(line)]
+    best: list[str] | None = None
+    for line in lines:
+        for start in range(len(numbers(line)) - len(numbers(shown)) + 1):
+            pairs = zip(numbers(shown), numbers(line)[start:], strict=False)
+            wrong = [f"{page} (printed: {real})" for page, real in pairs if not agree(page, real)]
+            best = wrong if best is None or len(wrong) < len(best) else best
+    return best
 
 
 def test_there_are_pages() -> None:
@@ -84,12 +120,21 @@ def test_commands_run(
     found = list(commands(text))
     assert found, "a how-to without commands is a story"
     for command, shown in found:
-        printed = shape(run(command, capfd))
+        printed = run(command, capfd)
         for line in shown:
-            assert shape(line) in printed, f"{command} does not print {line!r}"
+            wrong = differences(line, printed)
+            assert wrong is not None, f"{command} does not print {line!r}"
+            assert not wrong, f"{command} prints other numbers than {line!r}: {', '.join(wrong)}"
 
 
 def test_a_page_that_is_wrong_is_caught() -> None:
     page = "```console\n$ clickshift models\n│ XYZ 12 │\n$ clickshift nothing\n```\n```python\n$ no\n```\n"
     assert list(commands(page)) == [("clickshift models", ["│ XYZ 12 │"]), ("clickshift nothing", [])]
     assert shape("│ cut points │ 0.05  1,234.5 │") == "│ cut points │ # # │"
+    table = "│ PBM │ 0.0311 [0.0171, 0.0451] │ 12 s │\n│ DBN │ 0.1749 [0.1335, 0.2164] │ 9 s │\n"
+    assert differences("│ PBM │ 0.0312 [0.0170, 0.0451] │ 30 s │", table) == []
+    assert differences("│ PBM │ 0.0121 [0.0171, 0.0451] │ 12 s │", table) == ["0.0121 (printed: 0.0311)"]
+    assert differences("│ UBM │ 0.0311 [0.0171, 0.0451] │ 12 s │", table) is None
+    assert differences("-0.5", "0.5") == ["-0.5 (printed: 0.5)"]
+    assert agree("1,200", "1,211")
+    assert not agree("1,200", "1,230")

@@ -13,6 +13,7 @@ import pytest
 
 import clickshift as cs
 from tests.cli.shell import Shell, call
+from tests.codes import raises_code
 
 NOISY = "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"
 FEW: tuple[Any, ...] = ("--permutations", 19, "--subsamples", 20)
@@ -196,3 +197,45 @@ def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path, 
     found = cs.audit(loaded, encoded, labels=truth, permutations=19, subsamples=0)
     for one, other in zip(found.rows(), wanted.rows(), strict=True):
         assert one == pytest.approx(other, nan_ok=True)
+
+
+def test_scores_from_elsewhere_are_audited_like_the_model_that_gave_them(
+    shell: Shell, work: Path, tmp_path: Path
+) -> None:
+    model = cs.load_model(work / "PBM")
+    words = model.vocabulary
+    table = {"query": words.query_ids[words.pair_query], "doc": words.doc_ids[words.pair_doc]}
+    scores = pa.table(table | {"score": model.relevance(np.arange(words.n_pairs))})
+    pa.csv.write_csv(scores, tmp_path / "mine.csv")
+    options = ("--labels", work / "truth.csv", "--permutations", 19, "--subsamples", 0)
+    found = shell.json("audit", work / "PBM", work / "new.parquet", "--scores", tmp_path / "mine.csv", *options)
+    pbm, mine = found["rows"]
+    assert (pbm["model"], mine["model"]) == ("PBM", "mine")
+    for name in ("mean_dependence", "cmip", "nDCG@10", "pairs"):
+        assert mine[name] == pytest.approx(pbm[name], rel=1e-9)
+    assert mine["perplexity"] is None
+    alone = {"labels": work / "truth.csv", "permutations": 0, "subsamples": 0}
+    two = cs.audit(log=work / "new.parquet", scores={"a": scores, "b": scores}, **alone)
+    assert [row["model"] for row in two.rows()] == ["a", "b"]
+    assert two.chosen is None
+    assert any("perplexity" in caution for caution in two.cautions)
+    half = scores.slice(0, scores.num_rows // 2)
+    assert cs.audit(log=work / "new.parquet", scores=half, **alone).rows()[0]["pairs"] < mine["pairs"]
+
+
+def test_scores_that_cannot_be_audited(work: Path) -> None:
+    log, labels = work / "new.parquet", work / "truth.csv"
+
+    def table(*scores: float) -> pa.Table:
+        return pa.table({"query": [0] * len(scores), "doc": list(range(len(scores))), "score": list(scores)})
+
+    for scores, code in (
+        ({"x": table(1.0, np.inf)}, "not-finite"),
+        ({"x": table(1.0, 1.0)}, "cannot-rank-documents"),
+        ([table(1.0, 2.0)], "no-common-pairs"),
+        ([], "no-models"),
+    ):
+        with raises_code(code):
+            cs.audit(log=log, scores=scores, labels=labels)
+    with raises_code("bad-option", option="log"):
+        cs.audit(work / "PBM", labels=labels)

@@ -66,19 +66,19 @@ def train(work: Path, output: Path, *options: object) -> tuple[object, ...]:
 
 
 def test_train_and_evaluate(shell: Shell, work: Path) -> None:
-    found = shell.json("rank", "evaluate", work / "ips", work / "docs.txt")
+    found = shell.json("rank", "evaluate", work / "ips", work / "docs.txt", "--include-training")
     assert found["learner"].startswith("ClickRanker(")
     rows = {row["metric"]: row for row in found["metrics"]}
     assert list(rows) == ["nDCG@5", "nDCG@10", "ARP"]
     assert rows["nDCG@10"]["mean"] > 0.9
     for row in rows.values():
         assert row["low"] < row["mean"] < row["high"]
-    figure = cs.evaluate_ranker(work / "ips", work / "docs.txt").figure()
+    figure = cs.evaluate_ranker(work / "ips", work / "docs.txt", include_training=True).figure()
     for trace, names in zip(figure.data, (["nDCG@5", "nDCG@10"], ["ARP"]), strict=True):
         assert list(trace.y) == names
         for name, x, up, down in zip(trace.y, trace.x, trace.error_x.array, trace.error_x.arrayminus, strict=True):
             np.testing.assert_allclose([x, x + up, x - down], [rows[name][key] for key in ("mean", "high", "low")])
-    text = shell.text("rank", "evaluate", work / "ips", work / "docs.txt", "--level", 0.9)
+    text = shell.text("rank", "evaluate", work / "ips", work / "docs.txt", "--include-training", "--level", 0.9)
     assert "90% bootstrap intervals" in text
     assert "nDCG@5" in text
 
@@ -114,7 +114,7 @@ def test_losses(shell: Shell, work: Path, tmp_path: Path) -> None:
         assert found["documents"] == 300
         assert ("examination" in found) == ("estimated" in loss)
     assert found["learner"] == "BoostedRanker(bias='naive', trees=3)"
-    quality = shell.json("rank", "evaluate", tmp_path / "r2", work / "docs.txt")
+    quality = shell.json("rank", "evaluate", tmp_path / "r2", work / "docs.txt", "--include-training")
     assert quality["metrics"][1]["mean"] > 0.9
 
 
@@ -318,8 +318,10 @@ def test_the_functions_return_what_the_commands_print(shell: Shell, work: Path, 
     )
     assert training.to_dict()["held_out"]["judged_by"] == "labels"
     assert "nDCG@10" in training.conclusion
-    command = ("rank", "evaluate", work / "ips", docs, "--level", 0.9)
-    assert facts_of(shell, *command) == cs.evaluate_ranker(work / "ips", docs, level=0.9).to_dict()
+    command = ("rank", "evaluate", work / "ips", docs, "--include-training", "--level", 0.9)
+    assert (
+        facts_of(shell, *command) == cs.evaluate_ranker(work / "ips", docs, include_training=True, level=0.9).to_dict()
+    )
     scored = cs.score(work / "ips", docs)
     assert facts_of(shell, "rank", "score", work / "ips", docs, "-o", tmp_path / "s.parquet") == scored.to_dict()
     assert pq.read_table(tmp_path / "s.parquet").to_pylist() == scored.rows()

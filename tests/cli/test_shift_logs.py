@@ -82,7 +82,7 @@ def test_the_function_has_the_facts_of_the_command(shell: Shell, engine: Path, t
         )
     assert told == result.to_dict()
     assert [str(one.message) for one in warned] == result.warnings == told["warnings"]
-    assert told.keys() == {"conclusion", "logs", "warnings", "rows", "verdicts", "failures"}
+    assert told.keys() == {"conclusion", "logs", "sizes", "warnings", "rows", "verdicts", "failures"}
 
 
 def test_logs_in_memory_are_compared_like_files(engine: Path, tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def test_files_that_are_no_ranker(network, tmp_path) -> None:
         load_ranker(folder)
     arrays.write_bytes(weights)
 
-    header.write_text(good.replace('"format": 2', '"format": 3'))
-    with raises_code("newer-format", FileError, path=header, format=3, supported=2):
+    header.write_text(good.replace('"format": 3', '"format": 4'))
+    with raises_code("newer-format", FileError, path=header, format=4, supported=3):
         load_ranker(folder)
     for bad in ("[]", "{", good[:40]):
         header.write_text(bad)

@@ -22,6 +22,11 @@ REWARD = typer.Option(
     help="Reward of a session: clicks, dcg or any-click; @K counts the first K ranks only, e.g. clicks@3. Or weights "
     "of the ranks, e.g. 1,0.5,0.25.",
 )
+MERGE_REGIONS = typer.Option(
+    False,
+    "--merge-regions",
+    help="Name queries of the Yandex relevance log by QueryID alone, as in the policy-shift paper.",
+)
 REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
 REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")
 REPORT = typer.Option(

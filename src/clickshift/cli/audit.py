@@ -11,10 +11,15 @@ from clickshift.cli._options import COLUMN, JSON, REPORT, SKIP_BAD, parse_column
 
 
 def audit(
-    model: list[Path] = typer.Argument(
-        ..., help="Folders of fitted models, as `clickshift fit` writes them; several are compared."
+    model: list[Path] | None = typer.Argument(
+        None, help="Folders of fitted models, as `clickshift fit` writes them; several are compared."
     ),
     log: str = typer.Argument(..., help="Click log of the same ranker, preferably not the training log."),
+    scores: list[str] = typer.Option(
+        [],
+        help="Scores of a model from elsewhere, audited like a fitted model: a table of query, doc and score, as FILE "
+        "or NAME=FILE; repeatable.",
+    ),
     labels: Path | None = typer.Option(None, help="Relevance labels: TREC qrels, or a table of query, doc, label."),
     random_log: str | None = typer.Option(
         None, help="Log of randomly ordered lists, whose click rates serve as relevance instead of labels."
@@ -62,10 +67,11 @@ def audit(
         return
     if output is not None:
         AuditResult.check_output(output)
-    with reporting("auditing", len(model)) as progress:
+    with reporting("auditing", len(model or []) + len(scores)) as progress:
         result = audit_models(
-            model,
+            model or [],
             log,
+            scores=scores,
             labels=labels,
             random_log=random_log,
             orderings=orderings,

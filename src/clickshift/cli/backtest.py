@@ -29,6 +29,11 @@ def backtest(
         ["List", "IP", "PBM", "Item", "RCTR"],
         help="Estimator: List, IP, PBM, Item or RCTR, self-normalised with the prefix SN-; repeatable.",
     ),
+    clip: list[float] = typer.Option(
+        [1, 2, 3, 5, 9, 10, 20, 30, 40, 50, 100, 200, 500, 1000, float("inf")],
+        help="Clipping constant M: the largest importance weight; repeatable, ascending, may be below 1.",
+        show_default="1 to 1000, and inf",
+    ),
     queries: int = typer.Option(
         100,
         min=1,
@@ -61,6 +66,7 @@ def backtest(
             in_order=in_order,
             rewards=reward,
             estimators=estimator,
+            clip=clip,
             queries=queries,
             query=query,
             format=format,

@@ -8,7 +8,7 @@ import typer
 
 from clickshift.cli._console import render, reporting
 from clickshift.cli._exit_codes import GATE_FAILED
-from clickshift.cli._options import COLUMN, JSON, LOG, REPORT, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, JSON, LOG, MERGE_REGIONS, REPORT, SKIP_BAD, parse_columns
 
 app = typer.Typer(
     help="Describe click logs, encode, split and convert them, and count, merge and compare days.",
@@ -45,6 +45,15 @@ def encode(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Folder for the encoded log; by default, a hidden one next to the log."
     ),
+    format: str = typer.Option("table", help="Format of the log: table, yandex-wscd or yandex-kaggle."),
+    judgments: Path | None = typer.Option(
+        None, help="Relevance file of the same format; only queries that it judges are kept. For Yandex logs."
+    ),
+    most_frequent: int | None = typer.Option(
+        None, min=1, help="Number of most frequent queries to keep, for Yandex logs, which are then read twice."
+    ),
+    with_clicks: bool = typer.Option(False, "--with-clicks", help="Drop sessions without clicks, of Yandex logs."),
+    merge_regions: bool = MERGE_REGIONS,
     memory: str = typer.Option("4GB", help="DuckDB memory limit, e.g. 4GB."),
     spill: Path | None = typer.Option(None, help="Directory for DuckDB's temporary files."),
     column: list[str] = COLUMN,
@@ -66,6 +75,11 @@ def encode(
         result = encode_log(
             log,
             output,
+            format=format,
+            judgments=judgments,
+            most_frequent=most_frequent,
+            with_clicks=with_clicks,
+            merge_regions=merge_regions,
             memory=memory,
             spill=spill,
             columns=parse_columns(column),
@@ -89,6 +103,7 @@ def convert(
         None, help="Relevance file of the same format; only queries that it judges are kept."
     ),
     with_clicks: bool = typer.Option(False, "--with-clicks", help="Drop sessions without clicks."),
+    merge_regions: bool = MERGE_REGIONS,
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Skip bad lines and report their number, instead of stopping."
     ),
@@ -105,6 +120,7 @@ def convert(
             layout=layout,
             judgments=judgments,
             with_clicks=with_clicks,
+            merge_regions=merge_regions,
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,
         )

@@ -101,22 +101,41 @@ def train(
 def evaluate(
     ranker: Path = _RANKER,
     corpus: str = _CORPUS,
+    compare: Path | None = typer.Option(None, help="Folder of another ranker: the difference is paired by query."),
+    clicks: str | None = typer.Option(
+        None, help="Log of the logging ranker, to compare with the documents' mean ranks in it."
+    ),
+    include_training: bool = typer.Option(
+        False, "--include-training", help="Evaluate also on queries that a ranker was trained on."
+    ),
     level: float = typer.Option(0.95, min=0.5, max=0.999, help="Confidence level of the intervals."),
     seed: int = typer.Option(0, help="Random seed for tie-breaking and the bootstrap over queries."),
     queries: int | None = _QUERIES,
     max_label: int | None = _MAX_LABEL,
+    column: list[str] = COLUMN,
     output: Path | None = REPORT_FOLDER,
     json: bool = JSON,
 ) -> None:
     """Compute nDCG@5, nDCG@10 and the average rank of relevant documents, with bootstrap intervals over queries.
 
-    Queries whose documents all have the same label cannot distinguish rankers, and are left out.
+    Queries that a ranker was trained on are left out: it would look better there than on new ones. So are queries
+    whose documents all have the same label, which cannot distinguish rankers.
     """
     from clickshift.ranking import evaluate_ranker
 
     with reporting("evaluating") as progress:
         result = evaluate_ranker(
-            ranker, corpus, level=level, seed=seed, queries=queries, max_label=max_label, progress=progress
+            ranker,
+            corpus,
+            compare=compare,
+            clicks=clicks,
+            include_training=include_training,
+            level=level,
+            seed=seed,
+            queries=queries,
+            max_label=max_label,
+            columns=parse_columns(column),
+            progress=progress,
         )
     render(result, json=json, output=output)
 

@@ -87,10 +87,10 @@ def paper_command(name: str) -> Callable[..., None]:
 
 
 def _make(name: str, output: Path | None, json: bool, **options: Any) -> None:
-    """Make a table or figure in a folder named after it, unless another one is given."""
-    from clickshift.experiments.papers import reproduce
+    """Make a table or figure in the folder of its run, unless another one is given."""
+    from clickshift.experiments.papers import reproduce, table_or_figure
 
-    folder = output or Path("out") / name
+    folder = output or Path("out") / (table_or_figure(name).run or name)
     with reporting_tasks() as progress:
         result = reproduce(name, folder, **options, progress=progress)
     render_experiment(result, json=json, output=folder)

@@ -8,7 +8,7 @@ import typer
 
 from clickshift.cli._console import render, warnings_shown
 from clickshift.cli._options import CLUSTER, JSON, WORKERS
-from clickshift.cli.shift import CORPUS, render_experiment, reporting_tasks
+from clickshift.cli.shift import CORPUS, REFERENCE, render_experiment, reporting_tasks
 
 app = typer.Typer(
     help="Measure how well a click model can be chosen before a new ranker is deployed.", no_args_is_help=True
@@ -37,6 +37,7 @@ def run(
     seeds: int | None = typer.Option(None, min=1, help="Number of logs per user and policy."),
     model: list[str] = typer.Option([], help="Model to choose from, instead of the paper's seven; repeatable."),
     repeats: int = typer.Option(1000, min=1, help="Number of repetitions of the published cross-validation."),
+    reference: bool = REFERENCE,
     workers: int | None = WORKERS,
     cluster: str | None = CLUSTER,
     json: bool = JSON,
@@ -59,6 +60,7 @@ def run(
             seeds=seeds,
             models=model,
             repeats=repeats,
+            reference=reference,
             workers=workers,
             cluster=cluster,
             progress=progress,

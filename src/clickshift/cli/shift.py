@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from clickshift.cli._console import render, reporting, say, warnings_shown
-from clickshift.cli._options import CLUSTER, COLUMN, JSON, SKIP_BAD, WORKERS, parse_columns
+from clickshift.cli._options import CLUSTER, COLUMN, JSON, MERGE_REGIONS, SKIP_BAD, WORKERS, parse_columns
 
 if TYPE_CHECKING:
     from clickshift.core.progress import Progress
@@ -114,7 +114,9 @@ def logs(
     gradient: bool = typer.Option(
         False, "--gradient", help="Fit PBM, UBM and DBN by gradient, as in the paper, instead of maximum likelihood."
     ),
-    seeds: int = typer.Option(10, min=1, help="Number of random seeds for models fitted by gradient."),
+    seeds: int = typer.Option(
+        10, min=1, help="Number of random seeds: of models fitted by gradient, and of the order of tied documents."
+    ),
     split: str = typer.Option(
         "auto",
         help="Method to split a training log: time, order, random or within-query; auto is time if the log has times.",
@@ -128,6 +130,7 @@ def logs(
     with_clicks: bool = typer.Option(
         False, "--with-clicks", help="Drop sessions without clicks, as in the paper; this inflates click rates."
     ),
+    merge_regions: bool = MERGE_REGIONS,
     format: str = typer.Option(
         "table", help="Format of the logs: table, trec, yandex-sample, yandex-wscd or yandex-kaggle."
     ),
@@ -161,6 +164,7 @@ def logs(
             held_out=held_out,
             annotated=annotated,
             with_clicks=with_clicks,
+            merge_regions=merge_regions,
             format=format,
             judgments_format=judgments_format,
             seed=seed,

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from clickshift.io.tables.formats import log_columns
 
 if TYPE_CHECKING:
     from clickshift.counts.daily import DayCounts
+    from clickshift.io.encode.batches import DamagedFile, ReadBatch
     from clickshift.io.encode.duckdb import DuckdbLimits
     from clickshift.io.tables.formats import Choose
 
@@ -186,12 +187,56 @@ def _open_encoded(
     """Encode a log of files or of a database, or open it where it was encoded before."""
     from clickshift.io.encode.batches import batches_of
     from clickshift.io.encode.duckdb import DuckdbLimits, database_batches, long_batches, parse_duckdb_table
-    from clickshift.io.encode.writer import open_encoded, refuse_other_folder, write_encoded_log
 
     database, table = parse_duckdb_table(log) if isinstance(log, str) and "::" in log else (None, None)
     files = log_files(log) if database is None else [database]
     report = ReadReport(f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", on_bad_line)
-    key = _cache_key(files, table, dict(columns), on_bad_line)
+    key = cache_key(files, table, dict(columns), on_bad_line)
+    facts = {"files": len(files), "first_file": str(files[0]), "key": key}
+    choose = _ColumnChooser(columns, facts)
+
+    def batches() -> Iterator[ReadBatch | DamagedFile]:
+        if table is not None:
+            return database_batches(files[0], table, choose, spill or DuckdbLimits(), skip=report.skip)
+        if _is_long_layout(files, columns):
+            return long_batches(files, choose, spill or DuckdbLimits(), skip=report.skip)
+        return batches_of(files, choose)
+
+    return encode_once(batches, files, key, report=report, facts=facts, output=output, progress=progress)
+
+
+def encode_once(
+    batches: Callable[[], Iterator[ReadBatch | DamagedFile]],
+    files: Sequence[Path],
+    key: str,
+    *,
+    report: ReadReport,
+    facts: dict[str, Any],
+    output: str | Path | None,
+    progress: Progress,
+) -> EncodedLog:
+    """Encode a log, or open it where it was encoded before.
+
+    Parameters
+    ----------
+    batches
+        Function that starts reading the log from the beginning.
+    files
+        The files of the log.
+    key
+        Digest of the files and of how they are read: the name of the cache entry.
+    report, facts, progress
+        As in `write_encoded_log`.
+    output
+        Directory for the encoded log, which is then written in any case; by default an entry of the cache.
+
+    Returns
+    -------
+    EncodedLog
+        The encoded log.
+    """
+    from clickshift.io.encode.writer import open_encoded, refuse_other_folder, write_encoded_log
+
     folder = _default_folder(files) / key if output is None else Path(output)
     if output is not None:
         refuse_other_folder(folder)
@@ -203,14 +248,6 @@ def _open_encoded(
             return opened
         except ClickshiftError:  # of another version or damaged: encode the log again
             pass
-    facts = {"files": len(files), "first_file": str(files[0]), "key": key}
-    choose = _ColumnChooser(columns, facts)
-    if table is not None:
-        batches = partial(database_batches, files[0], table, choose, spill or DuckdbLimits(), skip=report.skip)
-    elif _is_long_layout(files, columns):
-        batches = partial(long_batches, files, choose, spill or DuckdbLimits(), skip=report.skip)
-    else:
-        batches = partial(batches_of, files, choose)
     encoded = write_encoded_log(batches, folder, report=report, facts=facts, progress=progress)
     if output is None:
         _remove_old_entries(folder)
@@ -249,7 +286,7 @@ def _is_long_layout(files: Sequence[Path], columns: Mapping[str, str]) -> bool:
     return False
 
 
-def _cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str], on_bad_line: str) -> str:
+def cache_key(files: Sequence[Path], table: str | None, columns: dict[str, str], on_bad_line: str) -> str:
     """Return a digest of names, sizes, times and sampled blocks of all files, and of the options.
 
     A changed file has another time of change (ctime), which programs cannot set back. Where a disk does not keep it,

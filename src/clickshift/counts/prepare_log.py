@@ -11,12 +11,13 @@ from typing import Any, ClassVar, final
 from clickshift.core.interrupts import temporary_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.open_public_log import open_public_log
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.splits import check_split, split_sessions
 from clickshift.display.result import Summary
 from clickshift.errors import ClickshiftError, SpecError
 from clickshift.io.datasets.filters import drop_without_clicks
-from clickshift.io.datasets.registry import read_raw, read_raw_judgments
+from clickshift.io.datasets.registry import read_raw_judgments
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.io.encode.writer import copy_encoded
 from clickshift.io.read_log import check_output, log_files, write_log
@@ -162,8 +163,9 @@ class EncodedLogSummary(Summary):
 
     Notes
     -----
-    Facts, as `to_dict` returns them: conclusion; output, the folder; sessions and pairs, numbers; files, number of
-    files that were read; sessions_left_out, number of bad sessions; files_left_out, names of unreadable files.
+    Facts, as `to_dict` returns them: conclusion; output, the folder; sessions, queries, documents and pairs, numbers;
+    files, number of files that were read; sessions_left_out, number of bad sessions; files_left_out, names of
+    unreadable files.
     """
 
     title: ClassVar[str] = "Encoded log"
@@ -184,6 +186,8 @@ class EncodedLogSummary(Summary):
         return {
             "output": str(self.log.folder),
             "sessions": self.log.total,
+            "queries": self.log.vocabulary.n_queries,
+            "documents": self.log.vocabulary.n_docs,
             "pairs": self.log.vocabulary.n_pairs,
             **recorded,
         }
@@ -193,6 +197,11 @@ def encode_log(
     log: LogLike,
     output: str | Path | None = None,
     *,
+    format: str = "table",
+    judgments: str | Path | None = None,
+    most_frequent: int | None = None,
+    with_clicks: bool = False,
+    merge_regions: bool = False,
     memory: str = "4GB",
     spill: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
@@ -211,6 +220,16 @@ def encode_log(
     output
         Folder for the encoded log; by default, a hidden one next to the files of the log. An encoded log is checked and
         copied to it.
+    format
+        "table" for the layouts of clickshift, or "yandex-wscd" or "yandex-kaggle", which are encoded as they are read.
+    judgments
+        Relevance file of the same format, for Yandex logs; only queries that it judges are kept.
+    most_frequent
+        Number of most frequent queries that are kept, for Yandex logs, which are then read twice.
+    with_clicks
+        Whether to drop sessions without clicks, for Yandex logs.
+    merge_regions
+        Whether to name queries of the WSCD 2012 log by QueryID alone, instead of QueryID_RegionID.
     memory
         DuckDB memory limit, e.g. "4GB".
     spill
@@ -244,6 +263,30 @@ def encode_log(
     >>> encoded.log.total
     100
     """
+    selected = judgments is not None or most_frequent is not None or with_clicks or merge_regions
+    if format == "table" and selected:
+        raise SpecError(
+            "judgments, most_frequent, with_clicks and merge_regions are for Yandex logs: the format is table.",
+            code="bad-option",
+            option="format",
+            value=format,
+        )
+    if format != "table":
+        regions: dict[str, Any] = {"format": format, "merge_regions": merge_regions}
+        files: Any = log
+        public = open_public_log(
+            log_files(files),
+            queries=None if judgments is None else read_raw_judgments(judgments, **regions),
+            most_frequent=most_frequent,
+            with_clicks=with_clicks,
+            on_bad_line=on_bad_line,
+            in_memory=False,
+            output=output,
+            progress=progress,
+            **regions,
+        )
+        assert isinstance(public, EncodedLog)
+        return EncodedLogSummary(public)
     options: dict[str, Any] = {"in_memory": False, "output": output, "spill": DuckdbLimits(memory, spill)}
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress, **options)
     if isinstance(opened, EncodedLog):
@@ -301,6 +344,7 @@ def convert_log(
     layout: str = "wide",
     judgments: str | Path | None = None,
     with_clicks: bool = False,
+    merge_regions: bool = False,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
 ) -> ConvertedLog:
@@ -320,6 +364,8 @@ def convert_log(
         Relevance file of the same format; only queries that it judges are kept.
     with_clicks
         Whether to drop sessions without clicks.
+    merge_regions
+        Whether to name queries of the WSCD 2012 log by QueryID alone, as in the paper, instead of QueryID_RegionID.
     on_bad_line
         "error" stops at the first bad line; "skip" leaves bad lines out and warns.
     progress
@@ -351,9 +397,9 @@ def convert_log(
     1
     """
     check_output(output, layout)
-    judged = None if judgments is None else read_raw_judgments(judgments, format=format)
-    progress("reading")
-    sessions = read_raw(raw, format=format, judged=judged, on_bad_line=on_bad_line)
+    regions: dict[str, Any] = {"format": format, "merge_regions": merge_regions}
+    judged = None if judgments is None else read_raw_judgments(judgments, **regions)
+    sessions: Any = open_public_log([raw], queries=judged, on_bad_line=on_bad_line, progress=progress, **regions)
     kept = drop_without_clicks(sessions) if with_clicks else sessions
     progress("writing")
     write_log(kept, output, layout=layout)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,19 @@ from clickshift.core.rng import generator
 from clickshift.data.sessions import Sessions
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import COLOURS
 from clickshift.display.result import Result
 from clickshift.display.tables import Row, Rows, write_rows
 from clickshift.errors import DataError, SpecError
+from clickshift.experiments._backtest_figures import (
+    Lines,
+    click_figure,
+    error_figures,
+    figure_sections,
+    line_figure,
+    lines_by_day,
+    residual_range,
+)
+from clickshift.experiments._off_policy_numbers import compare_with_published, published_numbers
 from clickshift.ope.estimators import clip_text
 
 DAYS, RANDOM, IN_ORDER = "days", "random parts", "parts in order"
@@ -30,10 +38,6 @@ _TITLE = "Backtest: error of off-policy evaluation on past days"
 _STRUCTURED = ("IP", "PBM", "Item")
 """Estimators that assume a click model."""
 _BASELINES = ("List", "RCTR")
-_PUBLISHED = {"clicks@2": (0.1790, 0.1318), "clicks@3": (0.4624, 0.1250), "dcg": (0.8196, 0.1065)}
-"""Published error reduction of IP over List and RCTR, at any M of 100 or more, for the 100 most frequent queries of the
-Yandex log (Li et al. 2018, section 6.3)."""
-_LARGE_CLIP = 100.0
 _TEXT = """Each day in turn is treated as the day of a new policy: its list frequencies are the target, its mean reward
 is the truth, and the estimators see all other days. The error is the root mean square error over queries and days,
 where each pair counts once, whatever its traffic (Li et al. 2018, section 6). The estimator and its clipping constant M
@@ -48,8 +52,9 @@ estimator that is wrong on a few days has not seen the lists of those days; one 
 direction is biased."""
 _TEXT_QUERY = """One query by day. Where clicks at the first rank change and clicks at all ranks do not, users found
 good results elsewhere in the list, and RCTR is hard to beat for clicks at all ranks (section 6.5)."""
-_TEXT_PUBLISHED = """Smallest error reduction of IP over the two baselines at the same M, at any M of 100 or more, and
-the published value for the 100 most frequent queries of the Yandex log (section 6.3)."""
+_TEXT_PUBLISHED = """Numbers that Li et al. (2018, sections 6.2 to 6.5) report of the Yandex log, and the same
+quantities of this log: figure 1 is of query 11655238, figures 2 and 4 of the 100 most frequent queries, figure 3 of the
+next 900. "Direction" says whether an improvement has the sign that the paper reports."""
 
 
 @final
@@ -154,6 +159,11 @@ class BacktestResult(Result):
     def conclusion(self) -> str:
         """What was compared, the results for the most frequent queries, and the recommended estimators."""
         return _conclusion(self)
+
+    @property
+    def is_yandex(self) -> bool:
+        """Whether the log is the paper's, so that its published numbers are of interest."""
+        return self.settings.get("format") == "yandex-kaggle"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -358,14 +368,16 @@ def _backtest_document(result: BacktestResult) -> Document:
     sections = [
         Section(title, table=gains, caption=_TEXT_GAINS, name="gains"),
         Section("Comparison with the published numbers", _TEXT_PUBLISHED, _published_table(result), name="published"),
-        Section("Errors", _TEXT_ERRORS, parts=_figure_sections(_error_figures(rows))),
-        Section("Day by day", _TEXT_DAYS, parts=_figure_sections(_day_figures(result, days))),
-        Section("A single query", _TEXT_QUERY, parts=_figure_sections(_query_figures(result, days))),
+        Section("Errors", _TEXT_ERRORS, parts=figure_sections(error_figures(rows))),
+        Section("Day by day", _TEXT_DAYS, parts=figure_sections(_day_figures(result, days))),
+        Section("A single query", _TEXT_QUERY, parts=figure_sections(_query_figures(result, days))),
         Section("Errors in numbers", table=_error_table(result), name="errors"),
         Section("How errors are measured", _TEXT),
     ]
-    shown = 5 if not gains else 0  # the terminal shows one table
-    sections = [replace(section, page_only=k != shown) for k, section in enumerate(sections)]
+    shown = {0, 1} if gains else {5}  # tables that the terminal shows
+    if not result.is_yandex:
+        shown -= {1}
+    sections = [replace(section, page_only=k not in shown) for k, section in enumerate(sections)]
     sections = [section for section in sections if section.table or section.parts or section.text == _TEXT]
     return Document(_TITLE, result.conclusion, sections, result.settings)
 
@@ -451,19 +463,15 @@ def _gain_table(result: BacktestResult) -> list[dict[str, Any]]:
 
 
 def _published_table(result: BacktestResult) -> list[dict[str, Any]]:
-    """Return IP against the baselines as in the paper; empty if the backtest lacks an estimator or large M."""
-    large = np.array(result.residuals[0].clip) >= _LARGE_CLIP
-    if not {"IP", *_BASELINES} <= set(result.estimators) or not large.any():
-        return []
-    queries, table = next(iter(result.groups.values())), []
-    for task in (task for task in result.tasks if task in _PUBLISHED):
-        error = {name: result.residuals_for(task, name).rmse(queries)[large] for name in ("IP", *_BASELINES)}
-        line: dict[str, Any] = {"reward": task}
-        for baseline, published in zip(_BASELINES, _PUBLISHED[task], strict=True):
-            line[f"IP below {baseline}"] = f"{100 * (1 - error['IP'] / error[baseline]).min():.1f} %"
-            line[f"published, {baseline}"] = f"{100 * published:.1f} %"
-        table.append(line)
-    return table
+    """Return the published numbers of figures 1 to 4 beside those of this log.
+
+    The single query is compared with the published one only if it is the same.
+    """
+    names = list(result.groups)
+    groups = {2: names[0], 3: names[1] if len(names) > 2 else "", 4: names[0]}
+    if names[-1] == f"query {published_numbers()['illustrative_query']['id']}":
+        groups[1] = names[-1]
+    return [line for figure in sorted(groups) for line in compare_with_published(result.rows(), figure, groups[figure])]
 
 
 def _error_table(result: BacktestResult) -> list[dict[str, Any]]:
@@ -488,28 +496,13 @@ def _error_table(result: BacktestResult) -> list[dict[str, Any]]:
     return table
 
 
-def _error_figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Plot error by M, one line per estimator, for each task and group: figures 1 to 4 of the paper."""
-    figures = {}
-    for task, group in dict.fromkeys((row["task"], row["group"]) for row in rows):
-        selected = [row for row in rows if (row["task"], row["group"]) == (task, group)]
-        lines = {
-            name: ([clip_text(row["M"]) for row in curve], [row["rmse"] for row in curve])
-            for name in dict.fromkeys(row["estimator"] for row in selected)
-            if (curve := [row for row in selected if row["estimator"] == name])
-        }
-        axes = {"xaxis": {"title": "clipping constant M", "type": "category"}, "yaxis": {"title": "error (RMSE)"}}
-        figures[f"{task}, {group}"] = partial(_figure, f"{task}, {group}", lines, axes, _error_range(lines))
-    return figures
-
-
 def _day_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any]:
     """Plot residuals by day, averaged over the most frequent queries."""
     group, figures = next(iter(result.groups)), {}
     for task in result.tasks:
-        title, lines = f"{task}, {group}: estimate minus truth", _lines_by_day(days, task, group, "residual")
+        title, lines = f"{task}, {group}: estimate minus truth", lines_by_day(days, task, group, "residual")
         axes = {"xaxis": {"title": _DAY_NAMES[result.split][1]}, "yaxis": {"title": "residual", "zeroline": True}}
-        figures[title] = partial(_figure, title, lines, axes, _residual_range(lines))
+        figures[title] = partial(line_figure, title, lines, axes, residual_range(lines))
     return figures
 
 
@@ -518,105 +511,18 @@ def _query_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any
     group = list(result.groups)[-1]
     query = int(result.groups[group][0])
     axes = {"xaxis": {"title": _DAY_NAMES[result.split][1]}, "yaxis": {"title": "per session"}}
-    clicks = {
-        name: (list(result.days), [None if math.isnan(v) else v for v in values[query].tolist()])
-        for name, values in (("clicks at rank 1", result.first_clicks), ("clicks at all ranks", result.all_clicks))
-    }
-    highest = max(value for _, values in clicks.values() for value in values if value is not None)
-    title = f"{group}: clicks by rank"
-    figures = {title: partial(_figure, title, clicks, axes, (0.0, 1.06 * highest + 1e-6))}
+    columns = zip(result.days, result.first_clicks[query].tolist(), result.all_clicks[query].tolist(), strict=True)
+    clicks = [{"day": day, "first_clicks": first, "all_clicks": every} for day, first, every in columns]
+    figures = click_figure(group, clicks, _DAY_NAMES[result.split][1])
     for task in result.tasks:
         selected = [row for row in days if (row["task"], row["group"]) == (task, group)]
         first = [row for row in selected if row["estimator"] == result.estimators[0]]
         truth: Lines = {"truth": ([row["day"] for row in first], [row["actual"] for row in first])}
-        lines, title = truth | _lines_by_day(days, task, group, "estimated"), f"{group}: {task}"
+        lines, title = truth | lines_by_day(days, task, group, "estimated"), f"{group}: {task}"
         figures[title] = partial(
-            _figure, title, lines, axes | {"yaxis": {"title": f"{task} per session"}}, _residual_range(lines)
+            line_figure, title, lines, axes | {"yaxis": {"title": f"{task} per session"}}, residual_range(lines)
         )
     return figures
-
-
-Lines = dict[str, tuple[list[str], list[Any]]]
-"""Coordinates x and y of lines, by name."""
-
-
-def _lines_by_day(days: Sequence[Row], task: str, group: str, column: str) -> Lines:
-    """Return a column of the rows by day, one line per estimator."""
-    lines: Lines = {}
-    for row in (row for row in days if (row["task"], row["group"]) == (task, group)):
-        x, y = lines.setdefault(row["estimator"], ([], []))
-        x.append(row["day"])
-        y.append(row[column])
-    return lines
-
-
-_STYLES = {
-    "List": (COLOURS[1], "diamond", "solid"),
-    "IP": (COLOURS[0], "circle", "solid"),
-    "PBM": (COLOURS[2], "square", "solid"),
-    "Item": (COLOURS[4], "triangle-up", "solid"),
-    "RCTR": (COLOURS[6], "x", "dash"),
-    "truth": ("#222222", "circle-open", "solid"),
-}
-"""Colour, symbol and dash of an estimator, the same in all charts."""
-
-
-def _figure(title: str, lines: Lines, axes: Mapping[str, Any], y_range: tuple[float, float]) -> Any:
-    """Plot lines; the legend gives the nearest value of a line that is outside the range."""
-    import plotly.graph_objects as go
-
-    figure, (low, high) = go.Figure(), y_range
-    for i, (name, (x, y)) in enumerate(lines.items()):
-        colour, symbol, dash = _STYLES.get(name, (COLOURS[i % len(COLOURS)], "circle", "solid"))
-        finite = [value for value in y if value is not None and not math.isnan(value)]
-        outside = bool(finite) and (min(finite) > high or max(finite) < low)
-        nearest = min(finite, key=abs) if outside else math.nan
-        figure.add_scatter(
-            name=html.escape(f"{name} (outside: {nearest:.3g})" if outside else name),
-            x=x,
-            y=[None if value is None or math.isnan(value) else value for value in y],
-            mode="lines+markers",
-            line={"color": colour, "width": 2, "dash": dash},
-            marker={"size": 6, "symbol": symbol},
-            hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
-        )
-    figure.update_layout(
-        title={"text": html.escape(title), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
-        template="plotly_white",
-        width=480,
-        height=430,
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "yref": "container", "y": 0.0, "yanchor": "bottom"},
-        margin={"l": 62, "r": 32, "t": 58, "b": 120},
-        **axes,
-    )
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(range=[low, high])
-    return figure
-
-
-def _error_range(lines: Lines) -> tuple[float, float]:
-    """Return the range from 0 to well above the smallest errors of the estimators other than List."""
-    smallest = {name: min((v for v in y if not math.isnan(v)), default=0.0) for name, (_, y) in lines.items()}
-    others = [value for name, value in smallest.items() if name != "List"] or list(smallest.values())
-    return 0.0, 2.5 * max(others) + 1e-6
-
-
-def _residual_range(lines: Lines) -> tuple[float, float]:
-    """Return the range of all lines, but of List at most three times that of the others: it would flatten them."""
-    finite = {name: [v for v in y if v is not None and not math.isnan(v)] for name, (_, y) in lines.items()}
-    others = [v for name, values in finite.items() if name != "List" for v in values]
-    others = others or [v for values in finite.values() for v in values] or [0.0, 1.0]
-    low, high = min(others), max(others)
-    extension = max(high - low, 0.5 * max(abs(low), abs(high)), 1e-6)
-    of_list = finite.get("List", []) or others
-    low, high = max(min(of_list + others), low - extension), min(max(of_list + others), high + extension)
-    margin = 0.06 * (high - low) or 0.05
-    return low - margin, high + margin
-
-
-def _figure_sections(figures: Mapping[str, Any]) -> list[Section]:
-    """Return one section per figure."""
-    return [Section(name, figure=figure) for name, figure in figures.items()]
 
 
 def _with_clip(row: Row) -> str:

@@ -28,10 +28,14 @@ _HOW_LOGS = """Models learned from one log and predicted clicks on others. Unsee
 log never showed; a model predicts them from its prior. Rank displacement: change of a result's mean rank between the
 two logs (root mean square, beyond chance). Perplexities of different logs also differ because their lists and users
 do: compare models on the same log, not logs."""
+_HOW_SIZES = """Counted after the log's preparation: queries and documents that its sessions show. The policy-shift
+paper has 4,991 queries and 255,467 documents on Yandex: annotated queries only, SERPs with clicks only, and queries
+named by QueryID alone, which --merge-regions does."""
 _HOW_MARKS = """As in tables 1, 2 and 5 to 8 of the policy-shift paper. Intervals (95 %) of the average perplexity are
-over resampled sessions of the test log and over seeds, all others over seeds only. Bold: the best. "=": not
-significantly worse than the best (95 %, paired by resampled session for the average perplexity, otherwise Welch's
-t-test; not corrected for multiple comparisons).
+over resampled sessions of the test log and over seeds, all others over seeds only. Models that are fitted by counting
+or by maximum likelihood are the same from every seed: for them, seeds break ties between documents in another order.
+Bold: the best. "=": not significantly worse than the best (95 %, paired by resampled session for the average
+perplexity, otherwise Welch's t-test; not corrected for multiple comparisons).
 "†": a click model not significantly worse than the model that peeks at clicks. The perplexity of that model is in
 brackets and not compared. Lower perplexity is better; higher AUROC, nDCG and Recall are better."""
 
@@ -56,6 +60,8 @@ class RealLogsResult(ExperimentResult):
     - `conclusion`: the models by verdict, or the best model of each log where no log is another ranker's.
     - `logs`: one row per training log and test log: `training`, `testing`, `shift`, `train_sessions`, `sessions`,
       `unseen_pair_share`, `unseen_query_share`, `displacement` and `lists_in_common`.
+    - `sizes`: one row per training log: `queries` and `documents` after its preparation, and for the Yandex relevance
+      log `published_queries` and `published_documents`.
     - `warnings`: sentences about unseen results, small logs and rankers that hardly differ; notes of the tasks.
     - `rows`: tidy rows of kind "clicks" and "ranking", as in `PolicyShiftResult`.
     - `verdicts`: as in `PolicyShiftResult`; empty without a test log of another ranker.
@@ -80,6 +86,7 @@ class RealLogsResult(ExperimentResult):
         return {
             **super().facts(),
             "logs": rows_of_kind(self.task_rows, "log"),
+            "sizes": rows_of_kind(self.task_rows, "size"),
             "warnings": self.warnings,
             "rows": [row for row in self.task_rows if row["kind"] in {"clicks", "ranking"}],
             "verdicts": self.verdicts,
@@ -91,6 +98,7 @@ class RealLogsResult(ExperimentResult):
         shifted = any(row.get("shift") == "ood" for row in rows)
         sections = [
             Section("Logs", "\n\n".join(self.warnings), _log_table(rows), explanation=_HOW_LOGS),
+            Section("Queries and documents", table=_size_table(rows), explanation=_HOW_SIZES),
             Section("Held-out clicks and judged documents", parts=parts, explanation=_HOW_MARKS),
             *(shift_sections(rows, self.verdicts) if shifted else ()),  # for a single log they repeat the tables above
         ]
@@ -167,6 +175,20 @@ def _log_table(rows: Rows) -> list[dict[str, Any]]:
         for row in rows
         if row["kind"] == "log"
     ]
+
+
+def _size_table(rows: Rows) -> list[dict[str, Any]]:
+    """One line per training log and quantity: found, published, and the difference."""
+    lines: list[dict[str, Any]] = []
+    for row in rows_of_kind(rows, "size"):
+        for name in ("queries", "documents"):
+            published = row.get(f"published_{name}")
+            line = {"training log": row["training"], "quantity": name, "found": row[name]}
+            compared = {"published": published, "difference": None if published is None else row[name] - published}
+            lines.append(line | compared)
+    if all(line["published"] is None for line in lines):
+        lines = [{name: line[name] for name in ("training log", "quantity", "found")} for line in lines]
+    return lines
 
 
 def _one_log_tables(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:

@@ -30,6 +30,7 @@ from clickshift.debiasedness.relevance_from_random_traffic import relevance_from
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments._audit_report import SIGNIFICANCE_LEVEL, AuditResult, ModelAudit
+from clickshift.experiments._audit_scores import ScoresLike, read_scores
 from clickshift.experiments.model_selection.strategies import choose_model
 from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
 from clickshift.io.pair_values import read_pair_values
@@ -59,9 +60,10 @@ _CMIP, _MEAN = CMIP(), MeanDependence()
 
 
 def audit(
-    models: ModelsLike,
-    log: LogLike,
+    models: ModelsLike = (),
+    log: LogLike | None = None,
     *,
+    scores: ScoresLike | Sequence[ScoresLike] | Mapping[str, ScoresLike] | None = None,
     labels: str | Path | Judgments | None = None,
     random_log: LogLike | None = None,
     orderings: str | Path | None = None,
@@ -88,6 +90,9 @@ def audit(
         Fitted models, or their folders, or both by name; several are compared.
     log
         Click log of the same ranker, preferably not the training log: anything that :func:`open_log` opens.
+    scores
+        Scores of models from elsewhere, which are audited like fitted models: a table of query, doc and score, several,
+        or several by name. A text "NAME=FILE" names a file. They predict no clicks, so they have no perplexity.
     labels
         Relevance labels: TREC qrels, or a table of query, doc and label.
     random_log
@@ -130,11 +135,12 @@ def audit(
     Raises
     ------
     SpecError
+        "no-models" if there is nothing to audit, "bad-option" if there is no log,
         "not-one-source" if there is not exactly one source of relevance, "bad-option" or "unknown-name" for an unknown
         estimator, logging preference or strategy.
     DataError
-        "cannot-rank-documents" for a model with the same relevance for all documents, "no-common-pairs" if no judged
-        pair can be compared.
+        "cannot-rank-documents" for a model or scores that are the same for all documents, "no-common-pairs" if no
+        judged pair can be compared, "duplicate-name" or "not-finite" for scores.
 
     References
     ----------
@@ -152,7 +158,13 @@ def audit(
     """
     strategy_of(strategy)  # an unknown name is an error before any work
     cmip, mean = CMIP(estimator, permutations, subsamples), MeanDependence(permutations, subsamples)
+    if log is None:
+        raise SpecError("an audit needs a log of the logging policy. Pass `log`.", code="bad-option", option="log")
     loaded = _load_models(models)
+    for name, seeds in read_scores(scores).items():
+        loaded[name if name not in loaded else f"{name} (scores)"] = seeds
+    if not loaded:
+        raise SpecError("there is nothing to audit: pass fitted models, or scores.", code="no-models")
     source: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line}
     opened = open_log(log, **source, progress=progress)
     source_of_labels = "random traffic" if random_log is not None else "orderings" if orderings is not None else ""
@@ -174,6 +186,11 @@ def audit(
         }
     audited = tuple(task.run(loaded, progress=lambda name: progress(1, total=len(loaded))))
     chosen = _choose_by_strategy(strategy, audited) if len(audited) > 1 else None
+    if len(audited) > 1 and _lacks_perplexity(strategy, audited):
+        cautions.append(
+            "None of these predicts clicks, so none has a perplexity, by which the strategy chooses. Pass another "
+            "strategy, e.g. nDCG."
+        )
     settings = {
         "models": list(loaded),
         "labels": next(text for text in map(_path_text, (labels, random_log, orderings)) if text),
@@ -420,9 +437,16 @@ def _made_by(model: str) -> str:
     )
 
 
+def _lacks_perplexity(strategy: str, audited: Sequence[ModelAudit]) -> bool:
+    """Whether a strategy chooses by perplexity, and no audited model has one."""
+    return "PPL" in strategy_of(strategy).metrics and all(np.isnan(one.facts["perplexity"]) for one in audited)
+
+
 def _choose_by_strategy(strategy: str, audited: Sequence[ModelAudit]) -> str | None:
-    """Choose one of several audited models; None if the strategy needs a dependence that cannot be tested."""
+    """Choose one of several audited models; None if the strategy needs a metric that none has, or cannot be tested."""
     facts = [one.facts for one in audited]
+    if _lacks_perplexity(strategy, audited):
+        return None
     needs_dependence = {"CMIP", "mean dependence"} & set(strategy_of(strategy).metrics)
     if needs_dependence and any(one["untestable"] for one in facts):
         return None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.open_public_log import open_public_log
 from clickshift.data.days import MAX_DAYS, days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
@@ -26,7 +27,9 @@ from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments._backtest_report import DAYS, IN_ORDER, RANDOM, Residuals
 from clickshift.experiments._backtest_report import BacktestResult as BacktestResult
-from clickshift.experiments.log_files import TABLE, LogFile
+from clickshift.experiments.log_files import TABLE
+from clickshift.io.datasets.registry import YANDEX_LOGS
+from clickshift.io.read_log import log_files
 from clickshift.io.read_report import OnBadLine
 from clickshift.ope.bound_estimator import BoundEstimator
 from clickshift.ope.daily_residuals import leave_one_out
@@ -354,10 +357,20 @@ def backtest(
     elif format == TABLE:
         sessions = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     else:
-        sessions = LogFile.at(str(log), format=format).read()
+        files: Any = log
+        sessions = open_public_log(
+            log_files(files),
+            format=format,
+            # the log may be far larger than memory: only the queries of the two groups are kept while it is read
+            most_frequent=max(protocol.queries, protocol.down_to) if format in YANDEX_LOGS else None,
+            queries=None if query is None or format not in YANDEX_LOGS else [query],
+            on_bad_line=on_bad_line,
+            progress=progress,
+        )
     source = str(simulation) if log is None else str(log) if isinstance(log, str | Path) else "the log"
     result = protocol.on(sessions, progress=progress)
-    return replace(result, settings={"log": source, **result.settings})
+    kind = {} if format == TABLE or log is None else {"format": format}
+    return replace(result, settings={"log": source, **kind, **result.settings})
 
 
 def _most_variable_query(sessions: Float[np.ndarray, "query day"], ctr: Float[np.ndarray, "query day"]) -> int:

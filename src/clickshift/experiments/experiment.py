@@ -44,6 +44,8 @@ _REGISTRY = {
     "Tuning": "clickshift.experiments.click_vs_ips.tuning:Tuning",
     "PointwiseChecks": "clickshift.experiments.click_vs_ips.checks:PointwiseChecks",
     "PointwiseData": "clickshift.experiments.click_vs_ips.data:PointwiseData",
+    "OffPolicyFigure": "clickshift.experiments.off_policy_paper:OffPolicyFigure",
+    "DriftingLog": "clickshift.simulation.drifting_log:DriftingLog",
 }
 """Classes that may occur in the text of a protocol."""
 _NUMERIC_LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.files import content_key
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import resolve
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.open_public_log import open_public_log
 from clickshift.data.encoded_files import LOG_FORMAT
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.experiments.runner import digest
-from clickshift.io.datasets.filters import annotated_only
-from clickshift.io.datasets.registry import FORMATS, JUDGMENTS, read_raw, read_raw_judgments
+from clickshift.io.datasets.filters import annotated_only, drop_without_clicks
+from clickshift.io.datasets.registry import FORMATS, JUDGMENTS, read_raw_judgments, regions_option
 from clickshift.io.qrels import Judgments
 from clickshift.io.read_log import log_files, write_log
 from clickshift.io.read_report import OnBadLine
@@ -98,14 +100,42 @@ class LogFile:
         name = name or Path(path).name.split(".")[0] or path
         return cls(name, content, format, files, chosen, on_bad_line)
 
-    def read(self, judged: Judgments | None = None) -> Log:
-        """Open the log, whatever its size; with `judged`, only the sessions of judged queries."""
+    def read(
+        self,
+        judged: Judgments | None = None,
+        *,
+        with_clicks: bool = False,
+        merge_regions: bool = False,
+        progress: Progress = silent,
+    ) -> Log:
+        """Open the log, whatever its size.
+
+        Parameters
+        ----------
+        judged
+            Judgments: only sessions of judged queries are kept.
+        with_clicks
+            Keep only sessions with a click.
+        merge_regions
+            Name queries of the WSCD 2012 log by QueryID alone.
+        progress
+            Called with texts while a large log is encoded.
+        """
         if self.format != TABLE:
-            parts = [read_raw(file, format=self.format, judged=judged) for file in self.files]
-            return parts[0] if len(parts) == 1 else Sessions.concat(parts)
+            return open_public_log(
+                self.files,
+                format=self.format,
+                queries=judged,
+                with_clicks=with_clicks,
+                merge_regions=merge_regions,
+                on_bad_line=self.on_bad_line,
+                progress=progress,
+            )
+        regions_option(self.format, merge_regions)
         source = self.files[0] if len(self.files) == 1 else list(self.files)
-        log = open_log(source, columns=dict(self.columns), on_bad_line=self.on_bad_line)
-        return log if judged is None else annotated_only(log, judged)  # type: ignore[type-var]
+        log: Any = open_log(source, columns=dict(self.columns), on_bad_line=self.on_bad_line, progress=progress)
+        log = log if judged is None else annotated_only(log, judged)
+        return drop_without_clicks(log) if with_clicks else log  # type: ignore[no-any-return]
 
 
 def _content(path: str) -> tuple[str, tuple[str, ...]]:
@@ -167,9 +197,9 @@ class JudgmentFile:
             )
         return cls(content_key([path]), format, str(path))
 
-    def read(self) -> Judgments:
-        """Read the judgments."""
-        return read_raw_judgments(self.file, format=self.format)
+    def read(self, *, merge_regions: bool = False) -> Judgments:
+        """Read the judgments; with `merge_regions`, queries of the WSCD 2012 log are named by QueryID alone."""
+        return read_raw_judgments(self.file, format=self.format, merge_regions=merge_regions)
 
 
 def named_logs(

@@ -33,6 +33,7 @@ from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.experiment import Experiment, ExperimentResult, read_run
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
+from clickshift.experiments.off_policy_paper import OffPolicyFigure
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.policy_shift.published import PublishedTable
 from clickshift.simulation.search_engine import BUILTIN, World
@@ -173,6 +174,8 @@ class TableOrFigure:
     published
         Where the published numbers are shown: "numbers" (beside ours), "numbers, IPS sets" (only for the data sets of
         the IPS paper), "as printed" (without ours), or "" if the paper has none, or they are not shown.
+    run
+        Name of the folder of its run, where several tables have the same one; by default, its own name.
     """
 
     paper: str
@@ -182,6 +185,7 @@ class TableOrFigure:
     needs: str = ""
     takes: str = "depends on your log"
     published: str = ""
+    run: str = ""
 
     @property
     def state(self) -> str:
@@ -242,10 +246,19 @@ TABLES_AND_FIGURES = {
         SHIFT_PAPER, "clicks of Top-Down and Max-Reward policies", _figure_2, takes="11 s (shipped rows)"
     ),
     "cmip-table1": TableOrFigure(
-        CMIP_PAPER, "which metrics predict ood perplexity", ModelSelection, takes="days; --queries 200 --seeds 2: hours"
+        CMIP_PAPER,
+        "which metrics predict ood perplexity",
+        ModelSelection,
+        takes="days; --queries 200 --seeds 2: hours",
+        run="cmip",
     ),
     "cmip-table2": TableOrFigure(
-        CMIP_PAPER, "regret of choosing a click model", ModelSelection, takes="days, as cmip-table1", published=_BESIDE
+        CMIP_PAPER,
+        "regret of choosing a click model",
+        ModelSelection,
+        takes="days, as cmip-table1",
+        published=_BESIDE,
+        run="cmip",
     ),
     "ips-figure1": TableOrFigure(
         IPS_PAPER, "nDCG of click models and IPS rankers by sessions", Pointwise, takes="140 s", published=_IPS_SETS
@@ -288,7 +301,25 @@ TABLES_AND_FIGURES = {
         PointwiseChecks,
         takes="20 s",
     ),
-    "ope-figures": TableOrFigure(OPE_PAPER, "error of off-policy estimators", command="clickshift ope backtest LOG"),
+    "ope-figure1": TableOrFigure(
+        OPE_PAPER,
+        "errors on one query by clipping constant",
+        lambda: OffPolicyFigure(1),
+        takes="TIME",
+        published=_BESIDE,
+    ),
+    "ope-figure2": TableOrFigure(
+        OPE_PAPER, "errors on the most frequent queries", lambda: OffPolicyFigure(2), takes="TIME", published=_BESIDE
+    ),
+    "ope-figure3": TableOrFigure(
+        OPE_PAPER, "errors on less frequent queries", lambda: OffPolicyFigure(3), takes="TIME", published=_BESIDE
+    ),
+    "ope-figure4": TableOrFigure(
+        OPE_PAPER, "errors for clicks at all ranks", lambda: OffPolicyFigure(4), takes="TIME", published=_BESIDE
+    ),
+    "ope-figure5": TableOrFigure(
+        OPE_PAPER, "clicks of one query by day", lambda: OffPolicyFigure(5), takes="TIME", published=_BESIDE
+    ),
 }
 """Tables and figures by name."""
 
@@ -486,7 +517,7 @@ def reproduce(
         given: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
         changes: dict[str, Any] = {"world": replace(protocol.world, **given).on_corpus(corpus or BUILTIN)}
         protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
-    shipped = reference and isinstance(protocol, PolicyShift)
+    shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
     return protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
 
 

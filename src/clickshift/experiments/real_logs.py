@@ -53,7 +53,7 @@ from clickshift.experiments.models import (
     compared_model,
 )
 from clickshift.experiments.runner import RunFolder, clickshift_warnings
-from clickshift.io.datasets.filters import compact, drop_without_clicks
+from clickshift.io.datasets.filters import compact
 from clickshift.io.datasets.registry import JUDGMENTS
 from clickshift.io.qrels import Judgments
 from clickshift.io.read_report import OnBadLine
@@ -67,7 +67,10 @@ _REAL_USERS = "real"
 """User name in the rows of real logs; rows of simulated logs have the name of the user's click model."""
 AUTO = "auto"
 """Split by time if the log has times, else at random."""
-VERSION = 3
+YANDEX_SIZE = {"queries": 4_991, "documents": 255_467}
+"""Size of the Yandex relevance log after the policy-shift paper's preparation (section 4): annotated queries, SERPs
+with clicks, regions merged."""
+VERSION = 4
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused."""
 
 
@@ -92,6 +95,8 @@ class Preparation:
         the paper's for Yandex.
     seed
         Random seed for a random split.
+    merge_regions
+        Name queries of the Yandex relevance log by QueryID alone, as in the paper.
 
     Raises
     ------
@@ -106,6 +111,7 @@ class Preparation:
     split: str = AUTO
     fractions: tuple[float, float] = (1 / 30, 1 / 30)
     seed: int = 0
+    merge_regions: bool = False
 
     def __post_init__(self) -> None:
         if self.split != AUTO and self.split not in SPLITS:
@@ -190,7 +196,7 @@ class LogFacts:
         return f"{self.training.name} log"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Compute the rows: one per test log (kind "log"), one of ranking metrics, and notes (kind "note")."""
+        """Compute the rows: one per test log ("log"), the log's size ("size"), one of ranking metrics, and notes."""
         logs = _read_logs(self.training, self.testing, self.preparation)
         common = {"user": _REAL_USERS, "training": self.training.name, "model": LOGGING, "role": "baseline"}
         return [common | row for row in self._rows(logs)]
@@ -199,6 +205,7 @@ class LogFacts:
         for name, test in logs.test.items():
             shift = "ind" if name == IND else "ood"
             yield {"kind": "log", "testing": name, "shift": shift, **log_difference(logs.train, test)}
+        yield {"kind": "size", **self._size(logs.train)}
         if logs.judged is not None:
             mean_rank = MeanRanks.of(logs.train.in_vocabulary(logs.judged.vocabulary)).mean
             head = head_queries(logs.impressions)
@@ -206,6 +213,14 @@ class LogFacts:
         warning = swap_graph(Cells.of(logs.train)).warning()
         for note in (*logs.notes, *([] if warning is None else [f"{self.training.name}: {warning}"])):
             yield {"kind": "note", "text": note}
+
+    def _size(self, log: Log) -> dict[str, int]:
+        """Count queries and documents of the prepared log, beside those of the paper if its preparation is the same."""
+        found = {"queries": log.vocabulary.n_queries, "documents": log.vocabulary.n_docs}
+        how = self.preparation
+        if self.training.format == "yandex-wscd" and how.annotated and how.with_clicks:
+            return found | {f"published_{name}": count for name, count in YANDEX_SIZE.items()}
+        return found
 
 
 @dataclass(frozen=True)
@@ -264,7 +279,9 @@ class LogCell:
             yield row | fit_seconds
         yield from resample_rows(models, logs.test, seed=self.preparation.seed)
         if logs.judged is not None:
-            yield from ranking_rows(models, logs.judged, logs.impressions)
+            # the paper's seeds shuffle documents for models without a seed, too: ties are broken in several orders
+            shuffled = models if len(models) == self.seeds else models * self.seeds
+            yield from ranking_rows(shuffled, logs.judged, logs.impressions)
 
 
 @dataclass(frozen=True)
@@ -282,7 +299,7 @@ class RealLogs(Experiment[RealLogsResult]):
     preparation
         How logs are filtered and split.
     seeds
-        Number of seeds of models fitted by gradient descent.
+        Number of seeds: of models fitted by gradient descent, and of the order of documents that a model ties.
 
     Raises
     ------
@@ -381,6 +398,7 @@ def compare_logs(
     held_out: float = 1 / 30,
     annotated: bool = False,
     with_clicks: bool = False,
+    merge_regions: bool = False,
     format: str = TABLE,
     judgments_format: str | None = None,
     seed: int = 0,
@@ -410,7 +428,7 @@ def compare_logs(
         Whether PBM, UBM and DBN are fitted by gradient with embeddings and a network, as in the paper, which takes
         hundreds of times as long as maximum likelihood, the default.
     seeds
-        Number of random seeds for models fitted by gradient.
+        Number of random seeds: for models fitted by gradient, and for the order of documents that a model ties.
     split
         Method to split a training log: "time", "order", "random" or "within-query"; "auto" is "time" if the log has
         times.
@@ -420,6 +438,8 @@ def compare_logs(
         Whether to keep only queries with judgments, as in the paper.
     with_clicks
         Whether to drop sessions without clicks, as in the paper; this inflates click rates.
+    merge_regions
+        Whether to name queries of the Yandex relevance log by QueryID alone, as in the paper.
     format
         Format of the logs: "table", or a public format such as "trec".
     judgments_format
@@ -483,7 +503,7 @@ def compare_logs(
             tuple(files[: len(training)]),
             tuple(files[len(training) :]),
             (*contenders, *map(candidate_model, candidates)),
-            Preparation(judged, annotated, with_clicks, split, (held_out, held_out), seed),
+            Preparation(judged, annotated, with_clicks, split, (held_out, held_out), seed, merge_regions),
             seeds,
         )
         result = protocol.run(output, workers=workers, cluster=cluster, progress=progress)
@@ -516,7 +536,7 @@ def _read_logs(training: LogFile, testing: tuple[LogFile, ...], preparation: Pre
         all_notes += notes
     judged, impressions = None, np.zeros(0)
     if preparation.judgments is not None:
-        judgments, notes = _read_judgments(preparation.judgments)
+        judgments, notes = _read_judgments(preparation.judgments, preparation.merge_regions)
         judged, impressions = _judged_pairs(judgments, train)
         all_notes += notes
         if judged.queries == 0:
@@ -535,19 +555,18 @@ def _read_prepared(log: LogFile, preparation: Preparation) -> tuple[Log, tuple[s
         warnings.simplefilter("always", ClickshiftWarning)
         judged = None
         if preparation.annotated and preparation.judgments is not None:
-            judged, _ = _read_judgments(preparation.judgments)
-        sessions: Any = log.read(judged)
-        if preparation.with_clicks:
-            sessions = drop_without_clicks(sessions)
+            judged, _ = _read_judgments(preparation.judgments, preparation.merge_regions)
+        clicks, merged = preparation.with_clicks, preparation.merge_regions
+        sessions: Any = log.read(judged, with_clicks=clicks, merge_regions=merged)
     return compact(sessions), clickshift_warnings(caught)
 
 
 @lru_cache(maxsize=1)
-def _read_judgments(file: JudgmentFile) -> tuple[Judgments, tuple[str, ...]]:
+def _read_judgments(file: JudgmentFile, merge_regions: bool) -> tuple[Judgments, tuple[str, ...]]:
     """Read judgments; with the messages of warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
-        judgments = file.read()
+        judgments = file.read(merge_regions=merge_regions)
     return judgments, clickshift_warnings(caught)
 
 

@@ -445,7 +445,7 @@ def _exit_with_parent() -> None:
 
 
 REFERENCE_FILE = "policy_shift.parquet"
-"""Name of the shipped file of reference rows."""
+"""Name of the shipped file of reference rows of policy shift; other files beside it are read, too."""
 _DIGEST_COLUMN = "cell"
 """Column of the reference rows that holds the digest of their task."""
 
@@ -454,9 +454,10 @@ _DIGEST_COLUMN = "cell"
 def _reference_rows() -> dict[str, list[dict[str, Any]]]:
     """Shipped rows by the digest of their task."""
     by_digest: dict[str, list[dict[str, Any]]] = {}
-    with as_file(files("clickshift.experiments") / "reference_rows" / REFERENCE_FILE) as path:
-        for row in read_rows(path) if path.exists() else []:
-            by_digest.setdefault(row.pop(_DIGEST_COLUMN), []).append(row)
+    with as_file(files("clickshift.experiments") / "reference_rows") as folder:
+        for path in sorted(folder.glob("*.parquet")):
+            for row in read_rows(path):
+                by_digest.setdefault(row.pop(_DIGEST_COLUMN), []).append(row)
     return by_digest
 
 

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.core.progress import Progress, silent
+from clickshift.counts.open_log import LogLike, open_log_or_counts
+from clickshift.data.corpus import Corpus
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS, SYMBOLS
@@ -24,6 +27,8 @@ from clickshift.io.table_writer import table_ending, write_table
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.metrics.significance import bootstrap_interval
 from clickshift.ranking._inputs import RankerLike, as_ranker, source_name
+from clickshift.ranking._training_queries import trained_on
+from clickshift.ranking.labels import count_by_rank
 from clickshift.ranking.lambdamart import arrow_ids
 
 __all__ = ["RankerEvaluation", "ScoredDocuments", "evaluate_ranker", "score"]
@@ -50,11 +55,20 @@ class RankerEvaluation(Result):
         A row per metric: metric, mean, low, high, queries.
     queries_left_out
         Number of queries whose documents all have the same label.
+    training_queries
+        Number of queries of the corpus that a ranker was trained on; None if a ranker does not know its training
+        queries.
+    includes_training
+        Whether these queries are part of the evaluation.
+    comparisons
+        A row per metric and other ranker: metric, other, its mean, and the mean difference by query with low and high.
 
     Notes
     -----
     Facts (`to_dict`): `conclusion`; `learner`; `level`; `metrics`, a list of `metric` (nDCG@5, nDCG@10, ARP), `mean`,
-    `low`, `high` and `queries`; `queries_left_out`.
+    `low`, `high` and `queries`; `comparisons`, a list of `metric`, `other`, `mean`, `difference` (this ranker minus the
+    other one), `low`, `high` and `queries`; `queries_left_out`, of equal labels; `training_queries`, a number or null;
+    `includes_training`.
     """
 
     learner: str
@@ -62,15 +76,38 @@ class RankerEvaluation(Result):
     level: float
     metrics: tuple[dict[str, Any], ...]
     queries_left_out: int
+    training_queries: int | None = None
+    includes_training: bool = False
+    comparisons: tuple[dict[str, Any], ...] = ()
 
     @property
     @override
     def conclusion(self) -> str:
         row = next(row for row in self.metrics if row["metric"] == "nDCG@10")
-        return (
+        new = "" if self.training_queries is None or self.includes_training else "new "
+        text = (
             f"nDCG@10 is {row['mean']:.4f} ({self.level:.0%} interval {row['low']:.4f} to {row['high']:.4f}) on "
-            f"{row['queries']:,} queries."
+            f"{row['queries']:,} {new}queries."
         )
+        for one in self.comparisons:
+            if one["metric"] == "nDCG@10":
+                text += (
+                    f" That of {one['other']} is {one['mean']:.4f} (difference {one['difference']:+.4f}, interval "
+                    f"{one['low']:+.4f} to {one['high']:+.4f}, paired by query)."
+                )
+        return f"{text} {self._training_sentence}".strip()
+
+    @property
+    def _training_sentence(self) -> str:
+        """What is known of the queries that rankers were trained on."""
+        trained = self.training_queries
+        if trained is None:
+            return "A ranker does not know its training queries: make sure that none of them is evaluated here."
+        if not trained:
+            return ""
+        if self.includes_training:
+            return f"{trained:,} of the corpus's queries were used for training: on these the ranker looks too good."
+        return f"{trained:,} queries that were used for training are left out."
 
     @override
     def rows(self) -> Rows:
@@ -79,7 +116,12 @@ class RankerEvaluation(Result):
     @override
     def facts(self) -> Mapping[str, Any]:
         facts = {"conclusion": self.conclusion, "learner": self.learner, "level": self.level}
-        return facts | {"metrics": self.rows(), "queries_left_out": self.queries_left_out}
+        facts |= {"metrics": self.rows(), "comparisons": [*self.comparisons]}
+        return facts | {
+            "queries_left_out": self.queries_left_out,
+            "training_queries": self.training_queries,
+            "includes_training": self.includes_training,
+        }
 
     @override
     def _document(self) -> Document:
@@ -89,8 +131,13 @@ class RankerEvaluation(Result):
         )
         title = f"{self.learner} on {self.corpus}"
         figure = partial(_metric_figure, self.metrics, self.learner, self.level)
-        section = Section(title, table=self.rows(), caption=caption, name="metrics", figure=figure)
-        return Document(title, self.conclusion, [section])
+        sections = [Section(title, table=self.rows(), caption=caption, name="metrics", figure=figure)]
+        if self.comparisons:
+            caption = (
+                "Difference: this ranker minus the other one, by query on the same documents. ARP: lower is better."
+            )
+            sections.append(Section("Comparison", table=[*self.comparisons], caption=caption, name="comparisons"))
+        return Document(title, self.conclusion, sections)
 
 
 def _metric_figure(metrics: Sequence[Row], learner: str, level: float) -> Any:
@@ -129,15 +176,20 @@ def evaluate_ranker(
     ranker: RankerLike,
     corpus: CorpusLike,
     *,
+    compare: RankerLike | None = None,
+    clicks: LogLike | None = None,
+    include_training: bool = False,
     level: float = 0.95,
     seed: int = 0,
     queries: int | None = None,
     max_label: int | None = None,
+    columns: Mapping[str, str] | None = None,
     progress: Progress = silent,
 ) -> RankerEvaluation:
     """Compute nDCG@5, nDCG@10 and the average rank of relevant documents, with bootstrap intervals over queries.
 
-    Queries whose documents all have the same label cannot distinguish rankers, and are left out.
+    Queries that a ranker was trained on are left out: it knows their clicks, and would look better there than on new
+    ones. So are queries whose documents all have the same label, which cannot distinguish rankers.
 
     Parameters
     ----------
@@ -145,6 +197,13 @@ def evaluate_ranker(
         A ranker, or the folder of one.
     corpus
         Documents with features and labels: a `Corpus`, LETOR files, a data frame, or "builtin".
+    compare
+        Another ranker, or the folder of one: the difference is paired by query.
+    clicks
+        Log of the logging ranker: anything that `open_log` opens. The ranker is compared with the documents' mean ranks
+        in the log, and only on documents that the log shows.
+    include_training
+        Whether queries that a ranker was trained on are evaluated, too.
     level
         Confidence level of the intervals.
     seed
@@ -153,19 +212,21 @@ def evaluate_ranker(
         Number of queries of the built-in corpus.
     max_label
         Highest grade of the label scale; by default, 1, 2 or 4.
+    columns
+        As for `open_log`.
     progress
         Called with a text before each step.
 
     Returns
     -------
     RankerEvaluation
-        Means and intervals.
+        Means and intervals, and differences to the other rankers.
 
     Raises
     ------
     DataError
-        If no query has documents with different labels ("no-judged-queries"), or the features are not those that the
-        ranker was trained on.
+        If every query was used for training ("no-new-queries"), none has documents with different labels
+        ("no-judged-queries"), or the features are not those that the ranker was trained on.
 
     Examples
     --------
@@ -173,11 +234,63 @@ def evaluate_ranker(
     >>> corpus = cs.builtin_corpus(queries=10)
     >>> log = cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 500, rng=0)
     >>> ranker = cs.train_ranker(corpus, log, loss="lambdamart", examination="1/rank").ranker
-    >>> [row["metric"] for row in evaluate_ranker(ranker, corpus).rows()]
-    ['nDCG@5', 'nDCG@10', 'ARP']
+    >>> evaluation = evaluate_ranker(ranker, "builtin", queries=30)
+    >>> evaluation.training_queries, [row["metric"] for row in evaluation.rows()]
+    (10, ['nDCG@5', 'nDCG@10', 'ARP'])
     """
-    trained, documents = as_ranker(ranker), open_corpus(corpus, queries=queries, max_label=max_label)
-    judged = JudgedPairs.of(documents.vocabulary, documents.label.astype(float))
+    rankers, documents = {"": as_ranker(ranker)}, open_corpus(corpus, queries=queries, max_label=max_label)
+    if compare is not None:
+        rankers[source_name(compare)] = as_ranker(compare)
+    progress("scoring documents")
+    scores = {name: one.scores(documents) for name, one in rankers.items()}
+    shown = np.ones(documents.n_pairs, bool)
+    if clicks is not None:
+        cells = count_by_rank(documents, open_log_or_counts(clicks, columns=columns, progress=progress))
+        impressions = cells.by_pair()[0]
+        shown = impressions > 0
+        total_rank = np.bincount(cells.pair, cells.rank() * cells.impressions, documents.n_pairs)
+        scores["the logging ranker"] = np.where(shown, -total_rank / np.maximum(impressions, 1), np.nan)
+    known = [one.training_queries for one in rankers.values() if one.training_queries is not None]
+    trained = np.zeros(documents.n_queries, bool)
+    for fingerprints in known:
+        trained |= trained_on(documents, fingerprints)
+    in_use = shown if include_training else shown & ~trained[documents.vocabulary.pair_query]
+    judged = _judged(documents, in_use, trained)
+    n_queries = len(np.unique(documents.vocabulary.pair_query[in_use]))
+    quality = {
+        name: ranking_quality(score, judged, cutoffs=(5, 10), rng=seed).per_query for name, score in scores.items()
+    }
+    rows, comparisons = [], []
+    for metric in ("nDCG@5", "nDCG@10", "ARP"):
+        own = quality[""][metric]
+        interval = _interval(own, level, seed)
+        rows.append({"metric": metric} | dict(zip(("mean", "low", "high", "queries"), interval, strict=True)))
+        for name in [name for name in quality if name]:
+            other = quality[name][metric]
+            difference = zip(("difference", "low", "high", "queries"), _interval(own - other, level, seed), strict=True)
+            comparisons.append({"metric": metric, "other": name, "mean": float(np.nanmean(other)), **dict(difference)})
+    return RankerEvaluation(
+        rankers[""].learner,
+        source_name(corpus),
+        level,
+        tuple(rows),
+        n_queries - judged.queries,
+        int(trained.sum()) if len(known) == len(rankers) else None,
+        include_training,
+        tuple(comparisons),
+    )
+
+
+def _judged(documents: Corpus, in_use: np.ndarray, trained: np.ndarray) -> JudgedPairs:
+    """Select the documents to evaluate on; raise if no query is left, or none has documents with different labels."""
+    if not in_use.any() and trained.any():
+        raise DataError(
+            f"an evaluation needs queries that were not used for training: all {documents.n_queries:,} were. Pass "
+            "documents of other queries, or include_training=True to evaluate on these.",
+            code="no-new-queries",
+            queries=documents.n_queries,
+        )
+    judged = JudgedPairs.of(documents.vocabulary, documents.label.astype(float), shown=in_use)
     if not judged.queries:
         raise DataError(
             "evaluation needs documents with different labels of the same query: none of "
@@ -185,17 +298,14 @@ def evaluate_ranker(
             code="no-judged-queries",
             queries=documents.n_queries,
         )
-    progress("scoring documents")
-    quality = ranking_quality(trained.scores(documents), judged, cutoffs=(5, 10), rng=seed)
-    rows = []
-    for name in ("nDCG@5", "nDCG@10", "ARP"):
-        values = quality.per_query[name]
-        values = values[values == values]  # a query without a relevant document has no ARP
-        resamples = min(max(_RESAMPLED_VALUES // max(len(values), 1), _MIN_RESAMPLES), _MAX_RESAMPLES)
-        mean, low, high = bootstrap_interval(values, level, resamples=resamples, seed=seed)
-        rows.append({"metric": name, "mean": mean, "low": low, "high": high, "queries": len(values)})
-    left_out = documents.n_queries - judged.queries
-    return RankerEvaluation(trained.learner, source_name(corpus), level, tuple(rows), left_out)
+    return judged
+
+
+def _interval(values: Float[np.ndarray, " query"], level: float, seed: int) -> tuple[float, float, float, int]:
+    """Return the mean with its bootstrap interval, and the number of queries."""
+    values = values[values == values]  # a query without a relevant document has no ARP
+    resamples = min(max(_RESAMPLED_VALUES // max(len(values), 1), _MIN_RESAMPLES), _MAX_RESAMPLES)
+    return *bootstrap_interval(values, level, resamples=resamples, seed=seed), len(values)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -169,11 +169,14 @@ class TreeRanker(Scored):
         Number of features that a document must have.
     learner
         Spec text of the learner that grew the trees.
+    training_queries
+        Int[query hash]: fingerprints of the queries that it was trained on; None where they are not known.
     """
 
     text: str
     n_features: int
     learner: str
+    training_queries: np.ndarray | None = None
 
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " pair"]:

@@ -49,6 +49,8 @@ class Ranker(Scored):
         Whether early stopping ended the training; False if the rounds ran out first.
     losses
         Held-out loss after each round, in nats per query.
+    training_queries
+        Int[query hash]: fingerprints of the queries that it was trained on; None where they are not known.
     """
 
     tower: str
@@ -59,6 +61,7 @@ class Ranker(Scored):
     rounds: int = 0
     converged: bool = True
     losses: tuple[float, ...] = ()
+    training_queries: np.ndarray | None = None
 
     @property
     def n_features(self) -> int:

@@ -25,8 +25,8 @@ from clickshift.ranking._tree_text import checked_tree_text
 from clickshift.ranking.lambdamart import TreeRanker
 from clickshift.ranking.ranker import Ranker
 
-_FORMAT = ArtifactFormat("ranker", 2, "train the ranker again", "clickshift rank train")
-_EXAMINATION, _TREES = "examination", "trees"
+_FORMAT = ArtifactFormat("ranker", 3, "train the ranker again", "clickshift rank train")
+_EXAMINATION, _TREES, _TRAINING_QUERIES = "examination", "trees", "training_queries"
 _OPSET = 17
 """ONNX operator set of 2022: old enough for the runtimes in use."""
 
@@ -72,6 +72,8 @@ def save_ranker(ranker: Ranker | TreeRanker, folder: str | Path, *, notes: dict[
         arrays = dict(ranker.weights)
         if ranker.examination is not None:
             arrays[_EXAMINATION] = ranker.examination
+    if ranker.training_queries is not None:
+        arrays[_TRAINING_QUERIES] = ranker.training_queries
     _FORMAT.write(folder, {"ranker": facts, "notes": notes or {}}, arrays)
 
 
@@ -106,9 +108,12 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
     with _FORMAT.checking(folder):
         facts = header["ranker"]
         kind, learner = facts["kind"], str(facts["learner"])
+        queries = arrays.pop(_TRAINING_QUERIES, None)
+        if queries is not None and (queries.dtype != np.int64 or queries.ndim != 2 or queries.shape[1] < 2):
+            raise ValueError("training queries must be rows of hashes")
         if kind == _TREES:
             text, n_features = arrays[_TREES].tobytes().decode(), int(facts["features"])
-            return TreeRanker(checked_tree_text(text, n_features), n_features, learner)
+            return TreeRanker(checked_tree_text(text, n_features), n_features, learner, queries)
         if kind not in {"network", "one-hot"}:
             raise ValueError(f"the kind {kind!r} is not known")
         for name, array in arrays.items():
@@ -120,7 +125,7 @@ def load_ranker(folder: str | Path) -> Ranker | TreeRanker:
         loss = float("nan") if loss is None else float(loss)
         rounds, converged = int(facts["rounds"]), bool(facts["converged"])
         losses = tuple(float("nan") if value is None else float(value) for value in facts.get("losses", ()))
-        ranker = Ranker(kind, arrays, learner, examination, loss, rounds, converged, losses)
+        ranker = Ranker(kind, arrays, learner, examination, loss, rounds, converged, losses, queries)
         _check_shapes(ranker)
         return ranker
 

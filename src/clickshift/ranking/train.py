@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from clickshift.propensity.files import Trust
 from clickshift.propensity.result import Propensities
 from clickshift.ranking._inputs import BiasSource, n_sessions, source_name
 from clickshift.ranking._prepare import hold_out_queries, with_held_out
+from clickshift.ranking._training_queries import fingerprints_of
 from clickshift.ranking.click_ranker import ClickRanker, Run
 from clickshift.ranking.labels import count_by_rank, labels_for
 from clickshift.ranking.lambdamart import BoostedRanker, TreeRanker
@@ -276,10 +277,13 @@ def train_ranker(
     log = open_log_or_counts(clicks, **reading)
     given = source.read(log)
     counts = count_by_rank(documents, log)
+    used = [(documents, counts)]
     judge = None
     if held_out_clicks is not None:
         others = documents if held_out is None else open_corpus(held_out, max_label=max_label)
         judge = others, count_by_rank(others, open_log_or_counts(held_out_clicks, **reading))
+        if isinstance(learner, ClickRanker):  # they decide when its training stops
+            used.append(judge)
     comparison, curve = None, tuple[dict[str, Any], ...]()
     if isinstance(learner, BoostedRanker):
         compared = trees = learner.fit(documents, counts, **given)
@@ -301,10 +305,18 @@ def train_ranker(
         known = given | {"examination": ranker.examination if given["examination"] is None else given["examination"]}
         comparison = _Examiner.of(*run.held_out, **known).compare(ranker)
         curve = tuple({"round": k, "held_out_loss": loss} for k, loss in enumerate(ranker.losses, 1))
+    ranker = replace(ranker, training_queries=_fingerprints(used))
     n_queries = len(np.unique(documents.vocabulary.pair_query[counts.pair]))
     names = source_name(corpus), source_name(clicks)
     sizes = n_sessions(log), n_queries, documents.n_pairs
     return RankerTraining(ranker, *sizes, *names, comparison, curve)
+
+
+def _fingerprints(used: Sequence[tuple[Corpus, Cells]]) -> np.ndarray:
+    """Return the fingerprints of all queries of some counts."""
+    return np.concatenate(
+        [fingerprints_of(corpus, np.unique(corpus.vocabulary.pair_query[cells.pair])) for corpus, cells in used]
+    )
 
 
 def _learner(loss: str | ClickRanker | BoostedRanker, options: dict[str, Any]) -> ClickRanker | BoostedRanker:

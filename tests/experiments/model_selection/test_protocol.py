@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.core.spec import key, parse
 from clickshift.errors import FileError, SpecError
 from clickshift.experiments.experiment import read_run
@@ -103,7 +104,7 @@ def test_tables_come_from_the_rows(rows: Rows) -> None:
     total = {row["strategy"]: row["regret"] for row in table if row["user"] == row["training"] == ALL}
     assert total["best fixed model"] < total["random model"]
     found = r2_rows(rows, repeats=2)
-    assert {row["way"] for row in found} == {"published", "leave one model out", "leave one log out"}
+    assert {row["way"] for row in found} == {"published protocol", "leave one model out", "leave one log out"}
     seen = [row for row in found if row["way"].startswith("leave") and not row["r2"] < 1 - 1e-6]
     assert seen == [], "a tree repeats what it was shown without any error"
 
@@ -196,3 +197,22 @@ def test_a_number_of_repetitions_that_would_take_hours_is_refused(repeats: int, 
     (tmp_path / "run.json").write_text(json.dumps(settings))
     with raises_code("other-version", FileError, path=tmp_path):
         read_run(tmp_path)
+
+
+def test_the_shipped_rows_are_the_papers_grid_for_models_from_counts(tmp_path: Path) -> None:
+    """40 tasks of 5,000,000 sessions are taken from the package; the numbers are those of docs/debiasedness.md."""
+    models = [contender.name for contender in MODELS_FROM_COUNTS]
+    messages: list[str] = []
+
+    def progress(step: int | str, /, *, total: int | None = None) -> None:
+        messages.append(str(step))
+
+    result = cs.model_selection(tmp_path, scale="paper", seeds=1, models=models, repeats=1, progress=progress)
+    assert any(message.startswith("40 of 40 tasks are taken") for message in messages)
+    regret = {row["strategy"]: row["regret"] for row in result.regret if row["user"] == row["training"] == ALL}
+    assert regret["PPL"] == pytest.approx(0.217, abs=5e-4)
+    assert regret["PPL among top nDCG & mean dependence"] == pytest.approx(0.221, abs=5e-4)
+    assert regret["nDCG among top PPL & CMIP"] == pytest.approx(3.395, abs=5e-4)
+    assert regret["random model"] == pytest.approx(10.065, abs=5e-4)
+    cmip = {row["model"]: row["cmip"] for row in result.rows() if row["kind"] == "metrics" and row["user"] == "PBM"}
+    assert cmip["dCTR"] > 0.1 > cmip["PBM"]

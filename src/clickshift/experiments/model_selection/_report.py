@@ -152,7 +152,11 @@ def _r2_table(r2: Sequence[Row]) -> list[dict[str, Any]]:
     for metrics in sets:
         line: dict[str, Any] = {"metrics": metrics}
         for row in (row for row in everywhere if row["metrics"] == metrics):
-            name = row["way"] if row["way"] == "published" else f"{row['way']}, {_REGRESSOR_NAMES[row['regressor']]}"
+            name = (
+                row["way"]
+                if row["way"] == "published protocol"
+                else f"{row['way']}, {_REGRESSOR_NAMES[row['regressor']]}"
+            )
             line |= {name: float(row["r2"]), f"{name}: lowest": float(row["least"])}
         table.append(line)
     return table

@@ -303,6 +303,7 @@ def model_selection(
     seeds: int | None = None,
     models: Sequence[str] = (),
     repeats: int = 1000,
+    reference: bool = True,
     workers: int | None = None,
     cluster: str | None = None,
     progress: Progress = silent,
@@ -333,6 +334,9 @@ def model_selection(
         Models to choose from, instead of the paper's seven.
     repeats
         Number of repetitions of the published cross-validation.
+    reference
+        Whether to use the reference rows that come with the package, where they apply: the paper's grid for models from
+        counts and one seed.
     workers
         Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
@@ -377,4 +381,5 @@ def model_selection(
     chosen |= {"seeds": seeds or chosen["seeds"], "repeats": repeats}
     with corpus_folder(output) as folder:
         chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus, folder)
-        return ModelSelection(**chosen).run(output, workers=workers, cluster=cluster, progress=progress)
+        protocol = ModelSelection(**chosen)
+        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)

@@ -12,10 +12,10 @@ from clickshift.data.vocabulary import UNSEEN, Raw, Vocabulary
 from clickshift.io.read_report import ReadReport
 
 UNSHOWN_CLICKS = "click(s) on documents that their SERP does not show"
-_REPEATED = "SERP(s) that show a document twice"
+REPEATED = "SERP(s) that show a document twice"
 
 
-def _without_duplicates(
+def without_duplicates(
     docs: Int[np.ndarray, "serp rank"], shown: Bool[np.ndarray, "serp rank"]
 ) -> Bool[np.ndarray, " serp"]:
     """Return the mask of the SERPs that show no document twice.
@@ -67,8 +67,8 @@ def to_sessions(
         "empty-file" if no SERP is left.
     """
     shown = np.ones(docs.shape, bool) if shown is None else shown
-    keep = np.flatnonzero(_without_duplicates(docs, shown))
-    report.left_out(len(docs) - len(keep), _REPEATED, "duplicate-document")
+    keep = np.flatnonzero(without_duplicates(docs, shown))
+    report.left_out(len(docs) - len(keep), REPEATED, "duplicate-document")
     if not len(keep):
         report.fail_empty("SERP")
     docs, shown, click = docs[keep], shown[keep], click[keep]

@@ -12,29 +12,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
 
 from clickshift.core.files import open_text
-from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Sessions
-from clickshift.data.vocabulary import Raw
 from clickshift.errors import DataError
 from clickshift.io.datasets._serps import UNSHOWN_CLICKS, pad_lists, to_sessions
-from clickshift.io.datasets._yandex_parser import FIRST, SECOND, SESSION, URL, read_serps
+from clickshift.io.datasets._yandex_serps import SerpFilter, kept_serps, query_ids
 from clickshift.io.qrels import Judgments, consistent_judgments
 from clickshift.io.read_report import OnBadLine, ReadReport
 
 QueryFilter = Judgments | Iterable[str | int] | None
 """Queries to keep: those of judgments, or raw query ids; None for all."""
 
-_WSCD_RULE = (
-    "a line must be 'SessionID TimePassed Q QueryID RegionID' and ten URLIDs, or 'SessionID TimePassed C URLID', "
-    "with tabs between whole numbers"
-)
-_KAGGLE_RULE = (
-    "a line must be 'SessionID M Day UserID', or 'SessionID TimePassed Q (or T) SERPID QueryID Term,Term,...' and ten "
-    "'URLID,DomainID', or 'SessionID TimePassed C SERPID URLID', with tabs between them"
-)
 _SAMPLE_RULE = (
     "an entry must be 'query_region', a tab, documents between commas, ':', clicked documents between commas, ';'"
 )
@@ -48,7 +37,13 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 def read_wscd(
-    path: str | Path, *, queries: QueryFilter = None, limit: int | None = None, on_bad_line: OnBadLine = "error"
+    path: str | Path,
+    *,
+    queries: QueryFilter = None,
+    with_clicks: bool = False,
+    merge_regions: bool = False,
+    limit: int | None = None,
+    on_bad_line: OnBadLine = "error",
 ) -> Sessions:
     """Read the log of the Relevance Prediction Challenge (Internet Mathematics 2011, WSCD workshop at WSDM 2012).
 
@@ -69,6 +64,10 @@ def read_wscd(
     queries
         Keep only the SERPs of these queries, e.g. the judged ones, while reading: the whole log has 146 million SERPs
         and does not fit into memory.
+    with_clicks
+        Keep only SERPs with a click, while reading.
+    merge_regions
+        Name queries by QueryID alone, as in the policy-shift paper; `queries` must then be such names.
     limit
         Stop after this many SERPs.
     on_bad_line
@@ -89,11 +88,17 @@ def read_wscd(
     DataError
         "bad-option" for a limit below 1, or a single text as `queries`.
     """
-    return _read_log(path, ReadReport(path, on_bad_line), queries, limit, kaggle=False)
+    kept = SerpFilter(False, _query_texts(queries), with_clicks, merge_regions)
+    return _read_log(path, ReadReport(path, on_bad_line), kept, limit)
 
 
 def read_kaggle(
-    path: str | Path, *, queries: QueryFilter = None, limit: int | None = None, on_bad_line: OnBadLine = "error"
+    path: str | Path,
+    *,
+    queries: QueryFilter = None,
+    with_clicks: bool = False,
+    limit: int | None = None,
+    on_bad_line: OnBadLine = "error",
 ) -> Sessions:
     """Read the log of the Personalized Web Search Challenge (Kaggle, WSCD workshop at WSDM 2014).
 
@@ -112,7 +117,9 @@ def read_kaggle(
     path
         The file, plain or gzip.
     queries
-        Keep only the SERPs of these queries, while reading.
+        Keep only the SERPs of these queries, while reading; `most_frequent_queries` finds the most frequent ones.
+    with_clicks
+        Keep only SERPs with a click, while reading.
     limit
         Stop after this many SERPs.
     on_bad_line
@@ -131,10 +138,10 @@ def read_kaggle(
     DataError
         "bad-option" for a limit below 1, or a single text as `queries`.
     """
-    return _read_log(path, ReadReport(path, on_bad_line), queries, limit, kaggle=True)
+    return _read_log(path, ReadReport(path, on_bad_line), SerpFilter(True, _query_texts(queries), with_clicks), limit)
 
 
-def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessions:
+def read_sample(path: str | Path, *, merge_regions: bool = False, on_bad_line: OnBadLine = "error") -> Sessions:
     """Read a sample of the WSCD 2012 log as packaged in PyClick's early history: entries that end in a semicolon.
 
         QueryID_RegionID, a tab, URLID,URLID,... : URLID , URLID ;
@@ -145,6 +152,8 @@ def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessio
     ----------
     path
         The file, plain or gzip.
+    merge_regions
+        Name queries by QueryID alone.
     on_bad_line
         "error" raises at the first entry that breaks the format; "skip" counts such entries in one warning (code
         "skipped-input").
@@ -182,18 +191,22 @@ def read_sample(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Sessio
         report.left_out(sum(doc not in shown for doc in clicked), UNSHOWN_CLICKS, "unshown-click")
     doc_rows, shown_rows = pad_lists(docs)
     names = np.array(query, np.dtypes.StringDType())
+    if merge_regions:
+        names = np.array([int(name.partition("_")[0]) for name in query])
     sessions = to_sessions(names, doc_rows, pad_lists(click)[0] > 0, shown=shown_rows, report=report)
     report.report()
     return sessions
 
 
-def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Judgments:
+def read_relevance(path: str | Path, *, merge_regions: bool = False, on_bad_line: OnBadLine = "error") -> Judgments:
     """Read the relevance labels of the WSCD 2012 challenge: `QueryID RegionID URLID RelevanceLabel`, label 0 or 1.
 
     Parameters
     ----------
     path
         The file, plain or gzip, with tabs between the fields.
+    merge_regions
+        Name queries by QueryID alone. Documents with different labels in different regions are then left out.
     on_bad_line
         "error" raises at the first line that breaks the format; "skip" counts such lines in one warning (code
         "skipped-input").
@@ -201,7 +214,7 @@ def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Jud
     Returns
     -------
     Judgments
-        The labels, with "QueryID_RegionID" as the query.
+        The labels, with "QueryID_RegionID" as the query, or the number QueryID with `merge_regions`.
 
     Raises
     ------
@@ -209,16 +222,17 @@ def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Jud
         "bad-line", or "empty-file" if no pair is judged.
     """
     report = ReadReport(path, on_bad_line)
-    query, doc, label = [], [], []
+    query: list[str | int] = []
+    doc, label = [], []
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             match = _RELEVANCE_LINE.fullmatch(line.strip())
-            if not match or int(match[3]) > _LARGEST:
+            if not match or max(int(match[1]), int(match[3])) > _LARGEST:
                 report.bad_line(number, _RELEVANCE_RULE, line.strip())
                 continue
-            query.append(f"{int(match[1])}_{int(match[2])}")
+            query.append(int(match[1]) if merge_regions else f"{int(match[1])}_{int(match[2])}")
             doc.append(int(match[3]))
             label.append(int(match[4]))
     judgments = consistent_judgments(query, doc, label, report)
@@ -228,10 +242,8 @@ def read_relevance(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Jud
     return judgments
 
 
-def _read_log(
-    path: str | Path, report: ReadReport, queries: QueryFilter, limit: int | None, *, kaggle: bool
-) -> Sessions:
-    """Read a log of query and click lines, block by block."""
+def _read_log(path: str | Path, report: ReadReport, kept: SerpFilter, limit: int | None) -> Sessions:
+    """Read a log of query and click lines into memory, block by block."""
     if limit is not None and limit < 1:
         raise DataError(
             f"limit must be 1 SERP or more, or None for all: got {limit}.",
@@ -239,33 +251,28 @@ def _read_log(
             option="limit",
             value=limit,
         )
-    wanted = None if queries is None else _query_texts(queries)
-    key = [FIRST] if kaggle else [FIRST, SECOND]
     parts: list[list[np.ndarray]] = [[] for _ in range(5)]
-    n_read = n_kept = 0
-    for block in read_serps(path, kaggle=kaggle, rule=_KAGGLE_RULE if kaggle else _WSCD_RULE, report=report):
-        report.left_out(block.unshown, UNSHOWN_CLICKS, "unshown-click")
-        rows = _wanted_rows(block.serp[:, key], wanted)[: None if limit is None else limit - n_kept]
-        time, user = n_read + rows, block.serp[rows, SESSION]
-        if block.meta is not None:
-            time, user = block.meta[rows, FIRST], block.meta[rows, SECOND]
-        columns = block.serp[rows][:, key], block.serp[rows, URL:], block.click[rows], time, user
-        for part, column in zip(parts, columns, strict=True):
+    n_kept = 0
+    for serps in kept_serps([path], [report], kept):
+        some = serps[: None if limit is None else limit - n_kept]
+        for part, column in zip(parts, some.columns(), strict=True):
             part.append(column)
-        n_read, n_kept = n_read + len(block.serp), n_kept + len(rows)
+        n_kept += len(some.docs)
         if n_kept == limit:
             break
     if not n_kept:
-        report.fail_empty("SERP" if wanted is None else "SERP of the chosen queries")
-    query_keys, docs, click, times, users = map(np.concatenate, parts)
+        report.fail_empty(kept.noun)
+    keys, docs, click, times, users = map(np.concatenate, parts)
     parts.clear()  # a large log is not held in memory twice
-    sessions = to_sessions(_query_ids(query_keys), docs, click, time=times, user=users, report=report)
+    sessions = to_sessions(query_ids(keys), docs, click, time=times, user=users, report=report)
     report.report()
     return sessions
 
 
-def _query_texts(queries: Judgments | Iterable[str | int]) -> set[str]:
+def _query_texts(queries: QueryFilter) -> frozenset[str] | None:
     """Return query ids as texts; DataError for a single text, which would be taken for its letters."""
+    if queries is None:
+        return None
     if isinstance(queries, str):
         raise DataError(
             f"queries must be a list of query ids: got the text {queries!r}. Pass [{queries!r}].",
@@ -273,30 +280,7 @@ def _query_texts(queries: Judgments | Iterable[str | int]) -> set[str]:
             option="queries",
             value=queries,
         )
-    return set(map(str, queries.queries if isinstance(queries, Judgments) else queries))
-
-
-def _wanted_rows(keys: Int[np.ndarray, "serp key"], wanted: set[str] | None) -> Int[np.ndarray, " row"]:
-    """Return the rows whose query is wanted."""
-    if wanted is None:
-        return np.arange(len(keys))
-    group, first = distinct_rows(keys)
-    return np.flatnonzero(np.array([name in wanted for name in _key_texts(keys[first])], bool)[group])
-
-
-def _query_ids(keys: Int[np.ndarray, "serp key"]) -> Raw:
-    """Return query ids: a number as it is, (query, region) as text, which is written once per distinct query."""
-    if keys.shape[1] == 1:
-        return keys[:, 0]
-    import pyarrow as pa
-
-    group, first = distinct_rows(keys)
-    return pa.DictionaryArray.from_arrays(group.astype(np.int32), pa.array(_key_texts(keys[first]), pa.string()))
-
-
-def _key_texts(keys: Int[np.ndarray, "query key"]) -> list[str]:
-    """Join the numbers of each key by an underscore."""
-    return ["_".join(map(str, key)) for key in keys.tolist()]
+    return frozenset(map(str, queries.queries if isinstance(queries, Judgments) else queries))
 
 
 def _parse_sample_entry(entry: str) -> tuple[str, list[int], list[int]] | None:
