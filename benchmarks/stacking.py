@@ -4,7 +4,7 @@
     python benchmarks/stacking.py --real PATH/TO/SAMPLES           # random splits of real logs
     python benchmarks/stacking.py --page                           # write the tables of docs/robust-models.md again
 
-Seeds that the results file holds are not computed again. Excess is the perplexity (of clicks given the clicks above)
+Logs that the results file holds are not computed again. Excess is the perplexity (of clicks given the clicks above)
 minus that of the simulated users themselves. Regret is the excess minus that of the best member in hindsight, shift by
 shift. A shift's test policy never trained its log. With real logs there are no known users: the table shows
 perplexities of held-out sessions. `leaderboard.py` makes the tables.
@@ -19,8 +19,6 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 import clickshift as cs
 from clickshift.errors import ClickshiftWarning
@@ -38,6 +36,7 @@ REWARD_USERS = ("CoCM", "CoCM-mismatch")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--reward-seeds", type=int, default=2, help="worlds in which Max-Reward lists are shown")
     parser.add_argument("--real", type=Path, help="folder of the real samples")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "stacking.json")
     options = parser.parse_args()
@@ -46,8 +45,7 @@ def main() -> None:
         add_rows(options.output, "real logs", real_logs(options.real, options.seeds))
         return
     for seed in range(options.seeds):
-        if seed not in {row["seed"] for row in read_rows(options.output, "policy shift")}:
-            add_rows(options.output, "policy shift", policy_shifts(seed))
+        policy_shifts(seed, options.output, reward=seed < options.reward_seeds)
 
 
 def read_rows(path: Path, part: str) -> list[dict]:
@@ -63,12 +61,16 @@ def add_rows(path: Path, part: str, rows: list[dict]) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def policy_shifts(seed: int) -> list[dict]:
+def policy_shifts(seed: int, output: Path, *, reward: bool) -> None:
     """One row per user, training policy and model in one simulated world: excess on each test log, clicks, seconds."""
-    protocol, rows = PolicyShift(), []
+    protocol = PolicyShift()
+    done = {(row["seed"], row["user"], row["training"]) for row in read_rows(output, "policy shift")}
     world = replace(protocol.world, seed=seed)
     for user_name, user in protocol.users:
         for training_name, training in protocol.training:
+            if (seed, user_name, training_name) in done:
+                continue
+            rows = []
             logs = world.logs(user, training)
             oracles = {test: cs.perplexity(logs.user, log).average for test, log in logs.test.items()}
             for name in MODELS:
@@ -79,14 +81,14 @@ def policy_shifts(seed: int) -> list[dict]:
                 row["excess"] = {
                     test: round(cs.perplexity(model, log).average - oracles[test], 6) for test, log in logs.test.items()
                 }
-                if user_name in REWARD_USERS:
+                if reward and user_name in REWARD_USERS:
                     share = logs.frequency / logs.frequency.sum()
                     for key, derive in (("top_down", top_down), ("max_reward", max_reward)):
                         lists = derive(model, logs.seen, rng=seed).rankings
                         row[key] = round(float(share @ logs.user.expected_clicks(lists)), 5)
                 rows.append(row)
+            add_rows(output, "policy shift", rows)
             print(f"seed {seed}, {user_name}, {training_name}", file=sys.stderr, flush=True)
-    return rows
 
 
 def real_logs(samples: Path, seeds: int) -> list[dict]:
@@ -103,7 +105,6 @@ def real_logs(samples: Path, seeds: int) -> list[dict]:
                 perplexity = round(cs.perplexity(cs.fit(name, train), test).average, 6)
                 rows.append({"log": log_name, "seed": seed, "model": name, "perplexity": perplexity})
     return rows
-
 
 
 if __name__ == "__main__":

@@ -305,16 +305,76 @@ def policy_shift(
     >>> [verdict["model"] for verdict in result.verdicts]
     ["EM('UBM') (candidate)", "EM('PBM')"]
     """
+    with corpus_folder(output) as folder:
+        protocol = protocol_at_scale(
+            scale,
+            folder,
+            candidates=candidates,
+            corpus=corpus,
+            users=users,
+            training=training,
+            testing=testing,
+            models=models,
+            queries=queries,
+            sessions=sessions,
+            test_sessions=test_sessions,
+            seeds=seeds,
+            derived=derived,
+            search=search,
+            penalties=penalties,
+            fair=fair,
+            seed=seed,
+        )
+        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+
+
+def protocol_at_scale(
+    scale: str,
+    folder: Path,
+    *,
+    candidates: Sequence[str] = (),
+    corpus: CorpusLike = BUILTIN,
+    users: Sequence[str] = (),
+    training: Sequence[str] = (),
+    testing: Sequence[str] = (),
+    models: Sequence[str] = (),
+    seeds: int | None = None,
+    derived: bool = True,
+    search: str | None = None,
+    penalties: Sequence[float] = (),
+    fair: bool = False,
+    **numbers: int | None,
+) -> PolicyShift:
+    """Return the protocol of a scale with some settings replaced.
+
+    Parameters
+    ----------
+    scale, candidates, corpus, users, training, testing, models, seeds, derived, search, penalties, fair
+        As in `policy_shift`.
+    folder
+        Folder in which a corpus that is an object is saved.
+    **numbers
+        Settings of `World`: queries, sessions, test_sessions and seed. None stays as the scale has it.
+
+    Returns
+    -------
+    PolicyShift
+        The protocol.
+
+    Raises
+    ------
+    SpecError
+        If a name or text cannot be used.
+    """
     chosen = settings_at_scale(scale, SCALES)
     if models:
         others = tuple(c for c in chosen["contenders"] if c.role != "click model")
         chosen["contenders"] = tuple(dict.fromkeys((*others, *map(compared_model, models))))
     chosen["contenders"] += tuple(map(candidate_model, candidates))
-    numbers = {"queries": queries, "sessions": sessions, "test_sessions": test_sessions, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     if testing:
         given["testing"] = named_specs(testing, World.testing)
-    chosen["world"] = replace(chosen["world"], **given)
+    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus, folder)
     if users:
         chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
     if training:
@@ -322,7 +382,4 @@ def policy_shift(
     policies = {"penalties": tuple(penalties), "fair": fair} | ({} if search is None else {"search": search})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
-    with corpus_folder(output) as folder:
-        chosen["world"] = chosen["world"].on_corpus(corpus, folder)
-        protocol = PolicyShift(**chosen)
-        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+    return PolicyShift(**chosen)
