@@ -2,12 +2,11 @@
 
     python benchmarks/stacking.py --seeds 10                       # the 27 policy shifts in ten simulated worlds
     python benchmarks/stacking.py --real PATH/TO/SAMPLES           # random splits of real logs
-    python benchmarks/stacking.py --page                           # write the tables of docs/robust-models.md again
 
 Logs that the results file holds are not computed again. Excess is the perplexity (of clicks given the clicks above)
 minus that of the simulated users themselves. Regret is the excess minus that of the best member in hindsight, shift by
 shift. A shift's test policy never trained its log. With real logs there are no known users: the table shows
-perplexities of held-out sessions. `leaderboard.py` makes the tables.
+perplexities of held-out sessions. `leaderboard.py` makes the tables of docs/robust-models.md.
 """
 
 from __future__ import annotations

@@ -58,6 +58,9 @@ def run(
     ),
     fair: bool = typer.Option(False, "--fair", help="Also evaluate a policy with exposure in proportion to relevance."),
     seed: int | None = typer.Option(None, help="Random seed for the simulated search engine."),
+    keep_models: bool = typer.Option(
+        False, "--keep-models", help="Keep fitted models in the output folder, for later runs with other test policies."
+    ),
     reference: bool = REFERENCE,
     workers: int | None = WORKERS,
     cluster: str | None = CLUSTER,
@@ -88,6 +91,7 @@ def run(
             penalties=penalty,
             fair=fair,
             seed=seed,
+            keep_models=keep_models,
             reference=reference,
             workers=workers,
             cluster=cluster,

@@ -13,6 +13,7 @@ import clickshift as cs
 from clickshift.errors import FileError, SpecError
 from clickshift.experiments.experiment import open_run
 from clickshift.experiments.models import ORACLE
+from clickshift.learners.likelihood import MaximumLikelihood
 from tests.cli.shell import Shell
 from tests.codes import raises_code
 
@@ -154,3 +155,20 @@ def test_the_commands_export_and_score(tmp_path: Path, capsys: pytest.CaptureFix
     )
     assert [verdict["model"] for verdict in scored["verdicts"]] == ["constant"]
     assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_kept_models_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another test policy: the same rows as a run that trains, without training."""
+    options: dict[str, Any] = SMALL | {"users": ["DBN"], "derived": False, "workers": 0}
+    options |= {"models": ["MaximumLikelihood('UBM')"]}
+    cs.policy_shift(tmp_path, keep_models=True, **options)
+    other = options | {"testing": ["oracle"]}
+    fresh = cs.policy_shift(**other).rows()
+    monkeypatch.setattr(MaximumLikelihood, "fit", lambda *_: pytest.fail("a model is trained again"))
+    kept = cs.policy_shift(tmp_path, keep_models=True, **other).rows()
+    assert len(kept) == len(fresh)
+    for ours, theirs in zip(kept, fresh, strict=True):
+        for name in set(ours) - {"fit_seconds", "task_seconds"}:
+            assert ours[name] == pytest.approx(theirs[name], nan_ok=True) or ours[name] is theirs[name] is None
+    with raises_code("bad-option", SpecError, option="output"):
+        cs.policy_shift(keep_models=True, **options)
