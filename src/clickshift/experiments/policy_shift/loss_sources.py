@@ -28,11 +28,13 @@ from clickshift.learners import fit
 from clickshift.metrics.click_prediction import click_bits, perplexity_of
 from clickshift.models import DBN, PBM, UBM, Mixture
 from clickshift.models.base import ClickModel, PairTable
-from clickshift.simulation.search_engine import SimulatedLogs
+from clickshift.simulation.search_engine import IND, SimulatedLogs
 
 __all__ = ["LossSources", "loss_sources", "sources_of_loss"]
 
 PARTS = ("examination", "attractiveness", "structure")
+_PRIOR_RESULTS = 20
+"""Number of results that the fitted examination counts for where examination is estimated on a test log."""
 _STEPS = 60
 """Bisection steps, each of which halves the interval of an estimate."""
 
@@ -58,12 +60,17 @@ class LossSources(Result):
     def conclusion(self) -> str:
         """The largest source of each model's loss."""
         texts = []
-        for model in dict.fromkeys(row["model"] for row in self.losses):
-            own = [row for row in self.losses if row["model"] == model]
+        for model in dict.fromkeys(row["model"] for row in self._ood):
+            own = [row for row in self._ood if row["model"] == model]
             mean = {name: float(np.mean([row[name] for row in own])) for name in ("excess", *PARTS)}
             largest = max(PARTS, key=mean.__getitem__)
             texts.append(f"{model} loses {mean['excess']:.4f}, most by {largest} ({mean[largest]:.4f})")
-        return f"Mean perplexity above the users' own model: {'; '.join(texts)}."
+        return f"Mean perplexity above the users' own model, on lists of other policies: {'; '.join(texts)}."
+
+    @property
+    def _ood(self) -> Rows:
+        """Rows of other policies' lists."""
+        return [row for row in self.losses if row["testing"] != IND]
 
     def rows(self) -> Rows:
         """Return one row per shift and model."""
@@ -71,9 +78,9 @@ class LossSources(Result):
 
     @property
     def means(self) -> Rows:
-        """Means over shifts by users and model."""
+        """Means over other policies' lists, by users and model."""
         groups: dict[tuple[str, str], Rows] = {}
-        for row in self.losses:
+        for row in self._ood:
             groups.setdefault((row["user"], row["model"]), []).append(row)
         return [
             {"user": user, "model": model}
@@ -103,7 +110,8 @@ def loss_sources(
     Parameters
     ----------
     models
-        Models to fit by maximum likelihood: PBM, UBM or DBN.
+        Models to fit by maximum likelihood: PBM, UBM or DBN. DBN is fitted for DBN users only: the parameters of other
+        users would give probability 0 to clicks that they make.
     scale
         Scale of the policy-shift protocol: "quick" or "paper".
     progress
@@ -141,6 +149,8 @@ def loss_sources(
         for training, training_text in protocol.training:
             logs = protocol.world.logs(user_text, training_text)
             for name in models:
+                if known[name] is DBN and not isinstance(logs.user, DBN):
+                    continue  # other users have no parameters that DBN could take
                 for testing, parts in sources_of_loss(fit(name, logs.train), logs).items():
                     rows.append({"user": user, "training": training, "testing": testing, "model": name, **parts})
             progress(1)
@@ -159,7 +169,7 @@ def sources_of_loss(model: ClickModel, logs: SimulatedLogs) -> dict[str, dict[st
     Parameters
     ----------
     model
-        A fitted PBM, UBM or DBN.
+        A fitted PBM or UBM; or a fitted DBN, if the users are DBN users.
     logs
         The logs of simulated users and a training policy.
 
@@ -219,7 +229,7 @@ def _exchanged(
     bits["examination"], bits["both"] = np.empty_like(bits["fitted"]), np.empty_like(bits["fitted"])
     half = np.arange(len(log)) % 2 == 0
     for own, other in ((half, ~half), (~half, half)):
-        examination = _best_examination(model, attractiveness, log[np.flatnonzero(other)])
+        examination = _best_examination(scaled, log[np.flatnonzero(other)])
         rows = log[np.flatnonzero(own)]
         bits["both"][own] = click_bits(replace(model, attractiveness=attractiveness, examination=examination), rows)
         bits["examination"][own] = click_bits(_scaled(replace(model, examination=examination), train), rows)
@@ -236,18 +246,18 @@ def _scaled(model: PBM | UBM, train: Sessions) -> PBM | UBM:
     return replace(model, examination=np.minimum(model.examination * scale[0], 1.0))
 
 
-def _best_examination(model: PBM | UBM, attractiveness: PairTable, log: Sessions) -> Float[np.ndarray, " situation"]:
-    """Return the examination of each situation that maximises the likelihood of a log, given attractiveness."""
-    situation = _situations(model, log)
+def _best_examination(model: PBM | UBM, log: Sessions) -> Float[np.ndarray, " situation"]:
+    """Return the examination of each situation that maximises the likelihood of a log, given attractiveness.
+
+    Where a situation is rare, the estimate stays near the examination of the model.
+    """
     rows, ranks = np.nonzero(log.rankings.shown)
-    estimate = _maximum(
-        attractiveness[log.rankings.pair[rows, ranks]],
-        log.click[rows, ranks],
-        log.count[rows].astype(np.float64),
-        situation[rows, ranks],
-        len(model.examination),
-    )
-    return np.where(np.isnan(estimate), model.examination, np.minimum(estimate, 1.0))
+    situation, count = _situations(model, log)[rows, ranks], log.count[rows].astype(np.float64)
+    prob, n_situations = model.attractiveness[log.rankings.pair[rows, ranks]], len(model.examination)
+    estimate = np.minimum(_maximum(prob, log.click[rows, ranks], count, situation, n_situations), 1.0)
+    weight = np.bincount(situation, count, n_situations)
+    weight /= weight + _PRIOR_RESULTS
+    return np.where(weight > 0, weight * np.nan_to_num(estimate) + (1 - weight) * model.examination, model.examination)
 
 
 def _situations(model: PBM | UBM, log: Sessions) -> Int[np.ndarray, "session rank"]:
