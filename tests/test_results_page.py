@@ -41,6 +41,8 @@ COMMANDS = {
     "log drift": "drift",
     "shift run": "policy_shift",
     "shift logs": "compare_logs",
+    "shift export": "export_policy_shift",
+    "shift score": "score_policy_shift",
     "selection run": "model_selection",
     "reproduce": "reproduce",
     "reproduce --list": "tables_and_figures",

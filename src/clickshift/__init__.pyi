@@ -36,6 +36,9 @@ from .experiments.model_selection.protocol import ModelSelection as ModelSelecti
 from .experiments.model_selection.protocol import model_selection as model_selection
 from .experiments.papers import reproduce as reproduce
 from .experiments.papers import tables_and_figures as tables_and_figures
+from .experiments.policy_shift.exchange_files import export_policy_shift as export_policy_shift
+from .experiments.policy_shift.exchange_files import score_policy_shift as score_policy_shift
+from .experiments.policy_shift.loss_sources import loss_sources as loss_sources
 from .experiments.policy_shift.protocol import PolicyShift as PolicyShift
 from .experiments.policy_shift.protocol import policy_shift as policy_shift
 from .experiments.real_logs import compare_logs as compare_logs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ from clickshift import models
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import SpecError
+from clickshift.errors import CapabilityError, SpecError
 from clickshift.learners import fit
 from clickshift.learners.stacking import Stacking, stacking_weights
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.models.base import pair_table
+from clickshift.models.forecast import predict
 from clickshift.models.storage import load_model, save_model
 from clickshift.policies.basic import Uniform
 from clickshift.simulation.simulate import simulate
@@ -83,6 +85,27 @@ def test_relevance_is_the_click_probability_on_the_first_rank_with_an_interval(
     table = of_one_family.relevance_table().to_pandas().sort_values(["query", "doc"])
     truth = ATTRACTIVENESS[:-1]
     assert ((table.low.to_numpy() <= truth) & (truth <= table.high.to_numpy())).mean() >= 0.85
+
+
+def test_a_stacked_mixture_forecasts_with_intervals(stacked: tuple[models.Mixture, Sessions, Sessions]) -> None:
+    """The standard error of a weighted mean lies between those of independent and of equal errors."""
+    model, _, test = stacked
+    lists = test.rankings[:20]
+    found = predict(model, lists)
+    assert found.click_prob == pytest.approx(model.click_prob(lists))
+    assert model.expected_clicks(lists) == pytest.approx(model.click_prob(lists).sum(axis=1))
+    members = np.stack(
+        [weight * predict(c, lists).error for weight, c in zip(model.weights, model.components, strict=True)]
+    )
+    assert found.error == pytest.approx(members.sum(axis=0))
+    assert (found.error >= np.sqrt((members**2).sum(axis=0))).all()
+    unknown = replace(model.components[0], evidence=None)
+    assert np.isnan(predict(replace(model, components=(unknown, *model.components[1:])), lists).error).all()
+
+
+def test_a_mixture_says_where_its_curves_are(stacked: tuple[models.Mixture, Sessions, Sessions]) -> None:
+    with raises_code("no-examination", CapabilityError, model="Mixture"):
+        stacked[0].examination_table()
 
 
 @pytest.mark.parametrize(

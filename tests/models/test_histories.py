@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from clickshift.data.sessions import Rankings
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
 from clickshift.metrics.click_prediction import evaluation
 from clickshift.models import _histories
+from clickshift.models._formulas import both, sigmoid
 from clickshift.models._histories import Histories, sum_over_histories
 from clickshift.models.base import MARGINAL_ERROR
 from clickshift.models.forecast import predict
+from clickshift.models.neural import NeuralModel
 from clickshift.ope import evaluate_policy
 from tests.codes import raises_code
 from tests.models.random_models import random_neural
@@ -55,6 +58,62 @@ def test_all_histories_are_where_they_are_looked_up() -> None:
 def test_too_long_lists_are_refused() -> None:
     with raises_code("lists-too-long", DataError, value=63, limit=62):
         Histories.of(np.zeros((1, 63), bool))
+
+
+@dataclass(frozen=True, eq=False)
+class Tired(NeuralModel):
+    """The model of docs/how-to/add-a-click-model.md, with fatigue by clicks above."""
+
+    @classmethod
+    def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {}
+
+    @classmethod
+    def click_given_history(cls, by_pair: Any, shared: Any, click: Any) -> Any:
+        above = np.cumulative_sum(click, axis=1) - click
+        return both(sigmoid(by_pair["attractiveness"]), sigmoid(shared["examination"] - shared["fatigue"] * above))
+
+
+def tired(n_docs: int, n_ranks: int) -> tuple[Tired, Rankings]:
+    """A model of fatigue with attractive documents, and every document at some rank of one of 40 lists."""
+    words, rng = Vocabulary.of(np.zeros(n_docs, int), np.arange(n_docs))[0], np.random.default_rng(1)
+    shared = {"examination": rng.normal(size=n_ranks), "fatigue": np.array(1.5)}
+    model = Tired(words, {"attractiveness": rng.normal(size=n_docs + 1)}, shared)
+    pair = np.stack([rng.permutation(n_docs)[:n_ranks] for _ in range(40)])
+    pair[:3, n_ranks - 2 :] = UNSEEN  # shorter lists
+    return model, Rankings(words, np.zeros(40, int), pair)
+
+
+def test_marginals_of_any_neural_model_are_the_sum_over_all_click_patterns() -> None:
+    """Against an enumeration of whole click patterns, weighted by their likelihood."""
+    model, lists = tired(7, 5)
+    patterns = np.array(list(product([False, True], repeat=5)))
+    for row in range(len(lists)):
+        allowed = patterns[~(patterns & ~lists.shown[row]).any(axis=1)]
+        sessions = Sessions(lists[np.full(len(allowed), row)], allowed)
+        expected = np.exp(model.log_likelihood(sessions)) @ allowed
+        assert model.click_prob(lists)[row] == pytest.approx(expected, abs=1e-12)
+        assert model.expected_clicks(lists, tolerance=1e-12)[row] == pytest.approx(expected.sum(), abs=1e-9)
+
+
+def test_fewer_histories_of_any_neural_model_are_cheaper_and_nearly_as_good() -> None:
+    """The error falls with the tolerance, and a search evaluates a small part of the 512 histories of a list."""
+    model, lists = tired(12, 10)
+    exact, evaluated = model.expected_clicks(lists), []
+
+    def count(self: Any, by_pair: Any, shared: Any, click: Any) -> Any:
+        evaluated[-1] += len(click)
+        return Tired.click_given_history(by_pair, shared, click)
+
+    counting = type("Counting", (Tired,), {"click_given_history": count})
+    counted = counting(model.vocabulary, model.by_pair, model.shared)
+    errors = []
+    for tolerance in (1.0, 0.03, 1e-3, 1e-6):
+        evaluated.append(0)
+        errors.append(np.abs(counted.expected_clicks(lists, tolerance=tolerance) - exact).mean())
+    assert evaluated[0] == len(lists) < evaluated[1] < 15 * len(lists) < evaluated[2] < evaluated[3]
+    assert errors[0] > 3 * errors[1] > 9 * errors[2] > 27 * errors[3]
+    assert np.abs(model.click_prob(lists, max_error=1e-3) - model.click_prob(lists)).max() < 1e-3
 
 
 @pytest.mark.parametrize("max_error", [1e-2, 1e-3, 1e-4])

@@ -58,6 +58,9 @@ def run(
     ),
     fair: bool = typer.Option(False, "--fair", help="Also evaluate a policy with exposure in proportion to relevance."),
     seed: int | None = typer.Option(None, help="Random seed for the simulated search engine."),
+    keep_models: bool = typer.Option(
+        False, "--keep-models", help="Keep fitted models in the output folder, for later runs with other test policies."
+    ),
     reference: bool = REFERENCE,
     workers: int | None = WORKERS,
     cluster: str | None = CLUSTER,
@@ -88,6 +91,7 @@ def run(
             penalties=penalty,
             fair=fair,
             seed=seed,
+            keep_models=keep_models,
             reference=reference,
             workers=workers,
             cluster=cluster,
@@ -176,6 +180,58 @@ def logs(
             progress=progress,
         )
     render_experiment(result, json=json, output=output)
+
+
+@app.command()
+def export(
+    output: Path = typer.Option(..., "--output", "-o", help="Folder for the training logs and test lists."),
+    scale: str = typer.Option("quick", help="Scale: 'quick' or 'paper', as in `shift run`."),
+    corpus: str = CORPUS,
+    user: list[str] = typer.Option([], help="Simulated user, instead of those of the scale; repeatable."),
+    training: list[str] = typer.Option([], help="Logging policy of the training log, e.g. PL-BM25; repeatable."),
+    testing: list[str] = typer.Option([], help="Policy of a test log, e.g. random or Feature(25); repeatable."),
+    queries: int | None = typer.Option(None, min=2, help="Number of queries of the corpus."),
+    sessions: int | None = typer.Option(None, min=100, help="Number of sessions of each training log."),
+    test_sessions: int | None = typer.Option(None, min=10, help="Number of sessions of each test log."),
+    seed: int | None = typer.Option(None, help="Random seed for the simulated search engine."),
+    json: bool = JSON,
+) -> None:
+    """Write training logs and test lists as Parquet, to train a model of any library on them."""
+    from clickshift.experiments.policy_shift.exchange_files import export_policy_shift
+
+    with reporting("logs") as progress:
+        result = export_policy_shift(
+            output,
+            scale=scale,
+            corpus=corpus,
+            users=user,
+            training=training,
+            testing=testing,
+            queries=queries,
+            sessions=sessions,
+            test_sessions=test_sessions,
+            seed=seed,
+            progress=progress,
+        )
+    render(result, json=json)
+
+
+@app.command()
+def score(
+    predictions: list[Path] = typer.Argument(
+        ..., help="Table of predictions with the columns session and click_prob; several files belong together."
+    ),
+    export: Path = typer.Option(..., help="Folder that `shift export` wrote."),
+    name: str = typer.Option("own model", help="Name of the model in tables."),
+    output: Path = _OUTPUT,
+    json: bool = JSON,
+) -> None:
+    """Compare the click predictions of a model from elsewhere with other click models, with verdicts and a report."""
+    from clickshift.experiments.policy_shift.exchange_files import score_policy_shift
+
+    with reporting("logs") as progress:
+        result = score_policy_shift(predictions, export=export, name=name, progress=progress)
+    render(result, json=json, output=output)
 
 
 @app.command()

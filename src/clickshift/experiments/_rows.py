@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from clickshift.core.rng import generator
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.metrics.click_prediction import Perplexity, click_bits, conditional_evaluation
+from clickshift.metrics.click_prediction import Perplexity, bits_of, click_bits, conditional_evaluation
+from clickshift.metrics.predictions import Predictions
 from clickshift.metrics.ranking import JudgedPairs, head_queries, ranking_quality
 from clickshift.models.base import ClickModel
 from clickshift.models.ctr import DCTR
@@ -146,11 +147,22 @@ def peeks(model: ClickModel, sessions: Sessions) -> bool:
     return False
 
 
+def above_oracle(predictions: Predictions, user: ClickModel) -> float:
+    """Mean log-likelihood of a session above that of the user's own model, in standard errors."""
+    sessions = predictions.sessions
+    return _in_standard_errors([(sessions, bits_of(predictions))], user)
+
+
 def _standard_errors_above(model: ClickModel, user: ClickModel, log: Log) -> float:
     """Mean log-likelihood of a session above that of the user's own model, in standard errors."""
+    return _in_standard_errors(((part, click_bits(model, part)) for part in log.chunks()), user)
+
+
+def _in_standard_errors(bits: Iterable[tuple[Sessions, np.ndarray]], user: ClickModel) -> float:
+    """Mean of the bits that a session saves, compared with the user's own model, in standard errors."""
     n, total, squares = 0.0, 0.0, 0.0
-    for part in log.chunks():
-        gain = (click_bits(user, part) - click_bits(model, part)).sum(axis=1)
+    for part, of_model in bits:
+        gain = (click_bits(user, part) - of_model).sum(axis=1)
         n, total, squares = n + part.count.sum(), total + part.count @ gain, squares + part.count @ gain**2
     error = np.sqrt(max(squares - total**2 / n, 0.0))
     return float(total / error) if error > 0 else 0.0

@@ -15,14 +15,12 @@ from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.learners.base import learner_for
 from clickshift.models.base import ClickModel, Evidence, PairTable, pair_table
-from clickshift.models.mixture import Mixture, first_rank
+from clickshift.models.mixture import KNOWN_WEIGHT, Mixture, first_rank
 
 __all__ = ["Stacking", "stacking_weights"]
 
 _LEAST_WEIGHT = 1e-3
 """Members with a smaller weight are dropped."""
-_KNOWN_WEIGHT = 0.9
-"""Weight of members with standard errors from which on relevance has standard errors, too."""
 
 
 @final
@@ -182,7 +180,7 @@ def _relevance_error(mixture: Mixture) -> PairTable | None:
         if error is not None:
             prob = component.click_prob(lists)[:, 0]
             total, known = total + weight * error * prob * (1 - prob), known + weight
-    if known < _KNOWN_WEIGHT:
+    if known < KNOWN_WEIGHT:
         return None
     relevance = mixture._relevance()
     with np.errstate(divide="ignore", invalid="ignore"):

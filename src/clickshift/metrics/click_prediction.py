@@ -447,26 +447,49 @@ def conditional_evaluation(model: ClickModel, log: Log) -> dict[str, Any]:
         than memory, AUROC is that of the first three significant digits of the probabilities.
     """
     if isinstance(log, Sessions):
-        predictions = Predictions.of(model, log)
-        ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
-        log_likelihood, unseen = _log_likelihood(predictions), unseen_pair_share(model, log)
-        clicks = float((log.count @ log.click).sum())
-    else:
-        streamed = _StreamedAUROC(log.n_ranks)
-        bits, impressions = np.zeros(log.n_ranks), np.zeros(log.n_ranks)
-        log_likelihood = unseen = clicks = 0.0
-        for part in log.in_vocabulary(model.vocabulary).chunks():
-            predictions = Predictions.of(model, part)
-            streamed.add(predictions)
-            shown = part.impressions_by_rank()
-            bits[: part.n_ranks] += part.count @ bits_of(predictions)
-            impressions[: part.n_ranks] += shown
-            log_likelihood += _log_likelihood(predictions) * part.total / log.total
-            unseen += unseen_pair_share(model, part) * float(shown.sum())
-            clicks += float((part.count @ part.click).sum())
-        ppl = Perplexity(np.exp2(bits / np.where(impressions > 0, impressions, np.nan)))
-        area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
-        unseen /= float(impressions.sum())
+        return conditional_row(Predictions.of(model, log), unseen_pair_share(model, log))
+    streamed = _StreamedAUROC(log.n_ranks)
+    bits, impressions = np.zeros(log.n_ranks), np.zeros(log.n_ranks)
+    log_likelihood = unseen = clicks = 0.0
+    for part in log.in_vocabulary(model.vocabulary).chunks():
+        predictions = Predictions.of(model, part)
+        streamed.add(predictions)
+        shown = part.impressions_by_rank()
+        bits[: part.n_ranks] += part.count @ bits_of(predictions)
+        impressions[: part.n_ranks] += shown
+        log_likelihood += _log_likelihood(predictions) * part.total / log.total
+        unseen += unseen_pair_share(model, part) * float(shown.sum())
+        clicks += float((part.count @ part.click).sum())
+    ppl = Perplexity(np.exp2(bits / np.where(impressions > 0, impressions, np.nan)))
+    area = _undefined_auroc(log.n_ranks) if model.peeks else streamed.result()
+    return _flat_row(ppl, area, log_likelihood, unseen / float(impressions.sum()), clicks, log.total)
+
+
+def conditional_row(predictions: Predictions, unseen_pair_share: float) -> dict[str, Any]:
+    """Compute the metrics of given predictions as the row of `conditional_evaluation`.
+
+    Parameters
+    ----------
+    predictions
+        Click probabilities given the clicks above each result.
+    unseen_pair_share
+        Share of the results that were not shown in training.
+
+    Returns
+    -------
+    dict
+        Metrics by name.
+    """
+    log = predictions.sessions
+    ppl, area = _perplexity_of_predictions(predictions), auroc_of(predictions)
+    clicks = float((log.count @ log.click).sum())
+    return _flat_row(ppl, area, _log_likelihood(predictions), unseen_pair_share, clicks, log.total)
+
+
+def _flat_row(
+    ppl: Perplexity, area: AUROC, log_likelihood: float, unseen: float, clicks: float, total: float
+) -> dict[str, Any]:
+    """Return the metrics of conditional predictions by name."""
     return {
         "perplexity": ppl.average,
         **_at_ranks("perplexity", ppl.at_rank),
@@ -474,8 +497,8 @@ def conditional_evaluation(model: ClickModel, log: Log) -> dict[str, Any]:
         **_at_ranks("auroc", area.at_rank),
         "log_likelihood": log_likelihood,
         "unseen_pair_share": unseen,
-        "clicks": clicks / log.total,
-        "sessions": log.total,
+        "clicks": clicks / total,
+        "sessions": total,
     }
 
 

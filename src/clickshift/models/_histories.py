@@ -20,6 +20,8 @@ MAX_RANKS = 62
 """Longest lists whose histories can be numbered by a 64-bit integer."""
 MAX_ENUMERATED = 12
 """Longest lists whose marginals are summed over all histories, 4,095 of them; longer lists are sampled."""
+MIN_TOLERANCE_LONG_LISTS = 1e-4
+"""Smallest tolerance of a sum over likely histories of longer lists: at most ten thousand histories are kept."""
 DRAWS = 256
 """Number of histories that are drawn for each longer list."""
 
@@ -119,6 +121,48 @@ def sum_over_histories(
         clicked = prob * prob_given_histories(rank)
         out[:, rank] = clicked.sum(axis=1)
         prob = np.concatenate([prob - clicked, clicked], axis=1)
+    return out
+
+
+def sum_over_likely_histories(
+    prob_given_clicks: Callable[[Bool[np.ndarray, "row rank"], np.ndarray], Float[np.ndarray, "row rank"]],
+    sessions: int,
+    ranks: int,
+    tolerance: float,
+) -> Float[np.ndarray, "session rank"]:
+    """Compute marginal click probabilities as a sum over the click histories that are likely enough.
+
+    A row is a history of clicks that is followed by skips, so one evaluation of a list gives the click probabilities
+    of all ranks below its last click. Where the next click is at least as likely as `tolerance`, it begins a row of its
+    own. Else both outcomes continue as if the result had been skipped. The sum is exact at a tolerance of 0, with
+    2^(ranks - 1) evaluations of a list; at 1 there is one.
+
+    Parameters
+    ----------
+    prob_given_clicks
+        Function of clicks and session numbers that returns P(click | history) at every rank of these sessions.
+    sessions
+        Number of sessions.
+    ranks
+        Length of the lists.
+    tolerance
+        Probability below which a history is not followed.
+    """
+    out = np.zeros((sessions, ranks))
+    session, first, mass = np.arange(sessions), np.zeros(sessions, np.int64), np.ones(sessions)
+    click = np.zeros((sessions, ranks), bool)
+    while len(session):
+        prob, clicked = prob_given_clicks(click, session), np.zeros(click.shape)
+        follows = np.zeros(click.shape, bool)
+        for rank in range(ranks):
+            clicked[:, rank] = np.where(first <= rank, mass * prob[:, rank], 0.0)
+            follows[:, rank] = (clicked[:, rank] >= tolerance) & (clicked[:, rank] > 0) & (rank < ranks - 1)
+            mass = np.where(follows[:, rank], mass - clicked[:, rank], mass)
+        np.add.at(out, session, clicked)
+        row, rank_clicked = np.nonzero(follows)
+        session, first, mass = session[row], rank_clicked + 1, clicked[row, rank_clicked]
+        click = click[row]
+        click[np.arange(len(row)), rank_clicked] = True
     return out
 
 

@@ -28,6 +28,7 @@ from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.models import model_name
 from clickshift.models.base import MARGINAL_ERROR, ClickModel, PairTable
 from clickshift.models.intervals import beta_interval
+from clickshift.models.mixture import KNOWN_WEIGHT, Mixture
 from clickshift.models.perturb import STEP, is_pair_table, logit_errors, perturbed_shared_values, shift_logit
 from clickshift.models.storage import ModelLike, open_model
 
@@ -255,7 +256,9 @@ def predict(
 
     Standard errors come from the delta method, with the errors of the parameters of the list's own documents
     (attractiveness, satisfaction) and of the parameters that all lists share (examination, continuation), taken as
-    independent. They are NaN for models without standard errors.
+    independent. They are NaN for models without standard errors. Those of a mixture are the weighted means of its
+    components' standard errors, which they do not exceed however the errors of the components depend on each other;
+    the weights count as known.
 
     Parameters
     ----------
@@ -309,15 +312,27 @@ def predict(
     translated = rankings.in_vocabulary(model.vocabulary)
     unseen = translated.pair == UNSEEN if model.evidence is None else model.evidence.impressions[translated.pair] == 0
     error, total_error = np.full(prob.shape, np.nan), np.full(len(prob), np.nan)
-    errors = logit_errors(model)
 
     def work(rows: slice) -> None:
-        if errors:
-            error[rows], total_error[rows] = _delta_method(model, errors, translated[rows])
+        error[rows], total_error[rows] = _standard_errors(model, translated[rows])
         progress(rows.stop - rows.start, total=len(prob))
 
     for_ranges(work, len(prob), chunk=_LISTS_PER_BLOCK)
     return Forecast(model_name(model), rankings, prob, error, total_error, unseen & rankings.shown, max_error)
+
+
+def _standard_errors(model: ClickModel, lists: Rankings) -> tuple[np.ndarray, np.ndarray]:
+    """Return standard errors of click probabilities and of their sums; NaN for models without standard errors."""
+    error, total_error = np.full(lists.pair.shape, np.nan), np.full(len(lists), np.nan)
+    if isinstance(model, Mixture):
+        known, sums = 0.0, (np.zeros_like(error), np.zeros_like(total_error))
+        for weight, component in zip(model.weights, model.components, strict=True):
+            own = _standard_errors(component, lists)
+            if not np.isnan(own[1]).all():
+                known, sums = known + weight, (sums[0] + weight * own[0], sums[1] + weight * own[1])
+        return (sums[0] / known, sums[1] / known) if known >= KNOWN_WEIGHT else (error, total_error)
+    errors = logit_errors(model)
+    return _delta_method(model, errors, lists) if errors else (error, total_error)
 
 
 def _delta_method(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,8 +11,11 @@ from typing_extensions import override
 
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.errors import DataError
+from clickshift.errors import CapabilityError, DataError
 from clickshift.models.base import ClickModel, PairTable, pair_table
+
+KNOWN_WEIGHT = 0.9
+"""Weight of components with standard errors from which on a mixture has standard errors, too."""
 
 
 @final
@@ -71,6 +74,13 @@ class Mixture(ClickModel):
         return total
 
     @override
+    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
+        total = np.zeros(len(rankings))
+        for weight, component in zip(self.weights, self.components, strict=True):
+            total += weight * component._expected_clicks(rankings, tolerance)
+        return total
+
+    @override
     def _click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
         prob = np.stack([component._click_prob_given_history(sessions) for component in self.components])
         shown = sessions.rankings.shown
@@ -105,6 +115,17 @@ class Mixture(ClickModel):
     def _relevance(self) -> PairTable:
         prob = self._click_prob(first_rank(self.vocabulary))
         return pair_table(prob[:-1, 0], unseen=float(prob[-1, 0]))
+
+    @override
+    def _browsing_curve(self) -> tuple[str, list[dict[str, Any]]]:
+        names = [type(component).__name__ for component in self.components]
+        raise CapabilityError(
+            f"a mixture has no curve of its own: it is one of {', '.join(names)} in each session. Fit one of "
+            "them alone, or examine its `components` in Python.",
+            code="no-examination",
+            model="Mixture",
+            components=names,
+        )
 
 
 def first_rank(vocabulary: Vocabulary) -> Rankings:

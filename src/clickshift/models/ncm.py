@@ -20,30 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final, no_type_check
+from typing import final, no_type_check
 
 import numpy as np
 from jaxtyping import Float
 from numba import njit
 from typing_extensions import override
 
-from clickshift.core.parallel import for_ranges
 from clickshift.data.sessions import Rankings
 from clickshift.models._differentiable import Arrays, Recurrent, uniform_weights
 from clickshift.models._formulas import Array, Gru, Prob, gru, gru_step, sigmoid
-from clickshift.models._histories import MAX_ENUMERATED, sum_over_histories
+from clickshift.models._histories import MAX_ENUMERATED, MIN_TOLERANCE_LONG_LISTS, sum_over_histories
 from clickshift.models.neural import NeuralModel
-
-_MIN_TOLERANCE_LONG_LISTS = 1e-4  # at most ten thousand histories of a list are kept
-_ALL_HISTORIES = 1e-9  # tolerance
-_TOLERANCES = (0.05, 0.02, 0.005, 0.001)
-"""Tolerances of approximate marginals, the fastest first."""
-_CHECKED_LISTS = 64
-"""Number of lists on which the error of a tolerance is measured."""
-_SAFETY = 10
-"""Ratio of the accepted error to that of the checked lists: a log has more lists, and some have a larger error."""
-_LISTS_PER_TASK = 512
-"""Lists that a thread computes at a time."""
 
 
 @final
@@ -74,8 +62,6 @@ class NCM(Recurrent, NeuralModel):
     Deffayet, R., Renders, J.-M. and de Rijke, M. (2022). Evaluating the robustness of click models to policy
     distributional shift. ACM TOIS.
     """
-
-    approximate_marginals: ClassVar[bool] = True
 
     @override
     @classmethod
@@ -125,36 +111,10 @@ class NCM(Recurrent, NeuralModel):
         return sum_over_histories(prob_given_histories, n, ranks)
 
     @override
-    def _approximate_click_prob(self, rankings: Rankings, max_error: float) -> Float[np.ndarray, "session rank"]:
-        """Sum over likely histories, as few as give a tenth of `max_error` at most on a sample of the lists."""
-        order = np.lexsort(rankings.pair.T[::-1])  # lists that begin alike come one after the other and share states
-        lists, out = rankings[order], np.empty(rankings.pair.shape)
-        sample = lists[np.linspace(0, len(lists) - 1, min(len(lists), _CHECKED_LISTS)).astype(np.int64)]
-        reference = self._sum_over_likely_histories(sample, _ALL_HISTORIES)
-
-        def error(tolerance: float) -> float:
-            difference = self._sum_over_likely_histories(sample, tolerance) - reference
-            return float(np.abs(difference).max(initial=0.0))
-
-        tolerance = next((t for t in _TOLERANCES if error(t) <= max_error / _SAFETY), _ALL_HISTORIES)
-
-        def work(rows: slice) -> None:
-            out[order[rows]] = self._sum_over_likely_histories(lists[rows], tolerance)
-
-        for_ranges(work, len(lists), chunk=_LISTS_PER_TASK)
-        return out
-
-    @override
-    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
-        if tolerance <= 0:
-            return super()._expected_clicks(rankings, tolerance)
-        total: np.ndarray = self._sum_over_likely_histories(rankings, tolerance).sum(axis=1)
-        return total
-
     def _sum_over_likely_histories(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, "session rank"]:
         """Run the compiled kernel; for lists too long to enumerate, the tolerance has a minimum."""
         if rankings.n_ranks > MAX_ENUMERATED:
-            tolerance = max(tolerance, _MIN_TOLERANCE_LONG_LISTS)
+            tolerance = max(tolerance, MIN_TOLERANCE_LONG_LISTS)
         inputs, clicked, weight, bias, readout = (
             np.ascontiguousarray(array, np.float32)
             for array in (self.by_pair["input"], *(self.shared[k] for k in ("clicked", "weight", "bias", "readout")))

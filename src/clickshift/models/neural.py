@@ -7,20 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from clickshift.core.parallel import for_ranges
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._differentiable import Arrays, HistoryBased
 from clickshift.models._formulas import sigmoid
-from clickshift.models._histories import MAX_ENUMERATED, average_over_draws, sum_over_histories
+from clickshift.models._histories import (
+    MAX_ENUMERATED,
+    MIN_TOLERANCE_LONG_LISTS,
+    average_over_draws,
+    sum_over_likely_histories,
+)
 from clickshift.models.base import ClickModel, Evidence, PairTable
 
 _MAX_TABLE_SIZE = 1 << 21  # numbers in a table: limits how many lists are enumerated at a time
+_ALL_HISTORIES = 1e-9  # tolerance
+_TOLERANCES = (0.05, 0.02, 0.005, 0.001)
+"""Tolerances of approximate marginals, the fastest first."""
+_CHECKED_LISTS = 64
+"""Number of lists on which the error of a tolerance is measured."""
+_SAFETY = 10
+"""Ratio of the accepted error to that of the checked lists: a log has more lists, and some have a larger error."""
+_LISTS_PER_TASK = 512
+"""Lists that a thread computes at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +77,7 @@ class NeuralModel(ClickModel, HistoryBased):
     shared: Mapping[str, np.ndarray]
 
     uses_history: ClassVar[bool] = True
+    approximate_marginals: ClassVar[bool] = True
 
     @override
     @classmethod
@@ -104,19 +120,54 @@ class NeuralModel(ClickModel, HistoryBased):
         return average_over_draws(prob_given_clicks, len(rankings), ranks)
 
     def _sum_over_all_histories(self, outputs: Mapping[str, np.ndarray]) -> Float[np.ndarray, "session rank"]:
-        """Sum over all histories, for any model: each history is computed from its first rank."""
+        """Sum over all histories, for any model."""
+        return self._sum_over_histories(outputs, 0.0)
+
+    def _sum_over_histories(
+        self, outputs: Mapping[str, np.ndarray], tolerance: float
+    ) -> Float[np.ndarray, "session rank"]:
+        """Sum over the histories that are at least as likely as `tolerance`; each list of clicks is one evaluation."""
         shared, (n, ranks) = self._shared_parameters(), next(iter(outputs.values())).shape[:2]
 
-        def prob_given_histories(rank: int) -> np.ndarray:
-            histories = np.arange(1 << rank)
-            click = np.zeros((len(histories), rank + 1), bool)
-            click[:, :rank] = (histories[:, None] >> np.arange(rank)) % 2 == 1
-            lists = {name: np.repeat(array[:, : rank + 1], len(click), axis=0) for name, array in outputs.items()}
-            prob: Any = self.click_given_history(lists, shared, np.tile(click, (n, 1))).yes
-            last: np.ndarray = prob[:, rank].reshape(n, -1)
-            return last
+        def prob_given_clicks(click: np.ndarray, session: np.ndarray) -> np.ndarray:
+            prob: np.ndarray = self.click_given_history({k: v[session] for k, v in outputs.items()}, shared, click).yes
+            return prob
 
-        return sum_over_histories(prob_given_histories, n, ranks)
+        return sum_over_likely_histories(prob_given_clicks, n, ranks, tolerance)
+
+    def _sum_over_likely_histories(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, "session rank"]:
+        """Sum over likely histories of lists of any length; 0 where nothing is shown."""
+        if rankings.n_ranks > MAX_ENUMERATED:
+            tolerance = max(tolerance, MIN_TOLERANCE_LONG_LISTS)
+        prob = self._sum_over_histories(self._outputs_of(rankings.pair), tolerance)
+        return np.where(rankings.shown, prob, 0.0)
+
+    @override
+    def _approximate_click_prob(self, rankings: Rankings, max_error: float) -> Float[np.ndarray, "session rank"]:
+        """Sum over likely histories, as few as give a tenth of `max_error` at most on a sample of the lists."""
+        order = np.lexsort(rankings.pair.T[::-1])  # lists that begin alike come one after the other: NCM shares states
+        lists, out = rankings[order], np.empty(rankings.pair.shape)
+        sample = lists[np.linspace(0, len(lists) - 1, min(len(lists), _CHECKED_LISTS)).astype(np.int64)]
+        reference = self._sum_over_likely_histories(sample, _ALL_HISTORIES)
+
+        def error(tolerance: float) -> float:
+            difference = self._sum_over_likely_histories(sample, tolerance) - reference
+            return float(np.abs(difference).max(initial=0.0))
+
+        tolerance = next((t for t in _TOLERANCES if error(t) <= max_error / _SAFETY), _ALL_HISTORIES)
+
+        def work(rows: slice) -> None:
+            out[order[rows]] = self._sum_over_likely_histories(lists[rows], tolerance)
+
+        for_ranges(work, len(lists), chunk=_LISTS_PER_TASK)
+        return out
+
+    @override
+    def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
+        if tolerance <= 0:
+            return super()._expected_clicks(rankings, tolerance)
+        total: np.ndarray = self._sum_over_likely_histories(rankings, tolerance).sum(axis=1)
+        return total
 
     @override
     def _relevance(self) -> PairTable:

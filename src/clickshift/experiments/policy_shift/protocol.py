@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.progress import Progress, silent
 from clickshift.display.tables import Rows
+from clickshift.errors import SpecError
 from clickshift.experiments._rows import check_row, click_rows, ranking_row, ranking_rows
 from clickshift.experiments.experiment import Experiment, corpus_folder, settings_at_scale
 from clickshift.experiments.models import (
@@ -36,9 +37,11 @@ from clickshift.experiments.models import (
 )
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
+from clickshift.experiments.runner import digest
 from clickshift.io.datasets.letor import CorpusLike
 from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
+from clickshift.models.storage import load_seeds, save_seeds
 from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs, named_specs
 
 VERSION = 1
@@ -67,6 +70,8 @@ class Cell:
         Which policies are derived from the model; None for none.
     version
         Version of the rows.
+    models
+        Folder that keeps fitted models; empty to keep none. It is not part of the task's digest.
     """
 
     world: World
@@ -76,6 +81,7 @@ class Cell:
     seeds: int
     derived: DerivedPolicies | None
     version: int = VERSION
+    models: str = field(default="", repr=False, compare=False)
 
     @property
     def log(self) -> str:
@@ -113,10 +119,22 @@ class Cell:
             yield from self.derived.rows(models, logs.seen, logs.user, logs.frequency, rng=rng)
 
     def _fit(self, logs: SimulatedLogs) -> list[ClickModel]:
-        """Fit one model per seed; the oracle is the user's own model."""
+        """Fit one model per seed, or load those that an earlier run kept; the oracle is the user's own model."""
         if self.contender.role == "oracle":
             return [logs.user]
-        return self.contender.fit(logs.train, logs.held_out, self.seeds)
+        if not self.models or self.contender.role == "baseline":
+            return self.contender.fit(logs.train, logs.held_out, self.seeds)
+        self.contender.make()  # imports the class of a candidate
+        folder = Path(self.models) / digest(self._without_tests())
+        if folder.exists():
+            return load_seeds(folder)
+        models = self.contender.fit(logs.train, logs.held_out, self.seeds)
+        save_seeds(models, folder)
+        return models
+
+    def _without_tests(self) -> Cell:
+        """Return the task without what a fitted model does not depend on: test policies and derived policies."""
+        return replace(self, world=replace(self.world, testing=(), test_sessions=0), derived=None)
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,8 @@ class PolicyShift(Experiment[PolicyShiftResult]):
     derived_users
         Names of the users on whom derived policies are evaluated. By default those of figure 2, for whom ranking by
         relevance is not optimal.
+    models
+        Folder that keeps fitted models, for later runs with other test policies; empty to keep none.
 
     Raises
     ------
@@ -170,6 +190,7 @@ class PolicyShift(Experiment[PolicyShiftResult]):
     seeds: int = 10
     derived: DerivedPolicies | None = _DERIVED
     derived_users: tuple[str, ...] = ("CoCM", "CoCM-mismatch")
+    models: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_specs(self.world, self.users, self.training)
@@ -183,7 +204,15 @@ class PolicyShift(Experiment[PolicyShiftResult]):
     def tasks(self) -> list[Cell]:
         """Tasks of the grid. Tasks of one log follow each other, so that a process simulates it once."""
         return [
-            Cell(self.world, user, training, contender, self.seeds, self._derived(user[0], contender))
+            Cell(
+                self.world,
+                user,
+                training,
+                contender,
+                self.seeds,
+                self._derived(user[0], contender),
+                models=self.models,
+            )
             for user in self.users
             for training in self.training
             for contender in self.contenders
@@ -236,6 +265,7 @@ def policy_shift(
     penalties: Sequence[float] = (),
     fair: bool = False,
     seed: int | None = None,
+    keep_models: bool = False,
     reference: bool = True,
     workers: int | None = None,
     cluster: str | None = None,
@@ -271,6 +301,9 @@ def policy_shift(
         Settings of the derived policies, as in `DerivedPolicies`.
     seed
         Random seed for the simulated search engine.
+    keep_models
+        Whether to keep fitted models in the folder `models` of `output`: another call with other test policies then
+        trains no model again. At paper scale, those of NCM take gigabytes.
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
@@ -288,7 +321,8 @@ def policy_shift(
     Raises
     ------
     SpecError
-        If a name or text cannot be used ("unknown-name" for another scale), before any work.
+        If a name or text cannot be used ("unknown-name" for another scale), or models are to be kept without a folder
+        ("bad-option"), before any work.
     RunError
         "failed-tasks" if no task could be finished.
 
@@ -305,16 +339,85 @@ def policy_shift(
     >>> [verdict["model"] for verdict in result.verdicts]
     ["EM('UBM') (candidate)", "EM('PBM')"]
     """
+    with corpus_folder(output) as folder:
+        protocol = protocol_at_scale(
+            scale,
+            folder,
+            candidates=candidates,
+            corpus=corpus,
+            users=users,
+            training=training,
+            testing=testing,
+            models=models,
+            queries=queries,
+            sessions=sessions,
+            test_sessions=test_sessions,
+            seeds=seeds,
+            derived=derived,
+            search=search,
+            penalties=penalties,
+            fair=fair,
+            seed=seed,
+        )
+        if keep_models:
+            protocol = replace(protocol, models=str(_models_folder(output)))
+        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+
+
+def _models_folder(output: str | Path | None) -> Path:
+    """Return the folder of kept models, which must be in the folder of a run."""
+    if output is None:
+        raise SpecError("models are kept in the folder of the run. Pass `output`.", code="bad-option", option="output")
+    return Path(output).absolute() / "models"
+
+
+def protocol_at_scale(
+    scale: str,
+    folder: Path,
+    *,
+    candidates: Sequence[str] = (),
+    corpus: CorpusLike = BUILTIN,
+    users: Sequence[str] = (),
+    training: Sequence[str] = (),
+    testing: Sequence[str] = (),
+    models: Sequence[str] = (),
+    seeds: int | None = None,
+    derived: bool = True,
+    search: str | None = None,
+    penalties: Sequence[float] = (),
+    fair: bool = False,
+    **numbers: int | None,
+) -> PolicyShift:
+    """Return the protocol of a scale with some settings replaced.
+
+    Parameters
+    ----------
+    scale, candidates, corpus, users, training, testing, models, seeds, derived, search, penalties, fair
+        As in `policy_shift`.
+    folder
+        Folder in which a corpus that is an object is saved.
+    **numbers
+        Settings of `World`: queries, sessions, test_sessions and seed. None stays as the scale has it.
+
+    Returns
+    -------
+    PolicyShift
+        The protocol.
+
+    Raises
+    ------
+    SpecError
+        If a name or text cannot be used.
+    """
     chosen = settings_at_scale(scale, SCALES)
     if models:
         others = tuple(c for c in chosen["contenders"] if c.role != "click model")
         chosen["contenders"] = tuple(dict.fromkeys((*others, *map(compared_model, models))))
     chosen["contenders"] += tuple(map(candidate_model, candidates))
-    numbers = {"queries": queries, "sessions": sessions, "test_sessions": test_sessions, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     if testing:
         given["testing"] = named_specs(testing, World.testing)
-    chosen["world"] = replace(chosen["world"], **given)
+    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus, folder)
     if users:
         chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
     if training:
@@ -322,7 +425,4 @@ def policy_shift(
     policies = {"penalties": tuple(penalties), "fair": fair} | ({} if search is None else {"search": search})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
-    with corpus_folder(output) as folder:
-        chosen["world"] = chosen["world"].on_corpus(corpus, folder)
-        protocol = PolicyShift(**chosen)
-        return protocol.run(output, reference=reference, workers=workers, cluster=cluster, progress=progress)
+    return PolicyShift(**chosen)

@@ -1,0 +1,55 @@
+"""docs/robust-models.md: every table is what the results files and the shipped rows say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def leaderboard() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("leaderboard", ROOT / "benchmarks" / "leaderboard.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["leaderboard"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_tables_of_the_results(leaderboard: ModuleType) -> None:
+    text = leaderboard.PAGE.read_text(encoding="utf-8")
+    for name, block in leaderboard.page_blocks().items():
+        assert f"<!-- {name} -->\n\n{block}\n\n<!-- end -->" in text, f"run benchmarks/leaderboard.py --page: {name}"
+
+
+def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> None:
+    results = json.loads((ROOT / "benchmarks" / "results" / "stacking.json").read_text(encoding="utf-8"))
+    board = leaderboard.leaderboard(results["policy shift"], leaderboard.shipped_rows())
+    mean = {name: np.mean(list(own["excess"].values())) for name, own in board.items()}
+    assert min(mean, key=mean.__getitem__) == "Stacking"
+    assert max(board["Stacking"]["regret"]) < 0.002
+    assert all(mean[name] < mean[f"{name}, gradient"] for name in ("PBM", "UBM", "DBN"))
+    assert len(board["Stacking"]["excess"]) % 27 == 0
+    real = results["real logs"]
+    logs = {(row["log"], row["seed"]) for row in real}
+    value = {(row["log"], row["seed"], row["model"]): row["perplexity"] for row in real}
+    models = {row["model"] for row in real} - {"Stacking"}
+    regret = [value[*log, "Stacking"] - min(value[*log, model] for model in models) for log in logs]
+    assert len(regret) == 20
+    assert max(regret) < 0.002
+    assert np.mean(regret) < 0
+
+
+def test_a_changed_result_is_seen(leaderboard: ModuleType) -> None:
+    rows = json.loads((ROOT / "benchmarks" / "results" / "stacking.json").read_text(encoding="utf-8"))["real logs"]
+    changed = [row | {"perplexity": row["perplexity"] + 0.01} for row in rows]
+    assert leaderboard.real_table(changed) != leaderboard.real_table(rows)
