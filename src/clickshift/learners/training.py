@@ -30,7 +30,9 @@ PyTree = Any
 SAVE_EVERY = 30.0
 """Seconds between two checkpoints."""
 _RATE_FACTOR = 0.5
-"""Factor of the learning rate of a run that makes no progress."""
+"""Factor of the learning rate of a run on a plateau."""
+_PLATEAU_GAIN = 1e-4
+"""Relative gain in held-out loss below which a round belongs to a plateau: the threshold of PyTorch."""
 
 
 @runtime_checkable
@@ -64,13 +66,15 @@ class EarlyStopping:
         Largest number of rounds, of all runs or of each.
     patience
         Number of rounds without progress after which a run stops, of all runs or of each.
-    halve_after
-        Number of rounds without progress after which the learning rate is halved; None for never.
+    plateau
+        Length of a plateau at whose end the learning rate is halved, in rounds; None for never. It is counted as
+        PyTorch's ``ReduceLROnPlateau`` counts it with a patience of ``plateau - 1``: rounds since the loss was last
+        below that before the plateau by a ten thousandth of it, or since the rate was last halved.
     """
 
     rounds: int | Int[np.ndarray, " run"]
     patience: int | Int[np.ndarray, " run"]
-    halve_after: int | None = None
+    plateau: int | None = None
 
 
 @dataclass(eq=False)
@@ -85,6 +89,10 @@ class RunProgress:
         Smallest held-out loss.
     since_best
         Number of rounds since then.
+    plateau_loss
+        Loss with which the next rounds are compared to find a plateau.
+    plateau_rounds
+        Length of the present plateau.
     rounds
         Number of rounds.
     done
@@ -98,6 +106,8 @@ class RunProgress:
     rate: Float[np.ndarray, " run"]
     best: Float[np.ndarray, " run"]
     since_best: Int[np.ndarray, " run"]
+    plateau_loss: Float[np.ndarray, " run"]
+    plateau_rounds: Int[np.ndarray, " run"]
     rounds: Int[np.ndarray, " run"]
     done: Bool[np.ndarray, " run"]
     converged: Bool[np.ndarray, " run"]
@@ -108,7 +118,8 @@ class RunProgress:
         """Return the progress before the first round."""
         n = len(rate)
         zeros, no = np.zeros(n, np.int64), np.zeros(n, bool)
-        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no, np.zeros((0, n)))
+        worst = np.full(n, np.inf)
+        return cls(rate, worst, zeros, worst, zeros, zeros, no, no, np.zeros((0, n)))
 
     @property
     def round(self) -> int:
@@ -122,7 +133,13 @@ class RunProgress:
         self.rounds = self.rounds + ~self.done
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
-        self.rate = np.where(self.since_best == rule.halve_after, self.rate * _RATE_FACTOR, self.rate)
+        if rule.plateau is not None:
+            progress = loss < self.plateau_loss * (1 - _PLATEAU_GAIN)
+            self.plateau_loss = np.where(progress, loss, self.plateau_loss)
+            self.plateau_rounds = np.where(progress, 0, self.plateau_rounds + 1)
+            ended = self.plateau_rounds == rule.plateau
+            self.rate = np.where(ended, self.rate * _RATE_FACTOR, self.rate)
+            self.plateau_rounds = np.where(ended, 0, self.plateau_rounds)
         self.converged = self.converged | (~self.done & (self.since_best >= rule.patience))
         self.done = self.done | self.converged | diverged | (self.rounds >= rule.rounds)
         return better
@@ -279,8 +296,8 @@ def _load_checkpoint(path: Path, key: str, states: PyTree, best: PyTree) -> tupl
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None
-    if "losses" not in arrays:  # a checkpoint of an earlier version
-        arrays["losses"] = np.full((int(arrays["rounds"].max()), len(arrays["rounds"])), np.nan)
+    if not {field.name for field in fields(RunProgress)} <= arrays.keys():  # a checkpoint of an earlier version
+        return None
     leaves, shape = jax.tree.flatten((states, best))
     states, best = jax.tree.unflatten(shape, [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))])
     return states, best, RunProgress(**{field.name: arrays[field.name] for field in fields(RunProgress)})
