@@ -101,8 +101,8 @@ class ExaminationBased(Differentiable):
 class ExaminationTableBased(ExaminationBased):
     """Model whose examination is one free number per situation; that of the situation which is examined most is 1.
 
-    That situation is marked by a 1 in the shared parameter "reference", which is not learned: the first one, unless
-    the learner finds that another one is examined more (docs/decisions/0003).
+    That situation is the one with the largest entry of the shared parameter "reference", which is not learned: the
+    first one, unless the learner finds that another one is examined more (docs/decisions/0003).
     """
 
     @override
@@ -116,15 +116,16 @@ class ExaminationTableBased(ExaminationBased):
     def examination_logits(cls, shared: Arrays, histories: Histories) -> Array:
         logits, reference = shared["examination"], shared["reference"]
         xp = logits.__array_namespace__()
-        return xp.where(reference > 0, xp.full_like(logits, LOGIT_LIMIT), logits)
+        is_reference = xp.arange(logits.shape[0]) == xp.argmax(reference)
+        return xp.where(is_reference, xp.full_like(logits, LOGIT_LIMIT), logits)
 
     @override
     @classmethod
     def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
         attractiveness, examination = (
-            sigmoid(logit.astype(np.float64)).yes
-            for logit in (by_pair["attractiveness"], np.where(shared["reference"] > 0, np.inf, shared["examination"]))
+            sigmoid(np.asarray(logit, np.float64)).yes for logit in (by_pair["attractiveness"], shared["examination"])
         )
+        examination[np.argmax(shared["reference"])] = 1.0
         return cls(vocabulary, attractiveness, examination, evidence=evidence)  # type: ignore[call-arg, return-value]
 
 
