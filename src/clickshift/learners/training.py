@@ -30,9 +30,7 @@ PyTree = Any
 SAVE_EVERY = 30.0
 """Seconds between two checkpoints."""
 _RATE_FACTOR = 0.5
-"""Factor of the learning rate of a run on a plateau."""
-_PLATEAU_GAIN = 1e-4
-"""Relative gain in held-out loss below which a round belongs to a plateau: the threshold of PyTorch."""
+"""Factor of the learning rate of a run that makes no progress."""
 
 
 @runtime_checkable
@@ -66,15 +64,13 @@ class EarlyStopping:
         Largest number of rounds, of all runs or of each.
     patience
         Number of rounds without progress after which a run stops, of all runs or of each.
-    plateau
-        Length of a plateau at whose end the learning rate is halved, in rounds; None for never. It is counted as
-        PyTorch's ``ReduceLROnPlateau`` counts it with a patience of ``plateau - 1``: rounds since the loss was last
-        below that before the plateau by a ten thousandth of it, or since the rate was last halved.
+    halve_after
+        Number of rounds without progress after which the learning rate is halved; None for never.
     """
 
     rounds: int | Int[np.ndarray, " run"]
     patience: int | Int[np.ndarray, " run"]
-    plateau: int | None = None
+    halve_after: int | None = None
 
 
 @dataclass(eq=False)
@@ -89,10 +85,6 @@ class RunProgress:
         Smallest held-out loss.
     since_best
         Number of rounds since then.
-    plateau_loss
-        Loss with which the next rounds are compared to find a plateau.
-    plateau_rounds
-        Length of the present plateau.
     rounds
         Number of rounds.
     done
@@ -106,8 +98,6 @@ class RunProgress:
     rate: Float[np.ndarray, " run"]
     best: Float[np.ndarray, " run"]
     since_best: Int[np.ndarray, " run"]
-    plateau_loss: Float[np.ndarray, " run"]
-    plateau_rounds: Int[np.ndarray, " run"]
     rounds: Int[np.ndarray, " run"]
     done: Bool[np.ndarray, " run"]
     converged: Bool[np.ndarray, " run"]
@@ -118,8 +108,7 @@ class RunProgress:
         """Return the progress before the first round."""
         n = len(rate)
         zeros, no = np.zeros(n, np.int64), np.zeros(n, bool)
-        worst = np.full(n, np.inf)
-        return cls(rate, worst, zeros, worst, zeros, zeros, no, no, np.zeros((0, n)))
+        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no, np.zeros((0, n)))
 
     @property
     def round(self) -> int:
@@ -133,13 +122,7 @@ class RunProgress:
         self.rounds = self.rounds + ~self.done
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
-        if rule.plateau is not None:
-            progress = loss < self.plateau_loss * (1 - _PLATEAU_GAIN)
-            self.plateau_loss = np.where(progress, loss, self.plateau_loss)
-            self.plateau_rounds = np.where(progress, 0, self.plateau_rounds + 1)
-            ended = self.plateau_rounds == rule.plateau
-            self.rate = np.where(ended, self.rate * _RATE_FACTOR, self.rate)
-            self.plateau_rounds = np.where(ended, 0, self.plateau_rounds)
+        self.rate = np.where(self.since_best == rule.halve_after, self.rate * _RATE_FACTOR, self.rate)
         self.converged = self.converged | (~self.done & (self.since_best >= rule.patience))
         self.done = self.done | self.converged | diverged | (self.rounds >= rule.rounds)
         return better
@@ -296,8 +279,8 @@ def _load_checkpoint(path: Path, key: str, states: PyTree, best: PyTree) -> tupl
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None
-    if not {field.name for field in fields(RunProgress)} <= arrays.keys():  # a checkpoint of an earlier version
-        return None
+    if "losses" not in arrays:  # a checkpoint of an earlier version
+        arrays["losses"] = np.full((int(arrays["rounds"].max()), len(arrays["rounds"])), np.nan)
     leaves, shape = jax.tree.flatten((states, best))
     states, best = jax.tree.unflatten(shape, [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))])
     return states, best, RunProgress(**{field.name: arrays[field.name] for field in fields(RunProgress)})

@@ -21,12 +21,8 @@ _MIN_STEPS = 16
 
 
 def early_stopping(rounds: int) -> EarlyStopping:
-    """Return the rule of click models: halve the rate on a plateau of three rounds, stop after three without gain.
-
-    The first is ``ReduceLROnPlateau(factor=0.5, patience=2)`` of the policy-shift paper's code, the second its
-    ``EarlyStopping(patience=3)``.
-    """
-    return EarlyStopping(rounds, patience=3, plateau=3)
+    """Return the rule of click models: halve the rate after two rounds without progress, stop after three."""
+    return EarlyStopping(rounds, patience=3, halve_after=2)
 
 
 @dataclass(frozen=True, eq=False)
