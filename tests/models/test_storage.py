@@ -52,12 +52,14 @@ def made(name: str, log: Sessions) -> ClickModel:
     cls, values = resolve(name, MODELS), {}
     for field in dataclasses.fields(cls):
         kind = str(field.type)
-        if field.name in {"vocabulary", "evidence", "bottom_up"}:
+        if field.name in {"vocabulary", "evidence", "bottom_up", "reference_code"}:
             continue
         size = n_pairs + 1 if kind == "PairTable" else 5 if "ndarray" in kind else None
         values[field.name] = 2 if kind == "int" else rng.uniform(0.2, 0.8, size)
-    if name == "ComplexBrowsing":
+    if name in {"ComplexBrowsing", "ExpectedComplexBrowsing"}:
         values["bottom_up"] = True
+    if name == "ComplexBrowsing":
+        values["reference_code"] = True
     return cls(log.vocabulary, **values)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import integrate
@@ -12,6 +14,7 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.models.base import ClickModel
 from clickshift.simulation import users
 from clickshift.simulation.users import _clipped_normal
+from clickshift.testing import check_click_model
 from tests.models.walks import Pattern, independent, mix, walk_patterns
 
 LABELS = [4, 1, 3, 0, 2]
@@ -48,6 +51,38 @@ def complex_walk(order: list[int], a: list[float], s: float, g: float) -> dict[P
     )
 
 
+def printed_walk(order: list[int], a: list[float], s: float, g: float) -> dict[Pattern, float]:
+    """Equation 17 as printed: P(E_k) is multiplied by gamma at each result, and by 1 - sigma after a click."""
+    found: dict[Pattern, float] = {}
+    for code in range(2 ** len(order)):
+        clicks = [code >> k & 1 == 1 for k in range(len(order))]  # in the order of visits
+        prob, examination = 1.0, 1.0
+        for k, clicked in enumerate(clicks):
+            following = a[order[k + 1]] if k + 1 < len(order) else 0.0
+            p = 0.0 if k > 0 and clicks[k - 1] else a[order[k]] * (1 - following / 2) * examination
+            prob *= p if clicked else 1 - p
+            examination *= g * (1 - s if clicked else 1)
+        found[tuple(clicks[order.index(r)] for r in range(len(order)))] = prob
+    return found
+
+
+def reference_walk(order: list[int], a: list[float], s: float, g: float) -> dict[Pattern, float]:
+    """The authors' code: a draw after each click ends the clicks; gamma^k is a factor; the ends of the list differ."""
+    place, last = {r: k for k, r in enumerate(order)}, len(order) - 1
+
+    def click(r: int, previous: bool) -> float:
+        k = place[r]
+        if k == last and k > 0:
+            return float(previous)
+        following = a[order[k + 1]] if k < last else 0.0
+        return 0.0 if previous else g**k * a[r] * (1 - following / (2 if k > 0 else 1))
+
+    def follow(r: int, what: str) -> float:
+        return {"click": 1.0 if place[r] == last - 1 else 1 - s, "skip": 1.0, "unseen": 0.0}[what]
+
+    return walk_patterns(order, click=click, follow=follow)
+
+
 def expected_dbn(n: int) -> dict[Pattern, float]:
     return dbn(list(range(n)), [max(0.95 * g, 0.02) for g in GAIN], [0.9 * g for g in GAIN], 0.9)
 
@@ -56,12 +91,17 @@ def expected_graded_dbn(n: int) -> dict[Pattern, float]:
     return dbn(list(range(n)), [max(y / 4, 0.1) for y in LABELS], [y / 8 for y in LABELS], 0.8)
 
 
-def expected_cocm(n: int, modes: tuple[float, float, float] = (0.6, 0.3, 0.1)) -> dict[Pattern, float]:
+Walk = Callable[[list[int], list[float], float, float], dict[Pattern, float]]
+
+
+def expected_cocm(
+    n: int, modes: tuple[float, float, float] = (0.6, 0.3, 0.1), walk: Walk = complex_walk
+) -> dict[Pattern, float]:
     down, a = list(range(n)), [max(g, 0.02) for g in GAIN]
     return mix(
         [
-            (modes[0], complex_walk(down, a, 0.7, 0.9)),
-            (modes[1], complex_walk(down[::-1], a, 0.7, 0.9)),
+            (modes[0], walk(down, a, 0.7, 0.9)),
+            (modes[1], walk(down[::-1], a, 0.7, 0.9)),
             (modes[2], independent([0.2 * 0.9**k for k in range(n)])),
         ]
     )
@@ -108,6 +148,16 @@ CASES = {
     "GradedDBN": (users.GradedDBN(), expected_graded_dbn),
     "CoCM": (users.CoCM(), expected_cocm),
     "CoCM_mismatch": (users.CoCM_mismatch(), lambda n: expected_cocm(n, (0.2, 0.7, 0.1))),
+    "CoCM, equation 17": (users.CoCM(reading="equation-17"), lambda n: expected_cocm(n, walk=printed_walk)),
+    "CoCM, reference code": (users.CoCM(reading="reference-code"), lambda n: expected_cocm(n, walk=reference_walk)),
+    "CoCM_mismatch, equation 17": (
+        users.CoCM_mismatch(reading="equation-17"),
+        lambda n: expected_cocm(n, (0.2, 0.7, 0.1), printed_walk),
+    ),
+    "CoCM_mismatch, reference code": (
+        users.CoCM_mismatch(reading="reference-code"),
+        lambda n: expected_cocm(n, (0.2, 0.7, 0.1), reference_walk),
+    ),
     "MixtureDBN": (users.MixtureDBN(), expected_mixture),
     "Carousel": (users.Carousel(columns=2), lambda n: expected_carousel(n, 2)),
     "PBM": (users.PBM(), lambda n: independent([(0.1 + 0.9 * g) / (k + 1) for k, g in enumerate(GAIN[:n])])),
@@ -120,8 +170,17 @@ def test_likelihoods_equal_the_sum_over_latent_paths(name: str, n: int) -> None:
     user, expected = CASES[name]
     corpus, rankings = one_list(n)
     found, wanted = likelihoods(user.on(corpus), rankings), expected(n)
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
     for pattern, prob in found.items():
         assert prob == pytest.approx(wanted.get(pattern, 0.0), abs=1e-12), pattern
+
+
+@pytest.mark.parametrize("reading", users.READINGS)
+def test_marginals_and_samples_of_each_reading_of_cocm(reading: str) -> None:
+    """Marginals are the sums over click patterns, also in lists of different lengths; samples follow them."""
+    corpus, _ = one_list(5)
+    model = users.CoCM_mismatch(reading=reading).on(corpus)
+    check_click_model(model, ranks=4, lists=6, draws=4000)
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.05, 0.47, 0.97, 1.0])

@@ -50,6 +50,8 @@ _WEAK_PRIOR = Beta(0.001, 0.01)
 """Prior of attractiveness while examination is estimated without a given prior."""
 _TOLERANCE_FACTOR = 0.1
 """Factor of the tolerance: where few clicks compare ranks, a tenth of a nat is half a standard error of examination."""
+_START_TOLERANCE, _START_STEPS = 0.01, 100
+"""Tolerance and number of evaluations of the likelihood where the estimate is a start for another learner."""
 _RANK_IMPRESSIONS = 50.0
 """Pseudo-impressions at the click-through rate of the rank that a situation receives."""
 _RANGES_PER_THREAD = 8
@@ -202,17 +204,8 @@ def fit_examination(
         if start is None
         else np.clip(start[cells.vocabulary.n_pairs :], _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     )
-    reference, tried = 0, {0}
-    while True:
-        fitted, newton = problem.maximise(e, reference, tolerance=tolerance * _TOLERANCE_FACTOR, max_steps=max_steps)
-        e = fitted.examination
-        candidate = problem.most_examined(e, other_than=reference)
-        if e[candidate] < _AT_LIMIT or candidate in tried or len(tried) > 3:
-            break
-        e = e.copy()
-        e[reference] = _AT_LIMIT
-        reference = candidate  # it would be examined more than the situation that was fixed at 1
-        tried.add(reference)
+    fitted, newton, reference = _fit_with_reference(problem, e, tolerance * _TOLERANCE_FACTOR, max_steps)
+    e = fitted.examination
     found = None
     if prior is None:
         problem.remove_pseudo_counts()
@@ -236,6 +229,41 @@ def fit_examination(
         None if found is None else found.with_unseen(prior),
         newton,
     )
+
+
+def maximum_likelihood_examination(cells: Cells) -> Float[np.ndarray, " situation"]:
+    """Return examination by situation at maximum likelihood, without standard errors: 1 in the reference situation.
+
+    Parameters
+    ----------
+    cells
+        Impressions and clicks by pair and situation.
+
+    Returns
+    -------
+    array
+        Examination by situation.
+    """
+    problem = _ExaminationProblem(cells, _WEAK_PRIOR, pseudo_counts=True)
+    fitted, _, _ = _fit_with_reference(problem, problem.start(None), _START_TOLERANCE, _START_STEPS)
+    return problem.fill_unobserved(fitted.examination)
+
+
+def _fit_with_reference(
+    problem: _ExaminationProblem, start: Float[np.ndarray, " situation"], tolerance: float, max_steps: int
+) -> tuple[_ProfileLikelihood, NewtonResult, int]:
+    """Maximise the likelihood with the first situation as the reference, or with another that is examined more."""
+    e, reference, tried = start, 0, {0}
+    while True:
+        fitted, newton = problem.maximise(e, reference, tolerance=tolerance, max_steps=max_steps)
+        e = fitted.examination
+        candidate = problem.most_examined(e, other_than=reference)
+        if e[candidate] < _AT_LIMIT or candidate in tried or len(tried) > 3:
+            return fitted, newton, reference
+        e = e.copy()
+        e[reference] = _AT_LIMIT
+        reference = candidate  # it would be examined more than the situation that was fixed at 1
+        tried.add(reference)
 
 
 class _ExaminationProblem:

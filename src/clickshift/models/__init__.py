@@ -15,6 +15,7 @@ from clickshift.models.cascade_models import CCM as CCM
 from clickshift.models.cascade_models import CM as CM
 from clickshift.models.cascade_models import DCM as DCM
 from clickshift.models.complex_browsing import ComplexBrowsing as ComplexBrowsing
+from clickshift.models.complex_browsing import ExpectedComplexBrowsing as ExpectedComplexBrowsing
 from clickshift.models.ctr import DCTR as DCTR
 from clickshift.models.ctr import DRCTR as DRCTR
 from clickshift.models.ctr import GCTR as GCTR
@@ -85,6 +86,7 @@ MODELS = {
     "Mixture": "clickshift.models.mixture:Mixture",
     "TrustPBM": "clickshift.models.trust_pbm:TrustPBM",
     "ComplexBrowsing": "clickshift.models.complex_browsing:ComplexBrowsing",
+    "ExpectedComplexBrowsing": "clickshift.models.complex_browsing:ExpectedComplexBrowsing",
     "Carousel": "clickshift.models.carousel:Carousel",
     "SoftDBN": "clickshift.models.soft_dbn:SoftDBN",
 }

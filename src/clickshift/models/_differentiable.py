@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float
 from typing_extensions import override
 
 from clickshift.counts.cells import By, count_situations
@@ -23,6 +24,8 @@ from clickshift.models.base import ClickModel, Evidence
 
 Arrays = Mapping[str, Any]
 """Arrays by name, of numpy or of the library that traces."""
+_MIN_START = 0.02
+"""Smallest initial examination and its complement: from nearer to 0 or 1, it would hardly move."""
 
 
 class Differentiable(ABC):
@@ -96,31 +99,43 @@ class ExaminationBased(Differentiable):
 
 
 class ExaminationTableBased(ExaminationBased):
-    """Model whose examination is one free number per situation.
+    """Model whose examination is one free number per situation; that of the situation which is examined most is 1.
 
-    The first situation's examination is fixed at 1: see docs/decisions/0003.
+    That situation is the one with the largest entry of the shared parameter "reference", which is not learned: the
+    first one, unless the learner finds that another one is examined more (docs/decisions/0003).
     """
 
     @override
     @classmethod
     def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        return {"examination": np.zeros(count_situations(cls.situations, n_ranks) - 1)}
+        n_situations = count_situations(cls.situations, n_ranks)
+        return {"examination": np.zeros(n_situations), "reference": np.eye(1, n_situations)[0]}
 
     @override
     @classmethod
     def examination_logits(cls, shared: Arrays, histories: Histories) -> Array:
-        free = shared["examination"]
-        xp = free.__array_namespace__()
-        return xp.concat([xp.full((1,), LOGIT_LIMIT, dtype=free.dtype), free])
+        logits, reference = shared["examination"], shared["reference"]
+        xp = logits.__array_namespace__()
+        is_reference = xp.arange(logits.shape[0]) == xp.argmax(reference)
+        return xp.where(is_reference, xp.full_like(logits, LOGIT_LIMIT), logits)
 
     @override
     @classmethod
     def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
         attractiveness, examination = (
-            sigmoid(logit.astype(np.float64)).yes
-            for logit in (by_pair["attractiveness"], np.append(np.inf, shared["examination"]))
+            sigmoid(np.asarray(logit, np.float64)).yes for logit in (by_pair["attractiveness"], shared["examination"])
         )
+        examination[np.argmax(shared["reference"])] = 1.0
         return cls(vocabulary, attractiveness, examination, evidence=evidence)  # type: ignore[call-arg, return-value]
+
+
+def start_examination(examination: Float[np.ndarray, " known"], n_situations: int) -> dict[str, np.ndarray]:
+    """Return the shared parameters of `ExaminationTableBased` for an initial examination; 1/2 where it is not known."""
+    known = np.clip(examination, _MIN_START, 1 - _MIN_START)
+    logits, reference = np.zeros(n_situations), np.zeros(n_situations)
+    logits[: len(known)] = np.log(known / (1 - known))
+    reference[np.argmax(examination)] = 1.0
+    return {"examination": logits, "reference": reference}
 
 
 class Recurrent(Differentiable):

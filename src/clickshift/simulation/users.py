@@ -17,7 +17,9 @@ CONSEQUENCES+REVEAL workshop at RecSys. (Later: Contrasting neural click models 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -42,6 +44,12 @@ USERS = {
 }
 """Registry of the users that can be named in a specification."""
 
+READINGS: dict[str, Callable[..., ClickModel]] = {
+    "latent-stop": models.ComplexBrowsing,
+    "equation-17": models.ExpectedComplexBrowsing,
+    "reference-code": partial(models.ComplexBrowsing, reference_code=True),
+}
+"""Readings of CoCM: the model of one browsing mode, by name."""
 _CAROUSEL_ROWS = 64  # more rows than any result page has
 
 
@@ -100,7 +108,13 @@ class DBN:
 class CoCM:
     """Complex user of the policy-shift paper, appendix B: top-down, bottom-up, or clicking without looking.
 
-    Attractiveness is g, at least `floor`.
+    Attractiveness is g, at least `floor`. How browsing ends is read in three ways (docs/decisions/0004):
+
+    - "latent-stop": the user leaves at some result, after a click (satisfaction) or without one (continuation), and
+      clicks tell when;
+    - "equation-17": the formula of the paper as printed, in which examination is an expected value;
+    - "reference-code": the authors' code, in which leaving after a click is drawn and continuation is a factor, with
+      its special first and last results.
 
     Parameters
     ----------
@@ -116,6 +130,18 @@ class CoCM:
         Decay of that probability: rank r, from 0, is clicked with probability `no_look` x `no_look_decay`^r.
     floor
         Smallest attractiveness; it is in the authors' code, not in the paper.
+    reading
+        How browsing ends: "latent-stop", "equation-17" or "reference-code".
+
+    Raises
+    ------
+    SpecError
+        If there is no such reading, or a probability is not from 0 to 1 ("bad-option").
+
+    Examples
+    --------
+    >>> CoCM(reading="equation-17").satisfaction
+    0.7
     """
 
     modes: tuple[float, float, float] = (0.6, 0.3, 0.1)
@@ -124,8 +150,17 @@ class CoCM:
     no_look: float = 0.2
     no_look_decay: float = 0.9
     floor: float = 0.02
+    reading: str = "latent-stop"
 
     def __post_init__(self) -> None:
+        if self.reading not in READINGS:
+            raise SpecError(
+                f"reading of CoCM must be one of {', '.join(READINGS)}: got {self.reading!r}.",
+                code="bad-option",
+                option="reading",
+                value=self.reading,
+                known=list(READINGS),
+            )
         _check(self)
 
     def on(self, corpus: Corpus) -> ClickModel:
@@ -133,7 +168,8 @@ class CoCM:
         attractiveness = _by_pair(np.maximum(corpus.gain, self.floor), label_0=self.floor)
         parameters = (corpus.vocabulary, attractiveness, self.satisfaction, self.continuation)
         no_look = models.RCTR(corpus.vocabulary, self.no_look * self.no_look_decay ** np.arange(256))
-        components = (models.ComplexBrowsing(*parameters), models.ComplexBrowsing(*parameters, bottom_up=True), no_look)
+        browsing = READINGS[self.reading]
+        components = (browsing(*parameters), browsing(*parameters, bottom_up=True), no_look)
         return models.Mixture(corpus.vocabulary, components, np.array(self.modes))
 
     def exposure(self, ranks: int) -> Float[np.ndarray, " rank"]:
@@ -142,7 +178,7 @@ class CoCM:
         return self.modes[0] * down + self.modes[1] * down[::-1]
 
 
-def CoCM_mismatch(**changes: float) -> CoCM:
+def CoCM_mismatch(**changes: Any) -> CoCM:
     """Return a CoCM user with modes (.2, .7, .1), mostly bottom-up.
 
     The paper prints (.2, .7, .3), which does not sum to 1; its code has .1.
@@ -354,7 +390,7 @@ _NOT_PROBABILITIES = {"eta": math.inf, "columns": 1 << 20}
 def _check(user: Any) -> None:
     """Check that the options of a user have the right types, and that probabilities are from 0 to 1."""
     check_options(user)
-    for field in fields(user):
+    for field in (field for field in fields(user) if field.name != "reading"):
         values, most = getattr(user, field.name), _NOT_PROBABILITIES.get(field.name, 1)
         least = 1 if field.name == "columns" else 0
         for value in values if isinstance(values, tuple) else (values,):

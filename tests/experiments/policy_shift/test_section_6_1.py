@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import clickshift as cs
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.models.base import ClickModel
 from tests.golden import golden
 
 GOLDEN = golden("section_6_1")
@@ -29,6 +31,32 @@ def oracle(corpus: cs.Corpus, user: cs.users.User) -> tuple[float, float]:
         ood = cs.simulate(ten, cs.Reversed(cs.Oracle()), model, 50_000, rng=100 + seed)
         values.append((cs.perplexity(model, ind).average, cs.perplexity(model, ood).average))
     return tuple(np.mean(values, axis=0))
+
+
+def exact_perplexity(model: ClickModel, lists: Rankings) -> float:
+    """Expected perplexity given clicks above: 2 to the expected code length, over all click patterns of each list."""
+    patterns = (np.arange(1 << lists.n_ranks)[:, None] >> np.arange(lists.n_ranks)) % 2 == 1
+    bits = np.zeros(lists.n_ranks)
+    for k in range(len(lists)):
+        sessions = Sessions(lists[np.full(len(patterns), k)], patterns)
+        given = model.click_prob_given_history(sessions)
+        likelihood = np.where(patterns, given, 1 - given)
+        prob = likelihood.prod(axis=1)
+        assert prob.sum() == pytest.approx(1.0, abs=1e-9)
+        bits -= prob @ np.log2(np.maximum(likelihood, 1e-300))
+    return float(np.mean(2 ** (bits / len(lists))))
+
+
+@pytest.mark.parametrize("reading", GOLDEN["CoCM"]["readings"])
+def test_each_reading_of_cocm_has_its_exact_oracle(reading: str, mslr: cs.Corpus) -> None:
+    ten = mslr.ladder(10, rng=np.random.default_rng(0))
+    model, queries = cs.users.CoCM(reading=reading).on(ten), np.arange(ten.vocabulary.n_queries)
+    assert len(queries) == 84
+    training = cs.PlackettLuce(cs.Oracle(), temperature=0.5, scores="log").on(ten)
+    ind = exact_perplexity(model, training.sample(queries, ranks=10, rng=1))
+    ood = exact_perplexity(model, cs.Reversed(cs.Oracle()).on(ten).sample(queries, ranks=10, rng=2))
+    assert (ind, ood) == pytest.approx(GOLDEN["CoCM"]["readings"][reading], abs=0.001)
+    assert (ind > ood) == (reading == "reference-code"), "the published oracle has ind above ood"
 
 
 def test_dbn_oracle(mslr: cs.Corpus) -> None:

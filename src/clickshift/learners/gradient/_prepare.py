@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
@@ -21,6 +21,7 @@ from clickshift.data.encoded_log import EncodedLog, folder_of
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftWarning, DataError
+from clickshift.learners._position_models import maximum_likelihood_examination
 from clickshift.learners.gradient._batches import (
     Batch,
     deal_batches,
@@ -32,12 +33,14 @@ from clickshift.learners.gradient._encoding import EncodedSessions, SessionEncod
 from clickshift.learners.gradient._shuffle import shuffle_on_disk
 from clickshift.learners.gradient._towers import tower_for
 from clickshift.learners.gradient.step import TrainingProgram
-from clickshift.models._differentiable import Differentiable
+from clickshift.models._differentiable import Differentiable, ExaminationTableBased
 from clickshift.models.base import PairTable, pair_table
 
 if TYPE_CHECKING:
     from clickshift.learners.gradient import Gradient
 
+_MIN_LEVEL, _MAX_LEVEL = 0.001, 0.9
+"""Limits of the initial attractiveness, for logs without clicks and logs in which everything is clicked."""
 _HALF_WEIGHT_IMPRESSIONS = 20.0
 """A pair with n impressions has weight n / (n + 20) in the outputs of unseen pairs."""
 
@@ -124,7 +127,8 @@ def prepare(
     data, held_out = (_merge_in_memory(part.in_vocabulary(vocabulary)) for part in (data, load_if_small(held_out)))
     features = None if corpus is None else corpus.features
     tower = tower_for(learner.tower, vocabulary, features, size=learner.embedding, hidden=learner.hidden)
-    impressions, clicks = Cells.of(data).by_pair()
+    cells = Cells.of(data, model.situations if issubclass(model, ExaminationTableBased) else "rank")
+    impressions, clicks = cells.by_pair()
     weight = impressions / (impressions + _HALF_WEIGHT_IMPRESSIONS)
     encoder, scratch = (
         SessionEncoder.of(model, [data, held_out]),
@@ -140,8 +144,12 @@ def prepare(
         evaluation = _load_or_shuffle(encoder.chunks(held_out), held_out, scratch, rng, progress)
         held_out_arrays = held_out_batches(evaluation, learner.batch, scratch, progress)
     outputs, per_batch = model.outputs(learner.state), train.total / len(batch_rows)
+    levels, examination = _table_start(cells) if issubclass(model, ExaminationTableBased) else ({}, None)
+    typical = weight / weight.sum()
     return TrainingData(
-        TrainingProgram(model, tower, outputs, encoder.histories, learner.state, weight / weight.sum(), per_batch),
+        TrainingProgram(
+            model, tower, outputs, encoder.histories, learner.state, typical, per_batch, levels, examination
+        ),
         vocabulary,
         pair_table(impressions, unseen=0.0),
         pair_table(clicks, unseen=0.0),
@@ -150,6 +158,18 @@ def prepare(
         evaluation.total,
         _fingerprint(data, held_out),
     )
+
+
+def _table_start(cells: Cells) -> tuple[dict[str, float], Float[np.ndarray, " situation"]]:
+    """Return the initial level of attractiveness and the initial examination of a model with a table of examination.
+
+    Training stops long before examination has moved far, so that it must start near its maximum-likelihood estimate
+    (docs/decisions/0003). At the level of attractiveness that goes with it, as many clicks are expected as there are.
+    """
+    examination = maximum_likelihood_examination(cells)
+    impressions, clicks = cells.by_situation()
+    level = np.clip(clicks.sum() / max(impressions @ examination, 1.0), _MIN_LEVEL, _MAX_LEVEL)
+    return {"attractiveness": float(np.log(level / (1 - level)))}, examination
 
 
 def _shown_pairs(log: encoded_log.Log) -> Int[np.ndarray, " pair"]:

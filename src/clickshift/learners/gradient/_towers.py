@@ -21,6 +21,8 @@ from clickshift.errors import SpecError
 from clickshift.models._differentiable import uniform_weights
 
 Arrays = dict[str, Any]
+Levels = Mapping[str, float]
+"""Initial logits of outputs of width 1, by name; those of other outputs are near 0, or -1 in the free tower."""
 
 
 @runtime_checkable
@@ -39,10 +41,10 @@ class Tower(Protocol):
     def frozen(self) -> dict[str, np.ndarray]:
         """Tables that are not learned, by name."""
 
-    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start_tables(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return the initial values of the learned tables, by name."""
 
-    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return the initial values of the weights, by name."""
 
     def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
@@ -86,17 +88,17 @@ class EmbeddingTower:
         tables = {"query": self.vocabulary.pair_query, "doc": self.vocabulary.pair_doc}
         object.__setattr__(self, "tables", tables)
 
-    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start_tables(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return random embeddings of queries and documents."""
         sizes = {"query": self.vocabulary.n_queries, "doc": self.vocabulary.n_docs}
         return {name: rng.normal(size=(rows, self.size)) for name, rows in sizes.items()}
 
-    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return the initial weights of the networks of all outputs."""
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
             sizes = [2 * self.size, *(self.hidden if width == 1 else ()), width]
-            weights |= _start_network(name, sizes, rng)
+            weights |= _start_network(name, sizes, rng, levels.get(name, 0.0))
         return weights
 
     def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
@@ -130,13 +132,14 @@ class FreeTower:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", {"pair": np.arange(self.vocabulary.n_pairs)})
 
-    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Return logits of -1, near a typical click-through rate, and random vectors."""
-        pairs, single = self.vocabulary.n_pairs, sum(width == 1 for width in outputs.values())
-        vector = rng.normal(size=(pairs, self.size if single < len(outputs) else 0))
-        return {"pair": np.concatenate([np.full((pairs, single), -1.0), vector], axis=1)}
+    def start_tables(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
+        """Return the given logits, or -1, near a typical click-through rate, and random vectors."""
+        single = [levels.get(name, -1.0) for name, width in outputs.items() if width == 1]
+        pairs = self.vocabulary.n_pairs
+        vector = rng.normal(size=(pairs, self.size if len(single) < len(outputs) else 0))
+        return {"pair": np.concatenate([np.tile(single, (pairs, 1)), vector], axis=1)}
 
-    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return the initial weights of the networks of all outputs."""
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
@@ -175,15 +178,16 @@ class FeatureTower:
         object.__setattr__(self, "tables", {"features": np.arange(len(self.features))})
         object.__setattr__(self, "frozen", {"features": self.features})
 
-    def start_tables(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start_tables(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return no tables: the features are not learned."""
         return {}
 
-    def start(self, outputs: Mapping[str, int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def start(self, outputs: Mapping[str, int], levels: Levels, rng: np.random.Generator) -> Arrays:
         """Return the initial weights of the networks of all outputs."""
         weights: dict[str, np.ndarray] = {}
         for name, width in outputs.items():
-            weights |= _start_network(name, [self.features.shape[1], *self.hidden, width], rng)
+            sizes = [self.features.shape[1], *self.hidden, width]
+            weights |= _start_network(name, sizes, rng, levels.get(name, 0.0))
         return weights
 
     def __call__(self, outputs: Mapping[str, int], weights: Arrays, rows: Arrays, place: Arrays) -> Arrays:
@@ -240,12 +244,13 @@ def _standardise_logs(features: Float[np.ndarray, "pair feature"]) -> Float[np.n
     return scaled
 
 
-def _start_network(name: str, sizes: list[int], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return the initial weights and biases of a network with layers of these sizes."""
+def _start_network(name: str, sizes: list[int], rng: np.random.Generator, level: float = 0.0) -> dict[str, np.ndarray]:
+    """Return the initial weights and biases of a network with layers of these sizes; its output is near `level`."""
     weights = {}
     for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
         weights[f"{name}.{layer}"] = uniform_weights(rng, inputs, outputs, inputs=inputs)
         weights[f"{name}.{layer}.bias"] = uniform_weights(rng, outputs, inputs=inputs)
+    weights[f"{name}.{len(sizes) - 2}.bias"] += level
     return weights
 
 

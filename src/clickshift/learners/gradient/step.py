@@ -15,12 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Float
 
 from clickshift.core.rng import generator
 from clickshift.learners.gradient._towers import Tower
 from clickshift.learners.gradient._tree_gru import TreeLevel, tree_states
 from clickshift.learners.training import PyTree
-from clickshift.models._differentiable import Differentiable, ExaminationBased, HistoryBased, Recurrent
+from clickshift.models._differentiable import (
+    Differentiable,
+    ExaminationBased,
+    HistoryBased,
+    Recurrent,
+    start_examination,
+)
 from clickshift.models._formulas import Prob, both, sigmoid
 from clickshift.models._histories import Histories
 
@@ -54,6 +61,10 @@ class TrainingProgram:
         Weight of each pair in the outputs of unseen pairs; sums to 1.
     scale
         Divisor of the loss of a batch: the mean number of sessions in a batch.
+    levels
+        Initial logits of outputs, by name, where they are known.
+    examination
+        Initial examination by situation, in models with a table of it. The largest one, which is 1, is not learned.
     """
 
     model: type[Differentiable]
@@ -63,6 +74,8 @@ class TrainingProgram:
     state: int
     typical: np.ndarray
     scale: float
+    levels: Mapping[str, float]
+    examination: Float[np.ndarray, " situation"] | None
 
     def start(self, seeds: Sequence[int]) -> PyTree:
         """Return the states of the seeds before the first step; each depends on its seed alone."""
@@ -70,8 +83,10 @@ class TrainingProgram:
         def drawn(seed: int) -> PyTree:
             rng = generator(seed, "Gradient", "start")
             shared = self.model.start(self.histories.n_ranks, self.state, rng)
-            weights = {"shared": shared, "tower": self.tower.start(self.outputs, rng)}
-            tables = self.tower.start_tables(self.outputs, rng)
+            if self.examination is not None:
+                shared |= start_examination(self.examination, len(shared["examination"]))
+            weights = {"shared": shared, "tower": self.tower.start(self.outputs, self.levels, rng)}
+            tables = self.tower.start_tables(self.outputs, self.levels, rng)
             return jax.tree.map(lambda array: np.asarray(array, np.float32), (weights, tables))
 
         def state(weights: PyTree, tables: PyTree) -> PyTree:
