@@ -133,9 +133,9 @@ CLICK_MODELS = tuple(
         ("ARM", "ARM"),
     )
 )
-"""The six click models of the policy-shift paper, all with embeddings and a network, fitted by gradient descent. In rows
-of version 1, PBM and UBM had an examination of 1 at the first rank: their tasks have another digest now, so that those
-rows are not reused."""
+"""The six click models of the policy-shift paper, all with embeddings and a network, fitted by gradient descent. In
+rows of version 1, PBM and UBM had an examination of 1 at the first rank: their tasks have another digest now, so that
+those rows are not reused."""
 BASELINES = tuple(
     Contender(name, name, "baseline", "raw relevance" if name == "dCTR" else "")
     for name in ("rCTR", "dCTR", "drCTR", "TopPop", "TopPopObs", "RankTopObs")
