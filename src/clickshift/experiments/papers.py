@@ -514,8 +514,8 @@ def reproduce(
     elif isinstance(protocol, PolicyShift | ModelSelection):
         others = None if sessions is None or isinstance(protocol, PolicyShift) else max(sessions // 5, 1)
         sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
-        given: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
-        changes: dict[str, Any] = {"world": replace(protocol.world, **given).on_corpus(corpus or BUILTIN)}
+        changed: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
+        changes: dict[str, Any] = {"world": replace(protocol.world, **changed).on_corpus(corpus or BUILTIN)}
         protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
     return protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)

@@ -233,10 +233,16 @@ def _prepared(split: CorpusSplit, key: str) -> CorpusSplit:
     Rankers take the signed logarithm of features, log(1 + x). Yahoo's features are already normalised, so they are
     replaced by exp(x) - 1, of which the logarithm is x.
     """
-    prepare = {"Yahoo": np.expm1, "Istella": lambda features: np.minimum(features, _ISTELLA_LARGEST)}.get(key)
-    if prepare is None:
+
+    def prepared(features: np.ndarray | None) -> np.ndarray | None:
+        if features is None:
+            return None
+        changed = np.expm1(features) if key == "Yahoo" else np.minimum(features, _ISTELLA_LARGEST)
+        return np.asarray(changed, np.float32)
+
+    if key not in {"Yahoo", "Istella"}:
         return split
-    return CorpusSplit(*(replace(part, features=prepare(part.features).astype(np.float32)) for part in split))
+    return CorpusSplit(*(replace(part, features=prepared(part.features)) for part in split))
 
 
 @lru_cache(maxsize=1)

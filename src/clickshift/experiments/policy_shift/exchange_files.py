@@ -486,7 +486,7 @@ class _Predictions:
                 count=len(wrong),
             )
         prob = np.zeros(sessions.rankings.shown.shape)
-        position = self.offset[row][:, None] + np.arange(prob.shape[1])
+        position = self.offset[row][:, None] + np.arange(sessions.n_ranks)
         shown = sessions.rankings.shown
         prob[shown] = self.prob[position[shown]]
         return prob

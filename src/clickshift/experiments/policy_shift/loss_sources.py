@@ -255,8 +255,8 @@ def _best_examination(model: PBM | UBM, log: Sessions) -> Float[np.ndarray, " si
     situation, count = _situations(model, log)[rows, ranks], log.count[rows].astype(np.float64)
     prob, n_situations = model.attractiveness[log.rankings.pair[rows, ranks]], len(model.examination)
     estimate = np.minimum(_maximum(prob, log.click[rows, ranks], count, situation, n_situations), 1.0)
-    weight = np.bincount(situation, count, n_situations)
-    weight /= weight + _PRIOR_RESULTS
+    total = np.bincount(situation, count, n_situations)
+    weight = total / (total + _PRIOR_RESULTS)
     return np.where(weight > 0, weight * np.nan_to_num(estimate) + (1 - weight) * model.examination, model.examination)
 
 
