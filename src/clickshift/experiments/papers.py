@@ -493,8 +493,8 @@ def reproduce(
             command=wanted.command,
         )
     protocol = wanted.make()
-    for option, given in (("tuned", tuned is not None), ("as_published", as_published)):
-        if given and not isinstance(protocol, TrainedProtocol):
+    for option, is_given in (("tuned", tuned is not None), ("as_published", as_published)):
+        if is_given and not isinstance(protocol, TrainedProtocol):
             raise SpecError(
                 f"`{option}` is for trained rankers of the IPS paper: {name} has none. Remove it.",
                 code="bad-option",

@@ -244,7 +244,7 @@ def test_exhibits_can_be_changed() -> None:
     ours = [
         one.make() for one in TABLES_AND_FIGURES.values() if one.paper.startswith("click models and IPS") and one.make
     ]
-    assert len(ours) == 9
+    assert len(ours) == 10
     assert all(isinstance(one, ClickVsIps) for one in ours)
     assert _ips_figure_4().collisions[-1] == 0.9
     assert _ips_figure_5().eta == (0.0, 0.5, 1.0, 1.5, 2.0)

@@ -233,16 +233,15 @@ def _prepared(split: CorpusSplit, key: str) -> CorpusSplit:
     Rankers take the signed logarithm of features, log(1 + x). Yahoo's features are already normalised, so they are
     replaced by exp(x) - 1, of which the logarithm is x.
     """
-
-    def prepared(features: np.ndarray | None) -> np.ndarray | None:
-        if features is None:
-            return None
-        changed = np.expm1(features) if key == "Yahoo" else np.minimum(features, _ISTELLA_LARGEST)
-        return np.asarray(changed, np.float32)
-
     if key not in {"Yahoo", "Istella"}:
         return split
-    return CorpusSplit(*(replace(part, features=prepared(part.features)) for part in split))
+
+    def prepare(features: np.ndarray | None) -> np.ndarray:
+        assert features is not None  # a data set without features is not recognised
+        values = np.expm1(features) if key == "Yahoo" else np.minimum(features, _ISTELLA_LARGEST)
+        return values.astype(np.float32)
+
+    return CorpusSplit(*(replace(part, features=prepare(part.features)) for part in split))
 
 
 @lru_cache(maxsize=1)
