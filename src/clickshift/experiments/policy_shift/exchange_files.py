@@ -485,9 +485,8 @@ class _Predictions:
                 session=int(wanted[wrong[0]]),
                 count=len(wrong),
             )
-        prob = np.zeros(sessions.rankings.shown.shape)
-        position = self.offset[row][:, None] + np.arange(prob.shape[1])
-        shown = sessions.rankings.shown
+        shown, prob = sessions.rankings.shown, np.zeros((len(sessions), sessions.n_ranks))
+        position = self.offset[row][:, None] + np.arange(sessions.n_ranks)
         prob[shown] = self.prob[position[shown]]
         return prob
 
