@@ -43,14 +43,17 @@ def page_blocks() -> dict[str, str]:
     results = json.loads((HERE / "results" / "stacking.json").read_text(encoding="utf-8"))
     variants = json.loads((HERE / "results" / "stacking_variants.json").read_text(encoding="utf-8"))
     board = leaderboard(results["policy shift"], shipped_rows())
-    return {
+    blocks = {
         "leaderboard": board_table(board),
         "finding": finding(board),
         "real": real_table(results["real logs"]),
         "loggers": loggers_table(variants["several logging policies"]),
-        "neural": neural_table(variants["neural members"]),
         "penalty": penalty_table(variants["penalty"]),
+        "sources": sources_table(json.loads((HERE / "results" / "loss_sources.json").read_text(encoding="utf-8"))),
     }
+    if variants["neural members"]:
+        blocks["neural"] = neural_table(variants["neural members"])
+    return blocks
 
 
 def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
@@ -92,7 +95,8 @@ def leaderboard(rows: list[dict], shipped: list[dict]) -> dict[str, dict[str, An
         own["seconds"].append(row["fit_seconds"])
         if "max_reward" in row:
             own["max_reward"].append(row["max_reward"])
-    for name, own in gradient_models(shipped).items():
+    logs = {(row["user"], row["training"]) for row in rows if "max_reward" in row}
+    for name, own in gradient_models(shipped, logs).items():
         board[f"{name}, gradient"] = own
     singles = [own for name, own in board.items() if name != STACKING and "gradient" not in name]
     for own in board.values():
@@ -100,8 +104,8 @@ def leaderboard(rows: list[dict], shipped: list[dict]) -> dict[str, dict[str, An
     return board
 
 
-def gradient_models(shipped: list[dict]) -> dict[str, dict[str, Any]]:
-    """The paper's models by gradient: means over their seeds in the first world."""
+def gradient_models(shipped: list[dict], reward_logs: set[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """The paper's models by gradient: means over their seeds in the first world, with clicks of some logs."""
     perplexity: dict[tuple, list[float]] = defaultdict(list)
     clicks, seconds = defaultdict(list), defaultdict(dict)
     for row in shipped:
@@ -109,7 +113,7 @@ def gradient_models(shipped: list[dict]) -> dict[str, dict[str, Any]]:
         if row["kind"] == "clicks":
             perplexity[row["model"], *log, row["testing"]].append(row["perplexity"])
             seconds[row["model"]][log] = row["fit_seconds"]
-        elif row["kind"] == "policy" and row["policy"] == "Max-Reward":
+        elif row["kind"] == "policy" and row["policy"] == "Max-Reward" and log in reward_logs:
             clicks[row["model"]].append(row["expected_clicks"])
     found = {}
     for name in GRADIENT:
@@ -145,7 +149,7 @@ def board_table(board: Mapping[str, Mapping[str, Any]]) -> str:
     n_shifts = len(board[STACKING]["excess"])
     with_clicks = len(board[STACKING]["max_reward"])
     n_worlds = f"{len(worlds)} {'world' if len(worlds) == 1 else 'worlds'}"
-    note = f"{n_shifts} shifts in {n_worlds}; Max-Reward clicks are means over {with_clicks} logs."
+    note = f"{n_shifts} shifts in {n_worlds}; Max-Reward clicks are means over {with_clicks} logs of it."
     note += " Gradient models: the first world,\nmeans over their seeds, and seconds per seed."
     return "\n".join([*lines, "", note])
 
@@ -221,6 +225,20 @@ def penalty_table(rows: list[dict]) -> str:
         own = {r["policy"]: r["clicks"] for r in rows if (r["user"], r["training"]) == (user, training)}
         shown = [short(own[p], 3) if p in own else "–" for p in policies]
         lines.append(f"| {user}, {training} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def sources_table(results: Mapping[str, Any]) -> str:
+    """Parts of the loss on other policies' lists: means by users and model."""
+    parts = ("excess", "examination", "attractiveness", "structure")
+    lines = [f"| users | model | {' | '.join(parts)} |", "|---" * (len(parts) + 2) + "|"]
+    groups: dict[tuple[str, str], list[dict]] = defaultdict(list)
+    for row in results["rows"]:
+        if row["testing"] != "ind":
+            groups[row["user"], row["model"]].append(row)
+    for (user, model), rows in groups.items():
+        means = [np.mean([row[part] for row in rows]) for part in parts]
+        lines.append(f"| {user} | {model} | {short(means[0])} | {' | '.join(map(signed, means[1:]))} |")
     return "\n".join(lines)
 
 

@@ -39,6 +39,8 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     assert max(board["Stacking"]["regret"]) < 0.002
     assert all(mean[name] < mean[f"{name}, gradient"] for name in ("PBM", "UBM", "DBN"))
     assert len(board["Stacking"]["excess"]) % 27 == 0
+    clicks = {name: np.mean(own["max_reward"]) for name, own in board.items()}
+    assert max(clicks, key=clicks.__getitem__) == "PBM"
     real = results["real logs"]
     logs = {(row["log"], row["seed"]) for row in real}
     value = {(row["log"], row["seed"], row["model"]): row["perplexity"] for row in real}
@@ -47,6 +49,24 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     assert len(regret) == 20
     assert max(regret) < 0.002
     assert np.mean(regret) < 0
+
+
+def test_what_the_page_says_of_variants_holds() -> None:
+    variants = json.loads((ROOT / "benchmarks" / "results" / "stacking_variants.json").read_text(encoding="utf-8"))
+    for model in ("PBM", "UBM", "DBN", "Stacking"):
+        own = [row for row in variants["several logging policies"] if row["model"] == model]
+        mean = {
+            log: np.mean([r["excess"] for r in own if r["training"] == log]) for log in {r["training"] for r in own}
+        }
+        assert mean["PL-BM25"] < mean["PL-oracle + PL-BM25"] < mean["PL-oracle"]
+    logs: dict[tuple[str, str], dict[str, float]] = {}
+    for row in variants["penalty"]:
+        logs.setdefault((row["user"], row["training"]), {})[row["policy"]] = row["clicks"]
+    best = {log: max(own, key=own.__getitem__) for log, own in logs.items()}
+    assert sum("- 0" not in policy and "sd" in policy for policy in best.values()) == 1
+    for log, own in logs.items():
+        if log[0] == "CoCM-mismatch":
+            assert own["Max-Reward"] > 0.1 + max(value for name, value in own.items() if "sd" in name)
 
 
 def test_a_changed_result_is_seen(leaderboard: ModuleType) -> None:

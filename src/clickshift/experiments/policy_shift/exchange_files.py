@@ -485,9 +485,8 @@ class _Predictions:
                 session=int(wanted[wrong[0]]),
                 count=len(wrong),
             )
-        prob = np.zeros(sessions.rankings.shown.shape)
+        shown, prob = sessions.rankings.shown, np.zeros((len(sessions), sessions.n_ranks))
         position = self.offset[row][:, None] + np.arange(sessions.n_ranks)
-        shown = sessions.rankings.shown
         prob[shown] = self.prob[position[shown]]
         return prob
 

@@ -93,12 +93,9 @@ class LossSources(Result):
         return {**super().facts(), "means": self.means}
 
     def _document(self) -> Document:
-        figures = [
-            Section(user, figure=partial(_figure, [row for row in self.means if row["user"] == user]), name=user)
-            for user in dict.fromkeys(row["user"] for row in self.losses)
-        ]
         table = [{k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in self.means]
-        sections = [Section("Means over shifts", table=table, name="means"), Section("By users", parts=figures)]
+        figure = partial(_figure, self.means)
+        sections = [Section("Means over other policies' lists", table=table, figure=figure, name="loss sources")]
         return Document("Where the loss under a new ranker comes from", self.conclusion, sections)
 
 
@@ -255,8 +252,8 @@ def _best_examination(model: PBM | UBM, log: Sessions) -> Float[np.ndarray, " si
     situation, count = _situations(model, log)[rows, ranks], log.count[rows].astype(np.float64)
     prob, n_situations = model.attractiveness[log.rankings.pair[rows, ranks]], len(model.examination)
     estimate = np.minimum(_maximum(prob, log.click[rows, ranks], count, situation, n_situations), 1.0)
-    total = np.bincount(situation, count, n_situations)
-    weight = total / (total + _PRIOR_RESULTS)
+    results = np.bincount(situation, count, n_situations)
+    weight = results / (results + _PRIOR_RESULTS)
     return np.where(weight > 0, weight * np.nan_to_num(estimate) + (1 - weight) * model.examination, model.examination)
 
 
@@ -301,11 +298,14 @@ def _figure(means: Sequence[Mapping[str, Any]]) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    models = [row["model"] for row in means]
+    models = [f"{row['model']}, {row['user']} users" for row in means]
     for part, colour in zip(PARTS, COLOURS, strict=False):
         figure.add_bar(name=part, x=[row[part] for row in means], y=models, orientation="h", marker_color=colour)
     figure.update_layout(
-        barmode="relative", xaxis_title="perplexity above the users' own model", height=60 + 40 * len(models)
+        barmode="relative",
+        xaxis_title="excess perplexity",
+        height=160 + 36 * len(models),
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
     )
     figure.update_yaxes(autorange="reversed")
     return figure
