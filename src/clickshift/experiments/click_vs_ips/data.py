@@ -238,8 +238,8 @@ def _prepared(split: CorpusSplit, key: str) -> CorpusSplit:
 
     def prepare(features: np.ndarray | None) -> np.ndarray:
         assert features is not None  # a data set without features is not recognised
-        values = np.expm1(features) if key == "Yahoo" else np.minimum(features, _ISTELLA_LARGEST)
-        return np.asarray(values, np.float32)
+        values: np.ndarray = np.expm1(features) if key == "Yahoo" else np.minimum(features, _ISTELLA_LARGEST)
+        return values.astype(np.float32)
 
     return CorpusSplit(*(replace(part, features=prepare(part.features)) for part in split))
 
