@@ -191,7 +191,8 @@ def fit_examination(
     rng
         Generator of a random start.
     errors
-        Whether to compute standard errors.
+        Whether to compute standard errors. Without them, UBM's examination is not shrunk towards PBM's: off-policy
+        evaluation tests whether UBM fits, and shrinkage would look like a misfit.
 
     Returns
     -------
@@ -210,14 +211,15 @@ def fit_examination(
     if prior is None:
         problem.remove_pseudo_counts()
         free, unshrunk = fitted.free, problem.profile(e, fitted.free)
-        cov = problem.covariance(unshrunk, conditional=True)
-        found = problem.errors(unshrunk, cov, reference) if errors else None
-        error = cov[np.ix_(free, free)]
-        if cells.by == "rank":
-            e = shrink_examination(e, problem.alike(reference), free, error)
-        else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
-            curve = problem.examination_by_rank(unshrunk, tolerance=tolerance, max_steps=max_steps)
-            e = shrink_towards_ranks(e, np.minimum(curve / curve[reference], 1.0), free, error)
+        if cells.by == "rank" or errors:
+            cov = problem.covariance(unshrunk, conditional=True)
+            found = problem.errors(unshrunk, cov, reference) if errors else None
+            error = cov[np.ix_(free, free)]
+            if cells.by == "rank":
+                e = shrink_examination(e, problem.alike(reference), free, error)
+            else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
+                curve = problem.examination_by_rank(unshrunk, tolerance=tolerance, max_steps=max_steps)
+                e = shrink_towards_ranks(e, np.minimum(curve / curve[reference], 1.0), free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
         found = None if found is None else found.with_prior(prior, fitted.attractiveness)
