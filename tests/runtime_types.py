@@ -77,13 +77,14 @@ def _decorate(fn: FunctionType, typechecker: Callable[[Any], Any]) -> tuple[Call
 def _checked_when_called(plain: FunctionType, typechecker: Callable[[Any], Any]) -> Callable[..., Any]:
     """Check a function when it is called; decorating it costs a millisecond, and many are not called in a run."""
     places: dict[tuple[int, int], int] = {}
-    seen, decorated, has_shapes = -1, plain, False
+    seen, has_shapes = -1, False
+    decorated: Callable[..., Any] | None = None
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal seen, decorated, has_shapes
         __tracebackhide__ = True
-        if decorated is plain:
+        if decorated is None:  # nothing to check leaves the function as it is: beartype returns the same one
             decorated, has_shapes = _decorate(plain, typechecker)
         if not has_shapes:
             return decorated(*args, **kwargs)

@@ -50,7 +50,7 @@ def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
     assert {"regret.csv", "r2.tex", "regret-by-users.csv"} <= files
     found = shell.json("selection", "report", "-o", done, "--repeats", 5)
     assert len(found["regret"]) == len(STRATEGIES) * 3 * 3
-    assert {row["way"] for row in found["r2"]} == {"published", "leave one model out", "leave one log out"}
+    assert {row["way"] for row in found["r2"]} == {"published protocol", "leave one model out", "leave one log out"}
 
 
 def test_users_and_logging_policies_are_chosen_by_name_or_text(tmp_path: Path) -> None:

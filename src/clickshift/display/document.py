@@ -34,7 +34,6 @@ _PLOTLY_CONFIG = {
     "plotlyServerURL": "",
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
-_WIDE = 1200  # pixels; a wider figure is scrolled on a narrow screen, so that its labels stay readable
 _LONG = 28  # characters; a longer text may be broken into lines
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "plotly")
 
@@ -66,6 +65,8 @@ class Section:
         How to read the section: paragraphs before its text, on the page only.
     folded
         Whether the page shows only the heading until a reader opens the section.
+    file_only
+        Whether the section is neither in the terminal nor on the page: its table and figure are files only.
     """
 
     title: str
@@ -78,6 +79,7 @@ class Section:
     page_only: bool = False
     explanation: str = ""
     folded: bool = False
+    file_only: bool = False
 
     @cached_property
     def drawn(self) -> Any:
@@ -186,7 +188,8 @@ def write_page(path: str | Path, document: Document) -> None:
         {"setting": str(name), "value": _setting_text(value)}
         for name, value in {**document.settings, **_versions()}.items()
     ]
-    sections = [*document.sections, Section("Settings", table=setting_rows)]
+    shown = (section for section in document.sections if not section.file_only)
+    sections = [*shown, Section("Settings", table=setting_rows)]
     links = "".join(
         f"<li><a href='#section-{number}'>{html.escape(section.title)}</a></li>"
         for number, section in enumerate(sections, 1)
@@ -214,7 +217,7 @@ def page_fragment(document: Document) -> str:
     global _chart_library_sent
     number = next(_fragments)
     parts = []
-    for k, section in enumerate(document.sections):
+    for k, section in enumerate(section for section in document.sections if not section.file_only):
         inner = _section(replace(section, folded=False), f"notebook-{number}-{k}", level=4)
         title = html.escape(section.title)
         parts.append(inner if k == 0 else f"<details><summary>{title}</summary>{inner}</details>")
@@ -287,13 +290,7 @@ def _figure(figure: Any, title: str, name: str) -> str:
         style = f" class='shaped' style='aspect-ratio: {figure.layout.width:g} / {figure.layout.height:g}'"
         responsive.update_layout(width=None, height=None, autosize=True)
     markup = responsive.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=_PLOTLY_CONFIG)
-    drawn = f"<figure{style} role='img' aria-label='{html.escape(title)}'>{markup}</figure>"
-    wide = (figure.layout.width or 0) > _WIDE
-    return (
-        f"<div class='scroll' role='region' tabindex='0' aria-label='{html.escape(title)}'>{drawn}</div>"
-        if wide
-        else drawn
-    )
+    return f"<figure{style} role='img' aria-label='{html.escape(title)}'>{markup}</figure>"
 
 
 def _table(rows: Sequence[Row], title: str) -> str:

@@ -26,8 +26,3 @@ document.querySelectorAll("th[aria-sort] button").forEach((button) => {
 const openTarget = () => document.getElementById(location.hash.slice(1))?.querySelector("details")?.setAttribute("open", "");
 addEventListener("hashchange", openTarget);
 if (location.hash) openTarget();
-
-// A chart in a folded section has no size until the section is opened.
-document.querySelectorAll("details").forEach((details) => {
-  details.addEventListener("toggle", () => details.querySelectorAll(".js-plotly-plot").forEach((chart) => Plotly.Plots.resize(chart)));
-});

@@ -32,7 +32,7 @@ def print_document(document: Document) -> None:
 
 def _print_section(section: Section) -> None:
     """Print a section and its subsections."""
-    if section.page_only:
+    if section.page_only or section.file_only:
         return
     if section.table:
         print_table(section.table, title=section.title, caption=section.caption)

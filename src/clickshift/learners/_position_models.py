@@ -219,7 +219,7 @@ def fit_examination(
                 e = shrink_examination(e, problem.alike(reference), free, error)
             else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
                 curve = problem.examination_by_rank(unshrunk, tolerance=tolerance, max_steps=max_steps)
-                e = shrink_towards_ranks(e, np.minimum(curve / curve[reference], 1.0), free, error)
+                e = shrink_towards_ranks(e, curve, free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
         found = None if found is None else found.with_prior(prior, fitted.attractiveness)
@@ -406,7 +406,10 @@ class _ExaminationProblem:
     def examination_by_rank(
         self, fitted: _ProfileLikelihood, *, tolerance: float, max_steps: int
     ) -> Float[np.ndarray, " situation"]:
-        """Return the examination of each situation's rank in a PBM of the same log, which starts from the means."""
+        """Return the examination of each situation's rank in a PBM of the same log, which starts from the means.
+
+        Only products with attractiveness are identified: the scale is that of equally many expected examinations.
+        """
         rank, weight = rank_of(self.cells.by, self.cells.n_ranks), np.maximum(self.impressions, 1e-9)
         means = np.bincount(rank, weight * fitted.examination) / np.bincount(rank, weight)
         by_rank = fit_examination(
@@ -417,7 +420,9 @@ class _ExaminationProblem:
             start=np.append(fitted.attractiveness, means),
             errors=False,
         )
-        examination: np.ndarray = by_rank.examination[rank]
+        curve = by_rank.examination[rank]
+        scale = (self.impressions @ fitted.examination) / (self.impressions @ curve)
+        examination: np.ndarray = np.minimum(scale * curve, 1.0)
         return examination
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:

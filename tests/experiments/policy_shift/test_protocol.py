@@ -23,6 +23,7 @@ from clickshift.experiments.click_vs_ips.tuning import TuningCell
 from clickshift.experiments.experiment import open_run, start_run
 from clickshift.experiments.model_selection.protocol import SelectionCell
 from clickshift.experiments.models import LOGGING, ORACLE, PEEKING, TRUTH, Contender, candidate_model
+from clickshift.experiments.off_policy_paper import BacktestTask
 from clickshift.experiments.papers import TABLES_AND_FIGURES, section_6_1, table_or_figure
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
@@ -351,7 +352,7 @@ def test_a_candidate_is_known_by_the_file_it_is_in(tmp_path: Path, monkeypatch: 
             candidate_model(wrong)
 
 
-CELLS = (Cell, SelectionCell, PointwiseCell, ChecksCell, TuningCell)
+CELLS = (Cell, SelectionCell, PointwiseCell, ChecksCell, TuningCell, BacktestTask)
 
 
 def test_every_exhibit_that_is_ready_can_be_made() -> None:

@@ -15,6 +15,7 @@ from clickshift.experiments.policy_shift.protocol import SCALES, PolicyShift
 from clickshift.learners import fit
 from clickshift.learners._position_models import maximum_likelihood_examination
 from clickshift.learners.gradient import Gradient
+from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.models.ubm import UBM
 from clickshift.policies.basic import Oracle
@@ -47,8 +48,9 @@ def test_training_starts_at_maximum_likelihood_and_fixes_the_most_examined_situa
     train, _, _ = logs
     work = ready(small("UBM"), train)
     shared = {k: np.asarray(v)[0] for k, v in work.program.start([0])["weights"]["shared"].items()}
-    examination = maximum_likelihood_examination(Cells.of(train, "last_click"))
-    by_likelihood = fit("UBM", train)
+    cells = Cells.of(train, "last_click")
+    examination = maximum_likelihood_examination(cells)
+    by_likelihood = MaximumLikelihood("UBM").fit_from(cells, errors=False)
     assert isinstance(by_likelihood, UBM)
     assert examination == pytest.approx(by_likelihood.examination, abs=0.01)
     assert examination.argmax() == shared["reference"].argmax() == RANK_10

@@ -120,7 +120,7 @@ def test_seeds_together_follow_seeds_alone(
 
 def test_each_seed_has_its_own_rate(short_lists: Sessions) -> None:
     """Equal seeds take equal steps; with rate 0, nothing moves."""
-    work = ready(small("PBM"), short_lists)
+    work = ready(small("DBN"), short_lists)
     start = work.program.start([0, 0, 0])
     before = work.program.parameters(start, {})
     order = np.zeros((3, 2), int)

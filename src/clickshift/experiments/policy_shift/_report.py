@@ -166,7 +166,7 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
         ),
         Section("Verdicts", parts=_verdict_sections(verdicts), explanation=_HOW_VERDICTS, page_only=True, folded=True),
         Section("Robustness of predictions", parts=spiders, explanation=_HOW_SPIDERS, page_only=True),
-        Section("Figure 1 on one sheet", figure=sheet, name="figure 1", page_only=True, folded=True),
+        Section("Figure 1 on one sheet", figure=sheet, name="figure 1", file_only=True),
         Section(
             "Robustness in numbers",
             table=robustness,

@@ -306,7 +306,8 @@ def published_sections(rows: Sequence[Row], corpus: str) -> list[Section]:
         for one in differences:
             line = by_model.setdefault(one.model, {"model": one.model})
             line |= {one.metric: one.ours, f"{one.metric} published": one.published}
-        table = list(by_model.values())
+        columns = dict.fromkeys(column for line in by_model.values() for column in line)
+        table = [{column: line.get(column) for column in columns} for line in by_model.values()]
         lines = [
             {
                 "model": one.model,
