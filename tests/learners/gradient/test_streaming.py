@@ -78,7 +78,7 @@ def test_what_is_learned_from_a_file_is_what_is_learned_from_memory(
     stored: EncodedLog, request: pytest.FixtureRequest
 ) -> None:
     """With free logits there is one solution, and the log itself says when it is reached."""
-    learner, log = Gradient("PBM", tower="free", learning_rate=0.003), stored.sessions()
+    learner, log = Gradient("DBN", tower="free", learning_rate=0.1), stored.sessions()
     in_memory = learner.fit(log, held_out=log)
     request.getfixturevalue("no_memory")
     streamed = learner.fit(stored, held_out=stored)
