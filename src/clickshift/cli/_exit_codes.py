@@ -21,9 +21,10 @@ _MEMORY_TEXTS = (
     "Out of Memory Error",
     "failed to map segment",
     "can't start new thread",
+    "SystemError: error return without exception set",
 )
-"""What JAX, DuckDB, the loader of libraries and Python's threads call the lack of memory; their classes cannot be
-imported here, or mean other things, too."""
+"""What JAX, DuckDB, the loader of libraries, Python's threads and extension modules whose allocation failed call the
+lack of memory; their classes cannot be imported here, or mean other things, too."""
 
 
 def is_closed_output(error: BaseException) -> bool:
