@@ -2,6 +2,9 @@
 
 Words must be equal. Numbers must agree: whole numbers to 1 %, others to 2 units of the last digit that the page shows
 or to 2 %, whichever is more, because compilers and numeric libraries change last digits. Seconds may differ.
+
+Trees of LightGBM differ between processors (two machines gave an nDCG of .6047 and .6280 from the same log). Blocks whose
+numbers come from such trees are marked on the page, and their decimals must agree to .06 or to 15 %.
 """
 
 from __future__ import annotations
@@ -24,12 +27,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 
-def commands(page: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command of the page's ```console blocks, with the output that the page shows below it."""
-    for block in re.findall(r"^```console\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE):
+TREES = "<!-- the numbers depend on the processor -->\n"
+"""Mark of a block whose numbers come from trees of LightGBM."""
+
+
+def commands(page: str) -> Iterator[tuple[str, list[str], bool]]:
+    """Each command of the page's ```console blocks, with the output shown below it and whether trees made it."""
+    for mark, block in re.findall(rf"^({TREES})?```console\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *shown = part.splitlines()
-            yield command, [line for line in shown if line.strip()]
+            yield command, [line for line in shown if line.strip()], bool(mark)
 
 
 def run(command: str, capfd: pytest.CaptureFixture[str]) -> str:
@@ -68,14 +75,17 @@ def numbers(text: str) -> list[str]:
     return NUMBER.findall(FREE.sub("", text))
 
 
-def agree(shown: str, printed: str) -> bool:
+def agree(shown: str, printed: str, *, trees: bool = False) -> bool:
     """Whether a printed number is the one that a page shows, within its tolerance."""
     page, real = (float(text.replace(",", "").replace("−", "-")) for text in (shown, printed))
     decimals = len(shown.partition(".")[2])
-    return abs(page - real) <= max(2 * 10.0**-decimals if decimals else 0.0, abs(page) * (0.02 if decimals else 0.01))
+    if not decimals:
+        return abs(page - real) <= abs(page) * 0.01
+    absolute, relative = (0.06, 0.15) if trees else (2 * 10.0**-decimals, 0.02)
+    return abs(page - real) <= max(absolute, abs(page) * relative)
 
 
-def differences(shown: str, printed: str) -> list[str] | None:
+def differences(shown: str, printed: str, *, trees: bool = False) -> list[str] | None:
     """Numbers of a shown line that no printed line of the same words has; None if no line has the words.
 
     The printed line whose numbers agree best counts, as tables have many lines of the same words.
@@ -85,7 +95,7 @@ def differences(shown: str, printed: str) -> list[str] | None:
     for line in lines:
         for start in range(len(numbers(line)) - len(numbers(shown)) + 1):
             pairs = zip(numbers(shown), numbers(line)[start:], strict=False)
-            wrong = [f"{page} (printed: {real})" for page, real in pairs if not agree(page, real)]
+            wrong = [f"{page} (printed: {real})" for page, real in pairs if not agree(page, real, trees=trees)]
             best = wrong if best is None or len(wrong) < len(best) else best
     return best
 
@@ -119,17 +129,18 @@ def test_commands_run(
         (tmp_path / name).write_text(program)
     found = list(commands(text))
     assert found, "a how-to without commands is a story"
-    for command, shown in found:
+    for command, shown, trees in found:
         printed = run(command, capfd)
         for line in shown:
-            wrong = differences(line, printed)
+            wrong = differences(line, printed, trees=trees)
             assert wrong is not None, f"{command} does not print {line!r}"
             assert not wrong, f"{command} prints other numbers than {line!r}: {', '.join(wrong)}"
 
 
 def test_a_page_that_is_wrong_is_caught() -> None:
     page = "```console\n$ clickshift models\n│ XYZ 12 │\n$ clickshift nothing\n```\n```python\n$ no\n```\n"
-    assert list(commands(page)) == [("clickshift models", ["│ XYZ 12 │"]), ("clickshift nothing", [])]
+    assert list(commands(page)) == [("clickshift models", ["│ XYZ 12 │"], False), ("clickshift nothing", [], False)]
+    assert list(commands(f"{TREES}```console\n$ clickshift models\n```\n")) == [("clickshift models", [], True)]
     assert shape("│ cut points │ 0.05  1,234.5 │") == "│ cut points │ # # │"
     table = "│ PBM │ 0.0311 [0.0171, 0.0451] │ 12 s │\n│ DBN │ 0.1749 [0.1335, 0.2164] │ 9 s │\n"
     assert differences("│ PBM │ 0.0312 [0.0170, 0.0451] │ 30 s │", table) == []
@@ -138,3 +149,7 @@ def test_a_page_that_is_wrong_is_caught() -> None:
     assert differences("-0.5", "0.5") == ["-0.5 (printed: 0.5)"]
     assert agree("1,200", "1,211")
     assert not agree("1,200", "1,230")
+    assert agree("0.6047", "0.6280", trees=True)
+    assert not agree("0.6047", "0.6280")
+    assert not agree("0.3073", "0.3700", trees=True)
+    assert not agree("97", "90", trees=True)
