@@ -70,6 +70,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Costs(config), "clickshift-costs")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    # One worker more than cores: many tests wait for other processes, and a core would wait with them.
+    from clickshift.core.parallel import available_cores
+
+    return len(available_cores()) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--study")
     studies = [item for item in items if item.get_closest_marker("study")]
