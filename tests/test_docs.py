@@ -3,8 +3,8 @@
 Words must be equal. Numbers must agree: whole numbers to 1 %, others to 2 units of the last digit that the page shows
 or to 2 %, whichever is more, because compilers and numeric libraries change last digits. Seconds may differ.
 
-Trees of LightGBM differ between processors (two machines gave an nDCG of .6047 and .6280 from the same log). Blocks whose
-numbers come from such trees are marked on the page, and their decimals must agree to .06 or to 15 %.
+Trees of LightGBM differ between processors (two machines gave an nDCG of .6047 and .6280 from the same log). Blocks
+whose numbers come from such trees are marked on the page, and their decimals must agree to .06 or to 15 %.
 """
 
 from __future__ import annotations
