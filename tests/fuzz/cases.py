@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from clickshift.core.checksums import xxh64
+from clickshift.data.encoded_files import CHECKSUMS
 from tests.cli.shell import commands
 from tests.folders import arrays_file, craft
 from tests.fuzz import mutations
@@ -150,7 +150,7 @@ def _craft_column(folder: Path, rng: random.Random) -> None:
     numbers = np.fromfile(path, dtype.replace("M8[us]", "i8"))
     changed = mutations.array(numbers, rng).astype(numbers.dtype).reshape(-1)
     changed.tofile(path)
-    header["checksums"][name] = [int(xxh64(changed.view(np.uint8)))]
+    header["checksums"][name] = [CHECKSUMS[header["checksum"]](changed.view(np.uint8))]
     (folder / "log.json").write_text(json.dumps(header))
 
 

@@ -7,7 +7,6 @@ The modules are imported one by one, so that importing the package costs nothing
 __all__ = [  # noqa: F822 (modules)
     "artifacts",
     "boosting",
-    "checksums",
     "files",
     "interrupts",
     "intervals",

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 
 import clickshift as cs
-from clickshift.core.checksums import xxh64
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.errors import DataError, FileError
 from tests.codes import raises_code
-from tests.core.test_checksums import reference
 from tests.folders import craft, data_file
 
 ROWS, RANKS = 60, 4
@@ -55,7 +54,7 @@ def edit(folder: Path, name: str, dtype: str, change: Callable[[np.ndarray], Any
         header = json.loads((folder / "log.json").read_text())
         ends = np.cumsum([block[1] * (4 * block[2] if name == "pair" else 1) for block in header["blocks"]])
         parts = np.split(numbers.view("u1"), ends[:-1]) if name in {"pair", "click"} else [numbers.view("u1")]
-        header["checksums"][name] = [reference(part.tobytes()) for part in parts]
+        header["checksums"][name] = [xxhash.xxh3_64_intdigest(part.tobytes()) for part in parts]
         (folder / "log.json").write_text(json.dumps(header))
 
 
@@ -125,14 +124,19 @@ def test_every_damaged_byte_is_noticed(name: str, folder: Path) -> None:
     assert len(cs.open_log(folder).sessions()) == ROWS
 
 
-def test_a_log_with_the_checksums_of_format_2_is_still_read_and_checked(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("older", "checksum"), [({"format": 2}, zlib.crc32), ({"checksum": "xxh64"}, xxhash.xxh64_intdigest)]
+)
+def test_a_log_with_older_checksums_is_still_read_and_checked(
+    older: dict[str, Any], checksum: Callable[[bytes], int], folder: Path
+) -> None:
     header = json.loads((folder / "log.json").read_text())
-    assert (header["format"], header.pop("checksum")) == (3, "xxh64")
+    assert (header["format"], header.pop("checksum")) == (3, "xxh3_64")
     for name in header["checksums"]:
         size = {"pair": 4 * header["blocks"][0][1] * RANKS, "click": header["blocks"][0][1]}.get(name, 1 << 20)
         content = data_file(folder, name).read_bytes()
-        header["checksums"][name] = [zlib.crc32(part) for part in (content[:size], content[size:]) if part]
-    (folder / "log.json").write_text(json.dumps(header | {"format": 2}))
+        header["checksums"][name] = [checksum(part) for part in (content[:size], content[size:]) if part]
+    (folder / "log.json").write_text(json.dumps(header | older))
     assert len(cs.open_log(folder).sessions()) == ROWS
     for name, dtype in (("pair", "<i4"), ("log_prob", "<f8")):
         whole = data_file(folder, name).read_bytes()
@@ -163,7 +167,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     "positions that are no integers": {"blocks": [[0, 30, 4.0, 0, 0], [30, 30, 3, 120, 30]]},
     "infinite positions": {"blocks": [[0, float("inf"), 4, 0, 0]]},
     "an unknown checksum": {"checksum": "md5"},
-    "a list of checksums": {"checksum": ["xxh64"]},
+    "a list of checksums": {"checksum": ["xxh3_64"]},
     "too few checksums": {"checksums": {"pair": [1], "click": [1]}},
     "no list": {"blocks": 5},
     "nothing": {"vocabulary": {}},
@@ -200,7 +204,8 @@ def test_a_vocabulary_that_no_log_has_is_one_error(crafted: str, folder: Path) -
 
 def test_a_block_is_checked_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr("clickshift.data.encoded_files.xxh64", lambda data: calls.append(1) or xxh64(data))
+    counted = {"xxh3_64": lambda data: calls.append(1) or xxhash.xxh3_64_intdigest(data)}
+    monkeypatch.setattr("clickshift.data.encoded_files.CHECKSUMS", counted)
     log = cs.open_log(folder)
     assert isinstance(log, EncodedLog)
     for _ in range(3):
