@@ -21,6 +21,8 @@ _Result = TypeVar("_Result")
 
 _CHUNK_ROWS = 1 << 15
 """Default number of rows in a range: enough to keep numpy busy, few enough to stay in the cache."""
+_ITEMS_PER_THREAD = 1 << 13
+"""Number of items below which a loop takes no further thread."""
 
 
 def available_cores() -> list[int]:
@@ -30,14 +32,23 @@ def available_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def n_threads() -> int:
+def n_threads(items: int | None = None) -> int:
     """Return the number of threads to use: CLICKSHIFT_THREADS, or the number of cores available to this process.
+
+    Parameters
+    ----------
+    items
+        Number of items that a loop goes over, such as cells or sessions. A thread gets a few thousand of them: below
+        that, handing over the work takes longer than the work.
 
     Raises
     ------
     SpecError
         "bad-option" if CLICKSHIFT_THREADS is not a number from 1 to 1024.
     """
+    if items is not None:
+        enough = 1 + items // _ITEMS_PER_THREAD
+        return enough if enough == 1 else min(n_threads(), enough)
     chosen = os.environ.get("CLICKSHIFT_THREADS")
     if not chosen:
         return len(available_cores())
@@ -68,7 +79,7 @@ def for_each(work: Callable[[int], None], n: int) -> None:
     >>> squares
     [0, 1, 4, 9]
     """
-    if min(n_threads(), n) <= 1 or getattr(_thread_state, "is_worker", False):
+    if n <= 1 or n_threads() == 1 or getattr(_thread_state, "is_worker", False):
         for k in range(n):
             work(k)
         return

@@ -87,7 +87,7 @@ class Cascade:
         weight
             Weight of each row of the log; by default, its count.
         """
-        threads = n_threads()
+        threads = n_threads(len(log))
         tables = np.zeros((threads, log.vocabulary.n_pairs + 1, 8))
         ranks, passed = np.zeros((threads, log.n_ranks, 2)), np.zeros(threads)
         for part, count in weighted_chunks(log, weight):

@@ -166,7 +166,7 @@ class Cells:
 
     def _weighted_sums(self, count: Float[np.ndarray, " cell"], weight: Float[np.ndarray, " situation"]) -> np.ndarray:
         """Return the sum over each pair's cells of `count` times the weight of the situation."""
-        total, cuts = np.empty(self.vocabulary.n_pairs), self.ranges(n_threads())
+        total, cuts = np.empty(self.vocabulary.n_pairs), self.ranges(n_threads(len(self.pair)))
         for_each(lambda k: _weighted_sums(*cuts[k], self.offsets, self.situation, count, weight, total), len(cuts))
         return total
 
@@ -345,7 +345,7 @@ def _count_dtype(log: Log, weight: np.ndarray | None) -> type:
 
 def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
     """Count with a dense table of all possible cells for each thread."""
-    pairs, threads = log.vocabulary.n_pairs, n_threads()
+    pairs, threads = log.vocabulary.n_pairs, n_threads(len(log))
     shape = threads, 2, (pairs + 1) * n_situations  # the extra last pair takes the counts of UNSEEN pairs
     tables: np.ndarray = np.zeros(shape, _count_dtype(log, weight))
     by_code = _BY_FROM_COARSE_TO_FINE.index(by)

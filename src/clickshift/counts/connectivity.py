@@ -97,7 +97,7 @@ def swap_graph(cells: Cells) -> SwapGraph:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    pieces = cells.ranges(n_threads())
+    pieces = cells.ranges(n_threads(len(cells.pair)))
     swaps, seen = np.zeros((len(pieces), cells.n_ranks, cells.n_ranks)), np.zeros((len(pieces), cells.n_ranks))
     rank = rank_of(cells.by, cells.n_ranks)
     for_each(

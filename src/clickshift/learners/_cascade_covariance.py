@@ -90,7 +90,7 @@ def co_occurrences(
     ends = np.append(0, np.cumsum(size**2))
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
     row = np.append(np.repeat(ends[:-1], size) + place * np.repeat(size, size), -1)
-    threads = n_threads()
+    threads = n_threads(sum(len(tails.count) for tails in parts))
     sums = np.zeros((threads, 2, int(ends[-1])))
 
     def work(k: int) -> None:

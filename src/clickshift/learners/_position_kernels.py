@@ -200,7 +200,7 @@ def add_pseudo_counts(
     group, (shown, clicked), n = usual_rank(cells), cells.by_pair(), cells.n_situations
     # pseudo-impressions per impression: every pair gets the same total
     share = prior_strength_by_moments(group, shown, clicked) / np.maximum(shown, 1)
-    ranges = cells.ranges(n_threads())
+    ranges = cells.ranges(n_threads(len(cells.pair)))
     totals = np.zeros((len(ranges), 2, cells.n_ranks, n))
     for_each(
         lambda k: _group_totals(

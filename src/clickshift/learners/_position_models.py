@@ -316,19 +316,19 @@ class _ExaminationProblem:
         The curvature of a nearby point would do where ranks are well connected. Where they hardly are, it has another
         scale along the directions that the data hardly determine, and steps by it make no progress.
         """
-        n, ranges = len(e), self._ranges()
+        n, ranges, threads = len(e), self._ranges(), self._threads()
         a = self._attractiveness.copy()
         yes, no = self.prior.yes, self.prior.total - self.prior.yes
-        gradient, matrix, objective = np.zeros((len(ranges), n)), np.zeros((n_threads(), n, n)), np.zeros(len(ranges))
+        gradient, matrix, objective = np.zeros((len(ranges), n)), np.zeros((threads, n, n)), np.zeros(len(ranges))
 
         def work(thread: int) -> None:
-            for k in range(thread, len(ranges), len(matrix)):
+            for k in range(thread, len(ranges), threads):
                 objective[k] = solve_pairs(
                     *ranges[k], self.offsets, self.situation, self.skips, self.pair_clicks, yes, no, e, a,
                     gradient[k], matrix[thread],
                 )  # fmt: skip
 
-        for_each(work, len(matrix))
+        for_each(work, threads)
         self._attractiveness = a
         successes = self.clicks + EXAMINATION_PRIOR.yes
         curvature = matrix.sum(axis=0)
@@ -455,4 +455,9 @@ class _ExaminationProblem:
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return ranges of pairs, several per thread."""
-        return self.cells.ranges(n_threads() * _RANGES_PER_THREAD)
+        threads = self._threads()
+        return self.cells.ranges(threads * _RANGES_PER_THREAD if threads > 1 else 1)
+
+    def _threads(self) -> int:
+        """Return the number of threads that share the cells."""
+        return n_threads(len(self.cells.pair))
