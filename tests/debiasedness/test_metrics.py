@@ -295,6 +295,9 @@ def test_bad_settings_and_rows() -> None:
         CMIP("mine")
     with raises_code("bad-option", SpecError, subsamples=1):
         MeanDependence(subsamples=1)
+    for option in ("permutations", "subsamples"):
+        with raises_code("bad-option", SpecError, **{option: 10**30}):
+            CMIP(**{option: 10**30})
     few = normal_rows(np.random.default_rng(0), 12, 0.0)
     with raises_code("too-few-queries", DataError, count=12):
         CMIP(permutations=0)(few, rng=0)

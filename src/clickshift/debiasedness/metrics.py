@@ -36,6 +36,8 @@ FEWEST_QUERIES = 10
 """Smallest number of queries in a random half: the spread over smaller halves is not informative."""
 _FEWEST_ARRANGEMENTS = 20
 """Number of arrangements of the logging scores below which no p-value can be .05 or less."""
+_MAX_REPETITIONS = 1_000_000
+"""Largest number of permutations or subsamples, as for bootstrap replicates: more would never end."""
 
 
 @final
@@ -309,10 +311,11 @@ def _dependence(
 
 def _check_options(permutations: int, subsamples: int, level: float) -> None:
     """Check the options that both metrics share."""
-    if permutations < 0 or subsamples < 0 or subsamples == 1 or not 0 < level < 1:
+    most = max(permutations, subsamples)
+    if min(permutations, subsamples) < 0 or most > _MAX_REPETITIONS or subsamples == 1 or not 0 < level < 1:
         raise SpecError(
-            "permutations and subsamples must be 0 (none) or more, subsamples not 1, and the level between 0 and 1: "
-            f"got {permutations}, {subsamples} and {level}.",
+            f"permutations and subsamples must be from 0 (none) to {_MAX_REPETITIONS:,}, subsamples not 1, and the "
+            f"level between 0 and 1: got {permutations}, {subsamples} and {level}.",
             code="bad-option",
             permutations=permutations,
             subsamples=subsamples,
