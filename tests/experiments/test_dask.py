@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from logging.handlers import QueueHandler
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -208,6 +208,32 @@ def test_a_cell_that_kills_its_workers_is_left_out(dask: Dask, tmp_path: Path) -
     assert "2 workers died" in str(said.pop(99))
     assert said == dict.fromkeys(range(4))
     assert len(pids(deadly)) == 2
+
+
+def test_an_outcome_that_died_with_its_worker_is_waited_for() -> None:
+    class Remote:
+        """A Dask future whose outcome is lost at first, and computed again."""
+
+        outcomes: ClassVar[list[Any]] = [TimeoutError(), TimeoutError(), 7]
+
+        def result(self, timeout: float) -> Any:
+            outcome = self.outcomes.pop(0)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        def add_done_callback(self, call: Callable[[Remote], None]) -> None:
+            call(self)
+
+    client, future = SimpleNamespace(status="running"), Future[int]()
+    executor = clusters._DaskExecutor(client, "tcp://here", environment=None)  # type: ignore[arg-type]
+    executor._settle(Remote(), future)
+    assert future.result(timeout=0) == 7
+    Remote.outcomes, future = [TimeoutError()], Future()
+    client.status = "closed"
+    executor._settle(Remote(), future)
+    with pytest.raises(BrokenExecutor, match="was lost"):
+        future.result(timeout=0)
 
 
 def wait_briefly(patch: pytest.MonkeyPatch) -> None:

@@ -358,6 +358,12 @@ class _DaskExecutor(Executor):
         try:
             # not for ever: Dask has one thread for the callbacks of all clients, and rows are on disk, not in transit
             future.set_result(remote.result(timeout=_TIMEOUT))
+        except TimeoutError:
+            if self._client.status != "running":
+                future.set_exception(self._scheduler_lost())
+            else:  # the worker that had the outcome died: Dask computes it again
+                self._pending.add(remote)
+                remote.add_done_callback(lambda done: self._settle(done, future))
         except KilledWorker as error:
             attempts = error.allowed_failures + 1
             future.set_exception(
