@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is kept whatever the environment says: otherwise every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest test-all test-studies test-spark test-bounds coverage fuzz check format benchmark clean
+.PHONY: demo test pytest test-all test-studies test-spark test-browser test-bounds coverage fuzz check format benchmark clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
@@ -17,7 +17,11 @@ test: $(VENV)/.compiled-dev
 	$(MAKE) --jobs 2 check pytest
 
 pytest: $(VENV)/.compiled-dev
-	$(PYTEST)
+	$(PYTEST) -m "not browser"
+
+# Pages and pictures in a real browser, e.g. Debian's Chromium.
+test-browser: $(VENV)/.compiled-dev
+	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.
 test-all: check
@@ -95,7 +99,7 @@ $(VENV)/.compiled: $(VENV)/.installed
 
 # Compile the other kernels and JAX programs, which only tests need at once: the workers of a run would compile many of
 # them twice. Whether the tests of these files pass is the business of the suite.
-KERNELS := $(addprefix tests/,core/test_checksums.py core/test_unique_rows.py counts/test_cells.py \
+KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
 	counts/warehouse/test_spark_tails.py data/test_sessions.py \
 	debiasedness/test_agreement.py debiasedness/test_nearest_neighbour_cmi.py debiasedness/test_relevance_sources.py \
 	experiments/click_vs_ips/test_protocol.py experiments/model_selection/test_r2.py \

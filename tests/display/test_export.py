@@ -74,6 +74,7 @@ def test_names_of_files_are_safe_and_different(tmp_path: Path) -> None:
     assert all(file.parent == tmp_path for file in done.files)
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome on the path")
 def test_charts_become_pictures(tmp_path: Path) -> None:
     figures = PolicyShiftResult(shift_rows(["CoCM"], ["PL-oracle"], models=["PBM", "NCM"], seeds=2)).figures

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import clickshift as cs
 from clickshift.display.document import Section, write_page
 from clickshift.experiments._comparison_report import comparison_figure
 from tests.display.browsers import look_inside
 from tests.display.test_page import TEXTS_CUT_OFF
+
+pytestmark = pytest.mark.browser
 
 NARROW, WIDE = 390, 1400
 MEASURE = (

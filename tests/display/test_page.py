@@ -13,6 +13,8 @@ from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from tests.display.browsers import look_inside
 from tests.experiments.policy_shift.rows import IND, TRAINING, USERS, shift_rows
 
+pytestmark = pytest.mark.browser
+
 TEXTS_CUT_OFF = """
 const textsCutOff = () => [...document.querySelectorAll(".js-plotly-plot svg.main-svg text")].filter((text) => {
   const [inner, outer] = [text.getBoundingClientRect(), text.closest("figure").getBoundingClientRect()];

@@ -94,6 +94,7 @@ def test_collisions_have_the_closed_form_beside_them() -> None:
     assert [trace.name for trace in dashed] == [f"{PBM_TRUE}, unlimited clicks"]
 
 
+@pytest.mark.browser
 def test_the_page_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "draw", lambda figures: {})  # pictures as files: see test_export.py
     ClickVsIpsResult(rows_of(), {"protocol": "made up"}).write(tmp_path)
