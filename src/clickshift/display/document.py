@@ -95,7 +95,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """What a result looks like, wherever it is shown: a conclusion, then sections, then settings.
+    """What a result looks like, wherever it is shown: a conclusion and its figure, then sections, then settings.
 
     Parameters
     ----------
@@ -109,6 +109,10 @@ class Document:
         Settings of the computation, by name. The page ends with them and with the versions of the libraries.
     verdict
         One word for the answer, such as "usable", which decides the colour of the conclusion; may be empty.
+    data
+        What the data were, in one line below the conclusion.
+    headline
+        The section whose figure shows the conclusion: it comes before all others, without its heading on a page.
     """
 
     title: str
@@ -116,6 +120,8 @@ class Document:
     sections: Sequence[Section] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     verdict: str = ""
+    data: str = ""
+    headline: Section | None = None
 
     @property
     def tables(self) -> dict[str, Sequence[Row]]:
@@ -137,8 +143,13 @@ class Document:
 
     def _flat(self) -> Iterator[Section]:
         """Yield all sections and subsections."""
-        for section in self.sections:
+        for section in self.all_sections:
             yield from section.flat()
+
+    @property
+    def all_sections(self) -> Sequence[Section]:
+        """The headline, if there is one, and the other sections."""
+        return self.sections if self.headline is None else [self.headline, *self.sections]
 
 
 def _unique(name: str, taken: Mapping[str, Any]) -> str:
@@ -188,7 +199,7 @@ def write_page(path: str | Path, document: Document) -> None:
         {"setting": str(name), "value": _setting_text(value)}
         for name, value in {**document.settings, **_versions()}.items()
     ]
-    shown = (section for section in document.sections if not section.file_only)
+    shown = (section for section in document.all_sections if not section.file_only)
     sections = [*shown, Section("Settings", table=setting_rows)]
     links = "".join(
         f"<li><a href='#section-{number}'>{html.escape(section.title)}</a></li>"
@@ -217,7 +228,7 @@ def page_fragment(document: Document) -> str:
     global _chart_library_sent
     number = next(_fragments)
     parts = []
-    for k, section in enumerate(section for section in document.sections if not section.file_only):
+    for k, section in enumerate(section for section in document.all_sections if not section.file_only):
         inner = _section(replace(section, folded=False), f"notebook-{number}-{k}", level=4)
         title = html.escape(section.title)
         parts.append(inner if k == 0 else f"<details><summary>{title}</summary>{inner}</details>")
@@ -240,6 +251,7 @@ def _conclusion(document: Document) -> str:
     """Return the HTML of the conclusion."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in document.conclusion.split("\n\n")]
     text = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
+    text += f"<p class='caption'>{html.escape(document.data)}</p>" if document.data else ""
     return f"<div class='conclusion' data-verdict='{html.escape(document.verdict)}'>{text}</div>" if text else ""
 
 

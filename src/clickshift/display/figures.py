@@ -52,6 +52,86 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     return figure
 
 
+def dot_plot(
+    rows: Sequence[Row],
+    *,
+    axis: str,
+    label: str = "label",
+    group: str = "",
+    reference: float | None = None,
+    reference_name: str = "",
+) -> Any:
+    """Plot values with intervals as horizontal dots, the first row on top.
+
+    Parameters
+    ----------
+    rows
+        One row per dot: its label, `value`, and `low` and `high`, which may be None.
+    axis
+        Title of the axis of values, with its unit.
+    label
+        Column with the label of a row.
+    group
+        Column with the group, which decides colour and symbol; groups are named in one legend.
+    reference
+        Value of a dotted vertical line, such as today's reward.
+    reference_name
+        Text at that line.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The chart; its axis spans the values, not zero.
+
+    Examples
+    --------
+    >>> figure = dot_plot([{"label": "PBM", "value": 0.5, "low": 0.4, "high": 0.6}], axis="clicks per session")
+    >>> figure.data[0].x
+    (0.5,)
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    groups = list(dict.fromkeys(str(row[group]) for row in rows)) if group else [""]
+    for i, name in enumerate(groups):
+        part = [row for row in rows if not group or str(row[group]) == name]
+        known = [(row["value"], row["low"], row["high"]) for row in part]
+        ends = [
+            (value, value, value) if low is None or high is None else (value, low, high) for value, low, high in known
+        ]
+        figure.add_scatter(
+            name=html.escape(name),
+            x=[value for value, _, _ in ends],
+            y=[html.escape(str(row[label])) for row in part],
+            mode="markers",
+            marker={"color": COLOURS[i % len(COLOURS)], "symbol": SYMBOLS[i % len(SYMBOLS)], "size": 11},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [high - value for value, _, high in ends],
+                "arrayminus": [value - low for value, low, _ in ends],
+            },
+            hovertemplate="%{y}: %{x:.4f}<extra>%{fullData.name}</extra>",
+        )
+    if reference is not None:
+        figure.add_vline(reference, line_dash="dot", annotation_text=html.escape(reference_name))
+    figure.update_layout(
+        template="plotly_white",
+        xaxis={"title": html.escape(axis)},
+        yaxis={
+            "autorange": "reversed",
+            "categoryorder": "array",
+            "categoryarray": [html.escape(str(row[label])) for row in rows],
+            "automargin": True,
+        },
+        showlegend=len(groups) > 1,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        margin={"l": 20, "r": 20, "t": 40, "b": 60},
+        height=130 + 30 * len(rows),
+    )
+    return figure
+
+
 def training_figure(rows: Sequence[Row]) -> Any:
     """Plot a training curve, with a mark at its best point.
 

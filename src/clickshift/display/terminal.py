@@ -26,7 +26,8 @@ def print_document(document: Document) -> None:
         The document. Figures, settings and sections that are for the page only are left out.
     """
     _print_text(document.conclusion)
-    for section in document.sections:
+    _print_text(document.data)
+    for section in document.all_sections:
         _print_section(section)
 
 
