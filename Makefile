@@ -7,17 +7,21 @@ PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is kept whatever the environment says: otherwise every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest test-all test-studies test-spark test-browser test-bounds coverage fuzz check format benchmark clean
+.PHONY: demo test pytest test-all test-docs test-studies test-spark test-browser test-bounds coverage fuzz check format benchmark clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
 
-# The checks and the suite side by side: mypy alone takes half a minute.
+# The checks and the suite side by side.
 test: $(VENV)/.compiled-dev
 	$(MAKE) --jobs 2 check pytest
 
 pytest: $(VENV)/.compiled-dev
-	$(PYTEST) -m "not browser"
+	$(PYTEST) -m "not browser and not page"
+
+# The commands of the how-to pages and the notebooks, as a reader runs them.
+test-docs: $(VENV)/.compiled-dev
+	$(BIN)/pytest -m page tests/test_docs.py tests/test_examples.py
 
 # Pages and pictures in a real browser, e.g. Debian's Chromium.
 test-browser: $(VENV)/.compiled-dev
@@ -98,7 +102,7 @@ $(VENV)/.compiled: $(VENV)/.installed
 	touch $@
 
 # Compile the other kernels and JAX programs, which only tests need at once: the workers of a run would compile many of
-# them twice. Whether the tests of these files pass is the business of the suite.
+# them twice. Whether the tests of these files pass is the business of the suite. mypy fills its cache, too.
 KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
 	counts/warehouse/test_spark_tails.py data/test_sessions.py \
 	debiasedness/test_agreement.py debiasedness/test_nearest_neighbour_cmi.py debiasedness/test_relevance_sources.py \
@@ -110,6 +114,7 @@ KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
 $(VENV)/.compiled-dev: $(VENV)/.installed-dev $(VENV)/.compiled
 	@echo "compiling kernels of the tests, once after installation"
 	@PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null || true
+	@$(BIN)/mypy > /dev/null || true
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import settings
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
+from clickshift.display import export
+from tests.cli.shell import pictures_without_a_browser
 
 pytest_plugins = ["tests.suite"]
 
@@ -23,6 +26,29 @@ def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests neither find nor leave anything in the user's cache; the workers of a run share one."""
     base = tmp_path_factory.getbasetemp()
     os.environ["CLICKSHIFT_CACHE"] = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache")
+
+
+_draw = export.draw
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_browser_is_started() -> Iterator[None]:
+    """Reports that tests write have pictures that were not drawn; `real_pictures` is for tests of the drawing."""
+    with pytest.MonkeyPatch.context() as patch:
+        pictures_without_a_browser(patch)
+        yield
+
+
+@pytest.fixture
+def real_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn by a browser, or refused without one."""
+    monkeypatch.setattr(export, "draw", _draw)
+
+
+@pytest.fixture(autouse=True)
+def pictures_of_browser_tests(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("browser"):
+        request.getfixturevalue("real_pictures")
 
 
 @pytest.fixture

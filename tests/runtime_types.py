@@ -8,7 +8,8 @@ jaxtyping's import hook (`--jaxtyping-packages` in pyproject.toml) decorates eve
 - a function that is defined inside another one is checked the first time that it is defined, not at every call of the
   outer function;
 - shapes are compared in the first `CALLS` calls from each place of the code in each test (`start_test`): a loop of
-  Newton steps calls the same functions with the same shapes thousands of times.
+  Newton steps calls the same functions with the same shapes thousands of times;
+- types are checked in the first `MOST` calls of a function in each test.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ import jaxtyping
 
 CALLS = 2
 """Number of calls from each place of the code, in each test, in which shapes are compared."""
+
+MOST = 200
+"""Number of calls of a function, in each test, that are checked at all."""
 
 _with_shapes = jaxtyping.jaxtyped
 _checked: set[CodeType] = set()
@@ -77,24 +81,27 @@ def _decorate(fn: FunctionType, typechecker: Callable[[Any], Any]) -> tuple[Call
 def _checked_when_called(plain: FunctionType, typechecker: Callable[[Any], Any]) -> Callable[..., Any]:
     """Check a function when it is called; decorating it costs a millisecond, and many are not called in a run."""
     places: dict[tuple[int, int], int] = {}
-    seen, has_shapes = -1, False
+    seen, calls, has_shapes = -1, 0, False
     decorated: Callable[..., Any] | None = None
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal seen, decorated, has_shapes
+        nonlocal seen, calls, decorated, has_shapes
         __tracebackhide__ = True
+        if seen != _test:
+            seen, calls = _test, 0
+            places.clear()
+        calls += 1
+        if calls > MOST:
+            return plain(*args, **kwargs)
         if decorated is None:  # nothing to check leaves the function as it is: beartype returns the same one
             decorated, has_shapes = _decorate(plain, typechecker)
         if not has_shapes:
             return decorated(*args, **kwargs)
-        if seen != _test:
-            seen = _test
-            places.clear()
         caller = sys._getframe(1)
         place = id(caller.f_code), caller.f_lasti
-        calls = places[place] = places.get(place, 0) + 1
-        return (decorated if calls <= CALLS else plain)(*args, **kwargs)
+        places[place] = places.get(place, 0) + 1
+        return (decorated if places[place] <= CALLS else plain)(*args, **kwargs)
 
     return call
 

@@ -21,7 +21,7 @@ import pytest
 
 from clickshift.cli import main
 from clickshift.models import MODELS
-from tests.cli.shell import cells_here, pictures_without_a_browser
+from tests.cli.shell import cells_here
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
@@ -115,13 +115,13 @@ def test_a_click_model_takes_less_than_forty_lines() -> None:
     assert len(program.splitlines()) < 40
 
 
+@pytest.mark.page
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_commands_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    pictures_without_a_browser(monkeypatch)
     if page.stem != "run-on-a-cluster":  # whose run is in processes, as a user's is
         cells_here(monkeypatch)
     text = page.read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ def displayed(source: str, namespace: dict[str, Any]) -> Any:
     return None if last is None else eval(compile(ast.Expression(last.value), "<cell>", "eval"), namespace)
 
 
+@pytest.mark.page
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, call, cells_here, pictures_without_a_browser
+from tests.cli.shell import Shell, call, cells_here
 
 
 @pytest.fixture
@@ -18,13 +18,9 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_runs() -> Iterator[None]:
-    """Cells run in this process and no browser is started.
-
-    `tests/test_runs.py` and a page of `tests/test_docs.py` run cells in processes, `tests/report` draws with a browser.
-    """
+    """Cells run in this process; `tests/test_runs.py` and a page of `tests/test_docs.py` run them in processes."""
     with pytest.MonkeyPatch.context() as patch:
         cells_here(patch)
-        pictures_without_a_browser(patch)
         yield
 
 

@@ -26,7 +26,7 @@ TABLE = [
 
 
 @pytest.fixture
-def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_browser(monkeypatch: pytest.MonkeyPatch, real_pictures: None) -> None:
     monkeypatch.setattr(chrome, "find_browser", lambda: None)
 
 
@@ -96,6 +96,7 @@ def test_charts_become_pictures(tmp_path: Path) -> None:
     ("program", "note"), [("exit 3", "exit code 3"), ("echo nothing", "did not draw"), ("sleep 60", "took more than")]
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for the browser")
+@pytest.mark.usefixtures("real_pictures")
 def test_a_browser_that_fails_is_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, note: str
 ) -> None:

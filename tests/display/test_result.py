@@ -19,7 +19,6 @@ from clickshift.display.result import Result
 from clickshift.display.tables import Rows, read_rows
 from clickshift.display.terminal import print_document
 from clickshift.errors import CapabilityError, FileError
-from tests.cli.shell import pictures_without_a_browser
 from tests.codes import raises_code
 
 EVIL = "<script>alert(1)</script>[red]\x1b[31m"
@@ -101,7 +100,6 @@ def test_the_terminal_shows_conclusion_table_and_caption(capsys: pytest.CaptureF
 
 
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures_without_a_browser(monkeypatch)
     written = Coin(3).write(tmp_path / "report")
     assert written.page == tmp_path / "report" / "report.html"
     assert read_rows(tmp_path / "report" / "rows.parquet")[1] == {"side": "tails", "count": 1}

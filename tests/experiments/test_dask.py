@@ -226,7 +226,8 @@ def test_an_outcome_that_died_with_its_worker_is_waited_for() -> None:
             call(self)
 
     client, future = SimpleNamespace(status="running"), Future[int]()
-    executor = clusters._DaskExecutor(client, "tcp://here", environment=None)  # type: ignore[arg-type]
+    here = clusters._Environment("", (), Path("probe"), {}, {})
+    executor = clusters._DaskExecutor(client, "tcp://here", here)
     executor._settle(Remote(), future)
     assert future.result(timeout=0) == 7
     Remote.outcomes, future = [TimeoutError()], Future()
