@@ -103,8 +103,8 @@ def test_the_chunk_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_allclose(whole.features, parts.features, rtol=1e-5)
 
 
-@pytest.mark.parametrize("queries", [0, -3])
-def test_a_corpus_has_a_query(queries: int) -> None:
+@pytest.mark.parametrize("queries", [0, -3, 10_000_001, 10**30])
+def test_a_corpus_has_a_query_and_at_most_ten_million(queries: int) -> None:
     with raises_code("bad-option", DataError, name="queries", value=queries):
         builtin_corpus(queries)
 

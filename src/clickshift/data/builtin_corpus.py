@@ -62,6 +62,9 @@ RATE_BY_POPULARITY, GROWTH = _per_stream(0, 0.15, 0.1, 0.1), 0.7
 # The four streams and the whole document: difference of a term's IDF to that in the body, and mean lengths for BM25.
 IDF_ABOVE_BODY, MEAN_LENGTH = _per_stream(0, 4.3, 3.5, 4.2, 0), _per_stream(750, 2, 8, 8, 768)
 
+_MOST_QUERIES = 10_000_000
+"""Largest number of queries: more than a billion documents."""
+
 _Generators = Callable[[str], np.random.Generator]
 """Random generators by name. Each is used row by row, so that a longer corpus starts with the same queries."""
 
@@ -74,7 +77,7 @@ def builtin_corpus(queries: int = 1000, *, seed: int = 0) -> Corpus:
     Parameters
     ----------
     queries
-        Number of queries, at least 1.
+        Number of queries, from 1 to 10,000,000.
     seed
         Random seed.
 
@@ -86,7 +89,7 @@ def builtin_corpus(queries: int = 1000, *, seed: int = 0) -> Corpus:
     Raises
     ------
     DataError
-        If there is no query ("bad-option").
+        If there is no query, or more than 10,000,000 ("bad-option").
 
     Examples
     --------
@@ -97,9 +100,9 @@ def builtin_corpus(queries: int = 1000, *, seed: int = 0) -> Corpus:
     >>> bool((corpus.label[: first.n_pairs] == first.label).all())
     True
     """
-    if queries < 1:
+    if not 1 <= queries <= _MOST_QUERIES:
         raise DataError(
-            f"the built-in corpus must have at least one query: got {queries}.",
+            f"the built-in corpus must have 1 to {_MOST_QUERIES:,} queries: got {queries}.",
             code="bad-option",
             name="queries",
             value=queries,
