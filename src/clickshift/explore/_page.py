@@ -18,6 +18,7 @@ from clickshift._version import __version__
 from clickshift.core.files import write_atomically
 from clickshift.display.result import plain
 from clickshift.display.values import decimal
+from clickshift.display.verdicts import badge
 from clickshift.explore._conclusion import verdict_of
 from clickshift.explore._parameters import shared_parameters
 from clickshift.models import model_name
@@ -32,7 +33,13 @@ MAX_BYTES = 5_000_000
 """Size of a written page; less frequent queries are left out beyond it."""
 _SCRIPTS = ("models.js", "charts.js", "explain.js", "what_if.js", "explore.js")
 _MEAN_EXAMINATION = "the mean probability, over the log, that a result was examined given the clicks above it"
-_ICONS = {"usable": "✓", "weak": "!", "not identified": "✕"}
+_STATES = {
+    "usable": "Relevance can be estimated",
+    "weak": "Relevance is estimated weakly",
+    "not identified": "Relevance is not identified",
+}
+_DATA = "\ue000data\ue001"
+"""Place of the data in the page."""
 _EXACT = {"parameters", "offline"}
 """Keys whose numbers are written in full, because predictions are computed from them."""
 
@@ -67,27 +74,27 @@ def explore_page(exploration: Exploration, *, served: bool) -> bytes:
     bytes
         HTML in UTF-8.
     """
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
-    data = _data(exploration, served)
-    scripts, style = [_asset(name) for name in _SCRIPTS], _asset("explore.css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
-    template = environment.from_string(_asset("explore.html"))
+    data, state = _data(exploration, served), verdict_of(exploration.summary)
+    folders = [PackageLoader("clickshift.explore", "assets"), PackageLoader("clickshift.display")]
+    environment = Environment(loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template("explore.html")
     text = template.render(
         policy=content_security_policy(served=served),
-        style=style,
-        scripts=scripts,
-        verdict=verdict_of(exploration.summary),
-        icon=_ICONS[verdict_of(exploration.summary)],
+        style=Markup(_style()),
+        scripts=[Markup(_asset(name)) for name in _SCRIPTS],
+        verdict=badge(state)._replace(text=_STATES[state]),
         name=exploration.name,
         conclusion=exploration.conclusion,
         data_line=exploration.data,
         model=model_name(exploration.model),
         has_examination=exploration.by_rank()[0]["examination"] is not None,
-        json="\0",
+        json=_DATA,
         **_tables(exploration),
     )
-    before, after = (part.encode() for part in text.split("\0"))
+    before, _, after = (part.encode("utf-8", "replace") for part in text.rpartition(_DATA))
     if served:
         return before + _json(data) + after
     return before + _with_queries(data, exploration, MAX_BYTES - len(before) - len(after)) + after
@@ -109,7 +116,7 @@ def content_security_policy(*, served: bool) -> str:
     scripts = " ".join(f"'{_digest(_asset(name))}'" for name in _SCRIPTS)
     connect = "'self'" if served else "'none'"
     return (
-        f"default-src 'none'; script-src {scripts}; style-src '{_digest(_asset('explore.css'))}'; "
+        f"default-src 'none'; script-src {scripts}; style-src '{_digest(_style())}'; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
 
@@ -118,6 +125,12 @@ def content_security_policy(*, served: bool) -> str:
 def _asset(name: str) -> str:
     """Return the text of an asset."""
     return (files("clickshift.explore") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _style() -> str:
+    """Return the style sheet of all pages, and what this page adds."""
+    return (files("clickshift.display") / "page.css").read_text(encoding="utf-8") + _asset("explore.css")
 
 
 def _digest(text: str) -> str:

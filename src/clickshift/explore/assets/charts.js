@@ -72,11 +72,11 @@ function rankChart(series, { label, width = 640, height = 300, maximum = null })
     }
     svg.append(group);
   });
-  return make("figure", { class: "chart" }, series.length > 1 ? legend(series.map(({ name }) => name)) : null, svg);
+  return make("figure", { class: "svg-chart" }, series.length > 1 ? legend(series.map(({ name }) => name)) : null, svg);
 }
 
 function legend(names) {
-  return make("figcaption", { class: "legend" },
+  return make("figcaption", { class: "keys" },
     ...names.map((name, k) => make("span", { class: `key series-${k + 1}` }, name)));
 }
 
@@ -122,7 +122,7 @@ function dotChart(rows, { label, axis, width = 640 }) {
       : make("circle", { class: "dot", cx: x(row.value), cy: y, r: 5 }));
     svg.append(group);
   });
-  return make("figure", { class: "chart" }, svg);
+  return make("figure", { class: "svg-chart" }, svg);
 }
 
 /** Draw a chart into a place at its width, and again when the width changes. */

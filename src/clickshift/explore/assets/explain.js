@@ -9,9 +9,16 @@ const interval = (low, high, digits = 3) => (known(low) ? `[${decimal(low, digit
 const perExamination = (document) => (document.examined > 0 ? document.clicks / document.examined : null);
 const overlap = (x, y) => known(x.low) && known(y.low) && x.low <= y.high && y.low <= x.high;
 
+/** Positions of documents, the most relevant first; those whose relevance the log does not identify come last. */
+function byRelevance(documents, positions) {
+  const unknown = (one) => (one.support === "not identified" ? 1 : 0);
+  return [...positions].sort((i, j) => unknown(documents[i]) - unknown(documents[j])
+    || (documents[j].relevance ?? 0) - (documents[i].relevance ?? 0));
+}
+
 /** The pair to explain first: the one whose raw and corrected order differ most clearly; else the two best. */
 function mostSurprising(documents) {
-  const ranked = documents.map((_, i) => i).sort((i, j) => documents[j].relevance - documents[i].relevance);
+  const ranked = byRelevance(documents, documents.map((_, i) => i));
   const ordinary = [ranked[0], ranked[1] ?? ranked[0]];
   let [best, gap] = [null, 0];
   const few = ranked.filter((i) => documents[i].support !== "not identified").slice(0, 40);
@@ -33,10 +40,11 @@ function sharedRanks(x, y) {
 }
 
 /** Click-through rates of two documents at the ranks where both were shown, with equal weights (Mantel and Haenszel
- * 1959), and the sum of the weights n m / (n + m). */
+ * 1959), the sum of the weights n m / (n + m), and the standard error of the difference. */
 function atSameRanks(x, y) {
+  const variance = (p, n) => (p * (1 - p)) / n;
   const other = new Map(y.by_rank.map(([rank, shown, clicks]) => [rank, [shown, clicks]]));
-  let [left, right, total] = [0, 0, 0];
+  let [left, right, total, error] = [0, 0, 0, 0];
   for (const [rank, shown, clicks] of x.by_rank) {
     if (!other.has(rank)) continue;
     const [theirs, their] = other.get(rank);
@@ -44,8 +52,9 @@ function atSameRanks(x, y) {
     left += (weight * clicks) / shown;
     right += (weight * their) / theirs;
     total += weight;
+    error += weight ** 2 * (variance((clicks + 0.5) / (shown + 1), shown) + variance((their + 0.5) / (theirs + 1), theirs));
   }
-  return [left / total, right / total, total];
+  return [left / total, right / total, total, Math.sqrt(error) / total];
 }
 
 /** Whether examination compares the ranks of two documents: some rank of each is in the same connected group. */
@@ -97,8 +106,10 @@ function explain(x, y, model, groups) {
     lacks.push("they were never shown at the same rank, so their comparison rests on the examination of different ranks");
   } else {
     const at = ranks.length > 3 ? `${ranks.length} ranks` : `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
-    const [left, right, swaps] = atSameRanks(x, y);
-    const check = left === right ? "no difference" : left > right ? "which agrees with the model" : "which speaks against the model";
+    const [left, right, swaps, error] = atSameRanks(x, y);
+    const against = right - left > 1.96 * error;
+    const check = against ? "which speaks against the model" : left - right > 1.96 * error ? "which agrees with the model" : "no clear difference";
+    if (against) verdict = "unclear";
     sentences.push(`A check without a model: at the ${at} where both were shown, and weighted alike, raw click-through rates are ${percent(left)} and ${percent(right)} (${count(swaps)} effective swaps), ${check}.`);
   }
   if (lacks.length) sentences.push(`What the log lacks: ${lacks.join("; ")}.`);

@@ -80,8 +80,7 @@ function queryPicker() {
 
 /** Show a query: documents, why, what if, lists. */
 function showQuery(query) {
-  const ranked = query.documents.map((_, i) => i);
-  if (known(query.documents[0].relevance)) ranked.sort((i, j) => query.documents[j].relevance - query.documents[i].relevance);
+  const ranked = byRelevance(query.documents, query.documents.map((_, i) => i));
   const panel = byId("query");
   panel.dataset.number = query.number;
   const more = query.n_documents > query.documents.length ? `, of which the ${count(query.documents.length)} most shown are listed` : "";
@@ -153,7 +152,7 @@ function why(query, ranked) {
   const choose = (label, chosen) => make("select", { "aria-label": label, onchange: () => show() },
     ...ranked.map((i, rank) => make("option", { value: i, selected: i === chosen }, `${rank + 1}. ${query.documents[i].doc}`)));
   const [one, other] = [choose("First document", first), choose("Second document", second)];
-  const answer = make("div", { class: "answer", "aria-live": "polite" });
+  const answer = make("div", { class: "explanation", "aria-live": "polite" });
   function show() {
     let [x, y] = [query.documents[one.value], query.documents[other.value]];
     if (x === y) return answer.replaceChildren(make("p", {}, "Choose two different documents."));
@@ -163,7 +162,7 @@ function why(query, ranked) {
     answer.replaceChildren(make("p", { class: "title" }, title), make("ul", {}, ...sentences.map((text) => make("li", {}, text))));
   }
   show();
-  return make("div", { class: "why" }, make("div", { class: "tools" }, make("label", {}, "Compare ", one), make("label", {}, "with ", other)), answer);
+  return make("div", { class: "why" }, make("div", { class: "controls" }, make("label", {}, "Compare ", one), make("label", {}, "with ", other)), answer);
 }
 
 function listTable(query) {
@@ -171,7 +170,7 @@ function listTable(query) {
     { name: "list", kind: "text", cell: (one, i) => String(query.lists.indexOf(one) + 1) },
     { name: "shown", cell: (one) => count(one.sessions), value: (one) => one.sessions },
     { name: "clicks per list", cell: (one) => decimal(one.clicks.reduce((a, b) => a + b, 0) / one.sessions, 3), value: (one) => one.clicks.reduce((a, b) => a + b, 0) / one.sessions },
-    { name: "documents by rank (clicks)", kind: "long", cell: (one) => make("ol", { class: "shown" }, ...one.documents.map((k, rank) => make("li", { class: one.clicks[rank] ? "clicked" : "" },
+    { name: "documents by rank (clicks)", kind: "long", cell: (one) => make("ol", { class: "ranked" }, ...one.documents.map((k, rank) => make("li", { class: one.clicks[rank] ? "clicked" : "" },
       make("span", { class: "quiet" }, `${rank + 1}.`), make("span", { class: "doc", title: query.documents[k].doc }, query.documents[k].doc),
       make("span", { class: "quiet" }, `(${count(one.clicks[rank])})`)))) },
   ];

@@ -25,7 +25,7 @@ function whatIf(data, query) {
   const status = make("p", { class: "visually-hidden", "aria-live": "polite" });
   const totals = make("div", { class: "totals" });
   const place = make("div", { class: "chart-place" });
-  const bestFirst = () => state.order.sort((i, j) => query.documents[j].relevance - query.documents[i].relevance);
+  const bestFirst = () => { state.order = byRelevance(query.documents, state.order); };
   const start = make("select", { "aria-label": "Logged list to start from", onchange: () => {
     state.logged = Number(start.value);
     state.order = [...query.lists[state.logged].documents];
@@ -35,10 +35,10 @@ function whatIf(data, query) {
     if (outside.value !== "") state.order[state.order.length - 1] = Number(outside.value);
     update();
   } });
-  const buttons = make("div", { class: "tools" },
+  const buttons = make("div", { class: "controls" },
     make("label", {}, "Start from ", start),
     make("button", { type: "button", onclick: () => { state.order = [...query.lists[state.logged].documents]; update(); } }, "Logged order"),
-    known(query.documents[0].relevance) && make("button", { type: "button", onclick: () => { bestFirst(); update(); } }, "Most relevant first") || null,
+    known(query.documents[0].relevance) ? make("button", { type: "button", onclick: () => { bestFirst(); update(); } }, "Most relevant first") : null,
     make("label", {}, "Put at the last rank ", outside));
 
   function move(from, to, focus) {
