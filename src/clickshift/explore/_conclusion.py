@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clickshift.counts.log_summary import LogSummary
 from clickshift.experiments.comparison import Comparison
 from clickshift.models import model_name
@@ -101,7 +103,7 @@ def data_line(name: str, summary: LogSummary, model: ClickModel, fitted: bool, c
     if fitted:
         parts.append(f"{model_name(model)} fitted on all of it by maximum likelihood")
     elif evidence is not None and evidence.source:
-        parts.append(f"{model_name(model)} fitted on {evidence.source} ({evidence.sessions:,} sessions)")
+        parts.append(f"{model_name(model)} fitted on {Path(evidence.source).name} ({evidence.sessions:,} sessions)")
     if comparison is not None:
         rows = comparison.rows()
         n = rows[0]["train_sessions"] + rows[0]["test_sessions"]

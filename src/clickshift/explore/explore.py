@@ -46,7 +46,7 @@ class Exploration(Result):
     Parameters
     ----------
     name
-        What the log is called: its path, or the type of the object.
+        What the log is called: the last part of its path, or the type of the object.
     summary
         Sizes, click-through rates and connectivity of the log.
     explored
@@ -349,7 +349,7 @@ def explore(
             code="cannot-predict-clicks",
             model=model_name(chosen),
         )
-    name = str(log) if isinstance(log, str | Path) else f"{type(log).__name__} in memory"
+    name = Path(log).name if isinstance(log, str | Path) else f"{type(log).__name__} in memory"
     comparison = compare(_sample(opened, sample, seed), seed=seed, progress=progress) if sample else None
     progress("grouping queries")
     return Exploration(name, summary, ExploredLog(LogIndex.of(opened), chosen), model is None, comparison, queries)
