@@ -21,7 +21,7 @@ pytest: $(VENV)/.compiled-dev
 
 # Pages and pictures in a real browser, e.g. Debian's Chromium.
 test-browser: $(VENV)/.compiled-dev
-	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips tests/explore
+	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips tests/exploration
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.
 test-all: check

@@ -38,8 +38,8 @@ def explore(
     it predicts for another order.
     """
     from clickshift.core.interrupts import keep_after_interrupt
-    from clickshift.explore.explore import Exploration
-    from clickshift.explore.explore import explore as explore_log
+    from clickshift.exploration.explore import Exploration
+    from clickshift.exploration.explore import explore as explore_log
 
     if output is not None:
         Exploration.check_output(output)

@@ -19,13 +19,13 @@ from clickshift.core.files import write_atomically
 from clickshift.display.result import plain
 from clickshift.display.values import decimal
 from clickshift.display.verdicts import badge
-from clickshift.explore._conclusion import verdict_of
-from clickshift.explore._parameters import shared_parameters
+from clickshift.exploration._conclusion import verdict_of
+from clickshift.exploration._parameters import shared_parameters
 from clickshift.models import model_name
 
 if TYPE_CHECKING:
     from clickshift.display.tables import Row
-    from clickshift.explore.explore import Exploration
+    from clickshift.exploration.explore import Exploration
 
 __all__ = ["MAX_BYTES", "explore_page", "write_explore_page"]
 
@@ -78,7 +78,7 @@ def explore_page(exploration: Exploration, *, served: bool) -> bytes:
     from markupsafe import Markup
 
     data, state = _data(exploration, served), verdict_of(exploration.summary)
-    folders = [PackageLoader("clickshift.explore", "assets"), PackageLoader("clickshift.display")]
+    folders = [PackageLoader("clickshift.exploration", "assets"), PackageLoader("clickshift.display")]
     environment = Environment(loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("explore.html")
     text = template.render(
@@ -124,7 +124,7 @@ def content_security_policy(*, served: bool) -> str:
 @cache
 def _asset(name: str) -> str:
     """Return the text of an asset."""
-    return (files("clickshift.explore") / "assets" / name).read_text(encoding="utf-8")
+    return (files("clickshift.exploration") / "assets" / name).read_text(encoding="utf-8")
 
 
 @cache

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Sessions
-from clickshift.explore._log_index import LogIndex
-from clickshift.explore._parameters import document_parameters, examination_of
+from clickshift.exploration._log_index import LogIndex
+from clickshift.exploration._parameters import document_parameters, examination_of
 from clickshift.models.base import ClickModel
 
 __all__ = ["LISTS_SHOWN", "ExploredLog"]

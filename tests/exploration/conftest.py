@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import clickshift as cs
-from clickshift.explore import Exploration
+from clickshift.exploration import Exploration
 from clickshift.testing import random_rankings
 
 HOSTILE = (
@@ -22,13 +22,13 @@ HOSTILE = (
 
 @pytest.fixture(scope="session")
 def uneven() -> cs.Sessions:
-    """Six hundred rows of lists of 1 to 5 documents, each of which stands for 1 to 4 sessions."""
+    """Twelve hundred rows of lists of 1 to 5 documents, each of which stands for 1 to 4 sessions."""
     rng = np.random.default_rng(20261118)
     size = rng.integers(3, 10, 30)
     vocabulary, _, _ = cs.Vocabulary.of(np.repeat(np.arange(30), size), np.arange(size.sum()))
-    rankings = random_rankings(vocabulary, 600, 5, rng=rng)
+    rankings = random_rankings(vocabulary, 1200, 5, rng=rng)
     click = (rng.random(rankings.pair.shape) < 0.3) & rankings.shown
-    return cs.Sessions(rankings, click, rng.integers(1, 5, 600))
+    return cs.Sessions(rankings, click, rng.integers(1, 5, 1200))
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +51,6 @@ def hostile() -> cs.Sessions:
     rows = [
         {"query": query, "docs": docs, "clicks": (rng.random(len(docs)) < 0.4).astype(int).tolist()}
         for query in HOSTILE
-        for docs in (list(rng.permutation(HOSTILE)) for _ in range(40))
+        for docs in (list(rng.permutation(HOSTILE)) for _ in range(80))
     ]
     return cs.read_log(pd.DataFrame(rows))

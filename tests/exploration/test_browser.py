@@ -13,8 +13,8 @@ from scipy.special import betaincinv
 
 import clickshift as cs
 from clickshift.display._chrome import find_browser
-from clickshift.explore import Exploration
-from clickshift.explore._server import PageServer
+from clickshift.exploration import Exploration
+from clickshift.exploration._server import PageServer
 
 pytestmark = pytest.mark.browser
 
@@ -106,7 +106,8 @@ def wait_for_order(seen: Seen, order: list[str]) -> None:
     """Wait until an order is shown with its predictions."""
     seen.page.wait_for_function(
         "(order) => [...document.querySelectorAll('.order .doc')].every((one, i) => one.textContent === order[i])"
-        " && document.querySelectorAll('.order .doc').length === order.length && [...document.querySelectorAll('.predicted')].every((one) => one.textContent)",
+        " && document.querySelectorAll('.order .doc').length === order.length"
+        " && [...document.querySelectorAll('.predicted')].every((one) => one.textContent)",
         arg=order,
     )
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import clickshift as cs
-from clickshift.explore._log_index import LogIndex
-from clickshift.explore._queries import DOCUMENTS_SHOWN, LISTS_SHOWN, ExploredLog
+from clickshift.exploration._log_index import LogIndex
+from clickshift.exploration._queries import DOCUMENTS_SHOWN, LISTS_SHOWN, ExploredLog
 from tests.codes import raises_code
 
 
@@ -139,7 +139,7 @@ def test_rows_that_wait_are_merged_as_at_once(uneven: cs.Sessions, monkeypatch: 
         def chunks(self) -> Any:
             return (uneven[i : i + 7] for i in range(0, len(uneven), 7))
 
-    monkeypatch.setattr("clickshift.explore._log_index._WAITING_ROWS", 20)
+    monkeypatch.setattr("clickshift.exploration._log_index._WAITING_ROWS", 20)
     whole, parts = LogIndex.of(uneven), LogIndex.of(Chunks())
     assert parts.frequency.tolist() == whole.frequency.tolist()
     assert len(parts.sessions) == len(whole.sessions) < len(uneven)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import clickshift as cs
-from clickshift.explore import Exploration
-from clickshift.explore._server import HOST, PageServer
+from clickshift.exploration import Exploration
+from clickshift.exploration._server import HOST, PageServer
 from tests.codes import raises_code
 
 
@@ -111,7 +111,7 @@ def test_only_get_is_answered(server: PageServer, method: str) -> None:
         ("/%2e%2e/etc/passwd", 404),
         ("/api/../api/query?number=0", 404),
         ("/api/query/?number=0", 404),
-        ("//evil.example/", 400),
+        ("//evil.example/", 404),
         ("http://evil.example/", 400),
         ("/api/query", 400),
         ("/api/query?number=", 400),
@@ -146,7 +146,7 @@ def test_a_failure_is_an_answer_without_details(server: PageServer, monkeypatch:
     def fail(*_: Any) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("clickshift.explore._server.predict", fail)
+    monkeypatch.setattr("clickshift.exploration._server.predict", fail)
     answer = ask(server, "/api/predict?query=0&pairs=0")
     assert (answer.status, answer.json) == (500, {"error": "internal error"})
     assert ask(server, "/").status == 200

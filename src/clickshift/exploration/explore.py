@@ -23,9 +23,9 @@ from clickshift.display.result import Result, plain
 from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, DataError
 from clickshift.experiments.comparison import Comparison, compare
-from clickshift.explore._conclusion import conclusion_of, data_line, verdict_of
-from clickshift.explore._log_index import LogIndex
-from clickshift.explore._queries import ExploredLog
+from clickshift.exploration._conclusion import conclusion_of, data_line, verdict_of
+from clickshift.exploration._log_index import LogIndex
+from clickshift.exploration._queries import ExploredLog
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners.fit import fit
 from clickshift.models import model_name
@@ -69,6 +69,13 @@ class Exploration(Result):
       examination_high, null where the model has none;
     - comparison: rows of `Comparison`, empty if it was left out;
     - rows: one row for each of the most frequent queries: query, sessions, clicks_per_session, lists, documents.
+
+    Examples
+    --------
+    >>> import clickshift as cs
+    >>> log = cs.simulate(cs.builtin_corpus(queries=20), cs.Uniform(), cs.users.PBM(), 20_000, rng=0)
+    >>> cs.explore(log, sample=0).to_dict()["verdict"]
+    'usable'
     """
 
     name: str
@@ -241,7 +248,7 @@ class Exploration(Result):
         Written
             Paths of what was written.
         """
-        from clickshift.explore._page import write_explore_page
+        from clickshift.exploration._page import write_explore_page
 
         self.check_output(path)
         if Path(path).suffix.lower() in _PAGE:
@@ -268,7 +275,7 @@ class Exploration(Result):
         SpecError
             If the port cannot be used ("port-in-use").
         """
-        from clickshift.explore._server import PageServer
+        from clickshift.exploration._server import PageServer
 
         with PageServer(self, port) as server:
             ready(server.address)

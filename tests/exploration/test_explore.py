@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import clickshift as cs
-from clickshift.explore import Exploration, _page
-from clickshift.explore._page import explore_page
+from clickshift.exploration import Exploration, _page
+from clickshift.exploration._page import explore_page
 from tests.codes import raises_code
-from tests.explore.conftest import HOSTILE
+from tests.exploration.conftest import HOSTILE
 
 
 def parts_of(page: str) -> tuple[str, list[str], str, Any]:

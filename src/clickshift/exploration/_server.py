@@ -24,11 +24,11 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.display.result import plain
 from clickshift.errors import SpecError
-from clickshift.explore._page import content_security_policy, explore_page
+from clickshift.exploration._page import content_security_policy, explore_page
 from clickshift.models.forecast import predict
 
 if TYPE_CHECKING:
-    from clickshift.explore.explore import Exploration
+    from clickshift.exploration.explore import Exploration
 
 __all__ = ["HOST", "PageServer"]
 
