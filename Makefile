@@ -25,7 +25,7 @@ test-docs: $(VENV)/.compiled-dev
 
 # Pages and pictures in a real browser, e.g. Debian's Chromium.
 test-browser: $(VENV)/.compiled-dev
-	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips
+	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips tests/exploration
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.
 test-all: check

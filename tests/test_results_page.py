@@ -24,6 +24,7 @@ COMMANDS = {
     "propensities": "propensities",
     "audit": "audit",
     "decide": "decide",
+    "explore": "explore",
     "ope evaluate": "evaluate_policy",
     "ope optimise": "optimise_policy",
     "ope backtest": "backtest",

@@ -21,6 +21,7 @@ import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
 import clickshift.cli.decide as decide
+import clickshift.cli.explore as explore
 import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
@@ -71,6 +72,7 @@ app.command()(models.evaluate)
 app.command()(compare.compare)
 app.command()(audit.audit)
 app.command()(decide.decide)
+app.command()(explore.explore)
 app.command()(models.examine)
 app.command()(models.judgments)
 app.command(hidden=True)(models.relevance)
