@@ -171,8 +171,12 @@ def _placements(sessions: Sessions, first: int, size: int) -> _Placements:
     row, rank = np.nonzero(sessions.rankings.shown)
     cell, count = (sessions.rankings.pair[row, rank] - first).astype(np.int64) * ranks + rank, sessions.count[row]
     clicked = np.where(sessions.click[row, rank], count, 0)
-    totals = (np.bincount(cell, weight, size * ranks) for weight in (count, clicked))
-    return _Placements(*(np.rint(total).astype(np.int64).reshape(size, ranks) for total in totals))
+    return _Placements(*(_totals(cell, weight, size * ranks).reshape(size, ranks) for weight in (count, clicked)))
+
+
+def _totals(index: Int[np.ndarray, " n"], count: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " size"]:
+    """Add up counts by index, exactly below 2^53."""
+    return np.rint(np.bincount(index, count, size)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +192,8 @@ def _lists(sessions: Sessions) -> _Lists:
     """Group the rows of a query by list."""
     pair, count = sessions.rankings.pair, sessions.count
     group, first = distinct_rows(pair)
-    n = np.zeros(len(first), np.int64)
-    clicks = np.zeros((len(first), sessions.n_ranks), np.int64)
-    np.add.at(n, group, count)
-    np.add.at(clicks, group, count[:, None] * sessions.click)
+    row, rank = np.nonzero(sessions.click)
+    n = _totals(group, count, len(first))
+    clicks = _totals(group[row] * sessions.n_ranks + rank, count[row], len(first) * sessions.n_ranks)
     order = np.argsort(-n, kind="stable")
-    return _Lists(pair[first[order]], n[order], clicks[order])
+    return _Lists(pair[first[order]], n[order], clicks.reshape(len(first), -1)[order])

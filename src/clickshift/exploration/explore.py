@@ -346,7 +346,6 @@ def explore(
     if model is None:
         progress("fitting PBM")
         chosen = fit("PBM", opened)
-        assert isinstance(chosen, ClickModel)
     else:
         chosen = open_model(model)
     if not chosen.predicts_clicks or chosen.peeks:
