@@ -1,4 +1,4 @@
-"""What the site adds to the pages of this folder: files of the repository, the command line, and folders in the menu."""
+"""What the site adds to the pages of docs/: files of the repository, the command line, and folders in the menu."""
 
 from __future__ import annotations
 
