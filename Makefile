@@ -7,7 +7,8 @@ PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # Bytecode is kept whatever the environment says: otherwise every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest test-all test-docs test-studies test-spark test-browser test-bounds coverage fuzz check format benchmark clean
+.PHONY: demo docs wheel test pytest test-all test-docs test-studies test-spark test-browser test-bounds coverage fuzz \
+	check format benchmark clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/clickshift shift run --scale quick --output out/demo
@@ -25,7 +26,7 @@ test-docs: $(VENV)/.compiled-dev
 
 # Pages and pictures in a real browser, e.g. Debian's Chromium.
 test-browser: $(VENV)/.compiled-dev
-	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips tests/exploration
+	$(BIN)/pytest -m browser tests/display tests/experiments/click_vs_ips tests/exploration tests/test_site.py
 
 # Everything, studies whole. Their numbers are written to benchmarks/results/studies.json.
 test-all: check
@@ -56,6 +57,15 @@ fuzz: $(VENV)/.compiled-dev
 # Warehouses: a real Spark, which needs Java 17 or newer, and Ibis.
 test-spark: $(VENV)/.installed-spark
 	$(BIN)/pytest tests/counts/warehouse
+
+# The documentation site, into site/. It is read from files, and fetches nothing.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The source distribution and the wheel, into dist/.
+wheel: $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling
+	$(BIN)/python -m hatchling build --directory dist
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -121,9 +131,13 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 $(VENV)/.installed-spark: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,ibis]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) out dist build
+	rm -rf $(VENV) out dist build site

@@ -1,4 +1,4 @@
-"""The how-to pages are true: their commands run, in order, and print what the pages show.
+"""The how-to pages and tutorials are true: their commands run, in order, and print what the pages show.
 
 Words must be equal. Numbers must agree: whole numbers to 1 %, others to 2 units of the last digit that the page shows
 or to 2 %, whichever is more, because compilers and numeric libraries change last digits. Seconds may differ.
@@ -24,7 +24,12 @@ from clickshift.models import MODELS
 from tests.cli.shell import cells_here
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGES = sorted(
+    page
+    for folder in ("how-to", "tutorials")
+    for page in (ROOT / "docs" / folder).glob("*.md")
+    if page.name != "index.md"
+)
 
 
 TREES = "<!-- the numbers depend on the processor -->\n"

@@ -134,6 +134,6 @@ def test_texts_use_the_terms_of_the_field(path: Path) -> None:
     assert [match.group(0) for match in re.finditer(DIALECT, text)] == []
 
 
-def test_the_top_level_holds_packages_and_three_modules() -> None:
+def test_the_top_level_holds_packages_and_two_modules() -> None:
     modules = {path.stem for path in ROOT.glob("*.py")} - {"__init__", "__main__"}
-    assert modules == {"errors", "testing", "_version"}
+    assert modules == {"errors", "_version"}

@@ -47,7 +47,7 @@ Correction = Literal["by-rank", "policy-aware", "doubly-robust"]
 class Labels(NamedTuple):
     """Corrected labels of all (query, document) pairs.
 
-    Parameters
+    Attributes
     ----------
     positive
         Positive weight W: corrected clicks.
