@@ -78,7 +78,8 @@ def window(path: Path, *, width: int, height: int, scheme: str = "light") -> Ite
         shown = Shown(context.new_page())
         shown.page.goto(path.as_uri())
         shown.page.wait_for_function(
-            "() => !document.querySelector('figure[data-chart]') || document.body.dataset.charts === 'drawn'"
+            """() => [...document.querySelectorAll(".clickshift")].every(
+              (one) => !one.querySelector("figure[data-chart]") || one.dataset.charts === "drawn")"""
         )
         yield shown
     finally:

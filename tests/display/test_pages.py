@@ -214,15 +214,10 @@ def test_a_notebook_shows_two_results_with_one_library(tmp_path: Path, monkeypat
     dots = [{"label": "a", "value": 1.0, "low": 0.5, "high": 1.5}]
     document = Document("T", "C.", [Section("S", table=ROWS)], headline=Section("H", figure=dot_plot(dots, axis="x")))
     fragments = [page_fragment(document) for _ in range(2)]
-    assert [fragment.count("chart-library") > fragments[1].count("chart-library") for fragment in fragments] == [
-        True,
-        False,
-    ]
+    assert ['class="chart-library"' in fragment for fragment in fragments] == [True, False]
     (tmp_path / "notebook.html").write_text(f"<!doctype html><body>{''.join(fragments)}</body>", encoding="utf-8")
     with window(tmp_path / "notebook.html", width=800, height=900) as shown:
-        pass
-    with window(tmp_path / "notebook.html", width=800, height=900) as shown:
-        shown.page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot svg.main-svg').length >= 2")
+        assert shown.page.locator(".js-plotly-plot .scatterlayer .point").count() == 2
         shown.page.locator("summary").first.click()
         assert shown.page.locator("table").first.is_visible()
         assert shown.complaints == []

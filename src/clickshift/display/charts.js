@@ -31,7 +31,10 @@ function lines(text, most) {
 }
 const wrapped = (text, most, atMost = 3) => {
   const all = lines(plainText(text), Math.max(most, 6));
-  if (all.length > atMost) all.splice(atMost, all.length, "…");
+  if (all.length > atMost) {
+    all.length = atMost;
+    all[atMost - 1] = `${all[atMost - 1].slice(0, most - 1)}…`;
+  }
   return all.map(escapeText).join("<br>");
 };
 
@@ -85,6 +88,10 @@ function fitted(original, box) {
       if (title.text) axis.title = { ...title, text: wrapped(title.text, Math.floor(room / 7.2)) };
       axis.automargin = true;
       const values = valuesOf(spec, letter, name);
+      if (letter === "y" && axis.ticktext) {
+        const most = Math.max(10, Math.floor((width * (narrow ? 0.36 : 0.3)) / CHARACTER));
+        axis.ticktext = axis.ticktext.map((one) => (plainText(one).length > most ? wrapped(one, most, 2) : one));
+      }
       if (axis.tickvals || !isCategory(values, axis)) continue;
       const labels = values.map((one) => plainText(one));
       const longest = Math.max(0, ...labels.map((label) => label.length));
@@ -106,7 +113,13 @@ function fitted(original, box) {
   }
   const given = layout.margin || {};
   const notes = (layout.annotations || []).filter((note) => note.yref === "paper" || / domain$/.test(note.yref || ""));
-  if (isPolar(spec)) layout.margin = { ...given, b: Math.min(given.b ?? 40, Math.max(given.t ?? 40, 40)) };
+  for (const note of notes) {
+    const most = Math.floor((width - 24) / 7.2);
+    if (plainText(note.text).length > most) note.text = wrapped(note.text, most, 1);
+  }
+  const placed = notes.some((note) => note.xshift || note.x < 0 || note.x > 1 || note.y < 0 || note.y > 1.02);
+  if (placed) layout.margin = given; // texts beside the axes count on these margins
+  else if (isPolar(spec)) layout.margin = { ...given, b: Math.min(given.b ?? 40, Math.max(given.t ?? 40, 40)) };
   else layout.margin = { l: 8, r: 16, b: 8, t: notes.length ? 30 : 12 };
   Object.assign(layout, { autosize: false, width, height, dragmode: false, showlegend: false });
   for (const gone of ["title", "legend", "modebar"]) delete layout[gone];
@@ -118,6 +131,7 @@ function fitted(original, box) {
     }
   };
   enlarge(layout);
+  spec.data.forEach((trace) => { if (trace.textfont?.size < SMALLEST) trace.textfont = { ...trace.textfont, size: SMALLEST }; });
   const inDark = dark.matches && !printing.matches;
   const themed = inDark ? { data: spec.data.map(recoloured), layout: spec.data.some((trace) => trace.type === "heatmap") ? layout : recoloured(layout) } : spec;
   themed.layout.template = template(inDark ? DARK : LIGHT);
