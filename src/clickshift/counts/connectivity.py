@@ -60,6 +60,13 @@ class SwapGraph:
         tree = minimum_spanning_tree(np.where(self.swaps > 0, largest - self.swaps, 0)).toarray()
         return float(largest - tree[tree > 0].max())
 
+    @property
+    def verdict(self) -> str:
+        """Whether the examination of all ranks can be compared: "identified", "weakly identified" or "not identified"."""
+        if self.n_components > 1:
+            return "not identified"
+        return "weakly identified" if self.weakest_link < _WEAK_LINK else "identified"
+
     def groups(self) -> list[list[int]]:
         """Return the connected groups of ranks, from 1."""
         return [(np.flatnonzero(self.component == c) + 1).tolist() for c in range(self.n_components)]

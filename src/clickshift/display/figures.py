@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5
 """Distinct on white, also for colour-blind readers: blue, red, green, amber, violet, brown, grey."""
 SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
 """Marker symbols, distinct without colour."""
+_ORDERED = ["#7b5ea7", "#9a5aa8", "#b65aa0", "#cc6090", "#dc6c7c", "#e67d66", "#ea9152", "#e8a746", "#dfbf4a"]
+"""Colours of lines with an order."""
 
 
 def curve_figure(rows: Sequence[Row]) -> Any:
@@ -26,30 +29,140 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     Returns
     -------
     plotly.graph_objects.Figure
-        A line over ranks if the parameter has them, one line per rank of the last click; else one point per row.
+        A line with its band over ranks if the parameter has them, one line per rank of the last click; else one dot per
+        row.
     """
     import plotly.graph_objects as go
 
-    figure = go.Figure()
     parameter, intervals = html.escape(str(rows[0]["parameter"])), "low" in rows[0]
+    axis = f"{parameter} with 95 % intervals" if intervals else parameter
+    if "rank" not in rows[0]:
+        dots = [
+            {
+                "label": f"after {row['after']}",
+                "value": row["estimate"],
+                "low": row.get("low"),
+                "high": row.get("high"),
+            }
+            for row in rows
+        ]
+        return dot_plot(dots, axis=axis)
+    figure = go.Figure()
     for i, (name, line) in enumerate(_lines(rows).items()):
-        figure.add_scatter(
+        add_curve(
+            figure,
+            [row["rank"] for row in line],
+            [row["estimate"] for row in line],
+            [row.get("low") for row in line],
+            [row.get("high") for row in line],
             name=name,
-            x=[row.get("rank", row.get("after")) for row in line],
-            y=[row["estimate"] for row in line],
-            error_y=_error_bars(line) if intervals else None,
-            mode="lines+markers" if "rank" in rows[0] else "markers",
-            marker={"color": COLOURS[i % len(COLOURS)], "size": 8},
-            hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
+            colour=COLOURS[0] if i == 0 else _gradient(i),
+            width=2.5 if i == 0 else 1.5,
+            band=i == 0,
         )
     figure.update_layout(
         template="plotly_white",
-        yaxis={"title": f"{parameter} (95 % intervals)" if intervals else parameter, "rangemode": "tozero"},
-        xaxis={"title": "rank", "dtick": 1} if "rank" in rows[0] else {"title": "after"},
-        showlegend=len(figure.data) > 1,
+        yaxis={"title": axis, "rangemode": "tozero"},
+        xaxis={"title": "rank", "dtick": rank_step(len(next(iter(_lines(rows).values()))))},
+        showlegend=len({trace.name for trace in figure.data if trace.showlegend is not False}) > 1,
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
+        height=380,
     )
     return figure
+
+
+def add_curve(
+    figure: Any,
+    x: Sequence[Any],
+    y: Sequence[float],
+    low: Sequence[float | None],
+    high: Sequence[float | None],
+    *,
+    name: str = "",
+    colour: str = COLOURS[0],
+    symbol: str = "circle",
+    width: float = 2.5,
+    band: bool = True,
+    number: str = ".3f",
+    row: int | None = None,
+    col: int | None = None,
+) -> None:
+    """Add a line with the band of its intervals to a figure.
+
+    Parameters
+    ----------
+    figure
+        A Plotly figure.
+    x, y
+        Points of the line.
+    low, high
+        Ends of the intervals; None or NaN where there is none.
+    name
+        Name of the line in the legend, not escaped.
+    colour, symbol, width
+        Colour of line and band, marker, and width of the line.
+    band
+        Whether the intervals are drawn; without, they are shown on hovering only.
+    number
+        Format of values on hovering.
+    row, col
+        Panel of a figure with several.
+
+    Examples
+    --------
+    >>> import plotly.graph_objects as go
+    >>> figure = go.Figure()
+    >>> add_curve(figure, [1, 2], [0.5, 0.4], [0.4, 0.3], [0.6, 0.5], name="PBM")
+    >>> [len(trace.x) for trace in figure.data]
+    [4, 2]
+    """
+    ends = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if _is_known(b) and _is_known(c)]
+    if band and len(ends) > 1:
+        figure.add_scatter(
+            x=[a for a, _, _ in ends] + [a for a, _, _ in reversed(ends)],
+            y=[b for _, b, _ in ends] + [c for _, _, c in reversed(ends)],
+            fill="toself",
+            fillcolor=_transparent(colour),
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+            row=row,
+            col=col,
+        )
+    intervals = [
+        f" [{b:{number}}, {c:{number}}]" if _is_known(b) and _is_known(c) else ""
+        for b, c in zip(low, high, strict=True)
+    ]
+    figure.add_scatter(
+        name=html.escape(name),
+        x=list(x),
+        y=list(y),
+        customdata=intervals,
+        mode="lines+markers",
+        line={"color": colour, "width": width},
+        marker={"color": colour, "size": 8 if width > 2 else 6, "symbol": symbol},
+        hovertemplate=f"%{{x}}: %{{y:{number}}}%{{customdata}}<extra>%{{fullData.name}}</extra>",
+        showlegend=bool(name),
+        row=row,
+        col=col,
+    )
+
+
+def rank_step(n_ranks: int) -> int | None:
+    """Return the step of the labels of an axis of ranks; None to let the chart choose.
+
+    Parameters
+    ----------
+    n_ranks
+        Number of ranks.
+
+    Examples
+    --------
+    >>> rank_step(10), rank_step(300)
+    (1, None)
+    """
+    return 1 if n_ranks <= 20 else None
 
 
 def dot_plot(
@@ -132,13 +245,17 @@ def dot_plot(
     return figure
 
 
-def training_figure(rows: Sequence[Row]) -> Any:
+def training_figure(rows: Sequence[Row], *, reference: float | None = None, reference_name: str = "") -> Any:
     """Plot a training curve, with a mark at its best point.
 
     Parameters
     ----------
     rows
         Rows of `round` and `held_out_loss`, or of `trees` and `held_out_ndcg`.
+    reference
+        Value of a dotted line, such as the nDCG of the logging ranker.
+    reference_name
+        Text at that line.
 
     Returns
     -------
@@ -174,18 +291,27 @@ def training_figure(rows: Sequence[Row]) -> Any:
         yaxis={"title": f"{titles[y]} ({better} is better)"},
         showlegend=False,
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
+        height=340,
     )
+    if reference is not None:
+        figure.add_hline(reference, line_dash="dot", annotation_text=html.escape(reference_name))
     return figure
 
 
-def _error_bars(line: Sequence[Row]) -> dict[str, Any]:
-    """Return the intervals of a line, as Plotly takes them."""
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [row["high"] - row["estimate"] for row in line],
-        "arrayminus": [row["estimate"] - row["low"] for row in line],
-    }
+def _is_known(value: float | None) -> bool:
+    """Return whether the end of an interval is a number."""
+    return value is not None and math.isfinite(value)
+
+
+def _transparent(colour: str) -> str:
+    """Return the colour of a band, through which grid lines are seen."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.2)"
+
+
+def _gradient(step: int) -> str:
+    """Return the colour of a line of an ordered set: violet to orange, the later the warmer."""
+    return _ORDERED[min(step - 1, len(_ORDERED) - 1)]
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
