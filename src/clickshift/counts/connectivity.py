@@ -62,7 +62,7 @@ class SwapGraph:
 
     @property
     def verdict(self) -> str:
-        """Whether the examination of all ranks can be compared: "identified", "weakly identified" or "not identified"."""
+        """Whether examination is "identified", "weakly identified" or "not identified"."""
         if self.n_components > 1:
             return "not identified"
         return "weakly identified" if self.weakest_link < _WEAK_LINK else "identified"

@@ -24,7 +24,8 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     ----------
     rows
         Tidy rows of one parameter: parameter, estimate, rank or after, and low and high where there are intervals;
-        last_click where the parameter depends on the rank of the last click.
+        last_click where the parameter depends on the rank of the last click; support, as `examination_table` names it:
+        what the log does not identify is hollow, without interval.
 
     Returns
     -------
@@ -53,9 +54,10 @@ def curve_figure(rows: Sequence[Row]) -> Any:
             figure,
             [row["rank"] for row in line],
             [row["estimate"] for row in line],
-            [row.get("low") for row in line],
-            [row.get("high") for row in line],
+            [None if _is_unidentified(row) else row.get("low") for row in line],
+            [None if _is_unidentified(row) else row.get("high") for row in line],
             name=name,
+            symbol=["circle-open" if _is_unidentified(row) else "circle" for row in line],
             colour=COLOURS[0] if i == 0 else _gradient(i),
             width=2.5 if i == 0 else 1.5,
             band=i == 0,
@@ -80,7 +82,7 @@ def add_curve(
     *,
     name: str = "",
     colour: str = COLOURS[0],
-    symbol: str = "circle",
+    symbol: str | Sequence[str] = "circle",
     width: float = 2.5,
     band: bool = True,
     number: str = ".3f",
@@ -100,7 +102,7 @@ def add_curve(
     name
         Name of the line in the legend, not escaped.
     colour, symbol, width
-        Colour of line and band, marker, and width of the line.
+        Colour of line and band, marker (or that of each point), and width of the line.
     band
         Whether the intervals are drawn; without, they are shown on hovering only.
     number
@@ -116,8 +118,7 @@ def add_curve(
     >>> [len(trace.x) for trace in figure.data]
     [4, 2]
     """
-    ends = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if _is_known(b) and _is_known(c)]
-    if band and len(ends) > 1:
+    for ends in _runs(list(zip(x, low, high, strict=True))) if band else []:
         figure.add_scatter(
             x=[a for a, _, _ in ends] + [a for a, _, _ in reversed(ends)],
             y=[b for _, b, _ in ends] + [c for _, _, c in reversed(ends)],
@@ -141,7 +142,12 @@ def add_curve(
         customdata=intervals,
         mode="lines+markers",
         line={"color": colour, "width": width},
-        marker={"color": colour, "size": 8 if width > 2 else 6, "symbol": symbol},
+        marker={
+            "color": colour,
+            "size": 8 if width > 2 else 6,
+            "symbol": symbol,
+            "line": {"color": colour, "width": 1},
+        },
         hovertemplate=f"%{{x}}: %{{y:{number}}}%{{customdata}}<extra>%{{fullData.name}}</extra>",
         showlegend=bool(name),
         row=row,
@@ -298,9 +304,31 @@ def training_figure(rows: Sequence[Row], *, reference: float | None = None, refe
     return figure
 
 
+def _is_unidentified(row: Row) -> bool:
+    """Return whether the log does not identify a value."""
+    return row.get("support") == "not identified"
+
+
 def _is_known(value: float | None) -> bool:
     """Return whether the end of an interval is a number."""
     return value is not None and math.isfinite(value)
+
+
+def _runs(points: Sequence[tuple[Any, Any, Any]]) -> list[list[tuple[Any, Any, Any]]]:
+    """Return the runs of points whose intervals are known; that of a single point is given some width."""
+    runs: list[list[tuple[Any, Any, Any]]] = [[]]
+    for x, low, high in points:
+        if _is_known(low) and _is_known(high):
+            runs[-1].append((x, low, high))
+        elif runs[-1]:
+            runs.append([])
+    wide = ([(run[0][0] + step, *run[0][1:]) for step in (-0.06, 0.06)] if _is_lonely(run) else run for run in runs)
+    return [run for run in wide if len(run) > 1]
+
+
+def _is_lonely(run: Sequence[tuple[Any, Any, Any]]) -> bool:
+    """Return whether a run is one point at a number."""
+    return len(run) == 1 and isinstance(run[0][0], int | float)
 
 
 def _transparent(colour: str) -> str:
