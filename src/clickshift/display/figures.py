@@ -171,6 +171,44 @@ def rank_step(n_ranks: int) -> int | None:
     return 1 if n_ranks <= 20 else None
 
 
+def counts_figure(counts: Sequence[int], *, axis: str, unit: str = "documents") -> Any:
+    """Plot the number of documents, or of other things, by a whole number from 0, as bars.
+
+    Parameters
+    ----------
+    counts
+        The numbers.
+    axis
+        What the whole number is, such as "grade".
+    unit
+        What is counted.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The chart.
+
+    Examples
+    --------
+    >>> counts_figure([3, 1], axis="grade").data[0].y
+    (3, 1)
+    """
+    import plotly.graph_objects as go
+
+    bars = go.Bar(
+        y=list(counts),
+        marker={"color": COLOURS[0]},
+        hovertemplate=f"{html.escape(axis)} %{{x}}: %{{y:,}} {html.escape(unit)}<extra></extra>",
+    )
+    return go.Figure(bars).update_layout(
+        template="plotly_white",
+        xaxis={"title": html.escape(axis), "dtick": 1},
+        yaxis={"title": html.escape(unit)},
+        margin={"l": 60, "r": 20, "t": 30, "b": 50},
+        height=300,
+    )
+
+
 def dot_plot(
     rows: Sequence[Row],
     *,
