@@ -169,7 +169,8 @@ class LogSummary(Result):
             self.conclusion,
             [Section("Sizes", table=two_columns(self._sizes()))],
             verdict=self.swap_graph.verdict,
-            data=describe_log(self.sessions, self.queries, source=self.source, first=first, last=last),
+            data=f"{describe_log(0, source=self.source, first=first, last=last)}: {self.documents:,} documents in "
+            f"{self.distinct_lists:,} distinct lists".removeprefix(": "),
             headline=headline,
         )
 
@@ -209,7 +210,7 @@ class LogSummary(Result):
             "pairs seen at several ranks": f"{self.pairs_seen_at_several_ranks:.1%}",
             "rank groups": "; ".join(_range_text(group) for group in graph.groups()),
             "weakest link": f"{graph.weakest_link:,.1f} effective swaps" if len(self.clicks) > 1 else "none",
-            "identifiability": self.identifiability,
+            "identifiability": graph.verdict if graph.warning() else self.identifiability,
             "logged propensities": "yes" if self.propensities else "none",
             **({} if self.time is None else {"time": " to ".join(self.time)}),
             **({} if self.users is None else {"users": self.users}),

@@ -59,9 +59,8 @@ def describe_log(
     sizes += [f"{queries:,} quer{'y' if queries == 1 else 'ies'}"] if queries else []
     single = Path(source)
     name = single.name if single.is_absolute() and " " not in source else source
-    text = " of ".join(sizes) + (f" from {name}" if name else "")
-    when = period(first, last)
-    return f"{text}, {when}" if when else text
+    text = " from ".join(part for part in (" of ".join(sizes), name) if part)
+    return ", ".join(part for part in (text, period(first, last)) if part)
 
 
 def period(first: Any, last: Any) -> str:

@@ -186,7 +186,7 @@ class DriftResult(Result):
                 "Changes since the day before, beyond chance",
                 table=_drift_table(self),
                 figure=lambda: _change_figure(self.steps),
-                caption="Dotted: above it, an old model should not be trusted. Lower ends of the intervals decide, each "
+                caption="Dotted: above it, an old model should not be trusted. The lower end of an interval decides, "
                 "with an error probability of one in a thousand.",
                 name="changes",
             ),
@@ -369,7 +369,7 @@ def _rate_text(day: Day, rank: int) -> str | None:
     if rank >= len(day.ctr) or math.isnan(day.ctr[rank]):
         return None
     half = 100 * float(day.high[rank] - day.low[rank]) / 2
-    digits = min(decimals(half), 3) if half > 0 else 1
+    digits = 1 if half >= 0.1 or not half > 0 else min(decimals(half), 3)
     return f"{100 * day.ctr[rank]:.{digits}f} ± {half:.{digits}f}%"
 
 

@@ -145,6 +145,8 @@ class GradedJudgments(Result):
     def _document(self) -> Document:
         facts = {name: value for name, value in self.facts().items() if name not in {"conclusion", "pairs_by_grade"}}
         facts |= {"cut_points": _list_cuts(self.cuts)}
+        certain = facts.pop("pairs_whose_interval_has_one_grade")
+        facts["pairs whose interval has one grade"] = "–" if math.isnan(certain) else f"{certain:.1%}"
         lists = [self._query_section(query) for query in self._frequent_queries()]
         others = Section("Other frequent queries", parts=lists[1:], page_only=True)
         by_grade = [

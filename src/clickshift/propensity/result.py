@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from clickshift._version import __version__
 from clickshift.core.files import write_atomically
@@ -123,9 +123,16 @@ class Propensities(Result):
         return curve
 
     @property
+    def identified(self) -> Bool[np.ndarray, " rank"]:
+        """Whether the log says anything about each rank: its examination is above 0, and its interval has an end."""
+        known = np.isfinite(self.estimate) & (self.estimate > 0)
+        identified: np.ndarray = known & ~(self.high > _UNBOUNDED * np.maximum(self.estimate, 1))
+        return identified
+
+    @property
     def conclusion(self) -> str:
         """Examination of the last identified rank, and the ranks that are not identified."""
-        reference, known = self.reference_rank, np.flatnonzero(np.isfinite(self.estimate))
+        reference, known = self.reference_rank, np.flatnonzero(self.identified)
         others = known[known != reference]
         unknown = [str(rank + 1) for rank in range(self.n_ranks) if rank not in known]
         sentences = []
@@ -146,7 +153,7 @@ class Propensities(Result):
     @property
     def verdict(self) -> str:
         """Whether the log identifies the curve: "identified", "weakly identified" or "not identified"."""
-        if not np.isfinite(self.estimate).all():
+        if not self.identified.all():
             return "not identified"
         return "weakly identified" if self.warnings else "identified"
 
@@ -257,7 +264,7 @@ def _curve_figure(propensities: Propensities) -> Any:
     """Plot the curve with its intervals, and 1 / rank for comparison."""
     import plotly.graph_objects as go
 
-    rows = [row for row in propensities.rows() if not math.isnan(row["examination"])]
+    rows = [row for row, known in zip(propensities.rows(), propensities.identified, strict=True) if known]
     figure = go.Figure()
     ranks = list(range(1, propensities.n_ranks + 1))
     values = ([row[name] for row in rows] for name in ("examination", "low", "high"))
@@ -282,8 +289,10 @@ def _curve_figure(propensities: Propensities) -> Any:
 
 
 def _shown(value: float) -> float:
-    """Return a value of the table: bounds that only rounding keeps from 0 are 0."""
-    return 0.0 if abs(value) < _ROUNDED_TO_ZERO else value
+    """Return a value of the table: bounds that only rounding keeps from 0 are 0, and huge ones are infinite."""
+    return 0.0 if abs(value) < _ROUNDED_TO_ZERO else math.inf if value > _UNBOUNDED**2 else value
 
 
 _ROUNDED_TO_ZERO = 5e-5
+_UNBOUNDED = 100.0
+"""An upper bound of so many times the estimate, or the reference rank, says nothing."""

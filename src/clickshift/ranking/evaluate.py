@@ -135,7 +135,7 @@ class RankerEvaluation(Result):
         )
         if self.comparisons:
             headline = Section(
-                f"Difference in nDCG, paired by query, with {level}",
+                f"Differences, paired by query, with {level}",
                 table=[*self.comparisons],
                 figure=self._difference_figure,
                 caption="Difference: this ranker minus the other one, on the same documents. ARP: lower is better.",

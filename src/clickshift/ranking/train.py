@@ -163,7 +163,7 @@ class RankerTraining(Result):
 
     @override
     def _document(self) -> Document:
-        facts = {name: value for name, value in self.rows()[0].items() if not name.startswith("held_out_")}
+        facts = {name: value for name, value in self.facts().items() if name not in {"conclusion", "held_out", "curve"}}
         sections = [Section("Trained ranker", table=facts_table(facts))]
         if isinstance(self.ranker, TreeRanker):
             importance = self.ranker.feature_importance()
