@@ -173,7 +173,7 @@ class DriftResult(Result):
         ]
         names = [day.name for day in self.days]
         first, last = self.days[0].first, self.days[-1].last
-        span = period(first, last) or f"{names[0]} to {names[-1]}"
+        span = period(first, last) or period(names[0], names[-1]).removeprefix("time ")
         sessions = round(sum(day.sessions for day in self.days))
         return Document(
             "Drift between days: can an old model still be used?",
@@ -282,7 +282,7 @@ def _add_threshold(figure: Any, panel: int, threshold: float, text: str) -> None
         threshold,
         line={"color": COLOURS[-1], "width": 1, "dash": "dot"},
         annotation_text=f"threshold {text}",
-        annotation_position="top right",
+        annotation_position="top left",
         row=panel,
         col=1,
     )

@@ -257,6 +257,7 @@ def _list_figure(rows: Rows, cuts: tuple[float, ...]) -> Any:
         trace.marker.color, trace.marker.symbol, trace.showlegend = COLOURS[grade], SYMBOLS[grade], True
     for cut in cuts:
         figure.add_vline(cut, line={"color": COLOURS[-1], "width": 1, "dash": "dot"})
+    figure.update_yaxes(type="category")  # ids may be numbers
     return figure.update_layout(showlegend=True)
 
 

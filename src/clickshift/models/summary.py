@@ -147,7 +147,7 @@ class ModelSummary(Result):
             self.conclusion,
             sections,
             settings=self._facts(),
-            verdict=_curve_verdict(curve),
+            verdict=_curve_verdict(curve) or ("" if all(one.converged for one in self._evidence) else "not converged"),
             data=self.data,
             headline=headline,
         )

@@ -295,4 +295,4 @@ def _shown(value: float) -> float:
 
 _ROUNDED_TO_ZERO = 5e-5
 _UNBOUNDED = 100.0
-"""An upper bound of so many times the estimate, or the reference rank, says nothing."""
+"""Ratio of an upper bound to the estimate, or to the reference rank, above which a rank is not identified."""

@@ -126,9 +126,10 @@ class RankerEvaluation(Result):
             f"{self.level:.0%} bootstrap intervals over queries; {self.queries_left_out:,} queries with equal labels "
             "are left out. ARP: average rank of relevant documents, lower is better."
         )
-        title = f"{self.learner} on {self.corpus}"
         level = f"{100 * self.level:g} % intervals"
-        metrics = Section(title, table=self.rows(), caption=caption, name="metrics", figure=self._metric_figure)
+        metrics = Section(
+            "nDCG of the rankers", table=self.rows(), caption=caption, name="metrics", figure=self._metric_figure
+        )
         headline, sections = (
             metrics,
             [Section("Average rank of relevant documents", figure=self._arp_figure, page_only=True)],
@@ -184,7 +185,8 @@ class RankerEvaluation(Result):
             for row in self.comparisons
             if row["metric"] != "ARP"
         ]
-        rows = sorted([*own, *others], key=lambda row: str(row["label"]).partition(",")[0])
+        metrics = [row["metric"] for row in self.metrics]
+        rows = sorted([*own, *others], key=lambda row: metrics.index(str(row["label"]).partition(",")[0]))
         return dot_plot(rows, axis=f"nDCG, with the {100 * self.level:g} % interval of this ranker")
 
     def _arp_figure(self) -> Any:

@@ -23,7 +23,7 @@ from clickshift.display.export import Written
 from clickshift.display.figures import dot_plot, training_figure
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, facts_table
-from clickshift.display.values import with_interval
+from clickshift.display.values import decimals
 from clickshift.errors import SpecError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.read_report import OnBadLine
@@ -86,13 +86,13 @@ class HeldOutComparison:
     def conclusion(self) -> str:
         """The comparison in a sentence."""
         source = "labels" if self.judged_by == "labels" else "clicks, corrected for position bias"
-        difference = with_interval(self.difference, self.low, self.high, signed=True)
-        interval = ", 95 % interval" if self.low == self.low else ""
+        digits = min(decimals((self.high - self.low) / 2) + 1, 4) if self.high > self.low else 4
+        interval = f", 95 % interval {self.low:+.{digits}f} to {self.high:+.{digits}f}" if self.low == self.low else ""
         subject = f"the nDCG@{_CUTOFF} of trees trained without them" if self.trained_again else f"its nDCG@{_CUTOFF}"
         return (
             f"On the documents shown for {self.queries:,} held-out queries, judged by {source}, {subject} is "
             f"{self.ndcg:.3f} and that of the logging ranker {self.logging_ndcg:.3f} "
-            f"(difference {difference}{interval})."
+            f"(difference {self.difference:+.{digits}f}{interval})."
         )
 
 
@@ -167,7 +167,8 @@ class RankerTraining(Result):
         sections = [Section("Trained ranker", table=facts_table(facts))]
         if isinstance(self.ranker, TreeRanker):
             importance = self.ranker.feature_importance()
-            sections.insert(0, _importance_section(importance, self.ranker.n_features))
+            if importance.any():
+                sections.insert(0, _importance_section(importance))
         headline = None
         if self.comparison is not None:
             one = self.comparison
@@ -227,18 +228,17 @@ class RankerTraining(Result):
         return Written(files=(Path(path),))
 
 
-def _importance_section(importance: np.ndarray, n_features: int) -> Section:
+def _importance_section(importance: Float[np.ndarray, " feature"]) -> Section:
     """Show the features that the trees use most."""
     order = np.argsort(-importance, kind="stable")[:_FEATURES_SHOWN]
-    total = max(float(importance.sum()), 1e-300)
-    rows = [{"feature": int(k) + 1, "gain": float(importance[k]) / total} for k in order if importance[k] > 0]
-    dots = [{"label": row["feature"], "value": row["gain"], "low": None, "high": None} for row in rows]
+    shares = [(int(k) + 1, float(importance[k] / importance.sum())) for k in order if importance[k] > 0]
+    dots = [{"label": feature, "value": share, "low": None, "high": None} for feature, share in shares]
     used = int((importance > 0).sum())
     return Section(
         "Features that the trees use most",
-        table=[{"feature": row["feature"], "share": row["gain"]} for row in rows],
-        figure=partial(_importance_figure, dots) if dots else None,
-        caption=f"Share of the reduction of the loss by all splits; {used:,} of {n_features:,} features are used.",
+        table=[{"feature": feature, "share": share} for feature, share in shares],
+        figure=partial(_importance_figure, dots),
+        caption=f"Share of the reduction of the loss by all splits; {used:,} of {len(importance):,} features are used.",
         name="feature importance",
         page_only=True,
     )
