@@ -100,7 +100,7 @@ def test_log_info(shell: Shell, clicks: Path) -> None:
     assert facts["identifiability"]
     text = shell.text("log", "info", clicks)
     assert "rank groups" in text
-    assert "1–5" in text
+    assert "ranks 1 to 5" in text
     (first,) = [line for line in text.splitlines() if line.startswith("│ 1 ")]
     assert first.endswith(f" {round(facts['effective_swaps'][0][1]):,} │")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -208,7 +208,7 @@ class LogSummary(Result):
             "sessions without click": f"{self.sessions_without_click:.1%}",
             "distinct lists": self.distinct_lists,
             "pairs seen at several ranks": f"{self.pairs_seen_at_several_ranks:.1%}",
-            "rank groups": "; ".join(_range_text(group) for group in graph.groups()),
+            "rank groups": graph.describe_groups(),
             "weakest link": f"{graph.weakest_link:,.1f} effective swaps" if len(self.clicks) > 1 else "none",
             "identifiability": graph.verdict if graph.warning() else self.identifiability,
             "logged propensities": "yes" if self.propensities else "none",
@@ -348,10 +348,3 @@ def _rank_ranges(n_ranks: int) -> list[tuple[int, int]]:
         return [(rank, rank + 1) for rank in range(n_ranks)]
     ends = [*range(11), *(end for end in _GROUP_ENDS if end < n_ranks), n_ranks]
     return list(pairwise(ends))
-
-
-def _range_text(ranks: Sequence[int]) -> str:
-    """Return ranks as text, e.g. "1–5" or "1, 3"."""
-    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"{ranks[0]}–{ranks[-1]}"
-    return ", ".join(map(str, ranks))

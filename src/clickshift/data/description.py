@@ -54,11 +54,14 @@ def describe_log(
     '100,000 sessions of 1,200 queries from logs/clicks.parquet, 1 to 10 May 2026'
     >>> describe_log(0, 50, source="/data/clicks.parquet")
     '50 queries from clicks.parquet'
+    >>> describe_log(2, 1, source="DataFrame in memory")
+    '2 sessions of 1 query from a DataFrame in memory'
     """
     sizes = [f"{round(sessions):,} sessions"] if sessions else []
     sizes += [f"{queries:,} quer{'y' if queries == 1 else 'ies'}"] if queries else []
     single = Path(source)
     name = single.name if single.is_absolute() and " " not in source else source
+    name = f"a {name}" if name.endswith(" in memory") else name
     text = " from ".join(part for part in (" of ".join(sizes), name) if part)
     return ", ".join(part for part in (text, period(first, last)) if part)
 

@@ -31,7 +31,11 @@ that on the earlier day, for the documents shown at a rank on both days. A model
 if one of the changes is significantly larger than {POSITION_THRESHOLD:.0%} of the positions,
 {NEW_DOCUMENT_THRESHOLD:.0%} of the results, or a CTR ratio of {1 + CLICK_THRESHOLD:.2f} in either direction."""
 _VERDICT_TEXT = {"changed": "changed", "some": "a little", "same": "no", "unclear": "unclear"}
-_LAYOUT: dict[str, Any] = {"template": "plotly_white", "margin": {"l": 60, "r": 20, "t": 40, "b": 50}}
+_LAYOUT: dict[str, Any] = {
+    "template": "plotly_white",
+    "margin": {"l": 60, "r": 20, "t": 40, "b": 50},
+    "showlegend": False,
+}
 
 
 @final
@@ -186,8 +190,8 @@ class DriftResult(Result):
                 "Changes since the day before, beyond chance",
                 table=_drift_table(self),
                 figure=lambda: _change_figure(self.steps),
-                caption="Dotted: above it, an old model should not be trusted. The lower end of an interval decides, "
-                "with an error probability of one in a thousand.",
+                caption="Dotted: the limit beyond which an old model should not be trusted. The nearer end of an interval "
+                "decides, with an error probability of one in a thousand.",
                 name="changes",
             ),
         )
@@ -241,6 +245,7 @@ def _change_figure(steps: Sequence[Change]) -> Any:
         _add_threshold(figure, 3, threshold, f"{threshold:.2f}")
     figure.update_yaxes(title="ratio", nticks=4, row=3, col=1)
     figure.update_layout(**_LAYOUT, height=520)
+    figure.update_layout(margin={"r": 75})
     return figure.update_xaxes(type="category", categoryorder="array", categoryarray=days)
 
 
@@ -281,8 +286,8 @@ def _add_threshold(figure: Any, panel: int, threshold: float, text: str) -> None
     figure.add_hline(
         threshold,
         line={"color": COLOURS[-1], "width": 1, "dash": "dot"},
-        annotation_text=f"threshold {text}",
-        annotation_position="top left",
+        annotation_text=f"limit {text}",
+        annotation_position="right",
         row=panel,
         col=1,
     )

@@ -243,13 +243,13 @@ def _list_figure(rows: Rows, cuts: tuple[float, ...]) -> Any:
     """Plot the relevance of documents with intervals, with their grades as colours and symbols, and the cut points."""
     dots = [
         {
-            "label": row["doc"],
+            "label": f"{place}. {_shortened(str(row['doc']))}",
             "grade": f"grade {row['grade']}",
             "value": row["relevance"],
             "low": None if math.isnan(row["low"]) else row["low"],
             "high": None if math.isnan(row["high"]) else row["high"],
         }
-        for row in rows
+        for place, row in enumerate(rows, 1)
     ]
     figure = dot_plot(dots, axis="relevance, with 95 % intervals", group="grade")
     for trace in figure.data:  # the same grade looks the same for all queries
@@ -257,8 +257,16 @@ def _list_figure(rows: Rows, cuts: tuple[float, ...]) -> Any:
         trace.marker.color, trace.marker.symbol, trace.showlegend = COLOURS[grade], SYMBOLS[grade], True
     for cut in cuts:
         figure.add_vline(cut, line={"color": COLOURS[-1], "width": 1, "dash": "dot"})
-    figure.update_yaxes(type="category")  # ids may be numbers
     return figure.update_layout(showlegend=True)
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning of a long id; the table has all of it."""
+    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
+
+
+_LABEL = 20
+"""Most characters of an id in a chart."""
 
 
 def _grade_ranges(cuts: tuple[float, ...]) -> list[str]:

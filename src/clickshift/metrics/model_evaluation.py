@@ -15,6 +15,7 @@ from clickshift.core.intervals import mean_interval, normal_quantile
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.fingerprint import log_fingerprint
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.days import time_range
 from clickshift.data.description import describe_log, log_source
 from clickshift.data.encoded_log import Log
 from clickshift.display.document import Document, Section
@@ -352,7 +353,8 @@ def evaluate(
             ),
             stacklevel=2,
         )
-    data = describe_log(opened.total, opened.vocabulary.n_queries, source=log_source(log))
+    first, last = time_range(opened.time)
+    data = describe_log(opened.total, opened.vocabulary.n_queries, source=log_source(log), first=first, last=last)
     return ClickPrediction(model_name(models[0]), evaluations, models[0].peeks, on_training_log, calibration, data)
 
 

@@ -382,7 +382,7 @@ def _relevance_figure(relevance: np.ndarray, impressions: np.ndarray) -> Any:
     """Plot the distribution of relevance, of documents with and without much evidence."""
     import plotly.graph_objects as go
 
-    ends = np.linspace(min(0.0, relevance.min()), max(1.0, relevance.max()), 41)
+    ends = np.linspace(min(0.0, relevance.min()), max(relevance.max(), 1e-9), 41)
     figure, often = go.Figure(), impressions >= _OFTEN
     for name, group, colour in (
         (f"shown {_OFTEN} times or more", relevance[often], COLOURS[0]),
