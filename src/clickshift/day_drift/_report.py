@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -190,8 +191,9 @@ class DriftResult(Result):
                 "Changes since the day before, beyond chance",
                 table=_drift_table(self),
                 figure=lambda: _change_figure(self.steps),
-                caption="Dotted: the limit beyond which an old model should not be trusted. The nearer end of an interval "
-                "decides, with an error probability of one in a thousand.",
+                caption="Dotted: the limits beyond which an old model should not be trusted; the nearer end of an "
+                "interval decides, with an error probability of one in a thousand. Clicks: the click-through rate of "
+                "the same documents, as a ratio to the day before.",
                 name="changes",
             ),
         )
@@ -226,26 +228,31 @@ def _change_figure(steps: Sequence[Change]) -> Any:
     """Plot a panel for each kind of change, corrected for chance, with its threshold."""
     from plotly.subplots import make_subplots
 
-    kinds = ("Changed positions", "New documents", "Clicks on the same documents, rank 1")
-    days = [html.escape(step.later) for step in steps]
+    ratios = (1 / (1 + CLICK_THRESHOLD), 1 + CLICK_THRESHOLD)
+    kinds = (
+        f"Changed positions (limit {POSITION_THRESHOLD:.0%})",
+        f"New documents (limit {NEW_DOCUMENT_THRESHOLD:.0%})",
+        f"Clicks at rank 1 (limits {ratios[0]:.2f} and {ratios[1]:.2f})",
+    )
+    days = _axis_names([step.later for step in steps])
     figure = make_subplots(3, 1, shared_xaxes=True, subplot_titles=kinds, vertical_spacing=0.11)
+    figure.update_annotations(font={"size": 13})
     for panel, (field, threshold) in enumerate(
         (("places", POSITION_THRESHOLD), ("new_documents", NEW_DOCUMENT_THRESHOLD)), 1
     ):
         shares: list[ChanceCorrectedChange] = [getattr(step, field) for step in steps]
         ends = [(share.change, share.low, share.change) for share in shares]
         _add_day_dots(figure, panel, days, ends, ".1%", colour=COLOURS[panel - 1])
-        _add_threshold(figure, panel, threshold, f"{threshold:.0%}")
+        _add_threshold(figure, panel, threshold)
         highest = max([threshold, *(share.change for share in shares if not math.isnan(share.change))])
         figure.update_yaxes(tickformat=".0%", range=[-0.04 * highest, 1.25 * highest], nticks=4, row=panel, col=1)
     firsts = [next((clicks for clicks in step.clicks if clicks.rank == 0), None) for step in steps]
-    ratios = [(math.nan,) * 3 if one is None else (one.ratio, one.low, one.high) for one in firsts]
-    _add_day_dots(figure, 3, days, ratios, ".2f", colour=COLOURS[2])
-    for threshold in (1 / (1 + CLICK_THRESHOLD), 1 + CLICK_THRESHOLD):
-        _add_threshold(figure, 3, threshold, f"{threshold:.2f}")
+    values = [(math.nan,) * 3 if one is None else (one.ratio, one.low, one.high) for one in firsts]
+    _add_day_dots(figure, 3, days, values, ".2f", colour=COLOURS[2])
+    for threshold in ratios:
+        _add_threshold(figure, 3, threshold)
     figure.update_yaxes(title="ratio", nticks=4, row=3, col=1)
     figure.update_layout(**_LAYOUT, height=520)
-    figure.update_layout(margin={"r": 75})
     return figure.update_xaxes(type="category", categoryorder="array", categoryarray=days)
 
 
@@ -281,16 +288,21 @@ def _add_day_dots(
     )
 
 
-def _add_threshold(figure: Any, panel: int, threshold: float, text: str) -> None:
-    """Add a threshold with its label to a panel."""
-    figure.add_hline(
-        threshold,
-        line={"color": COLOURS[-1], "width": 1, "dash": "dot"},
-        annotation_text=f"limit {text}",
-        annotation_position="right",
-        row=panel,
-        col=1,
-    )
+def _add_threshold(figure: Any, panel: int, threshold: float) -> None:
+    """Add a threshold to a panel, whose title names it."""
+    figure.add_hline(threshold, line={"color": COLOURS[-1], "width": 1, "dash": "dot"}, row=panel, col=1)
+
+
+def _axis_names(days: Sequence[str]) -> list[str]:
+    """Return the labels of an axis of days: dates of one year without it.
+
+    >>> _axis_names(["2026-05-01", "2026-06-02"]), _axis_names(["2025-12-31", "2026-01-01"]), _axis_names(["mon"])
+    (['1 May', '2 June'], ['2025-12-31', '2026-01-01'], ['mon'])
+    """
+    dates = [period(day, day).rpartition(" ") for day in days if re.fullmatch(r"\d{4}-\d\d-\d\d", day)]
+    if len(dates) == len(days) and len({year for _, _, year in dates}) == 1:
+        return [date for date, _, _ in dates]
+    return [html.escape(day) for day in days]
 
 
 def _ctr_figure(days: Sequence[Day], ranks: int) -> Any:
@@ -303,18 +315,17 @@ def _ctr_figure(days: Sequence[Day], ranks: int) -> Any:
     figure = make_subplots(
         lines, columns, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.25 / lines, horizontal_spacing=0.12
     )
+    figure.update_annotations(font={"size": 13})
+    names = _axis_names([day.name for day in days])
     for r in range(ranks):
         values = [
             (float(day.ctr[r]), float(day.low[r]), float(day.high[r])) if r < len(day.ctr) else (math.nan,) * 3
             for day in days
         ]
-        names = [html.escape(day.name) for day in days]
         _add_day_dots(figure, r // columns + 1, names, values, ".2%", colour=COLOURS[0], col=r % columns + 1)
     figure.update_layout(**_LAYOUT, height=80 + 130 * lines)
     figure.update_yaxes(tickformat=".1~%", nticks=4)
-    return figure.update_xaxes(
-        type="category", categoryorder="array", categoryarray=[html.escape(d.name) for d in days]
-    )
+    return figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
 
 
 def _click_table(steps: Sequence[Change]) -> list[dict[str, Any]]:

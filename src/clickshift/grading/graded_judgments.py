@@ -243,7 +243,7 @@ def _list_figure(rows: Rows, cuts: tuple[float, ...]) -> Any:
     """Plot the relevance of documents with intervals, with their grades as colours and symbols, and the cut points."""
     dots = [
         {
-            "label": f"{place}. {_shortened(str(row['doc']))}",
+            "label": f"{place}.\N{NO-BREAK SPACE}{_shortened(str(row['doc']))}",
             "grade": f"grade {row['grade']}",
             "value": row["relevance"],
             "low": None if math.isnan(row["low"]) else row["low"],
@@ -261,11 +261,12 @@ def _list_figure(rows: Rows, cuts: tuple[float, ...]) -> Any:
 
 
 def _shortened(text: str) -> str:
-    """Return the beginning of a long id; the table has all of it."""
-    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
+    """Return the beginning and the end of a long id; the table has all of it."""
+    half = _LABEL // 2
+    return text if len(text) <= _LABEL else f"{text[: half - 1]}…{text[-half:]}"
 
 
-_LABEL = 20
+_LABEL = 14
 """Most characters of an id in a chart."""
 
 

@@ -210,7 +210,7 @@ class RankerEvaluation(Result):
             for row in self.comparisons
             if row["metric"] != "ARP"
         ]
-        return dot_plot(rows, axis="this ranker minus the other one", reference=0.0, reference_name="no difference")
+        return dot_plot(rows, axis="this ranker minus the other one (0: no difference)", reference=0.0)
 
 
 LOGGING_RANKER = "the logging ranker"
