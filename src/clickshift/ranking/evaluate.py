@@ -163,6 +163,8 @@ class RankerEvaluation(Result):
         """Return how the ranker compares with the last of the others; empty without others."""
         if not self.comparisons:
             return ""
+        if self.includes_training and self.training_queries:
+            return "caution"
         one = self._main_row(self.comparisons[::-1])
         named = "today's" if one["other"] == LOGGING_RANKER else "the other"
         return (
