@@ -60,7 +60,7 @@ value that describes itself:
 |---|---|
 | `conclusion` | the answer, in one to three sentences |
 | `rows()`, `to_arrow()`, `to_pandas()` | tidy rows |
-| `to_dict()` | the facts: exactly what the command prints with `--json`; with `--output`, the command adds `output` |
+| `to_dict()` | the facts: exactly what the command prints with `--json`; `--output` and `--report` add their paths |
 | `figures`, `figure(name)` | Plotly figures |
 | `document` | conclusion, figures, tables and settings, computed once |
 | `write(path)` | a page (.html), a folder with page, rows and `exports/`, or the file that the result is for |

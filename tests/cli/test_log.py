@@ -91,11 +91,21 @@ def test_drift_of_counts_and_logs(shell: Shell, work: Path, tmp_path: Path) -> N
     page = tmp_path / "drift.html"
     text = shell.text("log", "drift", *days, "-o", page)
     assert "should not be trusted on wed" in text
-    assert "Click-through rate by rank" in text
+    assert "Click-through rate by day, ranks 1 to" in text
     assert f"Report: {page}" in text
     html = page.read_text(encoding="utf-8")
     assert "should not be trusted on wed" in html
     assert "Clicks on the same documents at the same ranks" in html
+    document = cs.drift([str(day) for day in days]).document
+    assert (document.verdict, document.data.split(", ")[1]) == ("changed", "1 to 3 Mar 2024")
+    places, new, ratio = document.figures["changes"].data
+    assert list(new.y) == [step["new_documents"]["change"] for step in said["since_the_day_before"]]
+    low = [step["places"]["surely_above"] for step in said["since_the_day_before"]]
+    assert [y - down for y, down in zip(places.y, places.error_y.arrayminus, strict=True)] == pytest.approx(low)
+    assert ratio.y[0] == said["since_the_day_before"][0]["clicks_like_for_like"][0]["ratio"]
+    panels = document.figures["click-through rate"].data
+    rates = [[row["ctr"] for row in day["ctr_by_rank"]] for day in said["days"]]
+    assert [list(panel.y) for panel in panels] == [list(by_day) for by_day in zip(*rates, strict=True)]
 
 
 def test_days_of_one_ranker_can_be_trusted(shell: Shell, work: Path) -> None:

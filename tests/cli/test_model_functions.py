@@ -41,6 +41,10 @@ def test_fit(shell: Shell, clicks: Path, tmp_path: Path) -> None:
     assert facts["version"] == cs.__version__
     text = shell.text("fit", "UBM", clicks, "-o", tmp_path / "ubm")
     assert f"Output: {tmp_path / 'ubm'}" in text
+    shell.text("fit", "UBM", clicks, "-o", tmp_path / "ubm", "--report", tmp_path / "ubm.html")
+    assert facts["conclusion"] in (tmp_path / "ubm.html").read_text(encoding="utf-8")
+    assert ".html" in shell.error("fit", "UBM", clicks, "-o", tmp_path / "again", "--report", tmp_path / "ubm.pdf")
+    assert not (tmp_path / "again").exists()
     assert facts["conclusion"] in text
 
 
@@ -60,7 +64,10 @@ def test_evaluate(shell: Shell, halves: tuple[Path, Path], tmp_path: Path) -> No
     assert rows["conditional_perplexity", None] == facts["conditional_perplexity"]
     assert rows["marginal_perplexity", 5] == facts["marginal_perplexity_at_rank"][4]
     assert [len(line.x) for line in result.figure("Perplexity by rank").data] == [5, 5, 5]
-    assert "Plotly.newPlot" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    deciles = [row for row in facts["calibration"] if row["by"] == "decile"]
+    assert list(result.figure("calibration").data[1].y) == [row["observed_ctr"] for row in deciles]
+    assert (result.document.verdict, result.document.data.split(" from ")[1]) == ("", test.name)
+    assert "data-chart=" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_evaluating_on_the_training_log_warns(shell: Shell, halves: tuple[Path, Path], tmp_path: Path) -> None:
@@ -130,7 +137,7 @@ def test_judgments(shell: Shell, fitted: Path, tmp_path: Path) -> None:
     cs.judgments(load_model(fitted / "PBM"), format="qrels").write(tmp_path / "labels.txt")
     assert (tmp_path / "labels.txt").read_text().split()[1] == "0"
     result.write(tmp_path / "page.html")
-    assert "Plotly.newPlot" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "data-chart=" in (tmp_path / "page.html").read_text(encoding="utf-8")
     with raises_code("unknown-format"):
         GradedJudgments.check_output("labels.txt")
 
@@ -140,7 +147,8 @@ def test_examination(model: str, shell: Shell, fitted: Path) -> None:
     result = cs.examination(fitted / model)
     assert result.to_dict() == printed(shell, "examine", fitted / model)
     assert list(result.figures) == [result.rows()[0]["parameter"]]
-    assert str(result.rows()[0]["parameter"]) in shell.text("examine", fitted / model)
+    shown = {"ctr": "click-through rate"}.get(name := str(result.rows()[0]["parameter"]), name)
+    assert shown in shell.text("examine", fitted / model)
 
 
 def test_models(shell: Shell) -> None:

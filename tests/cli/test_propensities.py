@@ -53,13 +53,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_curve_as_a_table_a_file_and_a_page(shell: Shell, work: Path, tmp_path: Path) -> None:
     curve, page = tmp_path / "curve.json", tmp_path / "curve.html"
-    text = shell.text("propensities", work / "two.parquet", "-o", curve, "--plot", page)
+    text = shell.text("propensities", work / "two.parquet", "-o", curve, "--report", page)
     assert "Examination relative to rank 1, by harvesting" in text
     found = read_propensities(curve)
     assert np.abs(np.log(found.estimate / EXAMINATION)).max() < 0.15
     assert (found.low[1:] < found.estimate[1:]).all()
-    assert f"{found.estimate[2]:.4f}" in text
-    assert f"{found.estimate[2]:.4f}" in page.read_text(encoding="utf-8")
+    assert f"{found.estimate[2]:.3f}" in text
+    assert f"{found.estimate[2]:.3f}" in page.read_text(encoding="utf-8")
     assert "effective swaps" in page.read_text(encoding="utf-8")
     said = shell.json("propensities", work / "two.parquet", "--reference-rank", 2)
     assert said["reference_rank"] == 2
@@ -119,6 +119,7 @@ def test_one_line_for_what_cannot_be_done(shell: Shell, work: Path, tmp_path: Pa
         (("--reference-rank", 4), ("got rank 4",)),
         (("--level", 2), ("between 0 and 1", "got 2")),
         (("-o", tmp_path / "curve.txt"), ("curve.txt", ".json")),
+        (("--report", tmp_path / "curve.pdf"), ("curve.pdf", ".html")),
         (("--plot", tmp_path / "curve.pdf"), ("curve.pdf", ".html")),
     ):
         said = shell.error("propensities", log, *options)

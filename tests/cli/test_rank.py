@@ -74,10 +74,10 @@ def test_train_and_evaluate(shell: Shell, work: Path) -> None:
     for row in rows.values():
         assert row["low"] < row["mean"] < row["high"]
     figure = cs.evaluate_ranker(work / "ips", work / "docs.txt", include_training=True).figure()
-    for trace, names in zip(figure.data, (["nDCG@5", "nDCG@10"], ["ARP"]), strict=True):
-        assert list(trace.y) == names
-        for name, x, up, down in zip(trace.y, trace.x, trace.error_x.array, trace.error_x.arrayminus, strict=True):
-            np.testing.assert_allclose([x, x + up, x - down], [rows[name][key] for key in ("mean", "high", "low")])
+    (trace,) = figure.data
+    assert list(trace.y) == ["nDCG@5, this ranker", "nDCG@10, this ranker"]
+    for name, x, up, down in zip(rows, trace.x, trace.error_x.array, trace.error_x.arrayminus, strict=False):
+        np.testing.assert_allclose([x, x + up, x - down], [rows[name][key] for key in ("mean", "high", "low")])
     text = shell.text("rank", "evaluate", work / "ips", work / "docs.txt", "--include-training", "--level", 0.9)
     assert "90% bootstrap intervals" in text
     assert "nDCG@5" in text
@@ -146,7 +146,12 @@ def test_trees_are_compared_on_queries_that_were_held_out(work: Path, tmp_path: 
     assert (training.comparison.queries, training.comparison.judged_by) == (6, "labels")
     assert [row["trees"] for row in training.curve] == [1, 2, 3, 4, 5]
     assert training.curve[-1]["held_out_ndcg"] == pytest.approx(training.comparison.ndcg)
-    assert len(training.figures) == 1
+    assert list(training.figures) == ["training curve", "feature importance"]
+    gain = lightgbm.Booster(model_str=alone.text).feature_importance("gain")
+    (dots,) = training.figure("feature importance").data
+    assert {int(name): share for name, share in zip(dots.y, dots.x, strict=True)} == pytest.approx(
+        {k + 1: value / gain.sum() for k, value in enumerate(gain) if value > 0}
+    )
     write_world(tmp_path, queries=20, sessions=500, seed=1)
     others = tmp_path / "docs.txt", tmp_path / "log.parquet"
     given = cs.train_ranker(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clickshift.counts.log_summary import _range_text, log_summary
+from clickshift.counts.log_summary import log_summary
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 
@@ -64,10 +64,13 @@ def test_the_swaps_of_a_log_in_short() -> None:
     """A table for people shows groups of ranks as ranges, and only the swaps of neighbouring ranks."""
     facts = log_summary(Sessions(Rankings(WORDS, np.zeros(2, int), np.array([[0, 1, 2], [1, 2, 0]])), np.zeros((2, 3))))
     shown = {row[""]: row[" "] for row in facts.document.sections[0].table}
-    assert (shown["rank groups"], shown["effective swaps"]) == ("1–3", {"1–2": 0, "2–3": 0})
+    assert shown["rank groups"] == "ranks 1 to 3"
+    by_rank = facts.document.tables["Click-through rate by rank"]
+    assert [row["swaps with the next rank"] for row in by_rank] == [0, 0, None]
+    assert facts.document.verdict == "weakly identified"
     apart = log_summary(Sessions(Rankings(WORDS, np.zeros(1, int), np.array([[0, 1]])), np.zeros((1, 2)))).document
-    assert {row[""]: row[" "] for row in apart.sections[0].table}["rank groups"] == "1; 2"
-    assert [_range_text(group) for group in ([1, 2, 3], [5], [7, 9], [1, 2])] == ["1–3", "5", "7, 9", "1, 2"]
+    assert {row[""]: row[" "] for row in apart.sections[0].table}["rank groups"] == "rank 1; rank 2"
+    assert apart.verdict == "not identified"
 
 
 def test_rows_and_figure_show_click_rates_with_their_intervals() -> None:
@@ -76,7 +79,25 @@ def test_rows_and_figure_show_click_rates_with_their_intervals() -> None:
     first, second = result.rows()
     assert (first["ctr"], second["ctr"], second["low"]) == pytest.approx((0.75, 0.0, 0.0))
     assert first["low"] < 0.75 < first["high"]
-    assert list(result.figure().data[0].y) == [0.75, 0.0]
+    band, line, impressions = result.figure().data
+    assert list(line.y) == [0.75, 0.0]
+    assert list(band.y) == [first["low"], second["low"], second["high"], first["high"]]
+    assert list(impressions.y) == [40, 40]
     assert "75.0% at rank 1" in result.conclusion
     assert result.to_dict()["conclusion"] == result.conclusion
     assert "<div" in result._repr_html_()
+
+
+def test_a_table_of_long_lists_groups_ranks() -> None:
+    """Rank 11 has the only click of 12 impressions of ranks 11 to 22."""
+    pair, click = np.arange(22)[None], np.zeros((1, 22))
+    click[0, 10] = 1
+    words = Vocabulary.of([1] * 22, list(range(22)))[0]
+    table = log_summary(Sessions(Rankings(words, np.zeros(1, int), pair), click)).document.tables
+    *ones, last, rest = table["Click-through rate by rank"]
+    assert {row[""]: row[" "] for row in table["Sizes"]}["rank groups"] == (
+        "rank 1; rank 2; rank 3; rank 4; rank 5; and 17 more"
+    )
+    assert [row["rank"] for row in ones] == [str(rank) for rank in range(1, 11)]
+    assert (last["rank"], last["impressions"], last["clicks"], last["click-through rate"]) == ("11–20", 10, 1, "10.0%")
+    assert (rest["rank"], rest["clicks"]) == ("21–22", 0)

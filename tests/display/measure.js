@@ -34,9 +34,10 @@
         if (!apart(places[i], places[j])) overlapping.push(`${labels[i].textContent} | ${labels[j].textContent}`);
       }
     }
-    const area = chart.querySelector(".nsewdrag");
-    if (area) for (const mark of all(".scatterlayer .point, .scatterlayer .errorbar path", chart)) {
-      const inner = box(mark), plot = box(area);
+    const areas = all(".nsewdrag", chart).map(box);
+    const plot = { left: Math.min(...areas.map((one) => one.left)), right: Math.max(...areas.map((one) => one.right)) };
+    if (areas.length) for (const mark of all(".scatterlayer .point, .scatterlayer .errorbar path", chart)) {
+      const inner = box(mark);
       if (inner.right > plot.right + 1 || inner.left < plot.left - 1) clipped.push(chart.closest("figure").dataset.chart);
     }
   }

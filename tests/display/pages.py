@@ -17,10 +17,8 @@ import clickshift as cs
 from clickshift.display.document import Document
 from clickshift.display.result import Result
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
+from tests.display.question_pages import EVIL, QUESTION_PAGES
 from tests.experiments.policy_shift.rows import TRAINING, USERS, shift_rows
-
-EVIL = "<script>window.hacked=1</script><img src=x onerror='window.hacked=1'>{{7*7}}"
-"""An id that must be shown as text."""
 
 
 @cache
@@ -99,7 +97,7 @@ PAGES: dict[str, Callable[[], Result | Document]] = {
     for function in (
         evaluation, hostile_evaluation, decision, backtest, optimised_policy, policy_shift, hostile_policy_shift,
     )
-}  # fmt: skip
+} | QUESTION_PAGES  # fmt: skip
 """Functions that make a result or a document, by name."""
 
 

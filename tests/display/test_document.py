@@ -11,12 +11,12 @@ import pytest
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.display.document import Document, Section, check_page, write_page
 from clickshift.display.figures import curve_figure
-from clickshift.display.tables import curve_table
 from clickshift.errors import FileError
 from clickshift.learners import DEFAULT
 from clickshift.learners.model_list import list_models
 from clickshift.models import CCM, DBN, MODELS, PBM, RCTR, UBM, model_name
 from clickshift.models.base import Evidence
+from clickshift.models.summary import examination
 from tests.codes import raises_code
 
 WORDS = Vocabulary.of([1, 1], [10, 20])[0]
@@ -40,27 +40,34 @@ CURVES = {
 @pytest.mark.parametrize("name", CURVES)
 def test_curves_have_a_table_and_a_plot(name: str) -> None:
     rows = CURVES[name].examination_table()
-    figure = curve_figure(rows)
-    assert sum(len(line.x) for line in figure.data) == len(rows)
-    estimates = [y for line in figure.data for y in line.y]
+    lines = [line for line in curve_figure(rows).data if line.fill is None]
+    assert sum(len(line.x) for line in lines) == len(rows)
+    estimates = [value for line in lines for value in (line.y if "rank" in rows[0] else line.x)]
     assert sorted(estimates) == sorted(r["estimate"] for r in rows)
-    assert len(curve_table(rows)) == len(rows)
 
 
 def test_intervals_are_drawn_where_they_are() -> None:
     rows = CURVES["PBM"].examination_table()
-    line = curve_figure(rows).data[0]
-    assert line.y[1] + line.error_y.array[1] == pytest.approx(rows[1]["high"])
-    assert line.y[1] - line.error_y.arrayminus[1] == pytest.approx(rows[1]["low"])
+    band, line = curve_figure(rows).data
+    assert list(zip(band.x, band.y, strict=True)) == [
+        *((row["rank"], row["low"]) for row in rows),
+        *((row["rank"], row["high"]) for row in reversed(rows)),
+    ]
+    assert line.customdata[1] == f" [{rows[1]['low']:.3f}, {rows[1]['high']:.3f}]"
+    dot = curve_figure(CURVES["DBN"].examination_table()).data[0]
+    (row,) = CURVES["DBN"].examination_table()
+    assert dot.x[0] + dot.error_x.array[0] == pytest.approx(row["high"])
 
 
 def test_the_user_browsing_model_has_a_line_per_last_click() -> None:
     figure = curve_figure(CURVES["UBM"].examination_table())
-    assert {line.name: list(line.y) for line in figure.data} == {
+    assert {line.name: list(line.y) for line in figure.data if line.fill is None} == {
         "no click above": [1.0, 0.5],
         "last click at rank 1": [0.7],
     }
-    assert [line["last click"] for line in curve_table(CURVES["UBM"].examination_table())] == ["none", "none", 1]
+    table = examination(CURVES["UBM"]).document.tables["examination"]
+    assert [line["last click"] for line in table] == ["none", "none", 1]
+    assert "parameter" not in table[0]
 
 
 def test_the_registry_as_a_table() -> None:

@@ -135,6 +135,29 @@ def test_scores_are_no_probabilities(log: Sessions) -> None:
         judgments(fit("TopPop", log))
 
 
+def test_the_page_shows_the_most_frequent_queries_with_their_evidence() -> None:
+    """<dogs> has 105 impressions, cats 52; every result was clicked at a quarter of its impressions."""
+    document = judgments(model()).document
+    assert document.headline is not None
+    assert document.headline.title == "Query <dogs>: its most relevant documents"
+    assert [(row["document"], row["grade"], row["impressions"], row["clicks"]) for row in document.headline.table] == [
+        ("a", 3, 100, 25),
+        ("d", 1, 5, 1.25),
+    ]
+    assert {row["clicks per impression"] for row in document.headline.table} == {"25.0%"}
+    (others,) = [section for section in document.sections if section.parts]
+    assert [part.name for part in others.parts] == ["query cats"]
+    looks = {
+        (trace.name, trace.marker.color, trace.marker.symbol)
+        for name in ("query <dogs>", "query cats")
+        for trace in document.figures[name].data
+    }
+    assert len(looks) == len({name for name, *_ in looks}) == 4, "a grade looks the same for all queries"
+    unknown = judgments(DCTR(model().vocabulary, np.array([*RELEVANCE, 0.0]))).document.headline
+    assert unknown is not None
+    assert {row["impressions"] for row in unknown.table} == {None}
+
+
 def test_a_model_without_documents_or_counts_says_so(log: Sessions) -> None:
     with raises_code("cannot-rank-documents", CapabilityError, model="GCTR"):
         judgments(GCTR(log.vocabulary, 0.1))

@@ -34,7 +34,7 @@ def test_a_fitted_model_says_from_how_much_it_was_learned(log: Sessions) -> None
         f"after {model.evidence.iterations} iterations>"
     )
     assert "Examination is 1.00 at rank 1 and" in model.conclusion
-    assert list(model.summary().figures) == ["Fitted model"]
+    assert list(model.summary().figures) == ["examination", "relevance"]
 
 
 def test_a_model_made_by_hand_was_not_fitted(log: Sessions) -> None:

@@ -320,3 +320,18 @@ def test_a_missing_file(tmp_path: Path) -> None:
     for name in ("a.json", "a.csv"):
         with raises_code("file-not-found", FileError, path=tmp_path / name):
             read_propensities(tmp_path / name)
+
+
+def test_an_interval_without_an_end_identifies_nothing() -> None:
+    """Rank 3 has a bound of a million times the reference, rank 4 no click, rank 5 no comparison."""
+    nan = float("nan")
+    estimate, low = np.array([1, 0.5, 0.4, 0, nan]), np.array([1, 0.4, 0, 0, nan])
+    high = np.array([1, 0.6, 1e6, nan, nan])
+    curve = Propensities("by hand", estimate, low, high, np.full(5, nan), interval="bootstrap")
+    assert curve.identified.tolist() == [True, True, False, False, False]
+    assert curve.verdict == curve.document.verdict == "not identified"
+    assert "rank 2 is examined 0.50 times" in curve.conclusion
+    assert "ranks 3, 4, 5." in curve.conclusion
+    assert [row["high"] for row in curve.document.tables["examination"]][2] == np.inf
+    band, line, _ = curve.figure().data
+    assert (list(line.x), list(band.x)) == ([1, 2], [1, 2, 2, 1])

@@ -110,4 +110,9 @@ def test_differences_to_another_ranker_and_to_the_log_are_paired(
     assert row["difference"] == pytest.approx(difference.mean())
     assert row["queries"] == len(difference)
     assert row["low"] < row["difference"] < row["high"]
+    dots = found.document.figures["comparisons"].data[0]
+    assert list(dots.x) == [one["difference"] for one in found.comparisons if one["metric"] != "ARP"]
+    wanted = "better than today's" if row["low"] > 0 else "worse than today's" if row["high"] < 0 else None
+    assert found.document.verdict == (wanted or "no clear difference")
+    assert cs.evaluate_ranker(ranker, whole, clicks=log, include_training=True).document.verdict == "caution"
     assert mean_of(found) - row["mean"] == pytest.approx(row["difference"])

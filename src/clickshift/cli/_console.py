@@ -73,21 +73,34 @@ def show_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", caption: s
     print_table(rows, title=title, caption=caption)
 
 
-def render(result: Result, *, json: bool, output: Path | None = None) -> None:
-    """Write a result to its output, if one was asked for, and print it: its document, or its facts as JSON."""
+def render(result: Result, *, json: bool, output: Path | None = None, report: Path | None = None) -> None:
+    """Write a result to its output and its report, if asked for, and print it: its document, or its facts as JSON.
+
+    A report is needed apart from the output where the output is the file or folder that the result is for.
+    """
+    from clickshift.display.result import Result
     from clickshift.display.terminal import print_document
 
-    written = None if output is None else result.write(output)
+    asked = {name: path for name, path in (("output", output), ("report", report)) if path is not None}
+    written = [result.write(path) if name == "output" else Result.write(result, path) for name, path in asked.items()]
     if json:
-        show_json(result.to_dict() | ({} if written is None else {"output": str(output)}))
+        show_json(result.to_dict() | {name: str(path) for name, path in asked.items()})
         return
     print_document(result.document)
-    if written is not None:
-        for note in written.notes:
+    for path, files in zip(asked.values(), written, strict=True):
+        for note in files.notes:
             say(note)
-        paths = {"Report": written.page, "Rows": written.rows, "Tables and figures": written.exports}
-        shown = [f"{name}: {path}" for name, path in paths.items() if path is not None] or [f"Output: {output}"]
+        paths = {"Report": files.page, "Rows": files.rows, "Tables and figures": files.exports}
+        shown = [f"{name}: {path}" for name, path in paths.items() if path is not None] or [f"Output: {path}"]
         typer.echo("   ".join(shown))
+
+
+def check_report(report: Path | None) -> None:
+    """Check that a report can be written, before the work whose result it shows."""
+    from clickshift.display.result import Result
+
+    if report is not None:
+        Result.check_output(report)
 
 
 @contextmanager

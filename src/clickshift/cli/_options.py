@@ -35,6 +35,11 @@ REPORT = typer.Option(
     "-o",
     help="Report: one .html page, or a folder for the page, its rows, and its tables and figures as files.",
 )
+PAGE = typer.Option(
+    None,
+    "--report",
+    help="Report: one .html page, or a folder for the page, its rows, and its tables and figures as files.",
+)
 WORKERS = typer.Option(
     None, min=0, help="Number of worker processes; by default, one per core; 0 runs the tasks in this process."
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from clickshift.cli._console import render, reporting, say, warnings_shown
-from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, MODEL_FOLDER, SKIP_BAD, parse_columns
+from clickshift.cli._console import check_report, render, reporting, say, warnings_shown
+from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, MODEL_FOLDER, PAGE, REPORT, SKIP_BAD, parse_columns
 
 
 def models(json: bool = JSON) -> None:
@@ -38,6 +38,7 @@ def fit(
         help="Held-out log for early stopping; by default, a tenth of the sessions (models fitted by gradient only).",
     ),
     corpus: str | None = typer.Option(None, help="LETOR file or folder with the features for tower='features'."),
+    report: Path | None = PAGE,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
     json: bool = JSON,
@@ -53,6 +54,7 @@ def fit(
     from clickshift.learners.fit import fit as fit_model
     from clickshift.models.summary import ModelSummary
 
+    check_report(report)
     with reporting(f"fitting {model}") as progress:
         fitted = fit_model(
             model,
@@ -65,13 +67,14 @@ def fit(
             progress=progress,
             checkpoint=output / "checkpoint.npz",
         )
-    render(ModelSummary(tuple(fitted) if isinstance(fitted, list) else (fitted,)), json=json, output=output)
+    summary = ModelSummary(tuple(fitted) if isinstance(fitted, list) else (fitted,))
+    render(summary, json=json, output=output, report=report)
 
 
 def evaluate(
     model: Path = MODEL_FOLDER,
     log: str = LOG,
-    output: Path | None = typer.Option(None, "--output", "-o", help="Page (.html) or folder for the report."),
+    output: Path | None = REPORT,
     exact: bool = EXACT,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
@@ -106,6 +109,7 @@ def predict(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="File for the predictions (.parquet, .csv or .jsonl), page (.html) or folder."
     ),
+    report: Path | None = PAGE,
     exact: bool = EXACT,
     column: list[str] = COLUMN,
     skip_bad: bool = typer.Option(
@@ -123,6 +127,7 @@ def predict(
 
     if output is not None:
         Forecast.check_output(output)
+    check_report(report)
     with reporting("predicting") as progress:
         result = predict_clicks(
             model,
@@ -132,12 +137,12 @@ def predict(
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,
         )
-    render(result, json=json, output=output)
+    render(result, json=json, output=output, report=report)
 
 
 def examine(
     model: Path = MODEL_FOLDER,
-    output: Path | None = typer.Option(None, "--output", "-o", help="Page (.html) or folder for the table and plot."),
+    output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
     """Show the examination or continuation curve of a fitted model, with intervals, as a table and a plot."""
@@ -162,6 +167,7 @@ def judgments(
     min_impressions: int = typer.Option(
         0, min=0, help="Smallest number of impressions of a (query, document) pair to be judged."
     ),
+    report: Path | None = PAGE,
     json: bool = JSON,
 ) -> None:
     """Export graded relevance judgments with their uncertainty from a fitted model.
@@ -173,10 +179,11 @@ def judgments(
 
     if output is not None:
         GradedJudgments.check_output(output, format)
+    check_report(report)
     with warnings_shown():
         with reporting("grading"):
             result = grade(model, grades=grades, min_impressions=min_impressions, format=format)
-        render(result, json=json, output=output)
+        render(result, json=json, output=output, report=report)
 
 
 @wraps(judgments)

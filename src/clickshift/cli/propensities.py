@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, JSON, LOG, SKIP_BAD, parse_columns
+from clickshift.cli._console import check_report, render, reporting
+from clickshift.cli._options import COLUMN, JSON, LOG, PAGE, SKIP_BAD, parse_columns
 
 
 def propensities(
@@ -38,7 +38,8 @@ def propensities(
         "-o",
         help="File for the curve, which `rank train` reads: .json, .csv, .parquet or .jsonl; or one .html page.",
     ),
-    plot: Path | None = typer.Option(None, help="File for the plot, one .html page."),
+    report: Path | None = PAGE,
+    plot: Path | None = typer.Option(None, hidden=True, help="Former name of --report."),
     json: bool = JSON,
 ) -> None:
     """Estimate the examination probability of each rank from clicks, with intervals and a check of identifiability.
@@ -46,14 +47,13 @@ def propensities(
     Position bias is identified by documents that were shown at several ranks: by several rankers (harvesting) or by
     random swaps (swaps). Without them, only features can help (regression-em, dual-learning).
     """
-    from clickshift.display.document import check_page
     from clickshift.propensity.estimate import Propensities
     from clickshift.propensity.estimate import propensities as estimate_propensities
 
     if output is not None:
         Propensities.check_output(output)
-    if plot is not None:
-        check_page(plot)
+    report = report or plot
+    check_report(report)
     with reporting(f"propensities by {method}") as progress:
         result = estimate_propensities(
             log,
@@ -68,6 +68,4 @@ def propensities(
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,
         )
-    if plot is not None:
-        result.write(plot)
-    render(result, json=json, output=output)
+    render(result, json=json, output=output, report=report)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, JSON, LOG_HELP, REPORT_FOLDER, SKIP_BAD, parse_columns
+from clickshift.cli._console import check_report, render, reporting
+from clickshift.cli._options import COLUMN, JSON, LOG_HELP, PAGE, REPORT, SKIP_BAD, parse_columns
 
 app = typer.Typer(no_args_is_help=True, help="Train rankers on clicks, evaluate them, score documents, and export.")
 
@@ -65,6 +65,7 @@ def train(
     max_label: int | None = _MAX_LABEL,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
+    report: Path | None = PAGE,
     json: bool = JSON,
 ) -> None:
     """Train a ranker on clicks, corrected for position bias.
@@ -73,6 +74,7 @@ def train(
     """
     from clickshift.ranking import train_ranker
 
+    check_report(report)
     with reporting(f"training by {loss}") as progress:
         result = train_ranker(
             corpus,
@@ -94,7 +96,7 @@ def train(
             checkpoint=output / "checkpoint.npz",
             progress=progress,
         )
-    render(result, json=json, output=output)
+    render(result, json=json, output=output, report=report)
 
 
 @app.command()
@@ -113,7 +115,7 @@ def evaluate(
     queries: int | None = _QUERIES,
     max_label: int | None = _MAX_LABEL,
     column: list[str] = COLUMN,
-    output: Path | None = REPORT_FOLDER,
+    output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
     """Compute nDCG@5, nDCG@10 and the average rank of relevant documents, with bootstrap intervals over queries.
@@ -123,6 +125,7 @@ def evaluate(
     """
     from clickshift.ranking import evaluate_ranker
 
+    check_report(output)
     with reporting("evaluating") as progress:
         result = evaluate_ranker(
             ranker,

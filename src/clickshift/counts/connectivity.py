@@ -20,6 +20,9 @@ from clickshift.counts.cells import Cells, rank_of
 _WEAK_LINK = 100.0
 """Effective number of swaps below which two groups of ranks are considered weakly connected."""
 
+_GROUPS_NAMED = 5
+"""Number of groups of ranks that a text names."""
+
 
 @dataclass(frozen=True, eq=False)
 class SwapGraph:
@@ -60,15 +63,29 @@ class SwapGraph:
         tree = minimum_spanning_tree(np.where(self.swaps > 0, largest - self.swaps, 0)).toarray()
         return float(largest - tree[tree > 0].max())
 
+    @property
+    def verdict(self) -> str:
+        """Whether examination is "identified", "weakly identified" or "not identified"."""
+        if self.n_components > 1:
+            return "not identified"
+        return "weakly identified" if self.weakest_link < _WEAK_LINK else "identified"
+
     def groups(self) -> list[list[int]]:
         """Return the connected groups of ranks, from 1."""
         return [(np.flatnonzero(self.component == c) + 1).tolist() for c in range(self.n_components)]
+
+    def describe_groups(self) -> str:
+        """Return the connected groups of ranks as text; of many, the first ones."""
+        groups = self.groups()
+        more = len(groups) - _GROUPS_NAMED if len(groups) > _GROUPS_NAMED + 1 else 0
+        named = "; ".join(_describe_ranks(group) for group in groups[: len(groups) - more])
+        return f"{named}; and {more:,} more" if more else named
 
     def warning(self) -> str | None:
         """Return a sentence on what is not identified and what would help; None if examination is identified."""
         advice = "To fix this, randomise the order of some results now and then, or log several rankers."
         if self.n_components > 1:
-            groups = "; ".join(_describe_ranks(group) for group in self.groups())
+            groups = self.describe_groups()
             return (
                 f"no document was shown at ranks of different groups ({groups}), so examination of one group cannot "
                 f"be compared with that of another: position bias and attractiveness are not identified. {advice}"

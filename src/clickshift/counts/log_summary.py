@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,17 @@ from clickshift.core.unique_rows import row_hashes
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import SwapGraph, swap_graph
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.description import describe_log, log_source
 from clickshift.data.sessions import Sessions
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import curve_figure
+from clickshift.display.figures import COLOURS, add_curve, rank_step
 from clickshift.display.result import Result, two_columns
 from clickshift.display.tables import Rows
 from clickshift.io.read_report import OnBadLine
+
+_RANKS_SHOWN = 20
+"""Most ranks that a table shows one by one; of longer lists, ranks from 11 on are grouped."""
+_GROUP_ENDS = (20, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -52,6 +58,8 @@ class LogSummary(Result):
         First and last time as text, if the log has times.
     users
         Number of users, if the log has them.
+    source
+        Where the log came from.
 
     Notes
     -----
@@ -88,6 +96,7 @@ class LogSummary(Result):
     propensities: bool
     time: tuple[str, str] | None = None
     users: int | None = None
+    source: str = ""
 
     @cached_property
     def ctr_by_rank(self) -> Float[np.ndarray, " rank"]:
@@ -102,13 +111,19 @@ class LogSummary(Result):
 
     @property
     def conclusion(self) -> str:
-        """Size, clicks, and whether position bias is identified."""
-        text, ctr = self.identifiability, self.ctr_by_rank
-        return (
+        """Size, clicks, and whether position bias is identified; if it is not, what would help."""
+        ctr = self.ctr_by_rank
+        answer = {
+            "identified": "All ranks are connected by documents that changed ranks, so position bias can be estimated.",
+            "weakly identified": "Few documents changed ranks, so position bias can hardly be estimated.",
+            "not identified": "Documents did not change ranks enough to estimate position bias.",
+        }[self.swap_graph.verdict]
+        text = (
             f"{self.sessions:,} sessions of {self.queries:,} queries with {self.clicks_per_session:.2f} clicks each; "
-            f"the click-through rate is {ctr[0]:.1%} at rank 1 and {ctr[-1]:.1%} at rank {len(ctr)}. "
-            f"{text[0].upper()}{text[1:].removesuffix('.')}."
+            f"the click-through rate is {ctr[0]:.1%} at rank 1 and {ctr[-1]:.1%} at rank {len(ctr)}. {answer}"
         )
+        warning = self.swap_graph.warning()
+        return f"{text}\n\n{warning[0].upper()}{warning[1:]}" if warning else text
 
     def rows(self) -> Rows:
         """Return the click-through rate of each rank with its 95 % Wilson interval."""
@@ -140,19 +155,93 @@ class LogSummary(Result):
         }
 
     def _document(self) -> Document:
-        """Show the facts, and the click-through rates as a curve."""
-        facts = self.to_dict()
-        swaps = {f"{k}–{k + 1}": round(row[k]) for k, row in enumerate(facts["effective_swaps"][:-1], 1)}
-        facts |= {
-            "rank_groups": "; ".join(_range_text(group) for group in facts["rank_groups"]),
-            "effective_swaps": swaps or "none: every list has one result",  # only those of neighbouring ranks
+        """Show the click-through rates as a curve above the impressions, then the sizes."""
+        first, last = self.time or (None, None)
+        headline = Section(
+            "Click-through rate by rank",
+            table=self._rank_table(),
+            figure=self._figure,
+            caption="95 % Wilson intervals. Swaps: effective number of documents that were shown at both ranks, which "
+            "is what a comparison of the two ranks rests on.",
+        )
+        return Document(
+            "Click log",
+            self.conclusion,
+            [Section("Sizes", table=two_columns(self._sizes()))],
+            verdict=self.swap_graph.verdict,
+            data=f"{describe_log(0, source=self.source, first=first, last=last)}: {self.documents:,} documents in "
+            f"{self.distinct_lists:,} distinct lists".removeprefix(": "),
+            headline=headline,
+        )
+
+    def _rank_table(self) -> Rows:
+        """Tabulate impressions, clicks, rates and swaps by rank; of a long list, further ranks are grouped."""
+        table = []
+        for start, stop in _rank_ranges(len(self.clicks)):
+            impressions, clicks = (float(values[start:stop].sum()) for values in (self.impressions, self.clicks))
+            low, high = wilson_interval(np.array([clicks]), np.array([max(impressions, 1.0)]))
+            swaps = self.swap_graph.swaps[start, start + 1] if stop - start == 1 and stop < len(self.clicks) else None
+            table.append(
+                {
+                    "rank": str(stop) if stop - start == 1 else f"{start + 1}–{stop}",
+                    "impressions": round(impressions),
+                    "clicks": round(clicks),
+                    "click-through rate": f"{clicks / max(impressions, 1.0):.1%}",
+                    "95 % interval": f"{low[0]:.1%} to {high[0]:.1%}",
+                    "swaps with the next rank": None if swaps is None else round(swaps),
+                }
+            )
+        return table
+
+    def _sizes(self) -> dict[str, Any]:
+        """Return the sizes of the log and of its variation, as people read them."""
+        graph = self.swap_graph
+        return {
+            "sessions": self.sessions,
+            **({} if self.n_rows == self.sessions else {"rows": self.n_rows}),
+            "queries": self.queries,
+            "documents": self.documents,
+            "(query, document) pairs": self.pairs,
+            "ranks": len(self.clicks),
+            "mean list length": f"{self.mean_list_length:.2f}",
+            "clicks per session": f"{self.clicks_per_session:.3f}",
+            "sessions without click": f"{self.sessions_without_click:.1%}",
+            "distinct lists": self.distinct_lists,
+            "pairs seen at several ranks": f"{self.pairs_seen_at_several_ranks:.1%}",
+            "rank groups": graph.describe_groups(),
+            "weakest link": f"{graph.weakest_link:,.1f} effective swaps" if len(self.clicks) > 1 else "none",
+            "identifiability": graph.verdict if graph.warning() else self.identifiability,
+            "logged propensities": "yes" if self.propensities else "none",
+            **({} if self.time is None else {"time": " to ".join(self.time)}),
+            **({} if self.users is None else {"users": self.users}),
         }
-        curve = Section("Click-through rate by rank", figure=self._figure, page_only=True)
-        return Document("Click log", facts.pop("conclusion"), [Section("Click log", table=two_columns(facts)), curve])
 
     def _figure(self) -> Any:
-        """Plot the click-through rates with their intervals."""
-        return curve_figure([{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self.rows()])
+        """Plot the click-through rates with their intervals, above the impressions."""
+        from plotly.subplots import make_subplots
+
+        rows = self.rows()
+        ranks = [row["rank"] for row in rows]
+        figure = make_subplots(2, 1, shared_xaxes=True, row_heights=[3, 1], vertical_spacing=0.08)
+        values = ([row[name] for row in rows] for name in ("ctr", "low", "high"))
+        add_curve(figure, ranks, *values, number=".2%", row=1, col=1)
+        figure.add_bar(
+            x=ranks,
+            y=[row["impressions"] for row in rows],
+            marker={"color": COLOURS[-1]},
+            hovertemplate="%{x}: %{y:,.0f} impressions<extra></extra>",
+            showlegend=False,
+            row=2,
+            col=1,
+        )
+        figure.update_xaxes(dtick=rank_step(len(rows)))
+        figure.update_xaxes(title="rank", row=2, col=1)
+        figure.update_yaxes(title="click-through rate", tickformat=".0%", rangemode="tozero", row=1, col=1)
+        figure.update_yaxes(title="impressions", nticks=3, row=2, col=1)
+        figure.update_layout(
+            template="plotly_white", showlegend=False, height=430, margin={"l": 60, "r": 20, "t": 30, "b": 50}
+        )
+        return figure
 
 
 def log_summary(
@@ -219,6 +308,7 @@ def log_summary(
         propensities=parts[0].propensities,
         time=(str(min(first for first, _ in times)), str(max(last for _, last in times))) if times else None,
         users=len(np.unique(np.concatenate(users))) if users else None,
+        source=log_source(log),
     )
 
 
@@ -248,8 +338,13 @@ def _summarise_part(part: Sessions) -> _PartSummary:
     )
 
 
-def _range_text(ranks: Sequence[int]) -> str:
-    """Return ranks as text, e.g. "1–5" or "1, 3"."""
-    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"{ranks[0]}–{ranks[-1]}"
-    return ", ".join(map(str, ranks))
+def _rank_ranges(n_ranks: int) -> list[tuple[int, int]]:
+    """Return the rows of a table of ranks, as ranges from 0: each rank of a short list, groups of a long one.
+
+    >>> _rank_ranges(3), _rank_ranges(120)[9:]
+    ([(0, 1), (1, 2), (2, 3)], [(9, 10), (10, 20), (20, 50), (50, 100), (100, 120)])
+    """
+    if n_ranks <= _RANKS_SHOWN:
+        return [(rank, rank + 1) for rank in range(n_ranks)]
+    ends = [*range(11), *(end for end in _GROUP_ENDS if end < n_ranks), n_ranks]
+    return list(pairwise(ends))

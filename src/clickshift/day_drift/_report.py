@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from clickshift.core.text import join_words
+from clickshift.data.description import period
 from clickshift.day_drift._results import (
     CLICK_THRESHOLD,
     NEW_DOCUMENT_THRESHOLD,
@@ -21,6 +23,7 @@ from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows
+from clickshift.display.values import decimals
 
 _METHOD = f"""Positions: total variation distance (0 to 1) between the documents shown at each rank of a query on a day
 and on the day before, corrected for the distance expected by chance from one ranker. New documents: results that the
@@ -29,12 +32,10 @@ that on the earlier day, for the documents shown at a rank on both days. A model
 if one of the changes is significantly larger than {POSITION_THRESHOLD:.0%} of the positions,
 {NEW_DOCUMENT_THRESHOLD:.0%} of the results, or a CTR ratio of {1 + CLICK_THRESHOLD:.2f} in either direction."""
 _VERDICT_TEXT = {"changed": "changed", "some": "a little", "same": "no", "unclear": "unclear"}
-_CTR_RANKS = (1, 2, 3, 5, 10)
-"""Ranks whose click-through rates are plotted."""
 _LAYOUT: dict[str, Any] = {
     "template": "plotly_white",
-    "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
-    "margin": {"l": 60, "r": 20, "t": 40, "b": 80},
+    "margin": {"l": 60, "r": 20, "t": 40, "b": 50},
+    "showlegend": False,
 }
 
 
@@ -149,28 +150,52 @@ class DriftResult(Result):
             "until_the_last_day": [_change_facts(change) for change in self.until_last],
         }
 
+    @property
+    def verdict(self) -> str:
+        """Whether the last day differs from an earlier one: "changed", "not changed" or "unclear"."""
+        verdicts = {change.verdict for change in self.until_last}
+        return next((word for word in ("changed", "unclear") if word in verdicts), "not changed")
+
     def _document(self) -> Document:
         """Show the changes by day, and click-through rates."""
+        width = max(len(day.ctr) for day in self.days)
+        of = f" of {width}" if width > self.ranks else ""
         sections = [
             Section(
-                "Days, and changes since the day before (beyond chance)",
-                table=_drift_table(self),
-                figure=lambda: _change_figure(self.steps),
+                f"Click-through rate by day, ranks 1 to {min(width, self.ranks)}{of}, with 95 % intervals",
+                table=_ctr_table(self),
+                figure=lambda: _ctr_figure(self.days, min(width, self.ranks)),
+                name="click-through rate",
             ),
             Section(
-                "Click-through rate by rank, with 95 % intervals",
-                table=_ctr_table(self),
-                figure=lambda: _ctr_figure(self.days),
+                "Clicks on the same documents at the same ranks",
+                table=_click_table(self.steps),
+                caption="Ratio of the later to the earlier day's click-through rate, with its confidence interval, "
+                "simultaneous for all ranks.",
+                page_only=True,
             ),
-            Section("Clicks on the same documents at the same ranks", table=_click_table(self.steps), page_only=True),
             Section("Method", _METHOD, page_only=True),
         ]
+        names = [day.name for day in self.days]
+        first, last = self.days[0].first, self.days[-1].last
+        span = period(first, last) or period(names[0], names[-1]).removeprefix("time ")
+        sessions = round(sum(day.sessions for day in self.days))
         return Document(
             "Drift between days: can an old model still be used?",
             self.conclusion,
             [section for section in sections if section.text or section.table],
-            {"days": [day.name for day in self.days], "ranks": self.ranks},
-            "usable" if self.trusted else "not usable",
+            {"days": names, "ranks": self.ranks},
+            self.verdict,
+            f"{sessions:,} sessions of {len(self.days)} days, {span}",
+            Section(
+                "Changes since the day before, beyond chance",
+                table=_drift_table(self),
+                figure=lambda: _change_figure(self.steps),
+                caption="Dotted: the limits beyond which an old model should not be trusted; the nearer end of an "
+                "interval decides, with an error probability of one in a thousand. Clicks: the click-through rate of "
+                "the same documents, as a ratio to the day before.",
+                name="changes",
+            ),
         )
 
 
@@ -181,7 +206,7 @@ def _drift_table(result: DriftResult) -> Rows:
         row: dict[str, Any] = {"day": day.name}
         if has_times:
             row |= {"from": str(day.first), "to": str(day.last)}
-        row |= {"sessions": round(day.sessions), "clicks per session": day.clicks_per_session}
+        row |= {"sessions": round(day.sessions), "clicks per session": f"{day.clicks_per_session:.3f}"}
         row |= {
             "positions": None if step is None else _change_text(step.places),
             "new documents": None if step is None else _change_text(step.new_documents),
@@ -200,70 +225,117 @@ def _ctr_table(result: DriftResult) -> Rows:
 
 
 def _change_figure(steps: Sequence[Change]) -> Any:
-    """Plot changed positions and new documents, corrected for chance, with their thresholds."""
-    import plotly.graph_objects as go
+    """Plot a panel for each kind of change, corrected for chance, with its threshold."""
+    from plotly.subplots import make_subplots
 
-    figure = go.Figure()
-    for name, colour, symbol, field, threshold in (
-        ("positions", COLOURS[0], "circle", "places", POSITION_THRESHOLD),
-        ("new documents", COLOURS[1], "diamond", "new_documents", NEW_DOCUMENT_THRESHOLD),
+    ratios = (1 / (1 + CLICK_THRESHOLD), 1 + CLICK_THRESHOLD)
+    kinds = (
+        f"Changed positions (limit {POSITION_THRESHOLD:.0%})",
+        f"New documents (limit {NEW_DOCUMENT_THRESHOLD:.0%})",
+        f"Clicks at rank 1 (limits {ratios[0]:.2f} and {ratios[1]:.2f})",
+    )
+    days = _axis_names([step.later for step in steps])
+    figure = make_subplots(3, 1, shared_xaxes=True, subplot_titles=kinds, vertical_spacing=0.11)
+    figure.update_annotations(font={"size": 13})
+    for panel, (field, threshold) in enumerate(
+        (("places", POSITION_THRESHOLD), ("new_documents", NEW_DOCUMENT_THRESHOLD)), 1
     ):
         shares: list[ChanceCorrectedChange] = [getattr(step, field) for step in steps]
-        figure.add_scatter(
-            name=name,
-            x=[html.escape(step.later) for step in steps],
-            y=[None if math.isnan(share.change) else share.change for share in shares],
-            error_y={
-                "type": "data",
-                "array": [_finite_or_zero(share.change - share.low) for share in shares],
-                "width": 4,
-            },
-            mode="lines+markers",
-            line={"color": colour, "width": 1.5},
-            marker={"size": 8, "symbol": symbol},
-            hovertemplate="%{x}: %{y:.3f}<extra>%{fullData.name}</extra>",
-        )
-        figure.add_hline(y=threshold, line={"color": colour, "width": 1, "dash": "dot"})
-    figure.update_layout(**_LAYOUT, yaxis={"title": "change since the day before, beyond chance"})
-    figure.update_xaxes(type="category")
-    return figure
+        ends = [(share.change, share.low, share.change) for share in shares]
+        _add_day_dots(figure, panel, days, ends, ".1%", colour=COLOURS[panel - 1])
+        _add_threshold(figure, panel, threshold)
+        highest = max([threshold, *(share.change for share in shares if not math.isnan(share.change))])
+        figure.update_yaxes(tickformat=".0%", range=[-0.04 * highest, 1.25 * highest], nticks=4, row=panel, col=1)
+    firsts = [next((clicks for clicks in step.clicks if clicks.rank == 0), None) for step in steps]
+    values = [(math.nan,) * 3 if one is None else (one.ratio, one.low, one.high) for one in firsts]
+    _add_day_dots(figure, 3, days, values, ".2f", colour=COLOURS[2])
+    for threshold in ratios:
+        _add_threshold(figure, 3, threshold)
+    figure.update_yaxes(title="ratio", nticks=4, row=3, col=1)
+    figure.update_layout(**_LAYOUT, height=520)
+    return figure.update_xaxes(type="category", categoryorder="array", categoryarray=days)
 
 
-def _ctr_figure(days: Sequence[Day]) -> Any:
-    """Plot click-through rates of some ranks by day."""
-    import plotly.graph_objects as go
+def _add_day_dots(
+    figure: Any,
+    panel: int,
+    days: Sequence[str],
+    values: Sequence[tuple[float, float, float]],
+    number: str,
+    *,
+    colour: str,
+    col: int = 1,
+) -> None:
+    """Add a value of each day, with its interval, to a panel."""
+    known = [(day, *ends) for day, ends in zip(days, values, strict=True) if not math.isnan(ends[0])]
+    figure.add_scatter(
+        x=[day for day, *_ in known],
+        y=[value for _, value, _, _ in known],
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [_finite_or_zero(high - value) for _, value, _, high in known],
+            "arrayminus": [_finite_or_zero(value - low) for _, value, low, _ in known],
+            "width": 4,
+        },
+        mode="lines+markers",
+        line={"color": colour, "width": 1.5},
+        marker={"color": colour, "size": 8},
+        hovertemplate=f"%{{x}}: %{{y:{number}}}<extra></extra>",
+        showlegend=False,
+        row=panel,
+        col=col,
+    )
 
-    figure, width = go.Figure(), max(len(day.ctr) for day in days)
-    for i, r in enumerate(rank - 1 for rank in _CTR_RANKS if rank <= width):
-        with_rank = [day for day in days if r < len(day.ctr) and not math.isnan(day.ctr[r])]
-        figure.add_scatter(
-            name=f"rank {r + 1}",
-            x=[html.escape(day.name) for day in with_rank],
-            y=[float(day.ctr[r]) for day in with_rank],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [float(day.high[r] - day.ctr[r]) for day in with_rank],
-                "arrayminus": [float(day.ctr[r] - day.low[r]) for day in with_rank],
-                "width": 4,
-            },
-            mode="lines+markers",
-            line={"color": COLOURS[i], "width": 1.5},
-            hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
-        )
-    figure.update_layout(**_LAYOUT, yaxis={"title": "click-through rate", "rangemode": "tozero"})
-    figure.update_xaxes(type="category")
-    return figure
+
+def _add_threshold(figure: Any, panel: int, threshold: float) -> None:
+    """Add a threshold to a panel, whose title names it."""
+    figure.add_hline(threshold, line={"color": COLOURS[-1], "width": 1, "dash": "dot"}, row=panel, col=1)
+
+
+def _axis_names(days: Sequence[str]) -> list[str]:
+    """Return the labels of an axis of days: dates of one year without it.
+
+    >>> _axis_names(["2026-05-01", "2026-06-02"]), _axis_names(["2025-12-31", "2026-01-01"]), _axis_names(["mon"])
+    (['1 May', '2 June'], ['2025-12-31', '2026-01-01'], ['mon'])
+    """
+    dates = [period(day, day).rpartition(" ") for day in days if re.fullmatch(r"\d{4}-\d\d-\d\d", day)]
+    if len(dates) == len(days) and len({year for _, _, year in dates}) == 1:
+        return [date for date, _, _ in dates]
+    return [html.escape(day) for day in days]
+
+
+def _ctr_figure(days: Sequence[Day], ranks: int) -> Any:
+    """Plot a panel for each rank with its click-through rate by day, each on an axis of its own."""
+    from plotly.subplots import make_subplots
+
+    columns = min(2, ranks)
+    lines = -(-ranks // columns)
+    titles = [f"rank {rank}" for rank in range(1, ranks + 1)]
+    figure = make_subplots(
+        lines, columns, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.25 / lines, horizontal_spacing=0.12
+    )
+    figure.update_annotations(font={"size": 13})
+    names = _axis_names([day.name for day in days])
+    for r in range(ranks):
+        values = [
+            (float(day.ctr[r]), float(day.low[r]), float(day.high[r])) if r < len(day.ctr) else (math.nan,) * 3
+            for day in days
+        ]
+        _add_day_dots(figure, r // columns + 1, names, values, ".2%", colour=COLOURS[0], col=r % columns + 1)
+    figure.update_layout(**_LAYOUT, height=80 + 130 * lines)
+    figure.update_yaxes(tickformat=".1~%", nticks=4)
+    return figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
 
 
 def _click_table(steps: Sequence[Change]) -> list[dict[str, Any]]:
     """Tabulate the ratios of click-through rates by step and rank."""
     return [
         {
-            "from": step.earlier,
-            "to": step.later,
+            "since": step.earlier,
+            "day": step.later,
             "rank": clicks.rank + 1,
-            "ratio": clicks.ratio,
+            "CTR ratio": clicks.ratio,
             "low": clicks.low,
             "high": clicks.high,
             "results": round(clicks.impressions),
@@ -312,8 +384,9 @@ def _rate_text(day: Day, rank: int) -> str | None:
     """Return a click-through rate with half the width of its interval, as text; None if the rank is empty."""
     if rank >= len(day.ctr) or math.isnan(day.ctr[rank]):
         return None
-    half = f"{(day.high[rank] - day.low[rank]) / 2:.3f}"
-    return f"{day.ctr[rank]:.3f} ± {half[1:] if half.startswith('0.') else half}"
+    half = 100 * float(day.high[rank] - day.low[rank]) / 2
+    digits = 1 if half >= 0.1 or not half > 0 else min(decimals(half), 3)
+    return f"{100 * day.ctr[rank]:.{digits}f} ± {half:.{digits}f}%"
 
 
 def _finite_or_zero(value: float) -> float:

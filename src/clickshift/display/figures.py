@@ -14,6 +14,8 @@ COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5
 """Distinct on white, also for colour-blind readers: blue, red, green, amber, violet, brown, grey."""
 SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
 """Marker symbols, distinct without colour."""
+_ORDERED = ["#7b5ea7", "#9a5aa8", "#b65aa0", "#cc6090", "#dc6c7c", "#e67d66", "#ea9152", "#e8a746", "#dfbf4a"]
+"""Colours of lines with an order."""
 
 
 def curve_figure(rows: Sequence[Row]) -> Any:
@@ -23,35 +25,189 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     ----------
     rows
         Tidy rows of one parameter: parameter, estimate, rank or after, and low and high where there are intervals;
-        last_click where the parameter depends on the rank of the last click.
+        last_click where the parameter depends on the rank of the last click; support, as `examination_table` names it:
+        what the log does not identify is hollow, without interval.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        A line over ranks if the parameter has them, one line per rank of the last click; else one point per row.
+        A line with its band over ranks if the parameter has them, one line per rank of the last click; else one dot per
+        row.
     """
     import plotly.graph_objects as go
 
-    figure = go.Figure()
     parameter, intervals = html.escape(str(rows[0]["parameter"])), "low" in rows[0]
+    axis = f"{parameter} with 95 % intervals" if intervals else parameter
+    if "rank" not in rows[0]:
+        dots = [
+            {
+                "label": f"after {row['after']}",
+                "value": row["estimate"],
+                "low": row.get("low"),
+                "high": row.get("high"),
+            }
+            for row in rows
+        ]
+        return dot_plot(dots, axis=axis)
+    figure = go.Figure()
     for i, (name, line) in enumerate(_lines(rows).items()):
-        figure.add_scatter(
+        add_curve(
+            figure,
+            [row["rank"] for row in line],
+            [row["estimate"] for row in line],
+            [None if _is_unidentified(row) else row.get("low") for row in line],
+            [None if _is_unidentified(row) else row.get("high") for row in line],
             name=name,
-            x=[row.get("rank", row.get("after")) for row in line],
-            y=[row["estimate"] for row in line],
-            error_y=_error_bars(line) if intervals else None,
-            mode="lines+markers" if "rank" in rows[0] else "markers",
-            marker={"color": COLOURS[i % len(COLOURS)], "size": 8},
-            hovertemplate="%{x}: %{y:.4f}<extra>%{fullData.name}</extra>",
+            symbol=["circle-open" if _is_unidentified(row) else "circle" for row in line],
+            colour=COLOURS[0] if i == 0 else _gradient(i),
+            width=2.5 if i == 0 else 1.5,
+            band=i == 0,
         )
     figure.update_layout(
         template="plotly_white",
-        yaxis={"title": f"{parameter} (95 % intervals)" if intervals else parameter, "rangemode": "tozero"},
-        xaxis={"title": "rank", "dtick": 1} if "rank" in rows[0] else {"title": "after"},
-        showlegend=len(figure.data) > 1,
+        yaxis={"title": axis, "rangemode": "tozero"},
+        xaxis={"title": "rank", "dtick": rank_step(len(next(iter(_lines(rows).values()))))},
+        showlegend=len({trace.name for trace in figure.data if trace.showlegend is not False}) > 1,
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
+        height=380,
     )
     return figure
+
+
+def add_curve(
+    figure: Any,
+    x: Sequence[Any],
+    y: Sequence[float],
+    low: Sequence[float | None],
+    high: Sequence[float | None],
+    *,
+    name: str = "",
+    colour: str = COLOURS[0],
+    symbol: str | Sequence[str] = "circle",
+    width: float = 2.5,
+    band: bool = True,
+    number: str = ".3f",
+    row: int | None = None,
+    col: int | None = None,
+) -> None:
+    """Add a line with the band of its intervals to a figure.
+
+    Parameters
+    ----------
+    figure
+        A Plotly figure.
+    x, y
+        Points of the line.
+    low, high
+        Ends of the intervals; None or NaN where there is none.
+    name
+        Name of the line in the legend, not escaped.
+    colour, symbol, width
+        Colour of line and band, marker (or that of each point), and width of the line.
+    band
+        Whether the intervals are drawn; without, they are shown on hovering only.
+    number
+        Format of values on hovering.
+    row, col
+        Panel of a figure with several.
+
+    Examples
+    --------
+    >>> import plotly.graph_objects as go
+    >>> figure = go.Figure()
+    >>> add_curve(figure, [1, 2], [0.5, 0.4], [0.4, 0.3], [0.6, 0.5], name="PBM")
+    >>> [len(trace.x) for trace in figure.data]
+    [4, 2]
+    """
+    for ends in _runs(list(zip(x, low, high, strict=True))) if band else []:
+        figure.add_scatter(
+            x=[a for a, _, _ in ends] + [a for a, _, _ in reversed(ends)],
+            y=[b for _, b, _ in ends] + [c for _, _, c in reversed(ends)],
+            fill="toself",
+            fillcolor=_transparent(colour),
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+            row=row,
+            col=col,
+        )
+    intervals = [
+        f" [{b:{number}}, {c:{number}}]" if _is_known(b) and _is_known(c) else ""
+        for b, c in zip(low, high, strict=True)
+    ]
+    figure.add_scatter(
+        name=html.escape(name),
+        x=list(x),
+        y=list(y),
+        customdata=intervals,
+        mode="lines+markers",
+        line={"color": colour, "width": width},
+        marker={
+            "color": colour,
+            "size": 8 if width > 2 else 6,
+            "symbol": symbol,
+            "line": {"color": colour, "width": 1},
+        },
+        hovertemplate=f"%{{x}}: %{{y:{number}}}%{{customdata}}<extra>%{{fullData.name}}</extra>",
+        showlegend=bool(name),
+        row=row,
+        col=col,
+    )
+
+
+def rank_step(n_ranks: int) -> int | None:
+    """Return the step of the labels of an axis of ranks; None to let the chart choose.
+
+    Parameters
+    ----------
+    n_ranks
+        Number of ranks.
+
+    Examples
+    --------
+    >>> rank_step(10), rank_step(300)
+    (1, None)
+    """
+    return 1 if n_ranks <= 20 else None
+
+
+def counts_figure(counts: Sequence[int], *, axis: str, unit: str = "documents") -> Any:
+    """Plot the number of documents, or of other things, by a whole number from 0, as bars.
+
+    Parameters
+    ----------
+    counts
+        The numbers.
+    axis
+        What the whole number is, such as "grade".
+    unit
+        What is counted.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The chart.
+
+    Examples
+    --------
+    >>> counts_figure([3, 1], axis="grade").data[0].y
+    (3, 1)
+    """
+    import plotly.graph_objects as go
+
+    bars = go.Bar(
+        y=list(counts),
+        marker={"color": COLOURS[0]},
+        hovertemplate=f"{html.escape(axis)} %{{x}}: %{{y:,}} {html.escape(unit)}<extra></extra>",
+    )
+    return go.Figure(bars).update_layout(
+        template="plotly_white",
+        xaxis={"title": html.escape(axis), "dtick": 1},
+        yaxis={"title": html.escape(unit)},
+        margin={"l": 60, "r": 20, "t": 30, "b": 50},
+        height=300,
+    )
 
 
 def dot_plot(
@@ -156,13 +312,17 @@ def _add_reference(figure: Any, value: float, name: str) -> None:
     )
 
 
-def training_figure(rows: Sequence[Row]) -> Any:
+def training_figure(rows: Sequence[Row], *, reference: float | None = None, reference_name: str = "") -> Any:
     """Plot a training curve, with a mark at its best point.
 
     Parameters
     ----------
     rows
         Rows of `round` and `held_out_loss`, or of `trees` and `held_out_ndcg`.
+    reference
+        Value of a dotted line, such as the nDCG of the logging ranker.
+    reference_name
+        Text at that line.
 
     Returns
     -------
@@ -198,18 +358,49 @@ def training_figure(rows: Sequence[Row]) -> Any:
         yaxis={"title": f"{titles[y]} ({better} is better)"},
         showlegend=False,
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
+        height=340,
     )
+    if reference is not None:
+        figure.add_hline(reference, line_dash="dot", annotation_text=html.escape(reference_name))
     return figure
 
 
-def _error_bars(line: Sequence[Row]) -> dict[str, Any]:
-    """Return the intervals of a line, as Plotly takes them."""
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [row["high"] - row["estimate"] for row in line],
-        "arrayminus": [row["estimate"] - row["low"] for row in line],
-    }
+def _is_unidentified(row: Row) -> bool:
+    """Return whether the log does not identify a value."""
+    return row.get("support") == "not identified"
+
+
+def _is_known(value: float | None) -> bool:
+    """Return whether the end of an interval is a number."""
+    return value is not None and math.isfinite(value)
+
+
+def _runs(points: Sequence[tuple[Any, Any, Any]]) -> list[list[tuple[Any, Any, Any]]]:
+    """Return the runs of points whose intervals are known; that of a single point is given some width."""
+    runs: list[list[tuple[Any, Any, Any]]] = [[]]
+    for x, low, high in points:
+        if _is_known(low) and _is_known(high):
+            runs[-1].append((x, low, high))
+        elif runs[-1]:
+            runs.append([])
+    wide = ([(run[0][0] + step, *run[0][1:]) for step in (-0.06, 0.06)] if _is_lonely(run) else run for run in runs)
+    return [run for run in wide if len(run) > 1]
+
+
+def _is_lonely(run: Sequence[tuple[Any, Any, Any]]) -> bool:
+    """Return whether a run is one point at a number."""
+    return len(run) == 1 and isinstance(run[0][0], int | float)
+
+
+def _transparent(colour: str) -> str:
+    """Return the colour of a band, through which grid lines are seen."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.2)"
+
+
+def _gradient(step: int) -> str:
+    """Return the colour of a line of an ordered set: violet to orange, the later the warmer."""
+    return _ORDERED[min(step - 1, len(_ORDERED) - 1)]
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -11,16 +11,19 @@ _WORDS: dict[Mood, tuple[str, ...]] = {
     "good": (
         "usable", "ship", "earns more", "robust", "more robust than peers", "the best throughout", "same", "pass", "ok",
         "agrees", "no dependence detected", "hardly depends on the logging policy",
-        "depends least of the audited models", "trustworthy", "significant",
+        "depends least of the audited models", "trustworthy", "identified", "not changed",
+        "better than today's", "better than the other", "significant",
     ),
     "caution": (
         "weak", "weak overlap", "test", "unclear", "mixed", "some", "a little", "caution", "cannot tell",
         "no clear difference", "earns more, weak evidence", "earns less, weak evidence",
         "no bias detected, but uneven noise", "cannot be tested", "nothing to compare with", "not significant",
+        "weakly identified", "not converged",
     ),
     "bad": (
         "not identified", "keep", "earns less", "changed", "severe", "fail", "less robust than peers",
-        "the worst throughout", "overcorrects", "favours what the logging policy favoured", "differs",
+        "the worst throughout", "overcorrects", "worse than today's", "worse than the other",
+        "no better than the baseline", "favours what the logging policy favoured", "differs",
     ),
     "neutral": ("baseline", "no", "not compared", "not tested elsewhere"),
 }  # fmt: skip

@@ -10,6 +10,8 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -19,7 +21,7 @@ from typing_extensions import override
 
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import COLOURS
+from clickshift.display.figures import COLOURS, SYMBOLS, counts_figure, dot_plot
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, facts_table
 from clickshift.errors import CapabilityError, ClickshiftWarning, DataError, SpecError
@@ -36,7 +38,8 @@ DEFAULT_GRADES = "0.05,0.1,0.2,0.4"
 _MAX_GRADES = 31
 """Number of grades for which LightGBM has gains by default."""
 _PAGE = {".html", ".htm"}
-_ROWS_SHOWN = 20
+_QUERIES_SHOWN = 5
+_DOCUMENTS_SHOWN = 10
 
 
 @final
@@ -57,6 +60,8 @@ class GradedJudgments(Result):
         Number of pairs with too few impressions.
     format
         Format of the file that `write` writes; None to choose it by the ending of the file.
+    data
+        What the training log was, in one line.
 
     Notes
     -----
@@ -77,6 +82,7 @@ class GradedJudgments(Result):
     cuts: tuple[float, ...]
     left_out: int
     format: str | None = None
+    data: str = ""
 
     @property
     def counts(self) -> Int[np.ndarray, " grade"]:
@@ -137,20 +143,69 @@ class GradedJudgments(Result):
 
     @override
     def _document(self) -> Document:
-        facts = {name: value for name, value in self.facts().items() if name != "conclusion"}
-        head = [{**row} for row in self.table.slice(0, _ROWS_SHOWN).to_pylist()]
-        more = self.table.num_rows - len(head)
-        first = Section("First judgments", table=head, caption=f"and {more:,} more" if more else "", page_only=True)
-        grades = Section("Judgments", table=facts_table(facts), figure=self._figure)
-        return Document("Graded judgments", self.conclusion, [grades, first])
+        facts = {name: value for name, value in self.facts().items() if name not in {"conclusion", "pairs_by_grade"}}
+        facts |= {"cut_points": _list_cuts(self.cuts)}
+        certain = facts.pop("pairs_whose_interval_has_one_grade")
+        facts["pairs whose interval has one grade"] = "–" if math.isnan(certain) else f"{certain:.1%}"
+        lists = [self._query_section(query) for query in self._frequent_queries()]
+        others = Section("Other frequent queries", parts=lists[1:], page_only=True)
+        by_grade = [
+            {"grade": grade, "relevance": text, "documents": int(count), "share": int(count) / self.table.num_rows}
+            for grade, (text, count) in enumerate(zip(_grade_ranges(self.cuts), self.counts, strict=True))
+        ]
+        return Document(
+            "Graded judgments",
+            self.conclusion,
+            [
+                Section(
+                    "Documents by grade",
+                    table=by_grade,
+                    figure=partial(counts_figure, self.counts.tolist(), axis="grade"),
+                ),
+                *([others] if lists[1:] else []),
+                Section("Judgments", table=facts_table(facts)),
+            ],
+            settings={"model": self.model, "cut points": _list_cuts(self.cuts)},
+            data=self.data,
+            headline=lists[0],
+        )
 
-    def _figure(self) -> Any:
-        """Plot the number of documents with each grade."""
-        import plotly.graph_objects as go
+    def _frequent_queries(self) -> list[Any]:
+        """Return the queries with the most impressions, the most frequent one first."""
+        by_query = self.table.group_by("query", use_threads=False).aggregate([("impressions", "sum")])
+        total = np.nan_to_num(by_query["impressions_sum"].to_numpy(zero_copy_only=False).astype(np.float64))
+        order = np.argsort(-total, kind="stable")[:_QUERIES_SHOWN]
+        queries: list[Any] = by_query["query"].take(order).to_pylist()
+        return queries
 
-        figure = go.Figure(go.Bar(y=self.counts, marker={"color": COLOURS[0]}))
-        return figure.update_layout(
-            template="plotly_white", xaxis={"title": "grade", "dtick": 1}, yaxis={"title": "documents"}, height=320
+    def _query_section(self, query: Any) -> Section:
+        """Show the most relevant documents of a query, with their evidence."""
+        import pyarrow.compute as pc
+
+        judged = self.table.filter(pc.equal(self.table["query"], query))
+        top = judged.slice(0, _DOCUMENTS_SHOWN).to_pylist()
+        more = judged.num_rows - len(top)
+        table = [
+            {
+                "document": str(row["doc"]),
+                "grade": row["grade"],
+                "relevance": row["relevance"],
+                "low": row["low"],
+                "high": row["high"],
+                "impressions": _whole(row["impressions"]),
+                "clicks": _whole(row["clicks"]),
+                "clicks per impression": _rate_text(row["clicks"], row["impressions"]),
+                "rests on": row["support"],
+            }
+            for row in top
+        ]
+        return Section(
+            f"Query {query}: its most relevant documents",
+            table=table if top[0]["support"] else [{k: v for k, v in row.items() if k != "rests on"} for row in table],
+            figure=partial(_list_figure, top, self.cuts),
+            caption=f"and {more:,} more documents of this query" if more else "",
+            name=f"query {query}",
+            page_only=True,
         )
 
     @override
@@ -182,6 +237,61 @@ class GradedJudgments(Result):
         chosen = judgments_format(path, format)
         notes = {"cut_points": list(self.cuts), "model": self.model}
         return Written(files=tuple(write_judgments(self.table, path, format=chosen, notes=notes)))
+
+
+def _list_figure(rows: Rows, cuts: tuple[float, ...]) -> Any:
+    """Plot the relevance of documents with intervals, with their grades as colours and symbols, and the cut points."""
+    dots = [
+        {
+            "label": f"{place}.\N{NO-BREAK SPACE}{_shortened(str(row['doc']))}",
+            "grade": f"grade {row['grade']}",
+            "value": row["relevance"],
+            "low": None if math.isnan(row["low"]) else row["low"],
+            "high": None if math.isnan(row["high"]) else row["high"],
+        }
+        for place, row in enumerate(rows, 1)
+    ]
+    figure = dot_plot(dots, axis="relevance, with 95 % intervals", group="grade")
+    for trace in figure.data:  # the same grade looks the same for all queries
+        grade = int(trace.name.removeprefix("grade ")) % len(COLOURS)
+        trace.marker.color, trace.marker.symbol, trace.showlegend = COLOURS[grade], SYMBOLS[grade], True
+    for cut in cuts:
+        figure.add_vline(cut, line={"color": COLOURS[-1], "width": 1, "dash": "dot"})
+    return figure.update_layout(showlegend=True)
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning and the end of a long id; the table has all of it."""
+    half = _LABEL // 2
+    return text if len(text) <= _LABEL else f"{text[: half - 1]}…{text[-half:]}"
+
+
+_LABEL = 14
+"""Most characters of an id in a chart."""
+
+
+def _grade_ranges(cuts: tuple[float, ...]) -> list[str]:
+    """Return the relevance of each grade as text.
+
+    >>> _grade_ranges((0.1, 0.4))
+    ['below 0.1', '0.1 to 0.4', '0.4 or more']
+    """
+    if not cuts:
+        return ["any"]
+    between = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(cuts)]
+    return [f"below {cuts[0]:.4g}", *between, f"{cuts[-1]:.4g} or more"]
+
+
+def _whole(count: float) -> int | float | None:
+    """Return a count, which is whole unless it is weighted; None if it is not known."""
+    if math.isnan(count):
+        return None
+    return int(count) if float(count).is_integer() else float(count)
+
+
+def _rate_text(clicks: float, impressions: float) -> str:
+    """Return the click-through rate of a document as text; a dash where it was not shown."""
+    return f"{clicks / impressions:.1%}" if impressions > 0 else "–"
 
 
 def judgments(
@@ -272,7 +382,7 @@ def judgments(
         )
     position = table.column_names.index("weight")
     table = table.add_column(position, "grade", pa.array(grade))
-    return GradedJudgments(model_name(model), table, cuts, int((~keep).sum()), format)
+    return GradedJudgments(model_name(model), table, cuts, int((~keep).sum()), format, model.summary().data)
 
 
 def parse_grades(text: str) -> tuple[float, ...] | int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from clickshift._version import __version__
@@ -13,6 +12,7 @@ from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.fingerprint import counts_fingerprint, log_fingerprint
 from clickshift.data.days import time_range
+from clickshift.data.description import log_source
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
 from clickshift.models.base import ClickModel
@@ -45,7 +45,7 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         evidence,
         sessions=_n_sessions(opened),
         fingerprint=fingerprint,
-        source=_source(log),
+        source=log_source(log),
         fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
         first_time=first,
@@ -71,10 +71,3 @@ def _day_range(opened: Any) -> tuple[str, str]:
     elif isinstance(opened, DayCounts):
         first, last = opened.first, opened.last
     return "" if first is None else str(first), "" if last is None else str(last)
-
-
-def _source(log: Any) -> str:
-    """Describe a log: its path or paths, or the type of an object."""
-    if isinstance(log, list | tuple):
-        return " ".join(map(str, log))
-    return str(log) if isinstance(log, str | Path) else f"{type(log).__name__} in memory"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from clickshift.data.corpus import Corpus
+from clickshift.display.document import Document, Section
+from clickshift.display.figures import counts_figure
 from clickshift.display.result import Summary
+from clickshift.display.tables import facts_table
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 
 
@@ -67,6 +71,31 @@ class CorpusSummary(Summary):
             "usable_queries": int(corpus.usable_queries().sum()),
             "fingerprint": corpus.vocabulary.fingerprint,
         }
+
+    def _document(self) -> Document:
+        """Show the labels as a chart, then the sizes."""
+        values = self.values()
+        shares = values.pop("label_shares")
+        sizes = values.pop("candidates_per_query")
+        values["candidates_per_query"] = (
+            f"{sizes['mean']:,.1f} on average ({sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,.0f})"
+        )
+        documents = np.bincount(self.corpus.label.astype(np.int64), minlength=self.corpus.max_label + 1).tolist()
+        labels = Section(
+            "Labels",
+            table=[
+                {"label": label, "documents": number, "share": share}
+                for label, (number, share) in enumerate(zip(documents, shares, strict=True))
+            ],
+            figure=partial(counts_figure, documents, axis="label"),
+        )
+        return Document(
+            self.title,
+            self.conclusion,
+            [Section("Sizes", table=facts_table(values))],
+            data=f"{values['queries']:,} queries, {values['candidates']:,} documents",
+            headline=labels,
+        )
 
 
 def corpus_summary(corpus: CorpusLike = "builtin", *, queries: int = 1000, seed: int = 0) -> CorpusSummary:

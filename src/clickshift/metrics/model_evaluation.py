@@ -11,15 +11,18 @@ from typing import Any, final
 import numpy as np
 from typing_extensions import override
 
-from clickshift.core.intervals import mean_interval
+from clickshift.core.intervals import mean_interval, normal_quantile
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.fingerprint import log_fingerprint
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.data.days import time_range
+from clickshift.data.description import describe_log, log_source
 from clickshift.data.encoded_log import Log
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import COLOURS, SYMBOLS
+from clickshift.display.figures import COLOURS, SYMBOLS, rank_step
 from clickshift.display.result import Result
-from clickshift.display.tables import Rows, facts_table
+from clickshift.display.tables import Row, Rows, facts_table
+from clickshift.display.values import decimals
 from clickshift.errors import ClickshiftWarning
 from clickshift.io.read_report import OnBadLine
 from clickshift.metrics.click_prediction import evaluation
@@ -30,9 +33,9 @@ from clickshift.models.storage import ModelLike, open_models
 __all__ = ["ClickPrediction", "evaluate"]
 
 _KINDS: dict[str, str] = {
-    "conditional_perplexity": "given the clicks above",
-    "marginal_perplexity": "without them",
-    "baseline_perplexity": "click-through rate of the rank",
+    "conditional_perplexity": "the model, given the clicks above",
+    "marginal_perplexity": "the model, without them",
+    "baseline_perplexity": "baseline: click-through rate of the rank",
 }
 
 
@@ -51,6 +54,11 @@ class ClickPrediction(Result):
         Whether the model sees the clicks that it predicts.
     on_training_log
         Whether the log is the one that the model was fitted on.
+    calibration
+        Rows of `calibration`: expected and observed click-through rates by rank and by decile of the prediction, of
+        the first seed; empty for a log larger than memory and for a model that peeks.
+    data
+        What the log was, in one line.
 
     Notes
     -----
@@ -66,6 +74,8 @@ class ClickPrediction(Result):
     - marginal_error: accepted error of a marginal probability, 0 if it is exact;
     - auroc, auroc_at_rank: area under the ROC curve, over all ranks and per rank;
     - unseen_pair_share: share of impressions of pairs that the model was not trained on;
+    - calibration: expected_ctr and observed_ctr with observed_low, observed_high and impressions, by "rank" or by
+      "decile" of the prediction (by, number); of the first seed, and of a log in memory;
     - on_training_log: whether the log is the one that the model was fitted on;
     - caution: why the perplexity of this model must not be compared with that of others, if so;
     - conclusion.
@@ -75,6 +85,8 @@ class ClickPrediction(Result):
     evaluations: Sequence[Mapping[str, Any]]
     peeks: bool = False
     on_training_log: bool = False
+    calibration: Sequence[Row] = ()
+    data: str = ""
 
     def _mean(self, metric: str) -> Any:
         """Return the mean of a metric over seeds, by rank where it has ranks."""
@@ -90,9 +102,12 @@ class ClickPrediction(Result):
     @override
     def conclusion(self) -> str:
         perplexity, baseline = self._mean("conditional_perplexity"), self._mean("baseline_perplexity")
+        half = normal_quantile(0.975) * float(self._mean("conditional_perplexity_error"))
+        digits = min(decimals(half), 4) if half > 0 else 4
+        interval = f" ± {half:.{digits}f}" if half > 0 else ""
         text = (
             f"{self.model} predicts the clicks of {self.evaluations[0]['sessions']:,} sessions with a perplexity of "
-            f"{perplexity:.4f}; 1 is certainty, 2 is a coin flip. "
+            f"{perplexity:.{digits}f}{interval}; 1 is certainty, 2 is a coin flip. "
         )
         if self.peeks:
             return f"{text}{self.caution}"
@@ -100,7 +115,7 @@ class ClickPrediction(Result):
             return text.rstrip()
         gain = (baseline - perplexity) / (baseline - 1)
         better = f"the model's excess over 1 is {gain:.0%} smaller" if gain > 0 else "the model predicts no better"
-        text += f"The click-through rate of each rank alone has {baseline:.4f}: {better}."
+        text += f"The click-through rate of each rank alone has {baseline:.{digits}f}: {better}."
         return f"{text} The model was fitted on this log." if self.on_training_log else text
 
     @property
@@ -139,6 +154,7 @@ class ClickPrediction(Result):
             facts[metric] = self._mean(metric)
             if seeds > 1 and not isinstance(facts[metric], list):
                 facts[f"{metric}_interval"] = self._interval(metric)
+        facts["calibration"] = [dict(row) for row in self.calibration]
         facts["on_training_log"] = self.on_training_log
         return facts | ({"caution": self.caution} if self.peeks else {}) | {"conclusion": self.conclusion}
 
@@ -150,15 +166,96 @@ class ClickPrediction(Result):
             {"rank": rank, **dict(zip(_KINDS, values, strict=True))}
             for rank, values in enumerate(zip(*(self._mean(f"{kind}_at_rank") for kind in _KINDS), strict=True), 1)
         ]
-        table = [{name.replace("_", " "): value for name, value in row.items()} for row in by_rank]
+        table = [{_HEADINGS[name]: value for name, value in row.items()} for row in by_rank]
+        sections = [Section("Metrics", table=facts_table(scalars))]
+        if deciles := [row for row in self.calibration if row["by"] == "decile"]:
+            calibration = Section(
+                "Calibration: are predictions of 10% clicked in 10% of the cases?",
+                table=[_calibration_row(row) for row in deciles],
+                figure=partial(_calibration_figure, deciles),
+                caption="Each dot has a tenth of the results, by their predicted click probability given the clicks "
+                "above, with its 95 % Wilson interval. On the diagonal, predictions are right on average.",
+                name="calibration",
+                page_only=True,
+            )
+            sections.insert(0, calibration)
         return Document(
             f"How well {self.model} predicts clicks",
             self.conclusion,
-            [
-                Section("Perplexity by rank", table=table, figure=partial(_perplexity_figure, by_rank)),
-                Section("Metrics", table=facts_table(scalars)),
-            ],
+            sections,
+            verdict=self._verdict(),
+            data=self.data,
+            headline=Section("Perplexity by rank", table=table, figure=partial(_perplexity_figure, by_rank)),
         )
+
+    def _verdict(self) -> str:
+        """Return what the comparison with the baseline is worth, where that is not much."""
+        if self.peeks:
+            return "not compared"
+        if self.on_training_log:
+            return "caution"
+        better = self._mean("conditional_perplexity") < self._mean("baseline_perplexity")
+        return "" if better else "no better than the baseline"
+
+
+_HEADINGS = {
+    "rank": "rank",
+    "conditional_perplexity": "perplexity given the clicks above",
+    "marginal_perplexity": "without them",
+    "baseline_perplexity": "of the rank's click-through rate",
+}
+
+
+def _calibration_row(row: Row) -> dict[str, Any]:
+    """Return a row of the table of calibration."""
+    return {
+        "tenth of the predictions": row["number"],
+        "predicted from": f"{row['prediction_low']:.1%}",
+        "to": f"{row['prediction_high']:.1%}",
+        "mean prediction": f"{row['expected_ctr']:.2%}",
+        "clicked": f"{row['observed_ctr']:.2%}",
+        "95 % interval": f"{row['observed_low']:.2%} to {row['observed_high']:.2%}",
+        "results": row["impressions"],
+    }
+
+
+def _calibration_figure(deciles: Sequence[Row]) -> Any:
+    """Plot observed over expected click-through rates, beside the diagonal."""
+    import plotly.graph_objects as go
+
+    largest = max(max(row["observed_high"], row["expected_ctr"]) for row in deciles)
+    figure = go.Figure()
+    figure.add_scatter(
+        name="perfect",
+        x=[0, largest],
+        y=[0, largest],
+        mode="lines",
+        line={"color": COLOURS[-1], "width": 1, "dash": "dot"},
+        hoverinfo="skip",
+    )
+    figure.add_scatter(
+        name="tenths of the predictions",
+        x=[row["expected_ctr"] for row in deciles],
+        y=[row["observed_ctr"] for row in deciles],
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [row["observed_high"] - row["observed_ctr"] for row in deciles],
+            "arrayminus": [row["observed_ctr"] - row["observed_low"] for row in deciles],
+        },
+        mode="markers",
+        marker={"color": COLOURS[0], "size": 9},
+        hovertemplate="predicted %{x:.2%}, clicked %{y:.2%}<extra></extra>",
+    )
+    figure.update_layout(
+        template="plotly_white",
+        xaxis={"title": "mean predicted click probability", "tickformat": ".0%", "rangemode": "tozero"},
+        yaxis={"title": "click-through rate", "tickformat": ".0%", "rangemode": "tozero"},
+        showlegend=False,
+        margin={"l": 60, "r": 20, "t": 30, "b": 60},
+        height=380,
+    )
+    return figure
 
 
 def _perplexity_figure(by_rank: Rows) -> Any:
@@ -178,10 +275,11 @@ def _perplexity_figure(by_rank: Rows) -> Any:
         )
     figure.update_layout(
         template="plotly_white",
-        xaxis={"title": "rank", "dtick": 1},
+        xaxis={"title": "rank", "dtick": rank_step(len(by_rank))},
         yaxis={"title": "perplexity (lower is better)"},
         legend={"orientation": "h", "y": 1.12},
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
+        height=380,
     )
     return figure
 
@@ -240,9 +338,10 @@ def evaluate(
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     evaluations = []
     for k, one in enumerate(models):
-        evaluations.append(evaluation(one, opened, exact=exact))
+        evaluations.append(evaluation(one, opened, exact=exact, calibrated=k == 0))
         if len(models) > 1:
             progress(f"{k + 1} of {len(models)} seeds")
+    calibration = evaluations[0].pop("calibration", ())
     on_training_log = _is_training_log(models[0], opened)
     if on_training_log:
         warnings.warn(
@@ -254,7 +353,9 @@ def evaluate(
             ),
             stacklevel=2,
         )
-    return ClickPrediction(model_name(models[0]), evaluations, models[0].peeks, on_training_log)
+    first, last = time_range(opened.time)
+    data = describe_log(opened.total, opened.vocabulary.n_queries, source=log_source(log), first=first, last=last)
+    return ClickPrediction(model_name(models[0]), evaluations, models[0].peeks, on_training_log, calibration, data)
 
 
 def _is_training_log(model: ClickModel, log: Log) -> bool:

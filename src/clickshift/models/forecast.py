@@ -194,8 +194,21 @@ class Forecast(Result):
             caption=f"and {more:,} more lists; `to_arrow` and the output file have them all" if more > 0 else "",
             name="expected clicks",
         )
-        by_rank = Section("Mean click probability by rank", figure=partial(curve_figure, curve), page_only=True)
-        return Document("Predicted clicks", self.conclusion, [lists, by_rank], settings={"model": self.model})
+        by_rank = Section(
+            "Mean click probability by rank",
+            table=[{"rank": row["rank"], "mean click probability": row["estimate"]} for row in curve],
+            figure=partial(curve_figure, curve),
+            page_only=True,
+        )
+        queries = len(np.unique(self.rankings.query))
+        return Document(
+            "Predicted clicks",
+            self.conclusion,
+            [lists],
+            settings={"model": self.model},
+            data=f"{len(self.rankings):,} lists of {queries:,} quer{'y' if queries == 1 else 'ies'}",
+            headline=by_rank,
+        )
 
     def _first_lists(self) -> Rows:
         """Return a table of the first lists."""

@@ -8,14 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 from typing_extensions import override
 
 from clickshift.core.text import join_words
+from clickshift.data.description import describe_log
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import curve_figure
+from clickshift.display.figures import COLOURS, curve_figure
 from clickshift.display.result import Result
-from clickshift.display.tables import Row, Rows, curve_table, facts_table
+from clickshift.display.tables import Row, Rows
 from clickshift.errors import CapabilityError
 from clickshift.models import model_name
 from clickshift.models.base import ClickModel, Evidence
@@ -135,12 +137,30 @@ class ModelSummary(Result):
 
     @override
     def _document(self) -> Document:
-        curve = self._curve()
-        fitted = Section(
-            "Fitted model", table=facts_table(self._facts()), figure=partial(curve_figure, curve) if curve else None
+        curve, relevance = self._curve(), _relevance_section(self.model)
+        headline = _curve_section(curve) if curve else None
+        sections = [relevance] if relevance is not None else []
+        if headline is None and sections:
+            headline = sections.pop()
+        return Document(
+            f"Fitted model: {model_name(self.model)}",
+            self.conclusion,
+            sections,
+            settings=self._facts(),
+            verdict=_curve_verdict(curve) or ("" if all(one.converged for one in self._evidence) else "not converged"),
+            data=self.data,
+            headline=headline,
         )
-        details = Section(_curve_title(curve), table=curve_table(curve), page_only=True) if curve else None
-        return Document(model_name(self.model), self.conclusion, [fitted, *([details] if details else [])])
+
+    @property
+    def data(self) -> str:
+        """The training log in one line; empty if it is not known."""
+        if not self._evidence:
+            return ""
+        first = self._evidence[0]
+        queries = self.model.vocabulary.n_queries
+        ends = {"first": first.first_time, "last": first.last_time}
+        return describe_log(first.sessions, queries, source=first.source, **ends)
 
     @override
     @classmethod
@@ -209,18 +229,14 @@ class Examination(Result):
 
     @override
     def _document(self) -> Document:
-        name = model_name(self.model)
-        section = Section(
-            f"{name}: {_curve_title(self.curve)}",
-            table=curve_table(self.curve),
-            figure=partial(curve_figure, self.curve),
-            name=str(self.curve[0]["parameter"]),
-        )
+        name, summary = model_name(self.model), ModelSummary((self.model,))
         return Document(
             f"{name}: how users move through the list",
             self.conclusion,
-            [section],
-            settings=ModelSummary((self.model,))._facts(),
+            settings=summary._facts(),
+            verdict=_curve_verdict(self.curve),
+            data=summary.data,
+            headline=_curve_section(self.curve, name),
         )
 
 
@@ -256,13 +272,149 @@ def examination(model: ModelLike) -> Examination:
     return Examination(opened, opened.examination_table())
 
 
-def _curve_title(curve: Sequence[Row]) -> str:
-    """Return the heading of a curve."""
-    return f"{curve[0]['parameter']} with 95 % intervals"
+def _curve_section(curve: Sequence[Row], model: str = "") -> Section:
+    """Return the section of a curve; of a long one, the terminal shows no table."""
+    name = str(curve[0]["parameter"])
+    title = f"{_parameter_text(name)} with 95 % intervals"
+    captions = ["Hollow: not identified by the log, a value of the prior."] if _unidentified(curve) else []
+    if "last_click" in curve[0]:
+        captions.append("Lines: rank of the last click above; the band is that of lists without a click above.")
+    return Section(
+        f"{model}: {title[0].lower()}{title[1:]}" if model else title,
+        table=_curve_rows(curve),
+        figure=partial(curve_figure, curve),
+        caption=" ".join(captions),
+        name=name,
+        page_only=len(curve) > _ROWS_SHOWN,
+    )
+
+
+_ROWS_SHOWN = 20
+"""Most rows of a curve that a terminal shows."""
+
+
+def _curve_rows(curve: Sequence[Row]) -> Rows:
+    """Tabulate a curve: the estimate under the name of its parameter, and what it rests on where that is not the log.
+
+    >>> _curve_rows([{"rank": 1, "last_click": None, "parameter": "examination", "estimate": 0.5, "low": 2e-308,
+    ...               "high": 0.9, "support": "log"}])
+    [{'rank': 1, 'last click': 'none', 'examination': 0.5, 'low': 0.0, 'high': 0.9}]
+    """
+    all_from_log = all(row.get("support", "") in {"log", ""} for row in curve)
+    table = []
+    for row in curve:
+        shown: dict[str, Any] = {}
+        for name, value in row.items():
+            if name == "last_click":
+                shown["last click"] = value or "none"
+            elif name == "estimate":
+                shown[_parameter_text(str(row["parameter"])).lower()] = value
+            elif name == "low":
+                shown[name] = 0.0 if value < _ROUNDED_TO_ZERO else value
+            elif name == "support":
+                shown |= {} if all_from_log else {"rests on": value}
+            elif name != "parameter":
+                shown[name] = value
+        table.append(shown)
+    return table
+
+
+_ROUNDED_TO_ZERO = 5e-5
+"""A lower bound below this is shown as 0."""
+
+
+def _parameter_text(name: str) -> str:
+    """Return the name of a parameter in words."""
+    return "Click-through rate" if name == "ctr" else name.capitalize()
+
+
+def _unidentified(curve: Sequence[Row]) -> list[Row]:
+    """Return the entries that the log does not identify, without the continuation after the last rank."""
+    unidentified = [row for row in curve if row.get("support") == "not identified"]
+    if unidentified and unidentified[-1] is curve[-1] and curve[0]["parameter"] == "continuation":
+        unidentified.pop()
+    return unidentified
+
+
+def _curve_verdict(curve: Sequence[Row]) -> str:
+    """Return whether the log identifies a curve; empty if that is not known, or it does.
+
+    >>> rows = [{"rank": 1, "parameter": "examination", "support": "convention"}]
+    >>> [_curve_verdict([*rows, rows[0] | {"rank": 2, "support": s}]) for s in ("log", "prior", "not identified")]
+    ['', 'weakly identified', 'not identified']
+    """
+    main = [row for row in curve if row.get("last_click") is None]
+    if _unidentified(main):
+        return "not identified"
+    return "weakly identified" if sum(row.get("support") == "prior" for row in main) > len(main) / 3 else ""
+
+
+def _relevance_section(model: ClickModel) -> Section | None:
+    """Return how relevance is distributed over documents, by how often they were shown; None if it is constant."""
+    if not model.ranks_documents:
+        return None
+    relevance, evidence = model.relevance(), model.evidence
+    impressions = np.full(len(relevance), np.inf) if evidence is None else evidence.impressions[:-1]
+    table: Rows = []
+    for least, below, name in (
+        (100, np.inf, "100 or more"),
+        (20, 100, "20 to 99"),
+        (5, 20, "5 to 19"),
+        (0, 5, "0 to 4"),
+    ):
+        group = relevance[(impressions >= least) & ((impressions < below) | (below == np.inf))]
+        if len(group):
+            low, middle, high = np.quantile(group, [0.1, 0.5, 0.9]).tolist()
+            name = "any" if evidence is None else name
+            shares = {"lowest tenth below": low, "median relevance": middle, "highest tenth above": high}
+            table.append({"impressions": name, "documents": len(group), **shares})
+    return Section(
+        "Relevance of the documents",
+        table=table,
+        figure=partial(_relevance_figure, relevance, impressions),
+        caption="A document is one of a query. Relevance of documents that were rarely shown rests on the prior.",
+        name="relevance",
+        page_only=True,
+    )
+
+
+def _relevance_figure(relevance: np.ndarray, impressions: np.ndarray) -> Any:
+    """Plot the distribution of relevance, of documents with and without much evidence."""
+    import plotly.graph_objects as go
+
+    ends = np.linspace(min(0.0, relevance.min()), max(relevance.max(), 1e-9), 41)
+    figure, often = go.Figure(), impressions >= _OFTEN
+    for name, group, colour in (
+        (f"shown {_OFTEN} times or more", relevance[often], COLOURS[0]),
+        ("shown less often", relevance[~often], COLOURS[3]),
+    ):
+        if len(group):
+            figure.add_bar(
+                name=name,
+                x=(ends[1:] + ends[:-1]) / 2,
+                y=np.histogram(group, ends)[0],
+                marker={"color": colour},
+                hovertemplate="%{x:.2f}: %{y:,} documents<extra>%{fullData.name}</extra>",
+            )
+    return figure.update_layout(
+        template="plotly_white",
+        barmode="stack",
+        bargap=0.05,
+        xaxis={"title": "relevance"},
+        yaxis={"title": "documents"},
+        showlegend=len(figure.data) > 1,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        margin={"l": 60, "r": 20, "t": 40, "b": 50},
+        height=320,
+    )
+
+
+_OFTEN = 20
+"""Impressions from which on the relevance of a document rests on the log rather than on the prior."""
 
 
 def _curve_sentence(curve: Sequence[Row]) -> str:
-    """Describe a curve by its first and last value over ranks, or by its values.
+    """Describe a curve by its first and last identified value over ranks, or by its values.
 
     >>> _curve_sentence([{"rank": r, "parameter": "examination", "estimate": 1 / r} for r in (1, 2, 4)])
     'Examination is 1.00 at rank 1 and 0.25 at rank 4.'
@@ -274,10 +426,16 @@ def _curve_sentence(curve: Sequence[Row]) -> str:
     line, condition = [row for row in curve if row.get("last_click") is None], ""
     if len(line) < len(curve):
         condition = " if there is no click above"
+    unidentified = _unidentified(line)
+    line = [row for row in line if row.get("support") != "not identified"] or line
     shown = [line[0], line[-1]] if "rank" in line[0] and len(line) > 1 else line
     values = [
         f"{row['estimate']:.2f} " + (f"at rank {row['rank']}" if "rank" in row else f"after {row['after']}")
         for row in shown
     ]
-    name = str(curve[0]["parameter"]).capitalize()
-    return f"{'Click-through rate' if name == 'Ctr' else name} is {join_words(values)}{condition}."
+    text = f"{_parameter_text(str(curve[0]['parameter']))} is {join_words(values)}{condition}."
+    if unidentified:
+        labels = [str(row.get("rank", row.get("after"))) for row in unidentified]
+        where = f"{'rank' if 'rank' in unidentified[0] else 'after'}{'s' * (len(labels) > 1 and 'rank' in line[0])}"
+        text += f" The log does not identify it at {where} {join_words(labels)}: these values rest on the prior."
+    return text

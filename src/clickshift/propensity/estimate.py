@@ -27,6 +27,8 @@ from clickshift.counts.connectivity import swap_graph
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
+from clickshift.data.days import time_range
+from clickshift.data.description import describe_log, log_source
 from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
@@ -223,7 +225,15 @@ def propensities(
         impressions=cells.by_rank()[0],
         swaps=graph.swaps.sum(axis=1),
         warnings=tuple(finding.message for finding in findings),
+        data=_describe(opened, cells, log),
     )
+
+
+def _describe(opened: Log | Cells, cells: Cells, log: Any) -> str:
+    """Describe a log in one line."""
+    first, last = (None, None) if isinstance(opened, Cells) else time_range(opened.time)
+    queries = len(np.unique(cells.vocabulary.pair_query[cells.pair]))
+    return describe_log(float(cells.by_rank()[0][0]), queries, source=log_source(log), first=first, last=last)
 
 
 def _in_memory(log: Log, queries: np.ndarray | None = None) -> Sessions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Mapping
@@ -11,15 +10,16 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from clickshift._version import __version__
 from clickshift.core.files import write_atomically
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import COLOURS
+from clickshift.display.figures import COLOURS, add_curve, rank_step
 from clickshift.display.result import Result, plain
 from clickshift.display.tables import Rows
+from clickshift.display.values import decimals
 from clickshift.errors import DataError
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 
@@ -60,6 +60,8 @@ class Propensities(Result):
         Effective number of swaps with all other ranks: what the comparison rests on.
     warnings
         What makes the estimate doubtful, as sentences.
+    data
+        What the log was, in one line.
 
     Notes
     -----
@@ -89,6 +91,7 @@ class Propensities(Result):
     impressions: Float[np.ndarray, " rank"] | None = None
     swaps: Float[np.ndarray, " rank"] | None = None
     warnings: tuple[str, ...] = ()
+    data: str = ""
 
     @property
     def n_ranks(self) -> int:
@@ -120,23 +123,39 @@ class Propensities(Result):
         return curve
 
     @property
+    def identified(self) -> Bool[np.ndarray, " rank"]:
+        """Whether the log says anything about each rank: its examination is above 0, and its interval has an end."""
+        known = np.isfinite(self.estimate) & (self.estimate > 0)
+        identified: np.ndarray = known & ~(self.high > _UNBOUNDED * np.maximum(self.estimate, 1))
+        return identified
+
+    @property
     def conclusion(self) -> str:
         """Examination of the last identified rank, and the ranks that are not identified."""
-        reference, known = self.reference_rank, np.flatnonzero(np.isfinite(self.estimate))
+        reference, known = self.reference_rank, np.flatnonzero(self.identified)
         others = known[known != reference]
         unknown = [str(rank + 1) for rank in range(self.n_ranks) if rank not in known]
         sentences = []
         if len(others):
             rank = int(others[-1])
-            interval = f"{100 * self.level:g} % interval {self.low[rank]:.3f} to {self.high[rank]:.3f}"
+            value, low, high = (float(values[rank]) for values in (self.estimate, self.low, self.high))
+            digits = decimals((high - low) / 2) if high > low else 3
+            interval = f"{100 * self.level:g} % interval {low:.{digits}f} to {high:.{digits}f}"
             sentences.append(
-                f"By {self.method}, rank {rank + 1} is examined {self.estimate[rank]:.3f} times as often as rank "
-                f"{reference + 1} ({interval if math.isfinite(self.low[rank] + self.high[rank]) else 'no interval'})."
+                f"By {self.method}, rank {rank + 1} is examined {value:.{digits}f} times as often as rank "
+                f"{reference + 1} ({interval if math.isfinite(low + high) else 'no interval'})."
             )
         if unknown:
             plural = "s" if len(unknown) > 1 else ""
             sentences.append(f"The log does not identify the examination of rank{plural} {', '.join(unknown)}.")
         return " ".join(sentences) or f"{self.method} compares no rank with another: the lists have one result."
+
+    @property
+    def verdict(self) -> str:
+        """Whether the log identifies the curve: "identified", "weakly identified" or "not identified"."""
+        if not self.identified.all():
+            return "not identified"
+        return "weakly identified" if self.warnings else "identified"
 
     def rows(self) -> Rows:
         """Return one row per rank, from 1, with its examination and everything that is known about it."""
@@ -171,21 +190,26 @@ class Propensities(Result):
     def _document(self) -> Document:
         """Show the curve with its table, and the warnings."""
         level = f"{100 * self.level:g} % intervals: {self.interval}" if self.interval != "none" else "no intervals"
-        title = f"Examination relative to rank {self.reference_rank + 1}, by {self.method} ({level})"
         rows = self.rows()
         columns = [name for name in rows[0] if name not in _WHOLE or getattr(self, name) is not None]
         table = [
-            {_HEADINGS.get(name, name): round(row[name]) if name in _WHOLE else row[name] for name in columns}
+            {_HEADINGS.get(name, name): round(row[name]) if name in _WHOLE else _shown(row[name]) for name in columns}
             for row in rows
         ]
         return Document(
             "Position bias",
             self.conclusion,
-            [
-                Section(title, table=table, figure=lambda: _curve_figure(self), name="examination"),
-                Section("Method", "\n\n".join([*self.warnings, _HOW]), page_only=True),
-            ],
+            [Section("How to read the curve", _HOW, page_only=True)],
             {name: value for name, value in self._settings().items() if name != "warnings"},
+            self.verdict,
+            self.data,
+            Section(
+                f"Examination relative to rank {self.reference_rank + 1}, by {self.method} ({level})",
+                table=table,
+                figure=lambda: _curve_figure(self),
+                name="examination",
+                explanation="\n\n".join(self.warnings),  # a command prints them on standard error
+            ),
         )
 
     @classmethod
@@ -240,44 +264,35 @@ def _curve_figure(propensities: Propensities) -> Any:
     """Plot the curve with its intervals, and 1 / rank for comparison."""
     import plotly.graph_objects as go
 
-    rows = [row for row in propensities.rows() if not math.isnan(row["examination"])]
+    rows = [row for row, known in zip(propensities.rows(), propensities.identified, strict=True) if known]
     figure = go.Figure()
     ranks = list(range(1, propensities.n_ranks + 1))
+    values = ([row[name] for row in rows] for name in ("examination", "low", "high"))
+    add_curve(figure, [row["rank"] for row in rows], *values, name=propensities.method)
     figure.add_scatter(
-        name="1 / rank",
+        name="1 / rank, for comparison",
         x=ranks,
         y=[(propensities.reference_rank + 1) / rank for rank in ranks],
         mode="lines",
         line={"color": COLOURS[-1], "width": 1, "dash": "dot"},
         hoverinfo="skip",
     )
-    figure.add_scatter(
-        name=html.escape(propensities.method),
-        x=[row["rank"] for row in rows],
-        y=[row["examination"] for row in rows],
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [_bar_length(row["high"] - row["examination"]) for row in rows],
-            "arrayminus": [_bar_length(row["examination"] - row["low"]) for row in rows],
-            "thickness": 1.4,
-            "width": 4,
-        },
-        mode="lines+markers",
-        line={"color": COLOURS[0], "width": 1.5},
-        marker={"size": 8},
-        hovertemplate="rank %{x}: %{y:.4f}<extra></extra>",
-    )
     figure.update_layout(
         template="plotly_white",
-        xaxis={"title": "rank", "dtick": 1 if propensities.n_ranks <= 20 else None},
+        xaxis={"title": "rank", "dtick": rank_step(propensities.n_ranks)},
         yaxis={"title": f"examination relative to rank {propensities.reference_rank + 1}", "rangemode": "tozero"},
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
         margin={"l": 60, "r": 20, "t": 40, "b": 80},
+        height=380,
     )
     return figure
 
 
-def _bar_length(value: float) -> float:
-    """Length of an error bar."""
-    return 0.0 if math.isnan(value) else max(value, 0.0)
+def _shown(value: float) -> float:
+    """Return a value of the table: bounds that only rounding keeps from 0 are 0, and huge ones are infinite."""
+    return 0.0 if abs(value) < _ROUNDED_TO_ZERO else math.inf if value > _UNBOUNDED**2 else value
+
+
+_ROUNDED_TO_ZERO = 5e-5
+_UNBOUNDED = 100.0
+"""Ratio of an upper bound to the estimate, or to the reference rank, above which a rank is not identified."""

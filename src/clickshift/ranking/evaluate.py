@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,10 @@ from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import COLOURS, SYMBOLS
+from clickshift.display.figures import dot_plot
 from clickshift.display.result import Result
 from clickshift.display.tables import Row, Rows
+from clickshift.display.values import with_interval
 from clickshift.errors import DataError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.table_writer import table_ending, write_table
@@ -83,18 +82,16 @@ class RankerEvaluation(Result):
     @property
     @override
     def conclusion(self) -> str:
-        row = next(row for row in self.metrics if row["metric"] == "nDCG@10")
+        row = self._main_row(self.metrics)
         new = "" if self.training_queries is None or self.includes_training else "new "
         text = (
-            f"nDCG@10 is {row['mean']:.4f} ({self.level:.0%} interval {row['low']:.4f} to {row['high']:.4f}) on "
+            f"nDCG@10 is {with_interval(row['mean'], row['low'], row['high'])} ({self.level:.0%} interval) on "
             f"{row['queries']:,} {new}queries."
         )
         for one in self.comparisons:
             if one["metric"] == "nDCG@10":
-                text += (
-                    f" That of {one['other']} is {one['mean']:.4f} (difference {one['difference']:+.4f}, interval "
-                    f"{one['low']:+.4f} to {one['high']:+.4f}, paired by query)."
-                )
+                difference = with_interval(one["difference"], one["low"], one["high"], signed=True)
+                text += f" That of {one['other']} is {one['mean']:.3f} (difference {difference}, paired by query)."
         return f"{text} {self._training_sentence}".strip()
 
     @property
@@ -127,49 +124,99 @@ class RankerEvaluation(Result):
     def _document(self) -> Document:
         caption = (
             f"{self.level:.0%} bootstrap intervals over queries; {self.queries_left_out:,} queries with equal labels "
-            "are left out."
+            "are left out. ARP: average rank of relevant documents, lower is better."
         )
-        title = f"{self.learner} on {self.corpus}"
-        figure = partial(_metric_figure, self.metrics, self.learner, self.level)
-        sections = [Section(title, table=self.rows(), caption=caption, name="metrics", figure=figure)]
+        level = f"{100 * self.level:g} % intervals"
+        metrics = Section(
+            "nDCG of the rankers", table=self.rows(), caption=caption, name="metrics", figure=self._metric_figure
+        )
+        headline, sections = (
+            metrics,
+            [Section("Average rank of relevant documents", figure=self._arp_figure, page_only=True)],
+        )
         if self.comparisons:
-            caption = (
-                "Difference: this ranker minus the other one, by query on the same documents. ARP: lower is better."
+            headline = Section(
+                f"Differences, paired by query, with {level}",
+                table=[*self.comparisons],
+                figure=self._difference_figure,
+                caption="Difference: this ranker minus the other one, on the same documents. ARP: lower is better.",
+                name="comparisons",
             )
-            sections.append(Section("Comparison", table=[*self.comparisons], caption=caption, name="comparisons"))
-        return Document(title, self.conclusion, sections)
-
-
-def _metric_figure(metrics: Sequence[Row], learner: str, level: float) -> Any:
-    """Plot each metric with its interval: nDCG above, ARP, which is a rank, below on an axis of its own."""
-    from plotly.subplots import make_subplots
-
-    figure = make_subplots(2, 1, row_heights=[2, 1], vertical_spacing=0.3)
-    panels = [[row for row in metrics if row["metric"] != "ARP"], [row for row in metrics if row["metric"] == "ARP"]]
-    for panel, (rows, colour, symbol) in enumerate(zip(panels, COLOURS, SYMBOLS, strict=False), 1):
-        figure.add_scatter(
-            row=panel,
-            col=1,
-            name=html.escape(learner),
-            x=[row["mean"] for row in rows],
-            y=[row["metric"] for row in rows],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [row["high"] - row["mean"] for row in rows],
-                "arrayminus": [row["mean"] - row["low"] for row in rows],
-            },
-            mode="markers",
-            marker={"color": colour, "symbol": symbol, "size": 10},
-            hovertemplate="%{y}: %{x:.4f}<extra></extra>",
+            sections.insert(0, metrics)
+        row = self._main_row(self.metrics)
+        return Document(
+            "How well the ranker ranks",
+            self.conclusion,
+            sections,
+            {"learner": self.learner, "corpus": self.corpus, "level": self.level},
+            self._verdict(),
+            f"{row['queries']:,} queries of {self.corpus}",
+            headline,
         )
-    figure.update_xaxes(title=f"higher is better ({level:.0%} intervals)", nticks=6, row=1)
-    figure.update_xaxes(title="lower is better", nticks=6, row=2)
-    figure.update_yaxes(type="category", autorange="reversed")
-    figure.update_layout(
-        template="plotly_white", height=320, showlegend=False, margin={"l": 70, "r": 24, "t": 24, "b": 55}
-    )
-    return figure
+
+    @staticmethod
+    def _main_row(rows: Sequence[Row]) -> Row:
+        """Return the row of nDCG@10."""
+        return next(row for row in rows if row["metric"] == "nDCG@10")
+
+    def _verdict(self) -> str:
+        """Return how the ranker compares with the last of the others; empty without others."""
+        if not self.comparisons:
+            return ""
+        if self.includes_training and self.training_queries:
+            return "caution"
+        one = self._main_row(self.comparisons[::-1])
+        named = "today's" if one["other"] == LOGGING_RANKER else "the other"
+        return (
+            f"better than {named}"
+            if one["low"] > 0
+            else f"worse than {named}"
+            if one["high"] < 0
+            else "no clear difference"
+        )
+
+    def _metric_figure(self) -> Any:
+        """Plot nDCG with its interval, beside the other rankers on the same documents."""
+        own = [
+            {"label": f"{row['metric']}, this ranker", "value": row["mean"], "low": row["low"], "high": row["high"]}
+            for row in self.metrics
+            if row["metric"] != "ARP"
+        ]
+        others = [
+            {"label": f"{row['metric']}, {row['other']}", "value": row["mean"], "low": None, "high": None}
+            for row in self.comparisons
+            if row["metric"] != "ARP"
+        ]
+        metrics = [row["metric"] for row in self.metrics]
+        rows = sorted([*own, *others], key=lambda row: metrics.index(str(row["label"]).partition(",")[0]))
+        return dot_plot(rows, axis=f"nDCG, with the {100 * self.level:g} % interval of this ranker")
+
+    def _arp_figure(self) -> Any:
+        """Plot the average rank of relevant documents, which has an axis of its own."""
+        rows = [
+            {"label": "this ranker", "value": row["mean"], "low": row["low"], "high": row["high"]}
+            for row in self.metrics
+            if row["metric"] == "ARP"
+        ]
+        return dot_plot(rows, axis="rank (lower is better)")
+
+    def _difference_figure(self) -> Any:
+        """Plot the difference to each other ranker with its paired interval."""
+        rows = [
+            {
+                "label": f"{row['metric']}, {row['other']}",
+                "value": row["difference"],
+                "low": row["low"],
+                "high": row["high"],
+            }
+            for row in self.comparisons
+            if row["metric"] != "ARP"
+        ]
+        return dot_plot(rows, axis="this ranker minus the other one (0: no difference)", reference=0.0)
+
+
+LOGGING_RANKER = "the logging ranker"
+"""Name of the ranker of a log in comparisons."""
 
 
 def evaluate_ranker(
@@ -249,7 +296,7 @@ def evaluate_ranker(
         impressions = cells.by_pair()[0]
         shown = impressions > 0
         total_rank = np.bincount(cells.pair, cells.rank() * cells.impressions, documents.n_pairs)
-        scores["the logging ranker"] = np.where(shown, -total_rank / np.maximum(impressions, 1), np.nan)
+        scores[LOGGING_RANKER] = np.where(shown, -total_rank / np.maximum(impressions, 1), np.nan)
     known = [one.training_queries for one in rankers.values() if one.training_queries is not None]
     trained = np.zeros(documents.n_queries, bool)
     for fingerprints in known:

@@ -204,6 +204,12 @@ class TreeRanker(Scored):
             start = number
             yield scores
 
+    def feature_importance(self) -> Float[np.ndarray, " feature"]:
+        """Return the total gain of the splits on each feature."""
+        import lightgbm
+
+        return np.asarray(lightgbm.Booster(model_str=self.text).feature_importance("gain"))
+
     @property
     def n_trees(self) -> int:
         """Number of trees."""

@@ -17,11 +17,13 @@ from clickshift.core.spec import parse
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.data.corpus import Corpus
+from clickshift.data.description import describe_log
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import training_figure
+from clickshift.display.figures import dot_plot, training_figure
 from clickshift.display.result import Result
-from clickshift.display.tables import Rows
+from clickshift.display.tables import Rows, facts_table
+from clickshift.display.values import decimals
 from clickshift.errors import SpecError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.read_report import OnBadLine
@@ -84,12 +86,13 @@ class HeldOutComparison:
     def conclusion(self) -> str:
         """The comparison in a sentence."""
         source = "labels" if self.judged_by == "labels" else "clicks, corrected for position bias"
-        interval = f", 95 % interval {self.low:+.4f} to {self.high:+.4f}" if self.low == self.low else ""
+        digits = min(decimals((self.high - self.low) / 2) + 1, 4) if self.high > self.low else 4
+        interval = f", 95 % interval {self.low:+.{digits}f} to {self.high:+.{digits}f}" if self.low == self.low else ""
         subject = f"the nDCG@{_CUTOFF} of trees trained without them" if self.trained_again else f"its nDCG@{_CUTOFF}"
         return (
             f"On the documents shown for {self.queries:,} held-out queries, judged by {source}, {subject} is "
-            f"{self.ndcg:.4f} and that of the logging ranker {self.logging_ndcg:.4f} "
-            f"(difference {self.difference:+.4f}{interval})."
+            f"{self.ndcg:.3f} and that of the logging ranker {self.logging_ndcg:.3f} "
+            f"(difference {self.difference:+.{digits}f}{interval})."
         )
 
 
@@ -160,12 +163,57 @@ class RankerTraining(Result):
 
     @override
     def _document(self) -> Document:
-        table = [{"": name.replace("_", " "), " ": value} for name, value in self.rows()[0].items()]
-        sections = [Section("Trained ranker", table=table)]
+        facts = {name: value for name, value in self.facts().items() if name not in {"conclusion", "held_out", "curve"}}
+        sections = [Section("Trained ranker", table=facts_table(facts))]
+        if isinstance(self.ranker, TreeRanker):
+            importance = self.ranker.feature_importance()
+            if importance.any():
+                sections.insert(0, _importance_section(importance))
+        headline = None
+        if self.comparison is not None:
+            one = self.comparison
+            label = "trees without the held-out queries" if one.trained_again else "this ranker"
+            named = {"ranker": [label, "the logging ranker"], f"nDCG@{_CUTOFF}": [one.ndcg, one.logging_ndcg]}
+            sections.insert(
+                0,
+                Section(
+                    f"Held-out queries: {one.queries:,}, judged by {one.judged_by}",
+                    one.conclusion,
+                    table=[dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)],
+                    page_only=True,
+                ),
+            )
         if self.curve:
-            figure = partial(training_figure, self.curve)
-            sections.insert(0, Section("Training curve", figure=figure, page_only=True))
-        return Document("Trained ranker", self.conclusion, sections, {"corpus": self.corpus, "clicks": self.clicks})
+            by_trees = "trees" in self.curve[0]
+            logging = self.comparison.logging_ndcg if by_trees and self.comparison is not None else None
+            headline = Section(
+                "Training curve on held-out queries",
+                table=[{name.replace("_", " "): value for name, value in row.items()} for row in self.curve],
+                figure=partial(
+                    training_figure,
+                    self.curve,
+                    reference=logging,
+                    reference_name="the logging ranker, on its own lists",
+                ),
+                name="training curve",
+                page_only=True,
+            )
+        return Document(
+            "Trained ranker",
+            self.conclusion,
+            sections,
+            {"corpus": self.corpus, "clicks": self.clicks, "learner": self.ranker.learner},
+            self._verdict(),
+            f"{describe_log(self.sessions, self.queries, source=self.clicks)}; {self.documents:,} documents",
+            headline,
+        )
+
+    def _verdict(self) -> str:
+        """Return how the ranker compares with the logging ranker; empty if that is not known."""
+        one = self.comparison
+        if one is None or one.low != one.low:
+            return ""
+        return "better than today's" if one.low > 0 else "worse than today's" if one.high < 0 else "no clear difference"
 
     @classmethod
     @override
@@ -178,6 +226,33 @@ class RankerTraining(Result):
         notes = {"corpus": self.corpus, "clicks": self.clicks, "sessions": self.sessions}
         save_ranker(self.ranker, path, notes=notes)
         return Written(files=(Path(path),))
+
+
+def _importance_section(importance: Float[np.ndarray, " feature"]) -> Section:
+    """Show the features that the trees use most."""
+    order = np.argsort(-importance, kind="stable")[:_FEATURES_SHOWN]
+    shares = [(int(k) + 1, float(importance[k] / importance.sum())) for k in order if importance[k] > 0]
+    dots = [{"label": feature, "value": share, "low": None, "high": None} for feature, share in shares]
+    used = int((importance > 0).sum())
+    return Section(
+        "Features that the trees use most",
+        table=[{"feature": feature, "share": share} for feature, share in shares],
+        figure=partial(_importance_figure, dots),
+        caption=f"Share of the reduction of the loss by all splits; {used:,} of {len(importance):,} features are used.",
+        name="feature importance",
+        page_only=True,
+    )
+
+
+def _importance_figure(dots: Rows) -> Any:
+    """Plot the share of each feature."""
+    figure = dot_plot(dots, axis="share of the reduction of the loss")
+    figure.update_yaxes(title="feature", type="category")
+    return figure.update_xaxes(tickformat=".0%", rangemode="tozero")
+
+
+_FEATURES_SHOWN = 15
+"""Number of features that the report shows."""
 
 
 def train_ranker(
