@@ -115,8 +115,8 @@ def test_a_table_is_sorted_by_its_header(small: Shown) -> None:
     assert _column(small, "#section-1", 3) == ["3", "12", "100", ""]
     assert small.page.locator("#section-1 th", has_text="value").get_attribute("aria-sort") == "none"
     heads = small.page.locator("#section-1 th button")
-    heights = {round(heads.nth(k).bounding_box()["height"]) for k in range(heads.count())}
-    assert len(heights) == 1, "the arrow stays on the line of its word"
+    heights = [heads.nth(k).bounding_box()["height"] for k in range(heads.count())]
+    assert max(heights) < 30, "the arrow stays on the line of its word"
 
 
 def test_the_table_of_a_figure_is_folded_and_a_link_opens_a_section(small: Shown) -> None:

@@ -49,6 +49,10 @@ class BrowserError(Exception):
     """No browser is installed, or it does not render; the message says which and what to do."""
 
 
+class NoBrowserError(BrowserError):
+    """No browser is installed."""
+
+
 def find_browser() -> str | None:
     """Return the first Chromium or Chrome on the path, or None."""
     path = next((path for path in map(shutil.which, _NAMES) if path), None)
@@ -71,11 +75,11 @@ def draw(figures: Mapping[str, Any]) -> dict[str, RenderedFigure]:
     Raises
     ------
     BrowserError
-        If no browser is installed, or it fails.
+        If no browser is installed (`NoBrowserError`), or it fails.
     """
     browser = find_browser()
     if browser is None:
-        raise BrowserError("no Chromium or Chrome was found: install one, e.g. Debian's package chromium")
+        raise NoBrowserError("no Chromium or Chrome was found: install one, e.g. Debian's package chromium")
     with temporary_folder() as folder:
         page = folder / "figures.html"
         page.write_text(_page(figures), encoding="utf-8")

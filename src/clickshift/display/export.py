@@ -12,7 +12,7 @@ from typing import Any
 
 from clickshift.core.files import write_atomically
 from clickshift.core.text import printable
-from clickshift.display._chrome import BrowserError, draw
+from clickshift.display._chrome import BrowserError, NoBrowserError, draw
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, decimal
 
@@ -47,10 +47,13 @@ class Exports:
         Written files.
     note
         Why figures were not written; empty if they were.
+    no_browser
+        Whether that is because no browser is installed.
     """
 
     files: tuple[Path, ...]
     note: str = ""
+    no_browser: bool = False
 
 
 def write_exports(folder: str | Path, tables: Mapping[str, Sequence[Row]], figures: Mapping[str, Any]) -> Exports:
@@ -70,7 +73,7 @@ def write_exports(folder: str | Path, tables: Mapping[str, Sequence[Row]], figur
     Exports
         The written files, and a note if figures could not be written.
     """
-    folder, files, note = Path(folder), [], ""
+    folder, files, note, no_browser = Path(folder), [], "", False
     names = _file_names([*tables, *figures])
     for name, table in tables.items():
         for ending, text in ((".csv", csv_text), (".tex", latex_text)):
@@ -79,10 +82,11 @@ def write_exports(folder: str | Path, tables: Mapping[str, Sequence[Row]], figur
         rendered = draw(figures) if figures else {}
     except BrowserError as error:
         rendered, note = {}, f"The charts were not written as images: {error}."
+        no_browser = isinstance(error, NoBrowserError)
     for name, image in rendered.items():
         files.append(_write(folder / f"{names[name]}.svg", image.svg))
         files.append(_write(folder / f"{names[name]}.png", image.png))
-    return Exports(tuple(files), note)
+    return Exports(tuple(files), note, no_browser)
 
 
 def csv_text(table: Sequence[Row]) -> str:

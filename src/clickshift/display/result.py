@@ -150,7 +150,8 @@ class Result:
         ----------
         path
             A page (.html), or a folder for the page (report.html), the tidy rows (rows.parquet), and a folder
-            `exports` with every table (CSV, LaTeX) and figure (PNG, SVG) as a file.
+            `exports` with every table (CSV, LaTeX) and, where Chromium or Chrome is installed, every figure (PNG, SVG)
+            as a file; the page saves figures without it.
 
         Returns
         -------
@@ -167,7 +168,7 @@ class Result:
         write_page(path / "report.html", self.document)
         folder = path / "exports"
         exports = write_exports(folder, self.document.tables, self.document.figures)
-        notes = [exports.note] if exports.note else []
+        notes = [exports.note] if exports.note and not exports.no_browser else []
         return Written(path / "report.html", rows, exports.files, notes, folder if exports.files else None)
 
     def __repr__(self) -> str:
