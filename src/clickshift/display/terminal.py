@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from clickshift.core.text import printable
+from clickshift.display.cells import texts
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row
-from clickshift.display.values import decimal
 
 __all__ = ["print_document", "print_table"]
 
@@ -78,24 +77,9 @@ def print_table(rows: Sequence[Row], *, title: str = "", caption: str = "") -> N
         values = [row[column] for row in rows if row[column] is not None]
         numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         table.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(row[column])) for column in columns))
+    for row in texts(rows):
+        table.add_row(*(Text(printable(str(row[column]))) for column in columns))
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:  # a file or a pipe has no width to fold to
         console = Console(width=_FILE_WIDTH)
     console.print(table)
-
-
-def _cell(value: Any) -> str:
-    """Format a value for a table cell."""
-    if isinstance(value, float):
-        return f"{value:,.1f}" if abs(value) >= 1000 else decimal(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_cell(v)}" for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return "  ".join(_cell(item) for item in value)
-    return "" if value is None else printable(str(value))

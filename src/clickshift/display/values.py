@@ -26,6 +26,60 @@ def decimal(value: float) -> str:
     return f"{value:.0e}" if 0 < abs(value) < 5e-5 else f"{value:.4f}"
 
 
+def decimals(half: float) -> int:
+    """Return the number of decimals that a half-width allows: those of its first two digits.
+
+    Parameters
+    ----------
+    half
+        Half the width of an interval, above zero.
+
+    Returns
+    -------
+    int
+        Zero or more.
+
+    Examples
+    --------
+    >>> decimals(0.014), decimals(0.2), decimals(35.0)
+    (3, 2, 0)
+    """
+    return max(0, 1 - math.floor(math.log10(half)))
+
+
+def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+    """Format a value and its interval with the digits that the interval allows.
+
+    Parameters
+    ----------
+    value
+        The value; NaN is a dash.
+    low, high
+        Ends of the interval; NaN if there is none, and the value then has four decimals.
+    signed
+        Whether positive numbers have a plus sign.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Examples
+    --------
+    >>> with_interval(0.51234, 0.4987, 0.5261), with_interval(0.5, 0.4, 0.6, signed=True)
+    ('0.512 [0.499, 0.526]', '+0.50 [+0.40, +0.60]')
+    >>> with_interval(0.5, math.nan, math.nan), with_interval(math.nan, 0.0, 1.0)
+    ('0.5000', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    sign, half = "+" if signed else "", (high - low) / 2
+    if math.isnan(half):
+        return f"{value:{sign},.4f}"
+    digits = min(decimals(half), 6) if half > 0 and math.isfinite(half) else 4
+    return f"{value:{sign},.{digits}f} [{low:{sign},.{digits}f}, {high:{sign},.{digits}f}]"
+
+
 @dataclass(frozen=True)
 class Measured:
     """A mean with its interval and comparison marks, as one cell of a table.
