@@ -111,7 +111,7 @@ def test_the_sheet_of_figure_1_has_all_charts(spiders: dict[str, Any]) -> None:
         ood = [trace for trace in sheet.data if (trace.subplot, trace.name) == (polar, OOD_LINE)][-1]
         assert list(ood.r) == list(line(chart, OOD_LINE).r), name
     assert len({tuple(sheet.layout[polar].domain.x + sheet.layout[polar].domain.y) for polar in polars}) == 6
-    titles = [label.text for label in sheet.layout.annotations if label.text.startswith("<b>")]
+    titles = [label.text for label in sheet.layout.annotations if label.font.size == 18]
     assert titles == [f"<b>{name}</b>" for name in spiders]
     legend = [trace.name for trace in sheet.data if trace.showlegend]
     assert sorted(legend) == ["CoCM users", "CoCM-mismatch users", "DBN users", OOD_LINE, IND_LINE], (

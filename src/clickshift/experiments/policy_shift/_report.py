@@ -195,8 +195,8 @@ def _data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
     corpus = settings.get("corpus", BUILTIN)
     corpus = "built-in corpus" if corpus == BUILTIN else corpus
     return (
-        f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {_counted(seeds, 'seed')}; trained on lists "
-        f"of {training}, tested on those of {testing}."
+        f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {_counted(seeds, 'seed')}; trained on "
+        f"lists of {training}, tested on those of {testing}."
     )
 
 
