@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
+
+from clickshift.core.text import join_words
+from clickshift.display.tables import Row
+from clickshift.simulation.search_engine import BUILTIN, IND
 
 _PARTS = {"world", "data"}
 """Fields of a protocol whose own fields are shown under their own names."""
+_NO_NAME = (None, "", IND)
 _HIDDEN = {"content", "name", "role"}
 """Fields that only tell files and tasks apart."""
 
@@ -54,6 +59,36 @@ def protocol_fields(text: str) -> dict[str, str]:
     except (SyntaxError, ValueError, RecursionError):
         return {}
     return dict(_fields(node)) if isinstance(node, ast.Call) else {}
+
+
+def simulated_data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
+    """Return what simulated logs were, in one line: their size, users, rankers and seeds.
+
+    Parameters
+    ----------
+    rows
+        Rows with `user`, `training`, `testing` and `seed`.
+    settings
+        Settings of the run, as `start_run` wrote them.
+
+    Returns
+    -------
+    str
+        A sentence; empty if the rows name no ranker of a test log.
+    """
+    users, training, testing = (
+        join_words([str(name) for name in dict.fromkeys(row.get(column) for row in rows) if name not in _NO_NAME])
+        for column in ("user", "training", "testing")
+    )
+    if not (users and training and testing):
+        return ""
+    fields, seeds = protocol_fields(str(settings.get("protocol", ""))), len({row.get("seed", 0) for row in rows})
+    size = f"{fields['sessions']} simulated sessions of {fields['queries']} queries" if "queries" in fields else ""
+    corpus = "built-in corpus" if settings.get("corpus", BUILTIN) == BUILTIN else settings["corpus"]
+    return (
+        f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {seeds} {'seed' if seeds == 1 else 'seeds'}; "
+        f"trained on lists of {training}, tested on those of {testing}."
+    )
 
 
 def _fields(call: ast.Call, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from clickshift.display.figures import COLOURS
+from clickshift.display.figures import COLOURS, dot_plot
 from clickshift.display.tables import Row
+from clickshift.display.values import measured
 from clickshift.experiments.click_vs_ips.data import (
     CLICK_LOSS,
     IPS_LOSS,
@@ -81,6 +82,40 @@ def metric_curves(rows: Sequence[Row], axis: str, metric: str = "nDCG@10") -> An
         legend=_LEGEND,
         margin={"l": 65, "r": 30, "t": 30, "b": 110},
     )
+    return figure
+
+
+def final_metric_figure(rows: Sequence[Row], metric: str = "nDCG@10") -> Any:
+    """Plot a metric of each model after one number of sessions, with its interval over seeds, beside published values.
+
+    Parameters
+    ----------
+    rows
+        Rows of one number of sessions.
+    metric
+        Name of the metric.
+    """
+    trained = [row for row in rows if row["kind"] == "trained"]
+    models = list(dict.fromkeys(row["model"] for row in trained))
+    means = {
+        model: measured([row[metric] for row in trained if row["model"] == model and metric in row]) for model in models
+    }
+    models.sort(key=lambda model: -means[model].mean)
+    dots: list[dict[str, Any]] = [
+        {"label": model, "value": means[model].mean, "low": None, "high": None, "from": "ours"} for model in models
+    ]
+    for dot, model in zip(dots, models, strict=True):
+        half = means[model].half
+        if not math.isnan(half):
+            dot |= {"low": means[model].mean - half, "high": means[model].mean + half}
+    name, sessions = set_of_rows(rows), rows[0]["sessions"]
+    for model in models:
+        value = published_curve(name, "sessions", model).get(sessions) if metric == "nDCG@10" else None
+        if value is not None:
+            dots.append({"label": model, "value": value, "low": None, "high": None, "from": "published"})
+    figure = dot_plot(dots, axis=f"{metric} (higher is better)", group="from")
+    figure.update_traces(selector={"name": "published"}, marker={"symbol": "diamond-open"}, error_x={"visible": False})
+    figure.update_layout(height=150 + 36 * len(models), yaxis={"categoryarray": list(map(html.escape, models))})
     return figure
 
 

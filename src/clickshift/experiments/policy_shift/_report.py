@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from clickshift.core.text import join_words
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
-from clickshift.experiments._protocol_settings import protocol_fields, shown_settings
+from clickshift.experiments._protocol_settings import shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_excess import (
@@ -25,7 +24,6 @@ from clickshift.experiments.policy_shift._report_robustness import (
     oracle_gap_figure,
     rows_by_log,
     rows_of_kind,
-    text_of,
 )
 from clickshift.experiments.policy_shift._report_spider import spider_figures, spider_sheet
 from clickshift.experiments.policy_shift._report_tables import (
@@ -58,9 +56,9 @@ worst. The change is the mean of nPPL on the new ranker's lists (ood) minus that
 the model is more robust than its peers. A change within its 95 % interval is no change beyond chance."""
 _HOW_EVIDENCE = """What the verdict of each model rests on, how far the model is from the best possible, what its own
 ranking would earn, and what would change the verdict."""
-_HOW_EXCESS = """Each number is how much perplexity exceeds that of the user's own model, which no model can beat except
-by chance. Columns are models, the best first; rows are changes of ranker, from the training log in the heading to the
-lists of the ranker after the arrow. White is as good as the user's own model. Of the baselines, the best is shown."""
+_HOW_EXCESS = """Perplexity above that of the user's own model, which no model can beat except by chance; white is as
+good as that. Columns: models, the best first, of the baselines only the best. Rows: changes of ranker, from that of the
+training log in the heading to the one after the arrow."""
 _CAPTION_EXCESS = "Lower is better; ± is the 95 % interval over seeds."
 _HOW_SPIDERS = """One spoke per change of ranker: the outer labels name the ranker of the training log, the inner labels
 that of the test log, and the background colour the users who clicked. The centre is the best click model on a log, the
@@ -165,7 +163,7 @@ class PolicyShiftResult(ExperimentResult):
             [section for section in sections if section is not headline],
             shown_settings(self.settings),
             verdict=published_verdict(rows, corpus) or self._verdict,
-            data=_data_line(rows, self.settings),
+            data=simulated_data_line(rows_of_kind(rows, "clicks"), self.settings),
             headline=None if headline is None else replace(headline, file_only=False, page_only=False, folded=False),
         )
 
@@ -180,32 +178,6 @@ class PolicyShiftResult(ExperimentResult):
 
 _HEADLINES = {"figure1": "figure 1", "figure2": "policies"}
 """Name of the section that comes first for a figure of the paper."""
-
-
-def _data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
-    """Return what the data were, in one line: the simulated logs, their users and rankers."""
-    clicks = rows_of_kind(rows, "clicks")
-    users, training = (join_words(list(dict.fromkeys(text_of(row, name) for row in clicks))) for name in _LOG_NAMES)
-    testing = join_words(list(dict.fromkeys(text_of(row, "testing") for row in clicks if row.get("shift") == "ood")))
-    if not (users and training and testing):
-        return ""
-    seeds = len({int(row.get("seed", 0)) for row in clicks})
-    fields = protocol_fields(str(settings.get("protocol", "")))
-    size = f"{fields['sessions']} simulated sessions of {fields['queries']} queries" if "queries" in fields else ""
-    corpus = settings.get("corpus", BUILTIN)
-    corpus = "built-in corpus" if corpus == BUILTIN else corpus
-    return (
-        f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {_counted(seeds, 'seed')}; trained on "
-        f"lists of {training}, tested on those of {testing}."
-    )
-
-
-_LOG_NAMES = ("user", "training")
-
-
-def _counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> list[Section]:
@@ -246,7 +218,6 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
         Section(
             "Verdicts",
             table=verdict_table(rows, verdicts),
-            figure=partial(difference_figure, rows) if robustness else None,
             explanation=_HOW_VERDICTS,
             page_only=bool(excess),
             name="verdicts",
@@ -265,10 +236,10 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
         Section(
             "Robustness in numbers",
             table=robustness,
+            figure=partial(difference_figure, rows) if robustness else None,
             name="robustness",
             explanation=_HOW_ROBUSTNESS,
             page_only=bool(excess),
-            folded=True,
         ),
         Section(
             "Distance from the oracle",

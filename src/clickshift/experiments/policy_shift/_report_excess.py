@@ -239,7 +239,8 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
             showgrid=False,
             zeroline=False,
         )
-    figure.update_annotations(x=0, xanchor="left", font={"size": 12})
+    longest = max(len(_short(shift.testing)) + 2 for shift in shown[0].shifts)
+    figure.update_annotations(x=0, xanchor="left", xshift=-6 * longest, font={"size": 12})
     top = 16 + _LETTER * max(len(_short(one.model)) for one in shown)
     figure.update_layout(
         template="plotly_white",

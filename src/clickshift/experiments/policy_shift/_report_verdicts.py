@@ -231,6 +231,11 @@ def _short_sentence(shifts: Sequence[Shift], verdict: str) -> str:
     below = sum(shift.difference < 0 for shift in compared)
     best = sum(shift.stays_best for shift in compared)
     highest = max(compared, key=lambda shift: shift.difference)
+    if len(compared) == 1:
+        (shift,) = compared
+        better = "Better" if shift.difference < 0 else "Worse" if shift.difference > 0 else "The same"
+        sentence = f"{better} standing among the models on the new ranker's lists than on the old one's"
+        return sentence + (", the best on both." if best else ".")
     sentence = f"Better standing on the new ranker's lists in {below} of {_count(len(compared), 'change')} of ranker"
     sentence += f", the best on both lists in {best}" if best else ""
     return sentence + (f"; worst: {highest.setting} ({highest.difference:+.3f})." if highest.difference > 0 else ".")
