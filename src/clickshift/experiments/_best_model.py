@@ -10,9 +10,9 @@ from typing import Any
 
 from clickshift.core.intervals import normal_quantile
 from clickshift.core.text import join_words
-from clickshift.display.figures import dot_plot
 from clickshift.display.tables import Row
 from clickshift.display.values import measured
+from clickshift.experiments._dots import grouped_dots
 from clickshift.experiments.policy_shift._report_robustness import (
     IND,
     PEER_ROLES,
@@ -137,11 +137,12 @@ def best_models(rows: Sequence[Row]) -> str:
     sentences = []
     for log in shown:
         training, testing = log.setting.training, log.setting.testing
-        what = f"held-out clicks of {training}" if testing == IND else f"clicks of another ranker ({log.name})"
+        what = f"held-out clicks of {training}" if testing == IND else f"the clicks of {testing}"
         value = measured([log.perplexity[log.best]])
         half = log.own_half[log.best]
         interval = "" if math.isnan(half) else f" ± {f'{half:.4f}'.removeprefix('0')}"
-        advice = "" if log.best in log.baselines else f"Use {log.best}: "
+        origin = "" if testing == IND else f"trained on {training}, "
+        advice = "" if log.best in log.baselines else f"Use {log.best}: {origin}"
         subject = f"{log.best}, which only counts clicks," if log.best in log.baselines else "it"
         tied = log.tied
         same = f"; {join_words(tied)} {'is' if len(tied) == 1 else 'are'} not worse beyond chance" if tied else ""
@@ -175,13 +176,11 @@ def best_model_figure(logs: Sequence[ComparedLog]) -> Any:
     """
     order = list(dict.fromkeys(name for log in logs for name in log.perplexity))
     dots = []
-    for log in logs:
-        for name in order:
-            if name not in log.perplexity:
-                continue
+    for log, name in ((log, name) for log in logs for name in order):
+        if name in log.perplexity:
             value, half = log.perplexity[name] - log.perplexity[log.best], log.half[name]
             ends = (None, None) if math.isnan(half) or name == log.best else (value - half, value + half)
             dots.append({"label": name, "value": value, "low": ends[0], "high": ends[1], "log": log.name})
-    figure = dot_plot(dots, axis="perplexity above the best model on the log", group="log", reference=0.0)
-    figure.update_layout(height=150 + 34 * len(order), yaxis={"categoryarray": order}, showlegend=True)
+    figure = grouped_dots(dots, axis="perplexity above the best model on the log", group="log", hollow=())
+    figure.update_layout(showlegend=True)
     return figure

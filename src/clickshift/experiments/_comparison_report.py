@@ -11,9 +11,9 @@ from typing import Any
 from clickshift.core.intervals import normal_quantile
 from clickshift.core.text import join_words
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import dot_plot
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured
+from clickshift.experiments._dots import grouped_dots
 from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
 BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
@@ -186,16 +186,14 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     compared = _compared(rows)
     kinds = {_MARGINAL: "marginal_perplexity", _CONDITIONAL: "conditional_perplexity"}
     limit = _axis_limit([row[column] for row in compared for column in kinds.values()])
-    dots, names = [], [str(row["model"]) for row in compared]
+    dots = []
     for kind, column in kinds.items():
         for row in compared:
             half = _Z * row["conditional_perplexity_error"] if column == "conditional_perplexity" else None
-            inside = row[column] <= limit
             value = min(row[column], limit)
-            ends = (value - half, value + half) if half is not None and inside else (None, None)
+            ends = (None, None) if half is None or row[column] > limit else (value - half, value + half)
             dots.append({"label": row["model"], "value": value, "low": ends[0], "high": ends[1], "predicted": kind})
-    figure = dot_plot(dots, axis="perplexity (lower is better)", group="predicted")
-    figure.update_traces(selector={"name": _MARGINAL}, marker={"symbol": "diamond-open"}, error_x={"visible": False})
+    figure = grouped_dots(dots, axis="perplexity (lower is better)", group="predicted", hollow=(_MARGINAL,))
     for (kind, column), trace in zip(kinds.items(), figure.data, strict=True):
         perplexity = [row[column] for row in compared]
         trace.update(
@@ -208,11 +206,7 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
         )
     ends = [end for dot in dots for end in (dot["value"], dot["low"], dot["high"]) if end is not None]
     margin = 0.04 * (max(ends) - min(ends)) + 1e-6
-    figure.update_layout(
-        xaxis={"range": [min(ends) - margin, max(ends) + margin]},
-        yaxis={"categoryarray": [html.escape(name) for name in names]},
-        height=150 + 30 * len(compared),
-    )
+    figure.update_layout(xaxis={"range": [min(ends) - margin, max(ends) + margin]})
     return figure
 
 

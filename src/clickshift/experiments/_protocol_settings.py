@@ -86,8 +86,8 @@ def simulated_data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str
     size = f"{fields['sessions']} simulated sessions of {fields['queries']} queries" if "queries" in fields else ""
     corpus = "built-in corpus" if settings.get("corpus", BUILTIN) == BUILTIN else settings["corpus"]
     return (
-        f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {seeds} {'seed' if seeds == 1 else 'seeds'}; "
-        f"trained on lists of {training}, tested on those of {testing}."
+        f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        f"; trained on lists of {training}, tested on those of {testing}."
     )
 
 

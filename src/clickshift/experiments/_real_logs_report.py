@@ -85,8 +85,8 @@ class RealLogsResult(ExperimentResult):
         return shift_verdicts(self.task_rows) if any(row.get("shift") == "ood" for row in self.task_rows) else []
 
     def _answer(self) -> str:
-        best = best_models(self.task_rows)
-        return "\n\n".join(filter(None, (best, shift_summary(self.verdicts) if self.verdicts else "")))
+        best, verdicts = best_models(self.task_rows), shift_summary(self.verdicts)
+        return "\n\n".join(filter(None, (best, f"Robustness when the ranker changes. {verdicts}" if verdicts else "")))
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, logs, warnings, rows, verdicts and failures."""
@@ -139,7 +139,7 @@ def _data_line(rows: Rows) -> str:
             parts.append(f"trained on {trained}, tested on {tested}")
         else:
             parts.append(f"on {tested} ({row['unseen_pair_share']:.0%} of the results never seen in training)")
-    text = ", ".join(parts)
+    text = " and ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 

@@ -202,12 +202,12 @@ class OffPolicyFigureResult(ExperimentResult):
             return f"{text}; {paper}.\n\n{self._log_sentence}"
         lines = [line for line in self.published if line["direction"]]
         same = sum(line["direction"] == "same" for line in lines)
-        text = f"{same} of {len(lines)} published improvements have the same direction on our log."
+        text = f"{same} of {len(lines)} published improvements have the same direction on our log, which is simulated."
         return f"{text}\n\n{self._log_sentence}"
 
     @property
     def _log_sentence(self) -> str:
-        return f"The log is simulated; on the paper's log: {KAGGLE_COMMAND}"
+        return f"The logs differ, and so do the numbers. On the paper's log: {KAGGLE_COMMAND}"
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, the rows, the published numbers, the bound, the command and the failures."""

@@ -74,7 +74,7 @@ def test_without_an_oracle_there_is_no_excess() -> None:
     assert excess_perplexity(rows) == []
     assert recommendation([]) == ""
     document = PolicyShiftResult(rows).document
-    assert document.headline.title == "Verdicts"
+    assert document.headline.name == "robustness"
     assert document.verdict == ""
     assert PolicyShiftResult(rows).conclusion.startswith("More robust than peers: PBM, UBM and CACM-minus.")
 

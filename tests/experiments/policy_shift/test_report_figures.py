@@ -159,6 +159,6 @@ def test_the_distance_from_the_oracle() -> None:
 def test_all_charts_have_names_for_files() -> None:
     names = list(PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)).figures)
     assert len(names) == 2 + 2 + 1 + 4 + 2
-    assert {"excess", "verdicts", "robustness PBM", "figure 1", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(
+    assert {"excess", "robustness", "robustness PBM", "figure 1", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(
         names
     )

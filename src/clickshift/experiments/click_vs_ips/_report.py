@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -206,10 +207,20 @@ def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
     others = ", ".join(f"{model} {mean:.3f}" for model, mean in means.items() if model != best)
     where = f"on average over {' and '.join(varied)}" if set(varied) - {"sessions"} else f"after {most:,} sessions"
     answer = f"Highest nDCG@10 {where}: {best} ({means[best]:.3f}). The others: {others}."
-    if published.table:
-        agreeing = sum(line["verdict"] == "agrees" for line in published.table)
-        answer += f"\n\n{agreeing} of {len(published.table)} published numbers agree with ours within chance."
+    answer = "\n\n".join(filter(None, (_agreement(published.table), answer)))
     return f"Click models and IPS rankers on the data set “{data}”", answer, sections
+
+
+def _agreement(published: Sequence[Row]) -> str:
+    """Say how many published numbers agree with ours, and why most of the others differ; empty without any."""
+    if not published:
+        return ""
+    others = Counter(str(line["verdict"]) for line in published if line["verdict"] != "agrees")
+    text = f"{len(published) - others.total()} of {len(published)} published numbers agree with ours within chance"
+    known = [reason for reason, _ in others.most_common() if reason != "differs"]
+    if not known:
+        return f"{text}."
+    return f"{text}; {others[known[0]]} {known[0].replace('differs', 'differ', 1)}."
 
 
 def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:

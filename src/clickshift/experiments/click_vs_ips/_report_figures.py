@@ -7,9 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from clickshift.display.figures import COLOURS, dot_plot
+from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
 from clickshift.display.values import measured
+from clickshift.experiments._dots import PUBLISHED, grouped_dots
 from clickshift.experiments.click_vs_ips.data import (
     CLICK_LOSS,
     IPS_LOSS,
@@ -112,11 +113,8 @@ def final_metric_figure(rows: Sequence[Row], metric: str = "nDCG@10") -> Any:
     for model in models:
         value = published_curve(name, "sessions", model).get(sessions) if metric == "nDCG@10" else None
         if value is not None:
-            dots.append({"label": model, "value": value, "low": None, "high": None, "from": "published"})
-    figure = dot_plot(dots, axis=f"{metric} (higher is better)", group="from")
-    figure.update_traces(selector={"name": "published"}, marker={"symbol": "diamond-open"}, error_x={"visible": False})
-    figure.update_layout(height=150 + 36 * len(models), yaxis={"categoryarray": list(map(html.escape, models))})
-    return figure
+            dots.append({"label": model, "value": value, "low": None, "high": None, "from": PUBLISHED})
+    return grouped_dots(dots, axis=f"{metric} (higher is better)", group="from")
 
 
 def loss_figures(rows: Sequence[Row]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import COLOURS, dot_plot
+from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
+from clickshift.experiments._dots import PUBLISHED, grouped_dots
 from clickshift.experiments._protocol_settings import shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
@@ -202,7 +203,7 @@ def _summary(regret: Sequence[Row]) -> str:
     second = f"“{without}” needs no metric of debiasedness: {_number(total[without])}"
     second += ", which is no difference beyond chance. " if best != without and same else ". "
     return (
-        f"Choose the model with “{best}”. Lowest regret: under a new ranker its choice is {_number(total[best])} "
+        f"Choose the model with “{best}” (lowest regret): under a new ranker its choice is {_number(total[best])} "
         f"thousandths of perplexity worse than the best model, against {_number(total['random model'])} for a model "
         f"chosen at random.\n\n{second if best != without else ''}The best fixed model, known only in hindsight: "
         f"{_number(total['best fixed model'])}."
@@ -219,11 +220,8 @@ def _total_figure(regret: Sequence[Row]) -> Any:
     for name in _by_regret(regret):
         published = rows[name].get("published_regret")
         if published is not None:
-            dots.append({"label": name, "value": published, "low": None, "high": None, "from": "published"})
-    figure = dot_plot(dots, axis="regret x 1000 (lower is better)", group="from")
-    figure.update_traces(selector={"name": "published"}, marker={"symbol": "diamond-open"}, error_x={"visible": False})
-    figure.update_layout(height=150 + 30 * len(rows), yaxis={"categoryarray": _by_regret(regret)})
-    return figure
+            dots.append({"label": name, "value": published, "low": None, "high": None, "from": PUBLISHED})
+    return grouped_dots(dots, axis="regret x 1000 (lower is better)", group="from")
 
 
 _OURS = "ours, with 95 % interval"

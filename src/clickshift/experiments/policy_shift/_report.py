@@ -154,9 +154,9 @@ class PolicyShiftResult(ExperimentResult):
         rows, corpus = self._compared, self.settings.get("corpus", BUILTIN)
         published = published_sections(rows, corpus)
         sections = published + shift_sections(rows, self.verdicts)
-        headline = next((section for section in sections if section.name == _HEADLINES.get(self.shows)), None)
-        if headline is None and sections and sections[0].figure is not None:
-            headline = sections[0]
+        wanted = (_HEADLINES.get(self.shows), *_FIRST)
+        named = {section.name: section for section in sections if section.figure is not None or section.parts}
+        headline = next((named[name] for name in wanted if name in named), None)
         return Document(
             TITLE if not published else f"{published[0].title}: ind and ood perplexity",
             self.conclusion,
@@ -178,6 +178,8 @@ class PolicyShiftResult(ExperimentResult):
 
 _HEADLINES = {"figure1": "figure 1", "figure2": "policies"}
 """Name of the section that comes first for a figure of the paper."""
+_FIRST = ("table3", "table4", "excess", "robustness")
+"""Names of the sections of which the first one that there is comes first."""
 
 
 def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> list[Section]:

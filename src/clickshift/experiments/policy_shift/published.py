@@ -23,6 +23,7 @@ from clickshift.display.figures import dot_plot
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, Standing, measured
 from clickshift.errors import SpecError
+from clickshift.experiments._dots import PUBLISHED, grouped_dots
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_robustness import metric_by_seed, rows_of_kind, text_of
 from clickshift.simulation.search_engine import BUILTIN
@@ -381,17 +382,16 @@ def _oracle_sentence(differences: Sequence[Difference]) -> str:
 def published_figure(differences: Sequence[Difference]) -> Any:
     """Plot ood perplexity of each model, published and ours, the best published model first."""
     ood = sorted((one for one in differences if one.metric == OOD_PPL), key=lambda one: one.published.mean)
-    dots = [
-        {"label": one.model, "value": value.mean, "from": source}
-        | {"low": value.mean - value.half if _half(value) else None, "high": value.mean + _half(value)}
-        for source in ("ours", "published")
-        for one in ood
-        for value in [one.ours if source == "ours" else one.published]
-    ]
-    figure = dot_plot(dots, axis="ood perplexity", group="from")
-    figure.update_traces(selector={"name": "published"}, marker={"symbol": "diamond-open"})
-    figure.update_layout(height=150 + 30 * len(ood), yaxis={"categoryarray": [one.model for one in ood]})
-    return figure
+    dots = []
+    for source in ("ours", PUBLISHED):
+        for one in ood:
+            value = one.ours if source == "ours" else one.published
+            half = _half(value)
+            dots.append(
+                {"label": one.model, "value": value.mean, "from": source}
+                | {"low": value.mean - half, "high": value.mean + half}
+            )
+    return grouped_dots(dots, axis="ood perplexity", group="from")
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:
