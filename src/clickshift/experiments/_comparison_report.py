@@ -172,7 +172,7 @@ def _is_tied(best: Row, other: Row) -> bool:
     """Return whether a model is as good as the best within chance, or in three decimals if chance is not known."""
     if other.get("difference_error") is not None:
         return not _is_clear(best, other)
-    return round(other["conditional_perplexity"], 3) == round(best["conditional_perplexity"], 3)
+    return round(float(other["conditional_perplexity"]), 3) == round(float(best["conditional_perplexity"]), 3)
 
 
 def comparison_figure(rows: Sequence[Row]) -> Any:
@@ -204,9 +204,9 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
             hovertemplate=f"%{{y}}, {html.escape(kind)}: %{{customdata:.4f}}<extra></extra>",
             cliponaxis=False,  # a mark at the end of the axis is drawn whole
         )
-    ends = [end for dot in dots for end in (dot["value"], dot["low"], dot["high"]) if end is not None]
-    margin = 0.04 * (max(ends) - min(ends)) + 1e-6
-    figure.update_layout(xaxis={"range": [min(ends) - margin, max(ends) + margin]})
+    reached = [end for dot in dots for end in (dot["value"], dot["low"], dot["high"]) if end is not None]
+    margin = 0.04 * (max(reached) - min(reached)) + 1e-6
+    figure.update_layout(xaxis={"range": [min(reached) - margin, max(reached) + margin]})
     return figure
 
 

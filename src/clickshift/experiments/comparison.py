@@ -251,7 +251,7 @@ def _difference_error(
     the impressions of the rank, where the session has that rank, and the perplexity is the mean over ranks.
     """
     log = log.in_vocabulary(models[0].vocabulary)
-    shown = np.sum([part.impressions_by_rank() for part in log.chunks()], axis=0, dtype=np.float64)
+    shown: np.ndarray = np.asarray(sum(part.impressions_by_rank() for part in log.chunks()), np.float64)
     ranks, variance = np.flatnonzero(shown > 0), 0.0
     for part in log.chunks():
         influence = np.zeros(len(part))
