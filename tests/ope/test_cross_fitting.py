@@ -97,8 +97,8 @@ def test_without_a_clipping_constant_the_bound_clips_at_the_largest_weight(estim
 def test_the_conclusion_is_the_gain_over_click_models_then_the_bound_and_its_assumption() -> None:
     found, _ = chosen("PBM", 0)
     assert found.answer is not None
-    first, second, *rest = found.conclusion.split(". ")
-    assert f"{found.answer.low:+.4f}" in first
+    first, second, *rest = found.conclusion.split("\n\n")
+    assert f"interval {found.answer.low / found.logging.value:+.0%} to " in first
     assert f"{found.lower:.4f}" in second
     assert found.in_sample.assumption in second
     assert f"{found.gain.low:+.4f}" not in first + second, "the estimator's interval comes later, under its own name"

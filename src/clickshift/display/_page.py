@@ -139,7 +139,7 @@ def _document(document: Document, prefix: str) -> dict[str, Any]:
     headline = document.headline
     return {
         "title": document.title,
-        "badge": badge(document.verdict) if document.verdict else None,
+        "badge": badge(document.verdict, spelled_out=True) if document.verdict else None,
         "lead": lead,
         "more": more,
         "data": " ".join(document.data.split()),
@@ -164,7 +164,7 @@ def _section(section: Section, name: str) -> dict[str, Any]:
         paragraphs=_paragraphs(section.explanation) + _paragraphs(section.text),
         table=_table(section.table, section.title) if section.table else None,
         chart=_chart(section.drawn, section.title, section.name) if section.figure is not None else None,
-        caption=section.caption,
+        caption=" ".join(section.caption.split()),
         parts=parts,
         layout=layout,
         folded=section.folded,
@@ -173,7 +173,7 @@ def _section(section: Section, name: str) -> dict[str, Any]:
 
 def _prepared(name: str, title: str, **content: Any) -> dict[str, Any]:
     """Return a section as the templates take it; `name` is its id."""
-    nothing = {
+    nothing: dict[str, Any] = {
         "paragraphs": [],
         "table": None,
         "chart": None,

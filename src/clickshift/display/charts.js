@@ -72,7 +72,8 @@ const isCategory = (values, axis) => axis.type === "category" || (!axis.type && 
 function fitted(original, box) {
   const spec = { data: original.data.map((trace) => ({ ...trace })), layout: structuredClone(original.layout) };
   const { layout } = spec;
-  const [width, height] = [box.clientWidth, box.clientHeight];
+  const width = box.clientWidth;
+  let height = box.clientHeight;
   const narrow = width < 560;
   for (const name of ["xaxis", "yaxis"]) if (!isPolar(spec) && !layout[name]) layout[name] = {};
   for (const letter of ["x", "y"]) {
@@ -90,6 +91,12 @@ function fitted(original, box) {
       if (letter === "y") {
         const most = Math.max(10, Math.floor((width * (narrow ? 0.36 : 0.3)) / CHARACTER));
         if (longest > most) [axis.tickvals, axis.ticktext] = [values, values.map((one) => wrapped(one, most))];
+        const deepest = Math.max(1, ...(axis.ticktext || []).map((label) => label.split("<br>").length));
+        const needed = 85 + values.length * (deepest * 15 + 6);
+        if (share === 1 && needed > height) {
+          box.style.height = `${needed}px`;
+          height = needed;
+        }
       } else if (labels.length * (longest * CHARACTER + 10) > width * 0.88 * share && longest * CHARACTER < 90) {
         const step = Math.ceil((labels.length * (longest * CHARACTER + 14)) / (width * 0.88 * share));
         const shown = values.filter((_, k) => k % step === 0);
@@ -227,7 +234,12 @@ async function drawCharts(root) {
     }
   });
   figures.forEach(({ box }) => observer.observe(box));
-  const again = () => { placeLegends(root, figures); figures.forEach(draw); };
+  const again = async () => {
+    root.dataset.charts = "drawing";
+    placeLegends(root, figures);
+    for (const one of figures) await draw(one);
+    root.dataset.charts = "drawn";
+  };
   dark.addEventListener("change", again);
   printing.addEventListener("change", again);
   root.addEventListener("click", (event) => {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clickshift.display.tables import Row
+from clickshift.display.values import with_interval
 
 COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5c677d"]
 """Distinct on white, also for colour-blind readers: blue, red, green, amber, violet, brown, grey."""
@@ -60,6 +62,7 @@ def dot_plot(
     group: str = "",
     reference: float | None = None,
     reference_name: str = "",
+    colours: Mapping[str, str] | None = None,
 ) -> Any:
     """Plot values with intervals as horizontal dots, the first row on top.
 
@@ -77,6 +80,8 @@ def dot_plot(
         Value of a dotted vertical line, such as today's reward.
     reference_name
         Text at that line.
+    colours
+        Colours of groups; others have those of all figures.
 
     Returns
     -------
@@ -97,28 +102,34 @@ def dot_plot(
         part = [row for row in rows if not group or str(row[group]) == name]
         known = [(row["value"], row["low"], row["high"]) for row in part]
         ends = [
-            (value, value, value) if low is None or high is None else (value, low, high) for value, low, high in known
+            (value, math.nan, math.nan) if low is None or high is None else (value, low, high)
+            for value, low, high in known
         ]
         figure.add_scatter(
             name=html.escape(name),
             x=[value for value, _, _ in ends],
             y=[html.escape(str(row[label])) for row in part],
             mode="markers",
-            marker={"color": COLOURS[i % len(COLOURS)], "symbol": SYMBOLS[i % len(SYMBOLS)], "size": 11},
+            marker={"color": (colours or {}).get(name, COLOURS[i % len(COLOURS)]), "size": 12}
+            | {"symbol": SYMBOLS[i % len(SYMBOLS)]},
             error_x={
                 "type": "data",
                 "symmetric": False,
-                "array": [high - value for value, _, high in ends],
-                "arrayminus": [value - low for value, low, _ in ends],
+                "array": [None if math.isnan(high) else high - value for value, _, high in ends],
+                "arrayminus": [None if math.isnan(low) else value - low for value, low, _ in ends],
+                "thickness": 2,
+                "width": 5,
             },
-            hovertemplate="%{y}: %{x:.4f}<extra>%{fullData.name}</extra>",
+            text=[with_interval(*end) for end in ends],
+            hovertemplate="%{y}: %{text}<extra>%{fullData.name}</extra>",
         )
     if reference is not None:
-        figure.add_vline(reference, line_dash="dot", annotation_text=html.escape(reference_name))
+        _add_reference(figure, reference, reference_name)
     figure.update_layout(
         template="plotly_white",
-        xaxis={"title": html.escape(axis)},
+        xaxis={"title": html.escape(axis), "zeroline": reference != 0},
         yaxis={
+            "type": "category",
             "autorange": "reversed",
             "categoryorder": "array",
             "categoryarray": [html.escape(str(row[label])) for row in rows],
@@ -130,6 +141,19 @@ def dot_plot(
         height=130 + 30 * len(rows),
     )
     return figure
+
+
+def _add_reference(figure: Any, value: float, name: str) -> None:
+    """Add a dotted vertical line whose name stays inside of the chart."""
+    known = [x for trace in figure.data for x in trace.x if x is not None]
+    low, high = min([*known, value]), max([*known, value])
+    place = (value - low) / (high - low) if high > low else 0.5
+    anchor = "left" if place < 0.2 else "right" if place > 0.8 else "center"
+    figure.add_vline(
+        value,
+        line={"dash": "dot", "width": 1.5, "color": "#5c677d"},
+        annotation={"text": html.escape(name), "yref": "paper", "y": 1.0, "yanchor": "bottom", "xanchor": anchor},
+    )
 
 
 def training_figure(rows: Sequence[Row]) -> Any:

@@ -35,7 +35,7 @@ def _print_section(section: Section) -> None:
     if section.page_only or section.file_only:
         return
     if section.table:
-        print_table(section.table, title=section.title, caption=section.caption)
+        print_table(section.table, title=section.title, caption=" ".join(section.caption.split()))
     elif section.text:
         print(printable(section.title))
     _print_text(section.text)

@@ -76,8 +76,37 @@ def with_interval(value: float, low: float, high: float, *, signed: bool = False
     sign, half = "+" if signed else "", (high - low) / 2
     if math.isnan(half):
         return f"{value:{sign},.4f}"
-    digits = min(decimals(half), 6) if half > 0 and math.isfinite(half) else 4
+    digits = decimals(half) if half > 0 and math.isfinite(half) else 4
+    digits = digits if digits <= 6 else 4  # what is nothing in effect
     return f"{value:{sign},.{digits}f} [{low:{sign},.{digits}f}, {high:{sign},.{digits}f}]"
+
+
+def percents(value: float, low: float, high: float, *, signed: bool = True) -> tuple[str, str, str]:
+    """Format a share and its interval in percent, with the digits that the interval allows.
+
+    Parameters
+    ----------
+    value
+        The share.
+    low, high
+        Ends of its interval.
+    signed
+        Whether positive numbers have a plus sign.
+
+    Returns
+    -------
+    tuple of str
+        The share and the ends.
+
+    Examples
+    --------
+    >>> percents(1.436, 1.196, 1.727), percents(0.0245, 0.0210, 0.0281)
+    (('+144%', '+120%', '+173%'), ('+2.5%', '+2.1%', '+2.8%'))
+    """
+    half = 100 * (high - low) / 2
+    digits = max(decimals(half) - 1, 0) if half > 0 and math.isfinite(half) else 1
+    one, two, three = (f"{100 * share:{'+' if signed else ''},.{min(digits, 4)}f}%" for share in (value, low, high))
+    return one, two, three
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,10 @@ _BEGINNINGS: tuple[tuple[str, Mood], ...] = (
     ("robust", "good"),
 )
 _LABELS = {
-    "ship": "Ship",
     "keep": "Keep the current ranker",
     "test": "Test live first",
     "usable": "Usable answer",
     "weak": "Weak evidence",
-    "ok": "OK",
 }
 
 
@@ -59,13 +57,15 @@ class Badge(NamedTuple):
     text: str
 
 
-def badge(verdict: str) -> Badge:
+def badge(verdict: str, *, spelled_out: bool = False) -> Badge:
     """Return how a verdict is shown; a word that is not known is neutral.
 
     Parameters
     ----------
     verdict
         The verdict, such as "usable".
+    spelled_out
+        Whether a word that says little by itself is shown with more words, as at the top of a page.
 
     Returns
     -------
@@ -74,10 +74,11 @@ def badge(verdict: str) -> Badge:
 
     Examples
     --------
-    >>> badge("ship"), badge("No change beyond chance"), badge("of its own kind").mood
-    (Badge(mood='good', text='Ship'), Badge(mood='good', text='No change beyond chance'), 'neutral')
+    >>> badge("usable"), badge("usable", spelled_out=True), badge("of its own kind").mood
+    (Badge(mood='good', text='Usable'), Badge(mood='good', text='Usable answer'), 'neutral')
     """
     word = " ".join(verdict.lower().split())
     moods = (mood for mood, words in _WORDS.items() if word in words)
     begun = (mood for beginning, mood in _BEGINNINGS if word.startswith(beginning))
-    return Badge(next(moods, next(begun, "neutral")), _LABELS.get(word, verdict[:1].upper() + verdict[1:]))
+    text = verdict[:1].upper() + verdict[1:]
+    return Badge(next(moods, next(begun, "neutral")), _LABELS.get(word, text) if spelled_out else text)

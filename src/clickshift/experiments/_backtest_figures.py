@@ -87,7 +87,7 @@ _STYLES = {
     "PBM": (COLOURS[2], "square", "solid"),
     "Item": (COLOURS[4], "triangle-up", "solid"),
     "RCTR": (COLOURS[6], "x", "dash"),
-    "truth": ("#222222", "circle-open", "solid"),
+    "earned": ("#222222", "circle-open", "solid"),
 }
 """Colour, symbol and dash of an estimator, the same in all charts."""
 
@@ -126,10 +126,9 @@ def line_figure(title: str, lines: Lines, axes: Mapping[str, Any], y_range: tupl
     figure.update_layout(
         title={"text": html.escape(title), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
         template="plotly_white",
-        width=480,
-        height=430,
+        height=380,
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "yref": "container", "y": 0.0, "yanchor": "bottom"},
-        margin={"l": 62, "r": 32, "t": 58, "b": 120},
+        margin={"l": 62, "r": 32, "t": 58 if title else 24, "b": 120},
         **axes,
     )
     figure.update_xaxes(type="category")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, final
@@ -137,7 +137,7 @@ class BacktestResult(Result):
     -----
     `to_dict` holds:
 
-    - conclusion: what was compared, the errors of the most frequent queries, and the estimators with the least error.
+    - conclusion: the estimators with the least error, and how far below those of the baselines it is.
     - rows: one per task, group, estimator and clipping constant M ("inf" for no clipping): rmse, and the numbers of
       queries, of pairs of a query and a day, and of those dropped and without overlap.
     - days: actual and estimated reward and residual by task, group, estimator and day.
@@ -157,7 +157,7 @@ class BacktestResult(Result):
 
     @property
     def conclusion(self) -> str:
-        """What was compared, the results for the most frequent queries, and the recommended estimators."""
+        """The recommended estimators, and the results for the most frequent queries."""
         return _conclusion(self)
 
     @property
@@ -365,30 +365,46 @@ def _backtest_document(result: BacktestResult) -> Document:
     rows, days = result.rows(), result.day_rows
     gains = _gain_table(result)
     title = f"Backtest by {result.split}: root mean squared errors"
-    sections = [
-        Section(title, table=gains, caption=_TEXT_GAINS, name="gains"),
-        Section("Comparison with the published numbers", _TEXT_PUBLISHED, _published_table(result), name="published"),
-        Section("Errors", _TEXT_ERRORS, parts=figure_sections(error_figures(rows))),
-        Section("Day by day", _TEXT_DAYS, parts=figure_sections(_day_figures(result, days))),
-        Section("A single query", _TEXT_QUERY, parts=figure_sections(_query_figures(result, days))),
-        Section("Errors in numbers", table=_error_table(result), name="errors"),
-        Section("How errors are measured", _TEXT),
+    sections = [Section(title, table=gains, caption=_TEXT_GAINS, name="gains", page_only=not gains)]
+    if result.is_yandex:
+        published = _published_table(result)
+        sections.append(Section("Comparison with the published numbers", _TEXT_PUBLISHED, published, name="published"))
+    parts = {
+        "Day by day": (_TEXT_DAYS, _day_figures(result, days)),
+        "Errors": (_TEXT_ERRORS, error_figures(rows)),
+        "A single query": (_TEXT_QUERY, _query_figures(result, days)),
+    }
+    sections += [
+        Section(name, text, parts=figure_sections(figures), page_only=True) for name, (text, figures) in parts.items()
     ]
-    shown = {0, 1} if gains else {5}  # tables that the terminal shows
-    if not result.is_yandex:
-        shown -= {1}
-    sections = [replace(section, page_only=k not in shown) for k, section in enumerate(sections)]
+    sections.append(Section("Errors in numbers", table=_error_table(result), name="errors", page_only=bool(gains)))
+    sections.append(Section("How errors are measured", _TEXT, page_only=True, folded=True))
     sections = [section for section in sections if section.table or section.parts or section.text == _TEXT]
-    return Document(_TITLE, result.conclusion, sections, result.settings)
+    return Document(
+        _TITLE, result.conclusion, sections, result.settings, data=_data(result), headline=_headline(result, days)
+    )
 
 
-def _conclusion(result: BacktestResult) -> str:
-    """Return what was compared, the results for the most frequent queries, and the recommended estimators.
+def _headline(result: BacktestResult, days: Sequence[Row]) -> Section:
+    """Return the chart of what days earned beside what the best estimator, and the log's mean, predicted for them."""
+    task, group, unit = result.tasks[0], next(iter(result.groups)), _DAY_NAMES[result.split][1]
+    best = str(result.choice(task)["estimator"])
+    predicted = lines_by_day(days, task, group, "estimated")
+    actual = next(iter(lines_by_day(days, task, group, "actual").values()), ([], []))
+    kept = [best, *(name for name in ("RCTR",) if name in predicted and name != best)]
+    lines: Lines = {"earned": actual, **{name: predicted[name] for name in kept}}
+    axes = {"xaxis": {"title": unit}, "yaxis": {"title": f"{task} per session"}}
+    caption = f"{task} of {group} by {unit}: earned, and predicted from all other {_DAY_NAMES[result.split][0]}"
+    caption += (
+        f" by {best}, which came closest{', and by RCTR, which predicts no difference' if len(kept) > 1 else ''}."
+    )
+    figure = partial(line_figure, "", lines, axes, residual_range(lines))
+    return Section("Predicted and earned", figure=figure, caption=caption, name="predicted and earned", page_only=True)
 
-    Paragraphs are separated by empty lines.
-    """
+
+def _data(result: BacktestResult) -> str:
+    """Return what was compared, in one line."""
     group = next(iter(result.groups))
-    tasks = result.tasks
     first = next(row for row in result.rows() if row["group"] == group)
     about = f"{_counted(first['queries'], 'query', 'queries')} on {len(result.days)} {_DAY_NAMES[result.split][0]}"
     dropped = (
@@ -397,16 +413,27 @@ def _conclusion(result: BacktestResult) -> str:
         if first["pairs_dropped"]
         else ""
     )
-    paragraphs = [f"Compared: {about}, {first['pairs']:,} pairs{dropped}."]
+    return f"Compared: {about}, {first['pairs']:,} pairs{dropped}."
+
+
+def _conclusion(result: BacktestResult) -> str:
+    """Return the recommended estimators, and the results for the most frequent queries.
+
+    Paragraphs are separated by empty lines.
+    """
+    group = next(iter(result.groups))
+    tasks = result.tasks
+    chosen = [result.choice(task, group) for task in tasks]
+    listed = "; ".join(f"{row['task']}, {_with_clip(row)}: {row['rmse']:.3g}" for row in chosen)
+    unit = _DAY_NAMES[result.split][0]
+    paragraphs = [f"Least error on {unit} that the estimator did not see: {listed} per session."]
     if result.split != DAYS:
         paragraphs.append(_NOTE_PARTS + (_NOTE_RANDOM if result.split == RANDOM else ""))
     for baseline in _BASELINES:
         gains = [text for task in tasks if (text := _gain_text(result, task, group, baseline))]
         if gains:
             paragraphs.append(f"Structured estimators against {baseline}: {'; '.join(gains)}.")
-    chosen = [result.choice(task, group) for task in tasks]
-    listed = "; ".join(f"{row['task']}: {_with_clip(row)}, error {row['rmse']:.4f}" for row in chosen)
-    return "\n\n".join([*paragraphs, f"Least error: {listed}."])
+    return "\n\n".join(paragraphs)
 
 
 _DAY_NAMES = {DAYS: ("days", "day"), RANDOM: ("random parts", "part"), IN_ORDER: ("parts in order", "part")}
@@ -517,7 +544,7 @@ def _query_figures(result: BacktestResult, days: Sequence[Row]) -> dict[str, Any
     for task in result.tasks:
         selected = [row for row in days if (row["task"], row["group"]) == (task, group)]
         first = [row for row in selected if row["estimator"] == result.estimators[0]]
-        truth: Lines = {"truth": ([row["day"] for row in first], [row["actual"] for row in first])}
+        truth: Lines = {"earned": ([row["day"] for row in first], [row["actual"] for row in first])}
         lines, title = truth | lines_by_day(days, task, group, "estimated"), f"{group}: {task}"
         figures[title] = partial(
             line_figure, title, lines, axes | {"yaxis": {"title": f"{task} per session"}}, residual_range(lines)

@@ -1,16 +1,12 @@
-"""What people read of an answer: its sentences, the parts of its interval, the families, and the chart of intervals."""
+"""What people read of an answer: its sentences, the parts of its interval, and the click-model families."""
 
 from __future__ import annotations
 
-import html
-import math
-from collections.abc import Mapping
 from typing import Any
 
-from clickshift.display.figures import COLOURS
+from clickshift.display.values import decimals, percents, with_interval
 from clickshift.ope.answer import Answer
 
-_VERDICT_COLOURS = {"usable": COLOURS[2], "weak": COLOURS[3], "not identified": COLOURS[1]}
 _PARTS = {
     "sampling": "sessions are a sample",
     "model": "examination, continuation and attractiveness are estimated",
@@ -19,8 +15,8 @@ _PARTS = {
 }
 
 
-def answer_sentences(answer: Answer, name: str, reward: str, other: str = "") -> str:
-    """Say what a target earns more than today, or than another target, with the verdict.
+def answer_sentences(answer: Answer, name: str, reward: str, other: str = "") -> tuple[str, str]:
+    """Say what a target earns more than today, or than another target, and how sure that is.
 
     Parameters
     ----------
@@ -32,26 +28,80 @@ def answer_sentences(answer: Answer, name: str, reward: str, other: str = "") ->
         Name of the reward.
     other
         Name of the other target; empty for the log.
+
+    Returns
+    -------
+    tuple of str
+        The answer in one sentence, and the evidence for it.
     """
     today = other or "today's ranker"
     if answer.verdict == "not identified":
-        against = f"more or less than {other}" if other else f"; today's ranker earns {answer.today:.4f}"
-        return f"This log cannot tell what {name} would earn{' ' if other else ''}{against}. {_capital(answer.reasons)}"
-    relative, low, high = answer.relative
-    percent = "" if math.isnan(relative) else f" ({relative:+.1%})"
-    percents = "" if math.isnan(relative) else f", {low:+.1%} to {high:+.1%}"
-    first = (
-        f"{name} would earn {answer.difference:+.4f} {reward} per session{percent} against {today} with "
-        f"{answer.today:.4f}: {answer.level:.0%} interval [{answer.difference_low:+.4f}, {answer.difference_high:+.4f}]"
-        f"{percents}."
-    )
+        against = (
+            f" more or less than {other}"
+            if other
+            else f"; today's ranker earns {answer.today:.4f} {reward} per session"
+        )
+        return f"This log cannot tell what {name} would earn{against}.", _capital(answer.reasons)
+    difference = answer.difference, answer.difference_low, answer.difference_high
+    gain = gain_text(answer.today, *difference, level=answer.level, reward=reward)
     if answer.difference_low > 0:
-        sign = "It earns more."
+        claim = f"{name} would earn more than {today}"
     elif answer.difference_high < 0:
-        sign = "It earns less."
+        claim = f"{name} would earn less than {today}"
     else:
-        sign = "The log does not tell whether that is more or less."
-    return f"{first} {sign} Verdict: {answer.verdict}. {_capital(answer.reasons)}"
+        claim = f"This log does not show whether {name} would earn more or less than {today}"
+    evidence = (
+        f"Difference: {with_interval(*difference, signed=True)} {reward} per session. Verdict: {answer.verdict}. "
+        f"{_capital(answer.reasons)}"
+    )
+    return f"{claim}: {gain}.", evidence
+
+
+def gain_text(today: float, difference: float, low: float, high: float, *, level: float, reward: str) -> str:
+    """Describe a gain and its interval, in percent where today's reward is not zero.
+
+    Parameters
+    ----------
+    today
+        Reward per session today.
+    difference, low, high
+        Gain, with its interval.
+    level
+        Confidence level.
+    reward
+        Name of the reward.
+
+    Examples
+    --------
+    >>> gain_text(0.5, 0.1, 0.08, 0.12, level=0.95, reward="clicks")
+    '0.600 instead of 0.500 clicks per session, +20% (95% interval +16% to +24%)'
+    """
+    half = (high - low) / 2
+    digits = min(decimals(half), 6) if half > 0 else 4
+    values = f"{today + difference:.{digits}f} instead of {today:.{digits}f} {reward} per session"
+    if today > 0:
+        gain, lowest, highest = percents(difference / today, low / today, high / today)
+    else:
+        gain, lowest, highest = (f"{x:+.{digits}f}" for x in (difference, low, high))
+    return f"{values}, {gain} ({level:.0%} interval {lowest} to {highest})"
+
+
+def difference_verdict(verdict: str, low: float, high: float) -> str:
+    """Return the verdict that a page shows: which ranker earns more, and whether that is to be trusted.
+
+    Parameters
+    ----------
+    verdict
+        "usable", "weak" or "not identified".
+    low, high
+        Interval of the difference.
+    """
+    if verdict == "not identified":
+        return "cannot tell"
+    if low <= 0 <= high:
+        return "no clear difference"
+    found = "earns more" if low > 0 else "earns less"
+    return found if verdict == "usable" else f"{found}, weak evidence"
 
 
 def _capital(reasons: tuple[str, ...]) -> str:
@@ -71,63 +121,10 @@ def families_table(answer: Answer) -> list[dict[str, Any]]:
         {
             "click model": family.name,
             "not rejected": "yes" if family.kept else "no",
-            "difference": f"{family.difference:+.4f}"
-            + ("" if math.isnan(family.low) else f" [{family.low:+.4f}, {family.high:+.4f}]"),
+            "difference": with_interval(family.difference, family.low, family.high, signed=True),
             "held-out deficit": f"{family.deficit:.4f} (z = {family.z:.1f})",
             "p of residuals": f"{family.p_value:.2g}",
             "lost": f"{family.lost:.1%}",
         }
         for family in answer.families
     ]
-
-
-def _short(name: str) -> str:
-    """Name of a file without its folder, and at most 16 characters of it.
-
-    >>> _short("new/rankings.parquet"), _short("a-very-long-name-of-a-ranker")
-    ('rankings.parquet', 'a-very-long-nam…')
-    """
-    name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-    return name if len(name) <= 16 else f"{name[:15]}…"
-
-
-def answer_figure(answers: Mapping[str, Answer], reward: str) -> Any:
-    """Plot the difference of every target to today's reward, with its interval, beside today's reward as a line."""
-    import plotly.graph_objects as go
-
-    found = [(name, answer) for name, answer in answers.items() if answer.estimator][::-1]
-    figure = go.Figure()
-    figure.add_scatter(
-        x=[a.today + a.difference for _, a in found],
-        y=[html.escape(_short(name)) for name, _ in found],
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [a.difference_high - a.difference for _, a in found],
-            "arrayminus": [a.difference - a.difference_low for _, a in found],
-            "thickness": 1.8,
-            "width": 6,
-            "color": "#5c677d",
-        },
-        mode="markers",
-        marker={"size": 11, "color": [_VERDICT_COLOURS[a.verdict] for _, a in found]},
-        text=[
-            f"{a.difference:+.4f} [{a.difference_low:+.4f}, {a.difference_high:+.4f}], {a.verdict}" for _, a in found
-        ],
-        hovertemplate="%{y}: %{text}<extra></extra>",
-        showlegend=False,
-    )
-    today = next(iter(answers.values())).today
-    figure.add_vline(
-        x=today,
-        line={"color": "#5c677d", "width": 1.5, "dash": "dot"},
-        annotation={"text": f"today {today:.4f}", "yref": "paper", "y": 1.0, "yanchor": "bottom"},
-    )
-    figure.update_layout(
-        template="plotly_white",
-        height=150 + 48 * len(found),
-        xaxis={"title": f"{html.escape(reward)} per session"},
-        yaxis={"type": "category"},
-        margin={"l": 120, "r": 32, "t": 40, "b": 55},
-    )
-    return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +10,11 @@ from typing import Any, Literal, final
 
 from clickshift.day_drift.document_drift import DocumentDrift
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import COLOURS
+from clickshift.display.figures import COLOURS, dot_plot
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows
-from clickshift.ope._report import with_interval
+from clickshift.display.values import percents, with_interval
+from clickshift.ope._answer_report import gain_text
 from clickshift.ope.answer import Answer
 
 Verdict = Literal["ship", "keep", "test", "unclear"]
@@ -183,7 +183,7 @@ class Decision(Result):
 
     @property
     def conclusion(self) -> str:
-        """The decision, the gain with its interval, and the main reason."""
+        """The decision with the gain and its interval, then the main reason; paragraphs of one sentence or two."""
         best, a = self.best, self.best.answer
         head = {
             "ship": f"Ship {best.candidate}",
@@ -191,14 +191,20 @@ class Decision(Result):
             "test": f"Test {best.candidate} live before a decision",
             "unclear": f"Unclear: this log cannot tell whether {best.candidate} is better",
         }[best.decision]
-        sentences = [f"{head}." if math.isnan(a.difference) else f"{head}: {_gain_text(best)}."]
         if best.decision == "keep" and len(self.candidates) > 1:
-            sentences[0] = f"{head}: every candidate loses. The best, {best.candidate}: {_gain_text(best)}."
-        if best.decision in {"unclear", "test"} and best.reasons:
-            sentences.append(best.reasons[0])
+            head = f"{head}: every candidate loses. The best, {best.candidate}"
+        reward, ends = str(self.settings["reward"]), (a.difference, a.difference_low, a.difference_high)
+        gain = gain_text(a.today, *ends, level=self.settings["level"], reward=reward)
+        gain = "." if math.isnan(a.difference) else f": {gain}."
+        rest = [best.reasons[0]] if self._gives_reason else []
         if best.decision == "test" and math.isfinite(best.test_sessions):
-            sentences.append(f"An A/B test needs about {best.test_sessions:,.0f} sessions.")
-        return " ".join(sentences)
+            rest.append(f"An A/B test needs about {best.test_sessions:,.0f} sessions.")
+        return "\n\n".join([f"{head}{gain}", *([" ".join(rest)] if rest else [])])
+
+    @property
+    def _gives_reason(self) -> bool:
+        """Whether the conclusion gives the first reason."""
+        return self.decision in {"unclear", "test"} and bool(self.best.reasons)
 
     def rows(self) -> Rows:
         """Return one row per candidate."""
@@ -227,27 +233,25 @@ class Decision(Result):
         reward, log = self.settings["reward"], self.settings["log"]
         level = f"{self.settings['level']:.0%} interval"
         together = "" if len(self.candidates) == 1 else ", for all candidates together"
+        title = f"Gain in {reward} per session over {log} ({level}{together})"
+        headline = Section(
+            title,
+            table=_candidate_table(self.candidates),
+            figure=partial(_gain_figure, self.candidates, str(reward)),
+            caption=f"Gain over today's ranker, with its {level}{together}.",
+            name="candidates",
+        )
+        others = best.reasons[1:] if self._gives_reason else best.reasons
+        reasons = [Section("Reasons", "\n\n".join(others))] if others else []
         sections = [
-            Section(
-                f"Gain in {reward} per session over {log} ({level}{together})",
-                "\n\n".join(best.reasons),
-                _candidate_table(self.candidates),
-                partial(_gain_figure, self.candidates, str(reward)),
-                name="candidates",
-            ),
+            *reasons,
             Section("What the decision depends on", table=_risk_table(best), name="risks"),
-            Section("Checks of the log", table=[asdict(check) for check in self.checks], name="checks"),
-            Section("How to read this", _HOW, page_only=True),
+            Section("Checks of the log", table=_check_table(self.checks), name="checks"),
+            Section("How to read this", _HOW, page_only=True, folded=True),
         ]
-        return Document(_TITLE, self.conclusion, sections, self.settings, best.decision)
-
-
-def _gain_text(candidate: CandidateDecision) -> str:
-    """Describe the gain with its interval, absolute and in percent."""
-    a, f = candidate.answer, candidate.facts()
-    absolute = with_interval(a.difference, a.difference_low, a.difference_high, signed=True)
-    percent = f"{f['gain_percent']:+.1f} % [{f['gain_low_percent']:+.1f} %, {f['gain_high_percent']:+.1f} %]"
-    return f"{absolute} per session against today's {a.today:.4f}, {percent}"
+        sessions = f"{self.settings['sessions']:,} sessions of {log}" if "sessions" in self.settings else log
+        data = f"Data: {sessions}. Reward: {reward} per session; today's ranker earns {best.answer.today:.4g}."
+        return Document(_TITLE, self.conclusion, sections, self.settings, best.decision, data, headline)
 
 
 def _candidate_table(candidates: Sequence[CandidateDecision]) -> Rows:
@@ -257,7 +261,7 @@ def _candidate_table(candidates: Sequence[CandidateDecision]) -> Rows:
             "candidate": c.candidate,
             "decision": c.decision,
             "gain": with_interval(c.answer.difference, c.answer.difference_low, c.answer.difference_high, signed=True),
-            "percent": _percent_text(c),
+            "relative": _percent_text(c),
             "verdict": c.answer.verdict,
             "estimator": c.answer.estimator or "–",
             "A/B sessions": "–" if math.isnan(c.test_sessions) else f"{c.test_sessions:,.0f}",
@@ -268,10 +272,11 @@ def _candidate_table(candidates: Sequence[CandidateDecision]) -> Rows:
 
 def _percent_text(candidate: CandidateDecision) -> str:
     """Format the gain in percent with its interval."""
-    f = candidate.facts()
-    if math.isnan(f["gain_percent"]):
+    relative = candidate.answer.relative
+    if math.isnan(relative[0]):
         return "–"
-    return f"{f['gain_percent']:+.1f} [{f['gain_low_percent']:+.1f}, {f['gain_high_percent']:+.1f}]"
+    gain, low, high = percents(*relative)
+    return f"{gain} [{low}, {high}]"
 
 
 def _risk_table(candidate: CandidateDecision) -> Rows:
@@ -286,37 +291,33 @@ def _risk_table(candidate: CandidateDecision) -> Rows:
     return [*risk, *parts, *points] or [{"what": "largest risk", "value": "nothing is identified"}]
 
 
+def _check_table(checks: Sequence[Check]) -> Rows:
+    """Make the table of checks, those that need attention first."""
+    order = ("severe", "caution", "ok")
+    return [
+        {"check": check.name, "status": check.status, "found": check.found}
+        for check in sorted(checks, key=lambda check: order.index(check.status))
+    ]
+
+
 def _gain_figure(candidates: Sequence[CandidateDecision], reward: str) -> Any:
     """Plot the gain of every candidate with its interval, and zero."""
-    import plotly.graph_objects as go
-
-    shown = [c for c in candidates if math.isfinite(c.answer.difference)][::-1]
-    answers = [c.answer for c in shown]
-    figure = go.Figure()
-    figure.add_scatter(
-        x=[a.difference for a in answers],
-        y=[html.escape(c.candidate) for c in shown],
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [a.difference_high - a.difference for a in answers],
-            "arrayminus": [a.difference - a.difference_low for a in answers],
-            "thickness": 1.4,
-            "width": 4,
-            "color": "#5c677d",
-        },
-        mode="markers",
-        marker={"size": 10, "color": [_COLOURS[c.decision] for c in shown]},
-        text=[html.escape(f"{c.decision}: {_gain_text(c)}") for c in shown],
-        hovertemplate="%{y}: %{text}<extra></extra>",
-        showlegend=False,
+    rows = [
+        {
+            "label": c.candidate,
+            "group": c.decision,
+            "value": c.answer.difference,
+            "low": c.answer.difference_low,
+            "high": c.answer.difference_high,
+        }
+        for c in candidates
+        if math.isfinite(c.answer.difference)
+    ]
+    return dot_plot(
+        rows,
+        axis=f"gain in {reward} per session",
+        group="group",
+        reference=0.0,
+        reference_name="today's ranker",
+        colours=_COLOURS,
     )
-    figure.add_vline(x=0, line={"color": "#5c677d", "width": 1, "dash": "dot"})
-    figure.update_layout(
-        template="plotly_white",
-        height=136 + 40 * max(len(shown), 1),
-        xaxis={"title": f"gain in {html.escape(reward)} per session<br>dotted is today's ranker"},
-        yaxis={"type": "category"},
-        margin={"l": 110, "r": 32, "t": 24, "b": 71},
-    )
-    return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,10 +9,17 @@ from functools import partial
 from typing import Any, final
 
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import COLOURS
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows
-from clickshift.ope._answer_report import answer_figure, answer_sentences, families_table, parts_table
+from clickshift.display.values import with_interval
+from clickshift.ope._answer_report import answer_sentences, difference_verdict, families_table, parts_table
+from clickshift.ope._estimate_figures import (
+    clipping_figure,
+    clipping_matters,
+    estimates_figure,
+    residual_figure,
+    with_clip,
+)
 from clickshift.ope.answer import Answer
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.estimate import Difference, Estimate, Evaluation
@@ -33,8 +39,8 @@ _HOW_TABLE = """M: the clipping constant, i.e. the largest importance weight. Lo
 that is in the log; the rest was never logged. Clipped: the share that clipping removes. Effective: the effective sample
 size of the weights, in sessions. Range: from lost mass that earns nothing to lost mass that is all clicked, widened by
 sampling error."""
-_HOW_CHARTS = """Points are values with their confidence intervals. The shaded band is the range without sampling error,
-which shrinks as clipping removes less. The dotted line is the reward of the log itself."""
+_HOW_CLIPPING = """Estimates that change with the clipping constant M, the largest importance weight: a small M is
+biased downwards, a large one is noisy. The estimates above are those at the M that SLOPE chooses."""
 _HOW_DAYS = """Each day in turn is the target, and all other days are the log: a point is the estimated reward of the
 day minus the reward that the day earned. The grey band is the sampling error of a day (two standard errors of its
 mean). Residuals that leave the band, or that drift, show that more than the lists has changed: estimates of a target
@@ -102,15 +108,15 @@ class PolicyEvaluation(Result):
         """The answer for each target, and for their difference; or all estimates."""
         if not self.answers:
             results = next(iter(self.evaluations.values()))
-            values = (f"{_with_clip(e)} {_value_text(e)} ({e.verdict})" for e in map(best_clip, results))
+            values = (f"{with_clip(e)} {_value_text(e)} ({e.verdict})" for e in map(best_clip, results))
             sentences = [f"Reward per session: {', '.join(values)}."]
             return " ".join([*sentences, *(f"{d['estimator']}: {d['words']}" for d in self.differences)])
         reward = self.settings["reward"]
-        sentences = [answer_sentences(answer, name, reward) for name, answer in self.answers.items()]
+        said = [answer_sentences(answer, name, reward) for name, answer in self.answers.items()]
         if self.answer_compare is not None:
             one, other = self.answers
-            sentences.append(answer_sentences(self.answer_compare, other, reward, one))
-        return "\n\n".join(sentences)
+            said.insert(0, answer_sentences(self.answer_compare, other, reward, one))
+        return "\n\n".join(sentence for both in said for sentence in both)
 
     @property
     def verdict(self) -> str:
@@ -140,44 +146,59 @@ class PolicyEvaluation(Result):
 
     def _document(self) -> Document:
         target, *others = self.evaluations
-        results = self.evaluations[target]
-        e = results[0].estimates[0]
-        title = f"{e.reward} per session of {{}}, estimated from {self.settings['log']} ({e.interval})"
-        sections = [*self._answer_sections(), self._estimates(target, title.format(target), "estimates")]
+        e = self.evaluations[target][0].estimates[0]
+        title = f"Estimates of {{}} one by one, {e.reward} per session ({e.interval})"
+        estimates = [self._estimates(target, title.format(target), "estimates")]
+        sections = []
         for name in others:
             sentences = "\n\n".join(f"{d['estimator']}: {d['words']}" for d in self.differences)
             table = _difference_table(self.differences)
             sections.append(Section(f"{name} against {target}", sentences, table, name="differences"))
-            sections.append(self._estimates(name, title.format(name), "estimates compared"))
+            estimates.append(self._estimates(name, title.format(name), "estimates compared"))
+        sections += [*self._answer_sections(), *estimates]
         if self.residuals:
             text = "\n\n".join(_drift_sentences(self.residuals))
+            figure = partial(residual_figure, self.residuals)
+            sections.append(Section("Daily residuals", text, figure=figure, name="by day", explanation=_HOW_DAYS))
+        if clipped := clipping_matters([e for results in self.evaluations.values() for e in results]):
+            figure = partial(clipping_figure, clipped)
+            title = "Estimates by clipping constant"
             sections.append(
-                Section("Daily residuals", text, figure=partial(_residual_figure, self.residuals), name="by day")
+                Section(title, _HOW_CLIPPING, figure=figure, name="by clipping constant", page_only=True, folded=True)
             )
-        charts = [
-            Section(e.estimates[0].estimator, figure=partial(_clipping_figure, e, results), page_only=True)
-            for e in results
-        ]
-        sections.append(Section("Estimates by clipping constant", _HOW_CHARTS, parts=charts, page_only=True))
-        explanations = [
-            _HOW,
-            _HOW_TABLE,
-            *([_HOW_DAYS] if self.residuals else []),
-            *([_HOW_DIFFERENCES] if others else []),
-        ]
-        sections.append(Section("How to read this", "\n\n".join(explanations), page_only=True))
-        return Document(_TITLE, self.conclusion, sections, self.settings, self.verdict)
+        explanations = [_HOW, _HOW_TABLE, *([_HOW_DIFFERENCES] if others else [])]
+        sections.append(Section("How to read this", "\n\n".join(explanations), page_only=True, folded=True))
+        main = self.answer_compare or self.answer
+        verdict = "" if main is None else difference_verdict(main.verdict, main.difference_low, main.difference_high)
+        return Document(
+            _TITLE, self.conclusion, sections, self.settings, verdict, _data_line(e, self.settings), self._headline()
+        )
+
+    def _headline(self) -> Section:
+        """Return the chart of the answer and of all estimators that identify a value, beside today's reward."""
+        shown = {
+            name: [e for e in map(best_clip, results) if e.verdict != "not identified"]
+            for name, results in self.evaluations.items()
+        }
+        left_out = dict.fromkeys(
+            e.estimator
+            for results in self.evaluations.values()
+            for e in map(best_clip, results)
+            if e.verdict == "not identified"
+        )
+        caption = "Bars are confidence intervals. Answers cover sampling, estimated click models and lost mass; single "
+        caption += "estimators cover sampling alone."
+        if left_out:
+            caption += f" Not identified, and not shown: {', '.join(left_out)}."
+        figure = partial(estimates_figure, self.answers, shown, self.settings["reward"])
+        return Section("Answer and estimates", figure=figure, caption=caption, name="answer", page_only=True)
 
     def _answer_sections(self) -> list[Section]:
-        """Return the sections of the answer: the chart, the parts of its interval, and the families."""
+        """Return the sections on the answer: the parts of its interval, and the families."""
         if self.answer is None:
             return []
         found = self.answer_compare or self.answer
         sections = []
-        if any(answer.estimator for answer in self.answers.values()):
-            figure = partial(answer_figure, self.answers, self.settings["reward"])
-            caption = "Today's reward plus the paired difference, with its interval. Green is usable."
-            sections.append(Section("The answer", figure=figure, caption=caption, name="answer"))
         if parts := parts_table(found):
             caption = "Half of the interval of the difference, by what the log does not tell."
             sections.append(
@@ -187,10 +208,17 @@ class PolicyEvaluation(Result):
         return sections
 
     def _estimates(self, name: str, title: str, file_name: str) -> Section:
-        """Return the section of one target: the chart of all intervals, the table, verdicts and notes."""
+        """Return the section of one target: the table of estimates, verdicts and notes."""
         results = self.evaluations[name]
         text = "\n\n".join([*_verdicts(results), *(f"Note: {note}" for note in self.notes[name])])
-        return Section(title, text, _estimate_table(results), partial(_interval_figure, results), name=file_name)
+        return Section(title, text, _estimate_table(results), name=file_name, folded=True)
+
+
+def _data_line(e: Estimate, settings: Mapping[str, Any]) -> str:
+    """Say in one line what the data were."""
+    skipped = f"; {e.sessions_skipped:,} sessions of other queries are skipped" if e.sessions_skipped else ""
+    queries = f"{e.queries:,} {'query' if e.queries == 1 else 'queries'}"
+    return f"Data: {e.sessions:,} sessions of {queries} in {settings['log']}{skipped}. Reward: {e.reward} per session."
 
 
 def _value_text(estimate: Estimate) -> str:
@@ -217,7 +245,7 @@ def _estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
             "clipped": f"{e.clipped:.1%}",
             "effective": f"{e.effective:,.0f}",
             "largest weight": f"{e.largest_weight:.4g}",
-            "range": "–" if math.isnan(e.floor_low) else f"{e.floor_low:.4f} to {e.ceiling_high:.4f}",
+            "range": "–" if math.isnan(e.floor_low) else f"{e.floor_low:.3g} to {e.ceiling_high:.3g}",
             "verdict": e.verdict,
         }
         for evaluation in evaluations
@@ -229,13 +257,7 @@ def _estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
 def _verdicts(evaluations: Sequence[Evaluation]) -> list[str]:
     """Explain the verdict of each estimator, at the clipping constant that SLOPE chooses."""
     best = [best_clip(evaluation) for evaluation in evaluations]
-    return [f"{_with_clip(e)}: {e.verdict}. {e.explanation}" for e in best]
-
-
-def _with_clip(estimate: Estimate) -> str:
-    """Name an estimator, with its clipping constant where that clips."""
-    clips = estimate.clip < estimate.largest_weight
-    return estimate.estimator + (f" (M = {clip_text(estimate.clip)})" if clips else "")
+    return [f"{with_clip(e)}: {e.verdict}. {e.explanation}" for e in best]
 
 
 def notes_of(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -305,70 +327,6 @@ def _difference_table(differences: Sequence[Mapping[str, Any]]) -> list[dict[str
     ]
 
 
-def _interval_figure(evaluations: Sequence[Evaluation]) -> Any:
-    """Plot the value and interval of every estimator, at the clipping constant that SLOPE chooses."""
-    import plotly.graph_objects as go
-
-    best = [best_clip(evaluation) for evaluation in evaluations][::-1]
-    colours = {"usable": COLOURS[2], "weak overlap": COLOURS[3], "not identified": COLOURS[1], "baseline": "#8d99ae"}
-    figure = go.Figure()
-    figure.add_scatter(
-        x=[e.value for e in best],
-        y=[html.escape(_with_clip(e)) for e in best],
-        error_x=_error_bars(best) | {"color": "#5c677d"},  # the colour of the marks is one per estimator
-        mode="markers",
-        marker={"size": 9, "color": [colours[e.verdict] for e in best]},
-        text=[f"{_value_text(e)}, {e.verdict}" for e in best],
-        hovertemplate="%{y}: %{text}<extra></extra>",
-        showlegend=False,
-    )
-    if logged := [e for e in best if e.estimator == "RCTR"]:
-        figure.add_vline(x=logged[-1].value, line={"color": "#5c677d", "width": 1, "dash": "dot"})
-    figure.update_layout(
-        template="plotly_white",
-        height=136 + 40 * len(best),
-        xaxis={"title": f"{html.escape(best[0].reward)} per session<br>green is usable, dotted is the log"},
-        yaxis={"type": "category"},
-        margin={"l": 110, "r": 32, "t": 24, "b": 71},
-    )
-    return figure
-
-
-def _clipping_figure(evaluation: Evaluation, all_evaluations: Sequence[Evaluation]) -> Any:
-    """Plot value, interval and range of one estimator by clipping constant, on an axis shared by all estimators."""
-    import plotly.graph_objects as go
-
-    estimates, figure = evaluation.estimates, go.Figure()
-    name, colour = estimates[0].estimator, COLOURS[0]
-    x = [clip_text(e.clip) for e in estimates]
-    if not math.isnan(estimates[0].floor):
-        _add_band(figure, x, [e.floor for e in estimates], [e.ceiling for e in estimates])
-    figure.add_scatter(
-        x=x,
-        y=[e.value for e in estimates],
-        error_y=_error_bars(estimates),
-        mode="lines+markers",
-        line={"color": colour, "width": 1.5},
-        marker={"size": 8},
-        text=[_value_text(e) for e in estimates],
-        hovertemplate="M = %{x}: %{text}<extra></extra>",
-        showlegend=False,
-    )
-    logged = [e for other in all_evaluations for e in other.estimates if e.estimator == "RCTR"]
-    if logged:
-        figure.add_hline(y=logged[-1].value, line={"color": "#5c677d", "width": 1, "dash": "dot"})
-    figure.update_layout(
-        title={"text": html.escape(name), "x": 0.5, "y": 0.97, "yanchor": "top", "font": {"size": 14}},
-        template="plotly_white",
-        width=400,
-        height=340,
-        xaxis={"title": "clipping constant M", "type": "category"},
-        yaxis={"title": f"{html.escape(estimates[0].reward)} per session", "range": _axis_range(all_evaluations)},
-        margin={"l": 60, "r": 32, "t": 48, "b": 55},
-    )
-    return figure
-
-
 def _drift_sentences(residuals: Sequence[DayResidual]) -> list[str]:
     """Summarise the daily residuals of each estimator in a sentence."""
     return [
@@ -376,66 +334,3 @@ def _drift_sentences(residuals: Sequence[DayResidual]) -> list[str]:
         f"error alone explains a root mean square of {d.sampling_rms:.4f}."
         for d in ResidualDrift.of(residuals)
     ]
-
-
-def _residual_figure(residuals: Sequence[DayResidual]) -> Any:
-    """Plot the daily residuals of each estimator."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    names = list(dict.fromkeys(r.estimator for r in residuals))
-    first = [r for r in residuals if r.estimator == names[0]]
-    _add_band(figure, [html.escape(r.day) for r in first], [-2 * r.error for r in first], [2 * r.error for r in first])
-    for name, colour in zip(names, COLOURS, strict=False):
-        own = [r for r in residuals if r.estimator == name]
-        figure.add_scatter(
-            x=[html.escape(r.day) for r in own],
-            y=[r.residual for r in own],
-            mode="lines+markers",
-            name=html.escape(name),
-            line={"color": colour, "width": 1.2},
-            text=[f"estimated {r.estimated:.4f}, earned {r.earned:.4f}, {r.sessions:,} sessions" for r in own],
-            hovertemplate="%{x}: %{text}<extra></extra>",
-        )
-    figure.update_layout(
-        template="plotly_white",
-        height=380,
-        xaxis={"title": "day", "type": "category"},
-        yaxis={"title": "estimated minus earned reward"},
-        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom"},
-        margin={"l": 60, "r": 32, "t": 24, "b": 90},
-    )
-    return figure
-
-
-def _error_bars(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Return the intervals of estimates as error bars."""
-    high, low = [e.high - e.value for e in estimates], [e.value - e.low for e in estimates]
-    return {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.4, "width": 4}
-
-
-def _add_band(figure: Any, x: Sequence[str], low: Sequence[float], high: Sequence[float]) -> None:
-    """Add a grey band to a figure."""
-    style = {"line": {"width": 0.5, "color": "#c9d3dd"}, "fillcolor": "rgba(92, 103, 125, 0.15)"}
-    for edge, fill in ((low, None), (high, "tonexty")):
-        figure.add_scatter(x=x, y=edge, mode="lines", fill=fill, hoverinfo="skip", showlegend=False, **style)
-
-
-def _axis_range(evaluations: Sequence[Evaluation]) -> list[float]:
-    """Axis range that shows all intervals, and only as much of the ranges as keeps the intervals readable."""
-    ends = [x for evaluation in evaluations for e in evaluation.estimates for x in (e.low, e.high) if math.isfinite(x)]
-    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    margin = 0.15 * (high - low) or 0.05
-    return [low - margin, high + margin]
-
-
-def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
-    """Format a value with its interval.
-
-    >>> with_interval(0.5, 0.4, 0.6), with_interval(0.5, 0.4, 0.6, signed=True), with_interval(0.5, math.nan, math.nan)
-    ('0.5000 [0.4000, 0.6000]', '+0.5000 [+0.4000, +0.6000]', '0.5000')
-    """
-    sign = "+" if signed else ""
-    if math.isnan(value):
-        return "–"
-    return f"{value:{sign}.4f}" + ("" if math.isnan(low) else f" [{low:{sign}.4f}, {high:{sign}.4f}]")

@@ -158,6 +158,7 @@ def decide(
         drift,
         {
             "log": str(log) if isinstance(log, str | Path) else "the log",
+            "sessions": sessions.total,
             "candidates": list(targets),
             "reward": str(reward),
             "logging": str(logging) if isinstance(logging, str | Path) else "a known policy",

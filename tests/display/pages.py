@@ -1,0 +1,108 @@
+"""Small results of many kinds, whose pages are looked at in a real browser: see test_pages.py.
+
+Add a page by adding a function that returns a result or a document to `PAGES`; each is made once per session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import clickshift as cs
+from clickshift.display.document import Document
+from clickshift.display.result import Result
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
+from tests.experiments.policy_shift.rows import TRAINING, USERS, shift_rows
+
+EVIL = "<script>window.hacked=1</script><img src=x onerror='window.hacked=1'>{{7*7}}"
+"""An id that must be shown as text."""
+
+
+@cache
+def _log() -> Any:
+    """PBM users on five queries; the ranker varies its lists."""
+    corpus = cs.builtin_corpus(5)
+    return cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=0.5), cs.users.PBM(), 4000, rng=1)
+
+
+@cache
+def _days() -> pd.DataFrame:
+    """A log of eight days, whose ids are hostile."""
+    rng = np.random.default_rng(1)
+    docs = np.array([rng.permutation([f"{EVIL}{k}" for k in range(4)]) for _ in range(3000)])
+    chance = {f"{EVIL}{k}": 0.15 + 0.15 * k for k in range(4)}
+    attractive = np.vectorize(chance.get)(docs)
+    clicks = rng.random(docs.shape) < attractive / np.arange(1, 5)
+    return pd.DataFrame(
+        {
+            "query": [f"{EVIL}q{k % 3}" for k in range(3000)],
+            "docs": docs.tolist(),
+            "clicks": clicks.astype(int).tolist(),
+            "time": [f"2026-01-{1 + k % 8:02}" for k in range(3000)],
+        }
+    )
+
+
+def _target(order: list[int]) -> pd.DataFrame:
+    return pd.DataFrame({"query": [f"{EVIL}q{k}" for k in range(3)], "docs": [[f"{EVIL}{k}" for k in order]] * 3})
+
+
+def evaluation() -> Result:
+    """Off-policy evaluation of a better ranker."""
+    return cs.evaluate_policy(_log(), cs.Oracle().on(cs.builtin_corpus(5)), clip=(2, 10, 100), replicates=20)
+
+
+def hostile_evaluation() -> Result:
+    """Two rankers, days, and ids that must stay text."""
+    better, worse = _target([3, 2, 1, 0]), _target([0, 1, 2, 3])
+    return cs.evaluate_policy(_days(), worse, compare=better, clip=(2, 10), replicates=20)
+
+
+def decision() -> Result:
+    """Two candidates."""
+    return cs.decide(_days(), [_target([3, 2, 1, 0]), _target([0, 1, 2, 3])], replicates=20)
+
+
+def backtest() -> Result:
+    """Estimators on eight days."""
+    return cs.backtest(_days(), rewards=["clicks", "dcg"])
+
+
+def optimised_policy() -> Result:
+    """A policy chosen from the log."""
+    return cs.optimise_policy(_log(), estimator="PBM", replicates=20)
+
+
+def policy_shift() -> Result:
+    """The grid of the policy-shift protocol."""
+    protocol = (
+        "PolicyShift(queries=100, users=(('DBN', 'DBN(satisfaction=0.5)'),), seeds=10, sessions=100000, ranks=10)"
+    )
+    return PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], seeds=2), {"seeds": 2, "protocol": protocol})
+
+
+def hostile_policy_shift() -> Document:
+    """Names of models and logs that must stay text."""
+    rows = shift_rows([EVIL], [f"PL-{EVIL}"], seeds=2, models=["PBM", "NCM"])
+    for row in rows:
+        row["model"] = f"{row['model']}{EVIL}"
+    return replace(PolicyShiftResult(rows, {EVIL: EVIL}).document, title=EVIL)
+
+
+PAGES: dict[str, Callable[[], Result | Document]] = {
+    function.__name__: function
+    for function in (
+        evaluation, hostile_evaluation, decision, backtest, optimised_policy, policy_shift, hostile_policy_shift,
+    )
+}  # fmt: skip
+"""Functions that make a result or a document, by name."""
+
+
+def document_of(made: Result | Document) -> Document:
+    """The document of what a function of `PAGES` returned."""
+    return made if isinstance(made, Document) else made.document
