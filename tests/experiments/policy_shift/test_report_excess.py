@@ -57,6 +57,12 @@ def test_the_page_begins_with_the_heat_map() -> None:
     assert document.data.endswith("tested on those of oracle, random, BM25 and LambdaMART.")
 
 
+def test_a_figure_of_the_paper_comes_first_where_it_was_asked_for() -> None:
+    for name, section in (("figure1", "spiders"), ("figure2", "policies")):
+        document = PolicyShiftResult(ROWS, shows=name).document
+        assert (document.headline, document.sections[0].name) == (None, section)
+
+
 def test_the_interval_is_over_seeds() -> None:
     rows = [row | {"perplexity": row["perplexity"] + 0.01 * row["seed"]} for row in ROWS if row["kind"] == "clicks"]
     found = {one.model: one for one in excess_perplexity(rows)}

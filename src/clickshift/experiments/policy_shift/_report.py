@@ -154,9 +154,11 @@ class PolicyShiftResult(ExperimentResult):
         rows, corpus = self._compared, self.settings.get("corpus", BUILTIN)
         published = published_sections(rows, corpus)
         sections = published + shift_sections(rows, self.verdicts)
-        wanted = (_HEADLINES.get(self.shows), *_FIRST)
         named = {section.name: section for section in sections if section.figure is not None or section.parts}
-        headline = next((named[name] for name in wanted if name in named), None)
+        first = next((named[name] for name in (_HEADLINES.get(self.shows), *_FIRST) if name in named), None)
+        headline = first if first is not None and first.figure is not None else None
+        if first is not None and headline is None:  # several charts are a section
+            sections = [first, *(section for section in sections if section is not first)]
         return Document(
             TITLE if not published else f"{published[0].title}: ind and ood perplexity",
             self.conclusion,
@@ -164,7 +166,7 @@ class PolicyShiftResult(ExperimentResult):
             shown_settings(self.settings),
             verdict=published_verdict(rows, corpus) or self._verdict,
             data=simulated_data_line(rows_of_kind(rows, "clicks"), self.settings),
-            headline=None if headline is None else replace(headline, file_only=False, page_only=False, folded=False),
+            headline=None if headline is None else replace(headline, page_only=False),
         )
 
     @property
@@ -176,7 +178,7 @@ class PolicyShiftResult(ExperimentResult):
         return "weak" if impossible_models(self.task_rows) or excess[0].role == "baseline" else "usable"
 
 
-_HEADLINES = {"figure1": "figure 1", "figure2": "policies"}
+_HEADLINES = {"figure1": "spiders", "figure2": "policies"}
 """Name of the section that comes first for a figure of the paper."""
 _FIRST = ("table3", "table4", "excess", "robustness")
 """Names of the sections of which the first one that there is comes first."""
@@ -224,7 +226,7 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
             page_only=bool(excess),
             name="verdicts",
         ),
-        Section("Robustness of predictions", parts=spiders, explanation=_HOW_SPIDERS, page_only=True),
+        Section("Robustness of predictions", parts=spiders, explanation=_HOW_SPIDERS, page_only=True, name="spiders"),
         Section("Figure 1 on one sheet", figure=spider_sheet(charts), name="figure 1", file_only=True),
         Section(
             "Where the loss comes from",

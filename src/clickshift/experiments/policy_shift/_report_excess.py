@@ -25,12 +25,12 @@ from clickshift.experiments.policy_shift._report_robustness import (
     text_of,
 )
 
-_CELL, _GAP, _BOTTOM, _LEFT, _LETTER = 28, 34, 8, 96, 7.5
+_CELL, _GAP, _BOTTOM, _LEFT, _LETTER = 22, 26, 8, 96, 7.5
 """Sizes in pixels: height of a cell, space between two training logs, margins, and width of a letter."""
 _MOST_TEXTS = 9
 """Number of columns up to which the numbers of a heat map fit on a phone."""
-_LONGEST = 18
-"""Number of letters of a name beside the heat map; longer names are cut."""
+_LONGEST, _TITLE = 18, 13
+"""Number of letters of a name beside the heat map, and in the title of a log; longer names are cut."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,10 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
         1,
         row_heights=sizes,
         vertical_spacing=_GAP / plot,
-        subplot_titles=["", *(html.escape(str(log)) for log in logs)],
+        subplot_titles=[
+            "",
+            *(html.escape(str(LogName(_short(log.user, _TITLE), _short(log.training, _TITLE)))) for log in logs),
+        ],
     )
     names = [html.escape(_short(one.model)) for one in shown]
     largest = max(max(one.shifts.values()) for one in shown)
@@ -271,6 +274,6 @@ def _cell(value: float) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-def _short(name: str) -> str:
+def _short(name: str, longest: int = _LONGEST) -> str:
     """Cut a long name."""
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    return name if len(name) <= longest else name[: longest - 1] + "…"

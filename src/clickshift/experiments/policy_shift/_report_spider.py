@@ -238,7 +238,9 @@ def _labels(spokes: Sequence[Setting], angles: Sequence[float], outer: float) ->
         count = len(list(group))
         angle = 360 * (start + count / 2) / len(spokes)
         around = angle - 180 if 90 < angle < 270 else angle
-        labels.append(_label(f"<b>{html.escape(log.training)}</b>", angle, around, beyond=outer, colour="#1f2933"))
+        labels.append(
+            _label(f"<b>{html.escape(_short(log.training))}</b>", angle, around, beyond=outer, colour="#1f2933")
+        )
         start += count
     return labels
 

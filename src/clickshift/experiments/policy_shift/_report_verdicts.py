@@ -113,8 +113,7 @@ def difference_figure(rows: Sequence[Row]) -> Any:
     for dot, (_, one) in zip(dots, differences, strict=True):
         if not math.isnan(one.half):
             dot |= {"low": one.mean - one.half, "high": one.mean + one.half}
-    axis = "change of standing (nPPL) from the old to the new ranker's lists; left of 0: more robust than the others"
-    return dot_plot(dots, axis=axis, reference=0.0, reference_name="no change")
+    return dot_plot(dots, axis="change of nPPL", reference=0.0, reference_name="no change")
 
 
 def _mean_differences(rows: Sequence[Row]) -> dict[str, Measured]:
