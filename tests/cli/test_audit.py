@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import clickshift as cs
+from clickshift.debiasedness.scored_pairs import ScoredPairs
+from clickshift.experiments._audit_report import AuditResult, ModelAudit
 from tests.cli.shell import Shell, call
 from tests.codes import raises_code
 
@@ -94,6 +96,49 @@ def test_a_report_with_charts_and_words(shell: Shell, work: Path) -> None:
     assert "label 0" in page
     assert "dCTR: favours what the logging policy favoured" in page
     assert pq.read_table(work / "out" / "rows.parquet").num_rows == 2
+
+
+def facts_of(model: str, mean: float, cmip: float, slope: float = 0.05) -> ModelAudit:
+    """An audit of made-up numbers, with intervals of .02 on each side."""
+    numbers = {
+        f"{name}{part}": value + change
+        for name, value in (("mean_dependence", mean), ("cmip", cmip))
+        for part, change in (("", 0.0), ("_low", -0.02), ("_high", 0.02))
+    }
+    about = {"model": model, "seeds": 1, "pairs": 1200, "queries": 100, "untestable": "", "perplexity": 1.2}
+    null = {f"{name}_{part}": value for name in ("mean_dependence", "cmip") for part, value in NULL.items()}
+    return ModelAudit(about | numbers | null | {"mean_dependence_slope": slope, "nDCG@10": 0.9}, ROWS, np.zeros(0))
+
+
+NULL = {"null_mean": 0.001, "null_high": 0.01, "p_value": 0.05}
+ROWS = ScoredPairs(*(np.array([0, 0, 1, 1]) for _ in range(1)), *(np.array([0.1, 0.2, 0.3, 0.4]) for _ in range(3)))
+
+
+def test_two_models_never_have_the_same_heading_and_a_disagreement_is_explained() -> None:
+    models = (facts_of("dCTR", 0.33, 0.05), facts_of("drCTR", 0.2, 0.28))
+    found = AuditResult(models, "PPL", "drCTR", (), {"labels": "truth.csv", "logging": "rank"})
+    assert len({one["verdict"] for one in found.verdicts}) == 1
+    headings = [part.title for section in found.document.sections for part in section.parts][:2]
+    assert headings == [
+        "dCTR: favours what the logging policy favoured (33.0% of the variance within labels)",
+        "drCTR: favours what the logging policy favoured (20.0% of the variance within labels)",
+    ]
+    assert "CMIP orders drCTR and dCTR the other way round" in found.conclusion
+    assert found.document.data.startswith("1,200 judged pairs of 100 queries; relevance from labels of truth.csv")
+    same = AuditResult((models[0], facts_of("PBM", 0.02, 0.01)), "PPL", "PBM", (), {})
+    assert "the other way round" not in same.conclusion
+    assert same.document.verdict == "hardly depends on the logging policy"
+
+
+def test_the_figure_shows_both_metrics_with_intervals_and_chance() -> None:
+    models = (facts_of("dCTR", 0.33, 0.05), facts_of("PBM", 0.02, 0.28))
+    figure = AuditResult(models, "PPL", "PBM", (), {}).figure("dependence")
+    for axis, expected in (("x", [0.02, 0.33]), ("x2", [0.28, 0.05])):
+        estimate, chance = (trace for trace in figure.data if trace.xaxis == axis and trace.hoverinfo != "skip")
+        assert list(estimate.y) == ["PBM", "dCTR"], "the least dependent on top"
+        assert list(estimate.x) == expected
+        assert estimate.error_x.array == pytest.approx([0.02, 0.02])
+        assert list(chance.x) == [0.01, 0.01]
 
 
 def test_one_document_lists_and_a_constant_preference_cannot_be_tested(work: Path, tmp_path: Path) -> None:
@@ -190,7 +235,7 @@ def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path, 
     wanted = cs.audit(models, log, labels=truth, permutations=19, subsamples=0)
     assert shell.json("audit", *models, log, *options) == wanted.to_dict()
     assert wanted.chosen == "PBM"
-    assert set(wanted.figures) == {"dCTR", "PBM"}
+    assert set(wanted.figures) == {"dependence", "dCTR", "PBM"}
     # models in memory, and a log on disk that is read in chunks
     encoded = cs.encode_log(log, tmp_path / "encoded").log
     loaded = {path.name: cs.load_model(path) for path in models}

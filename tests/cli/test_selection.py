@@ -44,7 +44,7 @@ def test_the_function_has_the_facts_of_the_command(shell: Shell, done: Path, mon
 
 def test_a_run_has_tables_charts_and_a_page(shell: Shell, done: Path) -> None:
     page = (done / "report.html").read_text()
-    for words in ("Lowest regret", "nDCG among top PPL &amp; mean dependence", "leave one log out", "published"):
+    for words in ("(lowest regret)", "nDCG among top PPL &amp; mean dependence", "leave one log out", "published"):
         assert words in page
     files = {file.name for file in (done / "exports").iterdir()}
     assert {"regret.csv", "r2.tex", "regret-by-users.csv"} <= files

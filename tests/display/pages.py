@@ -92,10 +92,40 @@ def hostile_policy_shift() -> Document:
     return replace(PolicyShiftResult(rows, {EVIL: EVIL}).document, title=EVIL)
 
 
+def comparison() -> Result:
+    """Click models on one log."""
+    return cs.compare(_log(), models=["gCTR", "dCTR", "PBM", "UBM"])
+
+
+def real_logs() -> Result:
+    """Logs of two rankers."""
+    other = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=2)
+    models = ["dCTR", "EM('PBM')", "EM('UBM')"]
+    return cs.compare_logs({"old": _log()}, {"new": other}, models=models, held_out=0.2, workers=0)
+
+
+def debiasedness() -> Result:
+    """Two models against random traffic."""
+    random_log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 4000, rng=3)
+    models = {name: cs.fit(name, _log()) for name in ("dCTR", "PBM")}
+    return cs.audit(models, _log(), random_log=random_log, permutations=19, subsamples=9)
+
+
+def figure_1() -> Result:
+    """All spiders of the policy-shift paper on one page."""
+    return PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], seeds=2), {}, shows="figure1")
+
+
+def printed_table() -> Result:
+    """A table as the paper printed it."""
+    return cs.reproduce("table2")
+
+
 PAGES: dict[str, Callable[[], Result | Document]] = {
     function.__name__: function
     for function in (
         evaluation, hostile_evaluation, decision, backtest, optimised_policy, policy_shift, hostile_policy_shift,
+        comparison, real_logs, debiasedness, figure_1, printed_table,
     )
 } | QUESTION_PAGES  # fmt: skip
 """Functions that make a result or a document, by name."""

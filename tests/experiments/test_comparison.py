@@ -13,8 +13,13 @@ from clickshift.data.sessions import Sessions
 from clickshift.data.splits import SPLITS
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments import comparison
-from clickshift.experiments._comparison_report import comparison_conclusion, comparison_figure, comparison_table
-from clickshift.experiments.comparison import click_predicting_models, compare
+from clickshift.experiments._comparison_report import (
+    comparison_conclusion,
+    comparison_figure,
+    comparison_table,
+    comparison_verdict,
+)
+from clickshift.experiments.comparison import Comparison, click_predicting_models, compare
 from clickshift.learners import fit, learner_for
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import click_bits, evaluation
@@ -124,10 +129,10 @@ def test_a_failing_model_keeps_the_others(log: Sessions, monkeypatch: pytest.Mon
 def test_an_interrupted_comparison_keeps_its_finished_rows(
     log: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(name: str, *rest: object, **options: object) -> dict[str, object]:
+    def interrupt(name: str, *rest: object, **options: object) -> tuple[None, dict[str, object]]:
         if name == "PBM":
             raise KeyboardInterrupt
-        return row(name, 1.5)
+        return None, row(name, 1.5)
 
     monkeypatch.setattr(comparison, "_row", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -199,27 +204,75 @@ def test_the_comparison_is_sorted() -> None:
     table = comparison_table(ROWS)
     assert [line["model"] for line in table] == ["DBN", "UBM", "rCTR", "Bad"]
     assert [str(line["conditional perplexity"]) for line in table[:2]] == ["1.3600 ± .0039", "1.3601 ± .0039"]
-    assert (table[0]["fit (s)"], table[0]["whole time (s)"]) == (0.4, 0.5)
+    assert (str(table[0]["fit (s)"]), str(table[0]["whole time (s)"])) == ("0.4", "0.5")
     assert table[3]["conditional perplexity"] is None
 
 
-def test_the_verdict_names_the_best_and_its_gain() -> None:
+def test_the_conclusion_names_the_best_and_its_gain() -> None:
     words = comparison_conclusion([*ROWS, row("CM", 4.85, log_likelihood=-math.inf)])
-    best, gain = words.split(". That is ")
-    assert best.startswith("DBN ")
-    assert best.endswith("1.3600, tied with UBM")
-    assert gain.startswith("14.3% "), "0.06 of 0.42"
-    assert " than rCTR" in gain
+    assert words.startswith("Use DBN: its click predictions are 14.3% closer to perfect than those of rCTR"), (
+        "0.06 of 0.42"
+    )
+    assert "(perplexity 1.3600 against 1.4200; 1 is perfect).\n\nUBM is as good within chance." in words
     assert "Not compared: Bad." in words
     assert "CM gave probability 0 to clicks that happened" in words
     assert comparison_conclusion([ROWS[1]]) == "Not compared: Bad."
 
 
+@pytest.mark.parametrize(
+    ("error", "verdict", "words"),
+    [
+        (0.02, "usable", "Use DBN: "),
+        (0.04, "weak", "not better beyond chance than those of rCTR"),
+        (None, "usable", ""),
+    ],
+)
+def test_a_gain_within_chance_is_not_a_gain(error: float | None, verdict: str, words: str) -> None:
+    """.06 is three standard errors of .02, and one and a half of .04."""
+    rows = [row("rCTR", 1.42) | {"difference_error": error}, row("DBN", 1.36)]
+    assert comparison_verdict(rows) == verdict
+    assert words in comparison_conclusion(rows)
+
+
+def test_a_baseline_may_be_the_best() -> None:
+    rows = [row("rCTR", 1.3), row("DBN", 1.36)]
+    assert comparison_verdict(rows) == "weak"
+    assert comparison_conclusion(rows).startswith("No click model predicts these clicks better than the click rates")
+
+
+def test_the_error_of_a_difference_is_that_of_resampled_sessions(log: Sessions) -> None:
+    """A second writing: the bootstrap of whole sessions, the same ones for both models."""
+    best, second = compare(log, models=["dCTR", "PBM"], split="order", fraction=0.5).rows()
+    assert best["difference_error"] is None
+    train, test = log.split_in_order(0.5)
+    shown, rng = test.rankings.shown, np.random.default_rng(0)
+    draws = [rng.integers(0, len(test), len(test)) for _ in range(2000)]
+    values = [
+        np.array([np.exp2(bits[drawn].sum(axis=0) / shown[drawn].sum(axis=0)).mean() for drawn in draws])
+        for row in (best, second)
+        for bits in [click_bits(fit(row["model"], train), test)]
+    ]
+    assert second["difference_error"] == pytest.approx(np.std(values[1] - values[0]), rel=0.1)
+
+
 def test_what_is_far_off_does_not_squeeze_the_plot() -> None:
     figure = comparison_figure([*ROWS, row("CM", 4.85)])
-    assert list(figure.data[0].y) == ["DBN", "UBM", "rCTR", "CM"]
+    given = figure.data[1]
+    assert list(given.y) == ["DBN", "UBM", "rCTR", "CM"]
     assert figure.layout.xaxis.range[1] < 1.6
-    assert max(figure.data[0].x) < 1.6
-    assert figure.data[0].text[-1] == "4.850 →"
-    assert figure.data[0].error_x.array == pytest.approx([0.00392, 0.00392, 0.00392, 0.0]), "95 % intervals"
-    assert comparison_figure([ROWS[1]]).data[0].x == ()
+    assert figure.layout.xaxis.range[0] > 1.3, "the axis shows the differences"
+    assert max(given.x) < 1.6
+    assert given.text[-1] == "4.850 →"
+    assert given.error_x.array[:3] == pytest.approx([0.00392, 0.00392, 0.00392], abs=1e-5), "95 % intervals"
+    assert given.error_x.array[3] is None
+
+
+def test_the_page_begins_with_the_chart_and_says_what_the_data_were() -> None:
+    sizes = {"train_sessions": 8000, "test_sessions": 2000, "marginal_error": 0.0, "difference_error": None}
+    settings = {"log": "clicks.parquet", "test": None, "split": "random", "fraction": 0.8, "seed": 0}
+    document = Comparison(tuple(each | sizes for each in ROWS), settings).document
+    assert document.data == "8,000 training sessions and 2,000 test sessions of clicks.parquet, split at random."
+    assert list(document.figures) == ["models"]
+    assert document.verdict == "usable"
+    failed = Comparison((ROWS[1] | sizes,), settings).document
+    assert (failed.verdict, failed.figures) == ("", {})

@@ -114,20 +114,25 @@ class AuditResult(Result):
 
     @property
     def conclusion(self) -> str:
-        """Short verdict on each model, and the chosen one."""
-        verdicts = "; ".join(f"{one['model']}: {one['verdict']}" for one in self.verdicts)
-        chosen = f" Recommended by the strategy “{self.strategy}”: {self.chosen}." if self.chosen else ""
-        circular = f" The labels may come from {join_words(self.circular)}: see the warnings." if self.circular else ""
+        """The chosen model, the verdict on each model, and how to read them."""
+        named = [f"{_named(one, verdict)}" for one, verdict in zip(self.models, self.verdicts, strict=True)]
+        verdicts = f"{'; '.join(named)}."
         tested = [one for one in self.models if not one.facts["untestable"]]
-        random = " Random scores would be debiased too: read this together with perplexity and nDCG." if tested else ""
-        why = "" if tested else f" {self.models[0].facts['untestable']}"
-        relative = (
-            f" Relevance from {self.noisy_source} is noisy, which makes every model look dependent: these verdicts "
-            "hold among the audited models only."
-            if self.noisy_source and tested
-            else ""
-        )
-        return f"{verdicts}.{why}{circular}{chosen}{relative}{random}"
+        notes = []
+        if not tested:
+            notes.append(str(self.models[0].facts["untestable"]))
+        if self.circular:
+            notes.append(f"The labels may come from {join_words(self.circular)}: see the warnings.")
+        if tested and self.noisy_source:
+            notes.append(
+                f"Relevance from {self.noisy_source} is noisy, which makes every model look dependent: these verdicts "
+                "hold among the audited models only."
+            )
+        if tested:
+            notes += filter(None, [_disagreement(tested)])
+            notes.append("Random scores would be debiased too: read this together with perplexity and nDCG.")
+        chosen = f"Recommended by the strategy “{self.strategy}”: {self.chosen}." if self.chosen else ""
+        return "\n\n".join(filter(None, (chosen, verdicts, " ".join(notes))))
 
     def rows(self) -> Rows:
         """Return the facts of each model."""
@@ -147,30 +152,137 @@ class AuditResult(Result):
 
     def _document(self) -> Document:
         """Show numbers, verdicts with their evidence, and a chart for each model."""
-        pairs = self.models[0].facts["pairs"]
         figures = [
             Section(str(one.facts["model"]), figure=partial(_scatter_figure, one), page_only=True)
             for one in self.models
+        ]
+        tested = [one for one in self.models if not one.facts["untestable"]]
+        headline = Section(
+            "Dependence on the logging policy",
+            table=_audit_table(self.rows()),
+            figure=partial(_dependence_figure, tested) if tested else None,
+            caption=" ".join(_TEXT_TABLE.split()),
+            name="dependence",
+        )
+        verdicts = [
+            Section(_named(one, verdict), verdict["text"])
+            for one, verdict in zip(self.models, self.verdicts, strict=True)
         ]
         return Document(
             _TITLE,
             self.conclusion,
             [
-                Section(
-                    f"Debiasedness on {pairs:,} judged pairs",
-                    table=_audit_table(self.rows()),
-                    caption=" ".join(_TEXT_TABLE.split()),
-                ),
-                Section(
-                    "Verdicts",
-                    "\n\n".join(self.cautions),
-                    parts=[Section(f"{v['model']}: {v['verdict']}", v["text"]) for v in self.verdicts],
-                ),
-                Section("Within labels", _TEXT_CHARTS, parts=figures, page_only=True),
-                Section("Method", _TEXT, page_only=True),
+                Section("Verdicts", "\n\n".join(self.cautions), parts=verdicts),
+                Section("Within labels", parts=figures, explanation=_TEXT_CHARTS, page_only=True),
+                Section("Method", _TEXT, page_only=True, folded=True),
             ],
             self.settings,
+            verdict=self._verdict,
+            data=self._data,
+            headline=headline,
         )
+
+    @property
+    def _verdict(self) -> str:
+        """Verdict on the chosen model, or on the only one; "weak" if the labels may be the model's own."""
+        if self.circular:
+            return "weak"
+        name = self.chosen if len(self.models) > 1 else str(self.models[0].facts["model"])
+        return next((one["verdict"] for one in self.verdicts if one["model"] == name), "")
+
+    @property
+    def _data(self) -> str:
+        """What was audited, in one line."""
+        facts, source = self.models[0].facts, self.noisy_source or f"labels of {self.settings.get('labels', 'a file')}"
+        return (
+            f"{facts['pairs']:,} judged pairs of {facts['queries']:,} queries; relevance from {source}, the logging "
+            f"policy's preference from {self.settings.get('logging', 'the log')}."
+        )
+
+
+def _named(one: ModelAudit, verdict: Mapping[str, str]) -> str:
+    """Return the verdict on a model with its name and the share that tells it from others of the same verdict."""
+    text = f"{verdict['model']}: {verdict['verdict']}"
+    value = one.facts["mean_dependence"]
+    return text if one.facts["untestable"] else f"{text} ({value:.1%} of the variance within labels)"
+
+
+def _disagreement(models: Sequence[ModelAudit]) -> str:
+    """Explain why mean dependence and CMIP order two models differently; empty if they do not.
+
+    The two models are those that differ most by mean dependence.
+    """
+    pairs = [
+        (two.facts["mean_dependence"] - one.facts["mean_dependence"], one.facts["model"], two.facts["model"])
+        for one in models
+        for two in models
+        if one.facts["mean_dependence"] < two.facts["mean_dependence"] and one.facts["cmip"] > two.facts["cmip"]
+    ]
+    if not pairs:
+        return ""
+    _, less, more = max(pairs)
+    return (
+        f"CMIP orders {less} and {more} the other way round: it also counts estimates that are noisier where users "
+        "rarely looked, which is no bias, so mean dependence decides."
+    )
+
+
+def _dependence_figure(models: Sequence[ModelAudit]) -> Any:
+    """Plot mean dependence and CMIP of each model with intervals, one above the other, and what chance explains."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    ordered = sorted(models, key=lambda one: float(one.facts["mean_dependence"]))
+    names = [html.escape(str(one.facts["model"])) for one in ordered]
+    metrics = {"mean_dependence": "mean dependence (share of variance)", "cmip": "CMIP (nats)"}
+    panel = 40 + 34 * len(ordered)
+    figure = make_subplots(len(metrics), 1, vertical_spacing=60 / (len(metrics) * panel + 60))
+    for number, (metric, title) in enumerate(metrics.items(), 1):
+        values = [float(one.facts[metric]) for one in ordered]
+        ends = [(one.facts[f"{metric}_low"], one.facts[f"{metric}_high"]) for one in ordered]
+        known = [not math.isnan(low) for low, _ in ends]
+        place = {"row": number, "col": 1}
+        figure.add_scatter(
+            name="with 95 % interval" if any(known) else "estimate",
+            legendgroup="estimate",
+            showlegend=number == 1,
+            x=values,
+            y=names,
+            mode="markers",
+            marker={"color": COLOURS[0], "size": 11},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [high - value if ok else 0 for value, (_, high), ok in zip(values, ends, known, strict=True)],
+                "arrayminus": [
+                    value - low if ok else 0 for value, (low, _), ok in zip(values, ends, known, strict=True)
+                ],
+            },
+            hovertemplate="%{y}: %{x:.4f}<extra></extra>",
+            **place,
+        )
+        figure.add_scatter(
+            name="independent scores stay left of this in 95 %",
+            legendgroup="chance",
+            showlegend=number == 1,
+            x=[one.facts[f"{metric}_null_high"] for one in ordered],
+            y=names,
+            mode="markers",
+            marker={"symbol": "line-ns", "size": 20, "line": {"width": 3, "color": COLOURS[6]}, "color": COLOURS[6]},
+            hovertemplate="%{y}: 95 % of permuted scores below %{x:.4f}<extra></extra>",
+            **place,
+        )
+        figure.add_trace(go.Scatter(x=[0], y=names[:1], mode="markers", marker_opacity=0, hoverinfo="skip"), **place)
+        figure.data[-1].showlegend = False
+        figure.update_xaxes(title=title, **place)
+        figure.update_yaxes(autorange="reversed", automargin=True, **place)
+    figure.update_layout(
+        template="plotly_white",
+        height=len(metrics) * panel + 160,
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        margin={"l": 20, "r": 20, "t": 50, "b": 50},
+    )
+    return figure
 
 
 def _audit_table(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Report of a comparison of click models on one log: conclusion, table and chart."""
+"""Report of a comparison of click models on one log: conclusion, chart and table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from clickshift.core.intervals import normal_quantile
+from clickshift.core.text import join_words
 from clickshift.display.document import Document, Section
-from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured
+from clickshift.experiments._dots import grouped_dots
 from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
-_BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
-_Z = 1.96  # 97.5 % quantile of the normal distribution
+BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
+"""Models that only count clicks: the click-through rate overall, by rank, by document, and by both."""
+_Z = normal_quantile(0.975)
+_MARGINAL, _CONDITIONAL = "without knowing any click", "each click from those above it"
 
 
 def comparison_document(rows: Sequence[Row], conclusion: str, settings: Mapping[str, Any]) -> Document:
@@ -33,26 +37,51 @@ def comparison_document(rows: Sequence[Row], conclusion: str, settings: Mapping[
     Returns
     -------
     Document
-        The conclusion, and a section with the table and the chart of the models.
+        The conclusion, the chart of the models as its headline, and their table.
     """
-    sizes = f"{rows[0]['train_sessions']:,} training sessions, {rows[0]['test_sessions']:,} test sessions"
     caption = (
-        "Lower perplexity is better; ± is the 95 % interval over test sessions. All models predict the same sessions, "
-        f"so differences between them are more precise. Probabilities are clipped at {PROBABILITY_FLOOR:g}."
+        "Lower perplexity is better, and 1 is perfect. ± and bars: 95 % interval over test sessions. All models "
+        "predict the same sessions, so differences between models are more precise than the intervals. Filled marks: "
+        "each click is predicted from the clicks above it; open marks: without them."
     )
     if error := max((row["marginal_error"] or 0.0 for row in rows), default=0.0):
         caption += f" Marginal probabilities of NCM have an error of at most {error:g}."
     errors = "\n\n".join(f"{row['model']} failed: {row['error']}" for row in rows if row["error"])
-    section = Section(
-        f"Models: {sizes}",
+    has_numbers = any(row["conditional_perplexity"] is not None for row in rows)
+    headline = Section(
+        "Models",
         errors,
         comparison_table(rows),
-        partial(comparison_figure, rows),
+        partial(comparison_figure, rows) if has_numbers else None,
         caption=caption,
         name="models",
     )
     settings = {**settings, "probability clip": PROBABILITY_FLOOR}
-    return Document("Click models on one log", conclusion, [section], settings)
+    return Document(
+        "Click models on one log",
+        conclusion,
+        settings=settings,
+        verdict=comparison_verdict(rows) if has_numbers else "",
+        data=_data_line(rows, settings),
+        headline=headline,
+    )
+
+
+def _data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
+    """Return what the data were, in one line."""
+    sizes = f"{rows[0]['train_sessions']:,} training sessions and {rows[0]['test_sessions']:,} test sessions"
+    log, test = settings.get("log"), settings.get("test")
+    if test:
+        return f"{sizes}: trained on {log}, tested on {test}."
+    how = {
+        "random": "at random",
+        "time": "by time, the later ones for testing",
+        "order": "in their order, the last ones for testing",
+        "within-query": "at random within each query",
+    }
+    of = f" of {log}" if log else ""
+    split = how.get(str(settings.get("split")), "")
+    return f"{sizes}{of}{f', split {split}' if split else ''}."
 
 
 def comparison_conclusion(rows: Sequence[Row]) -> str:
@@ -66,25 +95,36 @@ def comparison_conclusion(rows: Sequence[Row]) -> str:
     Returns
     -------
     str
-        Which model predicts best, its improvement over the best baseline, and which models failed.
+        Which model to use, its improvement over the best baseline, which models are as good, and which failed.
     """
-    perplexity = {
-        row["model"]: row["conditional_perplexity"] for row in rows if row["conditional_perplexity"] is not None
-    }
+    compared = _compared(rows)
     sentences = []
-    if perplexity:
-        best = min(perplexity, key=perplexity.__getitem__)
-        lowest = perplexity[best]
-        tied = [name for name, value in perplexity.items() if round(value, 3) == round(lowest, 3) and name != best]
-        tie = f", tied with {' and '.join(tied)}" if tied else ""
-        sentences.append(f"{best} predicts these clicks best: conditional perplexity {lowest:.4f}{tie}.")
-        baseline = min((name for name in perplexity if name in _BASELINES), key=perplexity.__getitem__, default=None)
-        if baseline is not None and baseline != best and perplexity[baseline] > 1:
-            gain = (perplexity[baseline] - lowest) / (perplexity[baseline] - 1)
+    if compared:
+        best, baseline = compared[0], _best_baseline(compared)
+        lowest = best["conditional_perplexity"]
+        if baseline is None:
+            sentences.append(f"{best['model']} predicts these clicks best (perplexity {lowest:.4f}; 1 is perfect).")
+        elif baseline is best:
             sentences.append(
-                f"That is {gain:.1%} closer to perfect prediction (perplexity 1) than {baseline}, the best baseline "
-                f"({perplexity[baseline]:.4f})."
+                f"No click model predicts these clicks better than the click rates of {best['model']} (perplexity "
+                f"{lowest:.4f}; 1 is perfect)."
             )
+        else:
+            against = f"(perplexity {lowest:.4f} against {baseline['conditional_perplexity']:.4f}; 1 is perfect)"
+            name = f"those of {baseline['model']}, the best of the models that only count clicks"
+            if _is_clear(best, baseline):
+                gain = (baseline["conditional_perplexity"] - lowest) / (baseline["conditional_perplexity"] - 1)
+                sentences.append(
+                    f"Use {best['model']}: its click predictions are {gain:.1%} closer to perfect than {name} "
+                    f"{against}."
+                )
+            else:
+                sentences.append(
+                    f"{best['model']} is first, but its click predictions are not better beyond chance than {name} "
+                    f"{against}."
+                )
+        if tied := [row["model"] for row in compared[1:] if _is_tied(best, row)]:
+            sentences.append(f"{join_words(tied)} {'is' if len(tied) == 1 else 'are'} as good within chance.")
     failed = [row["model"] for row in rows if row["error"]]
     if failed:
         sentences.append(f"Not compared: {', '.join(failed)}.")
@@ -94,7 +134,45 @@ def comparison_conclusion(rows: Sequence[Row]) -> str:
             f"{', '.join(impossible)} gave probability 0 to clicks that happened: their perplexity depends on the "
             f"probability floor {PROBABILITY_FLOOR:g}."
         )
-    return " ".join(sentences)
+    first = sentences[:1] if compared else []
+    return "\n\n".join(filter(None, (*first, " ".join(sentences[len(first) :]))))
+
+
+def comparison_verdict(rows: Sequence[Row]) -> str:
+    """Return "usable" if the best click model is better than the baselines beyond chance, otherwise "weak".
+
+    Parameters
+    ----------
+    rows
+        Rows of the comparison; at least one model was compared.
+    """
+    best, *_ = compared = _compared(rows)
+    baseline = _best_baseline(compared)
+    return "weak" if baseline is best or (baseline is not None and not _is_clear(best, baseline)) else "usable"
+
+
+def _compared(rows: Sequence[Row]) -> Rows:
+    """Return the rows of models with a perplexity, the best first."""
+    return [row for row in best_first(rows) if row["conditional_perplexity"] is not None]
+
+
+def _best_baseline(compared: Sequence[Row]) -> Row | None:
+    """Return the row of the best baseline; None without baselines."""
+    return next((row for row in compared if row["model"] in BASELINES), None)
+
+
+def _is_clear(best: Row, other: Row) -> bool:
+    """Return whether the best model is better than another one beyond chance; by its value if chance is not known."""
+    error = other.get("difference_error")
+    difference = float(other["conditional_perplexity"] - best["conditional_perplexity"])
+    return difference > (0.0 if error is None else _Z * error)
+
+
+def _is_tied(best: Row, other: Row) -> bool:
+    """Return whether a model is as good as the best within chance, or in three decimals if chance is not known."""
+    if other.get("difference_error") is not None:
+        return not _is_clear(best, other)
+    return round(float(other["conditional_perplexity"]), 3) == round(float(best["conditional_perplexity"]), 3)
 
 
 def comparison_figure(rows: Sequence[Row]) -> Any:
@@ -103,52 +181,33 @@ def comparison_figure(rows: Sequence[Row]) -> Any:
     Parameters
     ----------
     rows
-        Rows of the comparison, one per model.
+        Rows of the comparison; at least one model was compared.
     """
-    import plotly.graph_objects as go
-
-    finished = [row for row in best_first(rows) if row["conditional_perplexity"] is not None]
-    names = [html.escape(row["model"]) for row in finished]
-    figure = go.Figure()
-    kinds = {"conditional": "given the clicks above", "marginal": "without them"}
-    values = [row[f"{kind}_perplexity"] for row in finished for kind in kinds]
-    limit = _axis_limit(values)
-    for (kind, meaning), colour, symbol in zip(kinds.items(), COLOURS, ("circle", "diamond-open"), strict=False):
-        perplexity = [row[f"{kind}_perplexity"] for row in finished]
-        figure.add_scatter(
-            name=f"{kind} ({meaning})",
-            x=[min(value, limit) for value in perplexity],
-            y=names,
-            mode="markers+text",
-            text=[f"{value:.3f} →" if value > limit else "" for value in perplexity],
-            textposition="middle left",
+    compared = _compared(rows)
+    kinds = {_MARGINAL: "marginal_perplexity", _CONDITIONAL: "conditional_perplexity"}
+    limit = _axis_limit([row[column] for row in compared for column in kinds.values()])
+    dots = []
+    for kind, column in kinds.items():
+        for row in compared:
+            half = _Z * row["conditional_perplexity_error"] if column == "conditional_perplexity" else None
+            value = min(row[column], limit)
+            ends = (None, None) if half is None or row[column] > limit else (value - half, value + half)
+            dots.append({"label": row["model"], "value": value, "low": ends[0], "high": ends[1], "predicted": kind})
+    figure = grouped_dots(dots, axis="perplexity (lower is better)", group="predicted", hollow=(_MARGINAL,))
+    for (kind, column), trace in zip(kinds.items(), figure.data, strict=True):
+        perplexity = [row[column] for row in compared]
+        trace.update(
             customdata=perplexity,
-            marker={"color": colour, "size": 11, "symbol": symbol},
-            error_x=_error_bars(finished, limit) if kind == "conditional" else None,
+            text=[f"{value:.3f} →" if value > limit else "" for value in perplexity],
+            mode="markers+text",
+            textposition="middle left",
+            hovertemplate=f"%{{y}}, {html.escape(kind)}: %{{customdata:.4f}}<extra></extra>",
             cliponaxis=False,  # a mark at the end of the axis is drawn whole
-            hovertemplate="%{y}: %{customdata:.4f}<extra></extra>",
         )
-    shown = zip(finished, _errors(finished, limit), strict=True)
-    reach = max((min(row["conditional_perplexity"], limit) + error for row, error in shown), default=limit)
-    figure.update_layout(
-        template="plotly_white",
-        xaxis={"title": "perplexity (lower is better)", "range": [1, max(reach, limit) + 0.04 * (limit - 1) + 1e-6]},
-        yaxis={"autorange": "reversed", "title": ""},
-        legend={"orientation": "h", "y": 1.12},
-        margin={"l": 90, "r": 20, "t": 40, "b": 60},
-        height=140 + 32 * len(finished),
-    )
+    reached = [end for dot in dots for end in (dot["value"], dot["low"], dot["high"]) if end is not None]
+    margin = 0.04 * (max(reached) - min(reached)) + 1e-6
+    figure.update_layout(xaxis={"range": [min(reached) - margin, max(reached) + margin]})
     return figure
-
-
-def _error_bars(rows: Sequence[Row], limit: float) -> dict[str, Any]:
-    """Return 95 % intervals of conditional perplexity for plotly; none for outliers."""
-    return {"type": "data", "array": _errors(rows, limit)}
-
-
-def _errors(rows: Sequence[Row], limit: float) -> list[float]:
-    """Return half the widths of the intervals; 0 for outliers."""
-    return [_Z * row["conditional_perplexity_error"] * (row["conditional_perplexity"] <= limit) for row in rows]
 
 
 def _axis_limit(values: Sequence[float]) -> float:
@@ -156,8 +215,6 @@ def _axis_limit(values: Sequence[float]) -> float:
 
     An outlier is more than ten times as far from the smallest value as the median is.
     """
-    if not values:
-        return 2.0
     ascending = sorted(values)
     lowest, median = ascending[0], ascending[len(ascending) // 2]
     inside = [value for value in ascending if value - lowest <= 10 * (median - lowest) + 1e-9]
@@ -183,12 +240,17 @@ def comparison_table(rows: Sequence[Row]) -> Rows:
             "conditional perplexity": _measured(row),
             "marginal perplexity": row["marginal_perplexity"],
             "log-likelihood": row["log_likelihood"],
-            "unseen pairs": row["unseen_pair_share"],
-            "fit (s)": row["fit_seconds"],
-            "whole time (s)": row["seconds"],
+            "unseen pairs": None if (share := row["unseen_pair_share"]) is None else f"{share:.2%}",
+            "fit (s)": _seconds(row["fit_seconds"]),
+            "whole time (s)": _seconds(row["seconds"]),
         }
         for row in best_first(rows)
     ]
+
+
+def _seconds(value: float | None) -> Measured | None:
+    """Return a time with one decimal."""
+    return None if value is None else Measured(value, digits=1)
 
 
 def _measured(row: Row) -> Measured | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Rows
+from clickshift.experiments._best_model import best_model_figure, best_model_verdict, best_models, compared_logs
+from clickshift.experiments._protocol_settings import shown_settings
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report import shift_sections
 from clickshift.experiments.policy_shift._report_robustness import rows_of_kind
@@ -28,6 +30,9 @@ _HOW_LOGS = """Models learned from one log and predicted clicks on others. Unsee
 log never showed; a model predicts them from its prior. Rank displacement: change of a result's mean rank between the
 two logs (root mean square, beyond chance). Perplexities of different logs also differ because their lists and users
 do: compare models on the same log, not logs."""
+_CAPTION_BEST = """Lower is better; 0 is the best model on a log. Bars: 95 % intervals of the difference from the best
+model, over resampled sessions of the test log and over seeds. A model whose bar reaches 0 is not worse beyond
+chance."""
 _HOW_SIZES = """Counted after the log's preparation: queries and documents that its sessions show. The policy-shift
 paper has 4,991 queries and 255,467 documents on Yandex: annotated queries only, SERPs with clicks only, and queries
 named by QueryID alone, which --merge-regions does."""
@@ -57,7 +62,8 @@ class RealLogsResult(ExperimentResult):
     -----
     Facts (`to_dict`, `--json`):
 
-    - `conclusion`: the models by verdict, or the best model of each log where no log is another ranker's.
+    - `conclusion`: the best model on logs of other rankers with the models by verdict, or the best model of each log
+      where no log is another ranker's.
     - `logs`: one row per training log and test log: `training`, `testing`, `shift`, `train_sessions`, `sessions`,
       `unseen_pair_share`, `unseen_query_share`, `displacement` and `lists_in_common`.
     - `sizes`: one row per training log: `queries` and `documents` after its preparation, and for the Yandex relevance
@@ -79,7 +85,8 @@ class RealLogsResult(ExperimentResult):
         return shift_verdicts(self.task_rows) if any(row.get("shift") == "ood" for row in self.task_rows) else []
 
     def _answer(self) -> str:
-        return shift_summary(self.verdicts) if self.verdicts else _best_models(self.task_rows)
+        best, verdicts = best_models(self.task_rows), shift_summary(self.verdicts)
+        return "\n\n".join(filter(None, (best, f"Robustness when the ranker changes. {verdicts}" if verdicts else "")))
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, logs, warnings, rows, verdicts and failures."""
@@ -96,6 +103,13 @@ class RealLogsResult(ExperimentResult):
         rows, tables = self.task_rows, _one_log_tables(self.task_rows)
         parts = [Section(f"{title}: {log}", table=table) for (log, title), table in tables.items()]
         shifted = any(row.get("shift") == "ood" for row in rows)
+        compared = compared_logs(rows)
+        headline = Section(
+            "Perplexity above the best model",
+            figure=partial(best_model_figure, compared),
+            caption=_CAPTION_BEST,
+            name="above the best",
+        )
         sections = [
             Section("Logs", "\n\n".join(self.warnings), _log_table(rows), explanation=_HOW_LOGS),
             Section("Queries and documents", table=_size_table(rows), explanation=_HOW_SIZES),
@@ -103,18 +117,30 @@ class RealLogsResult(ExperimentResult):
             *(shift_sections(rows, self.verdicts) if shifted else ()),  # for a single log they repeat the tables above
         ]
         shown = [section for section in sections if section.table or section.parts]
-        return Document(_TITLE, self.conclusion, shown, self.settings)
+        return Document(
+            _TITLE,
+            self.conclusion,
+            shown,
+            shown_settings(self.settings),
+            verdict=best_model_verdict(compared),
+            data=_data_line(rows),
+            headline=headline if compared else None,
+        )
 
 
-def _best_models(rows: Rows) -> str:
-    """Name the model with the lowest held-out perplexity of each log."""
-    sentences = []
-    for log, table in perplexity_tables(rows).items():
-        compared = {line["model"]: line["ind"] for line in table if line["role"] not in {"peeking", "oracle"}}
-        best = min(compared, key=lambda model: compared[model].mean, default=None)
-        if best is not None:
-            sentences.append(f"{best} predicts held-out clicks of {log.training} best: perplexity {compared[best]}.")
-    return " ".join(sentences)
+def _data_line(rows: Rows) -> str:
+    """Return what the logs were, in one line."""
+    parts = []
+    for row in rows_of_kind(rows, "log"):
+        ind = row["shift"] == "ind"
+        tested = f"{row['sessions']:,} held-out sessions" if ind else f"{row['sessions']:,} of {row['testing']}"
+        trained = f"{row['train_sessions']:,} sessions of {row['training']}"
+        if ind:
+            parts.append(f"trained on {trained}, tested on {tested}")
+        else:
+            parts.append(f"on {tested} ({row['unseen_pair_share']:.0%} of the results never seen in training)")
+    text = " and ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def log_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -5,12 +5,14 @@ Models are fitted on one part of the log and evaluated on the other, or on a sec
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from clickshift.core.progress import Progress, silent
@@ -22,11 +24,17 @@ from clickshift.display.document import Document
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, write_rows
 from clickshift.errors import ClickshiftError
-from clickshift.experiments._comparison_report import best_first, comparison_conclusion, comparison_document
+from clickshift.experiments._comparison_report import (
+    BASELINES,
+    best_first,
+    comparison_conclusion,
+    comparison_document,
+)
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners.base import DEFAULT, Learner, learner_for
-from clickshift.metrics.click_prediction import PROBABILITY_FLOOR, evaluation
+from clickshift.metrics.click_prediction import PROBABILITY_FLOOR, click_bits, evaluation
 from clickshift.models import MODELS
+from clickshift.models.base import ClickModel
 
 __all__ = ["Comparison", "click_predicting_models", "compare"]
 
@@ -51,8 +59,9 @@ class Comparison(Result):
       ``test_sessions``; ``conditional_perplexity`` and its standard error over test sessions,
       ``conditional_perplexity_error``; ``marginal_perplexity`` and the accepted error of a marginal probability,
       ``marginal_error`` (0 if exact); ``log_likelihood`` in nats per session; ``fit_seconds``; ``seconds``, the whole
-      time of the model, evaluation included; ``unseen_pair_share``; ``conditional_perplexity@1`` and so on by rank;
-      ``error``, the message of a model that failed.
+      time of the model, evaluation included; ``unseen_pair_share``; ``difference_error``, the standard error of the
+      difference in conditional perplexity from the best model on the same sessions, for the second best model and the
+      best baseline; ``conditional_perplexity@1`` and so on by rank; ``error``, the message of a model that failed.
     - ``split``, ``fraction``, ``seed``: how the log was split; null with a test log.
     - ``clip``: distance from 0 and 1 to which probabilities are clipped.
 
@@ -162,14 +171,21 @@ def compare(
         train, held_out = split_sessions(train, split, fraction, seed)
     else:
         held_out = open_log(test, columns=columns, on_bad_line=on_bad_line, progress=progress)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    leading: dict[str, ClickModel] = {}
     progress(0, total=len(learners))
     for name, learner in learners.items():
-        rows.append(_row(name, learner, train, held_out, exact=exact))
-        progress(_line(rows[-1]))
+        model, row = _row(name, learner, train, held_out, exact=exact)
+        rows.append(row)
+        if model is not None:
+            leading = {one: each for one, each in [*leading.items(), (name, model)] if one in _leading(rows)}
+        progress(_line(row))
         progress(1)
         if output is not None and not Path(output).suffix:
             write_rows(rows, Path(output) / "rows.parquet")
+    _add_difference_errors(rows, leading, held_out)
+    if output is not None and not Path(output).suffix:
+        write_rows(rows, Path(output) / "rows.parquet")
     how = {"split": split, "fraction": fraction, "seed": seed} if test is None else dict.fromkeys(_SPLIT_OPTIONS)
     logs = {"log": _name(log), "test": None if test is None else _name(test)}
     return Comparison(tuple(rows), {**logs, "models": list(learners), "exact": exact, **how})
@@ -206,12 +222,55 @@ def click_predicting_models(kind: str = "all") -> list[str]:
     return [name for name in named if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
 
 
-def _row(name: str, learner: Learner, train: Log, test: Log, *, exact: bool) -> dict[str, Any]:
-    """Fit and evaluate one model, and return its row."""
+def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the two best models and of the best baseline: the models that are tested against each other.
+
+    Only they are kept in memory: on a large log, every model takes gigabytes.
+    """
+    names = [row["model"] for row in best_first(rows) if row["conditional_perplexity"] is not None]
+    return [*names[:2], *[name for name in names if name in BASELINES][:1]]
+
+
+def _add_difference_errors(rows: Sequence[dict[str, Any]], models: Mapping[str, ClickModel], log: Log) -> None:
+    """Add the standard error of the difference from the best model to the rows of the others that were kept."""
+    by_model = {row["model"]: row for row in rows}
+    best, *others = [name for name in _leading(rows) if name in models] or [""]
+    for name in dict.fromkeys(others):
+        if name != best:
+            by_model[name]["difference_error"] = _difference_error(
+                (models[name], models[best]), (by_model[name], by_model[best]), log
+            )
+
+
+def _difference_error(
+    models: tuple[ClickModel, ClickModel], rows: tuple[Mapping[str, Any], Mapping[str, Any]], log: Log
+) -> float:
+    """Return the standard error of the difference in conditional perplexity of two models on the same sessions.
+
+    By the delta method: a session changes the perplexity of rank r by ln 2 * PPL_r * (bits_r - log2 PPL_r) divided by
+    the impressions of the rank, where the session has that rank, and the perplexity is the mean over ranks.
+    """
+    log = log.in_vocabulary(models[0].vocabulary)
+    shown: np.ndarray = np.asarray(sum(part.impressions_by_rank() for part in log.chunks()), np.float64)
+    ranks, variance = np.flatnonzero(shown > 0), 0.0
+    for part in log.chunks():
+        influence = np.zeros(len(part))
+        for model, row, sign in zip(models, rows, (1, -1), strict=True):
+            perplexity = np.array([row[f"conditional_perplexity@{rank + 1}"] for rank in ranks])
+            excess = click_bits(model, part)[:, ranks] - part.rankings.shown[:, ranks] * np.log2(perplexity)
+            influence += sign * excess @ (np.log(2) * perplexity / shown[ranks] / len(ranks))
+        variance += float(part.count @ influence**2)
+    return math.sqrt(variance)
+
+
+def _row(
+    name: str, learner: Learner, train: Log, test: Log, *, exact: bool
+) -> tuple[ClickModel | None, dict[str, Any]]:
+    """Fit and evaluate one model, and return it with its row; None if it failed."""
     by_rank = [f"conditional_perplexity@{rank + 1}" for rank in range(test.n_ranks)]
     row: dict[str, Any] = {"model": name, "train_sessions": train.total, "test_sessions": test.total}
-    row |= dict.fromkeys((*_RESULTS, "fit_seconds", "seconds", *by_rank, "error"))
-    start = time.perf_counter()
+    row |= dict.fromkeys((*_RESULTS, "fit_seconds", "seconds", "difference_error", *by_rank, "error"))
+    start, model = time.perf_counter(), None
     try:
         model = learner.fit(train)
         row["fit_seconds"] = time.perf_counter() - start
@@ -223,7 +282,7 @@ def _row(name: str, learner: Learner, train: Log, test: Log, *, exact: bool) -> 
     except Exception as error:  # the failure of one model must not lose the results of the others
         row["error"] = f"{type(error).__name__}: {error}"
     row["seconds"] = time.perf_counter() - start
-    return row
+    return (None if row["error"] else model), row
 
 
 def _line(row: Mapping[str, Any]) -> str:

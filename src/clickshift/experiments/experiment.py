@@ -44,6 +44,9 @@ _REGISTRY = {
     "Tuning": "clickshift.experiments.click_vs_ips.tuning:Tuning",
     "PointwiseChecks": "clickshift.experiments.click_vs_ips.checks:PointwiseChecks",
     "PointwiseData": "clickshift.experiments.click_vs_ips.data:PointwiseData",
+    "SharedFeatures": "clickshift.experiments.click_vs_ips.losses:SharedFeatures",
+    "LossByRank": "clickshift.experiments.click_vs_ips.losses:LossByRank",
+    "GradientByRank": "clickshift.experiments.click_vs_ips.losses:GradientByRank",
     "OffPolicyFigure": "clickshift.experiments.off_policy_paper:OffPolicyFigure",
     "DriftingLog": "clickshift.simulation.drifting_log:DriftingLog",
 }

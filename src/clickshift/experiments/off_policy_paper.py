@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from clickshift.experiments._off_policy_numbers import (
     compare_with_published,
     published_numbers,
 )
+from clickshift.experiments._protocol_settings import protocol_fields, shown_settings
 from clickshift.experiments.backtest import Backtest
 from clickshift.experiments.experiment import Experiment, ExperimentResult
 from clickshift.simulation.drifting_log import DriftingLog
@@ -198,15 +199,15 @@ class OffPolicyFigureResult(ExperimentResult):
             first, every = (_range(row[name] for row in days) for name in ("first_clicks", "all_clicks"))
             text = f"Between days, clicks of one query at rank 1 range from {first}, at all ranks from {every}"
             paper = "the published ones at rank 1 drop between days 3 and 5, and those at all ranks do not"
-            return f"{text}; {paper}. {self._log_sentence}"
+            return f"{text}; {paper}.\n\n{self._log_sentence}"
         lines = [line for line in self.published if line["direction"]]
         same = sum(line["direction"] == "same" for line in lines)
-        text = f"{same} of {len(lines)} published improvements have the same direction on our log."
-        return f"{text} {self._log_sentence}"
+        text = f"{same} of {len(lines)} published improvements have the same direction on our log, which is simulated."
+        return f"{text}\n\n{self._log_sentence}"
 
     @property
     def _log_sentence(self) -> str:
-        return f"The log is simulated; on the paper's log: {KAGGLE_COMMAND}"
+        return f"The logs differ, and so do the numbers. On the paper's log: {KAGGLE_COMMAND}"
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, the rows, the published numbers, the bound, the command and the failures."""
@@ -225,15 +226,17 @@ class OffPolicyFigureResult(ExperimentResult):
             lines = [{name: value for name, value in line.items() if name != "figure"} for line in published]
             sections.append(Section("Published and ours", table=lines, caption=_TEXT_NUMBERS, name="published"))
         if self.number == 5:
-            parts = figure_sections(click_figure("one query", list(self._days.values())))
+            (headline,) = figure_sections(click_figure("one query", list(self._days.values())))
             table = [
                 {"day": day, "clicks at rank 1": row["first_clicks"], "clicks at all ranks": row["all_clicks"]}
                 for day, row in self._days.items()
             ]
-            sections.append(Section(title, table=table, parts=parts, name="clicks"))
+            headline = replace(headline, table=table)
         else:
             shown = [row for row in self._errors if row["group"] == group]
-            sections.append(Section(title, parts=figure_sections(error_figures(shown))))
+            headline, *others = figure_sections(error_figures(shown))
+            if others:
+                sections.append(Section(f"{title}: other rewards", parts=others))
         if self.bound:
             example = bound_counterexample()
             text = (
@@ -244,7 +247,28 @@ class OffPolicyFigureResult(ExperimentResult):
             table = [row | {"M": f"{row['M']:g}"} for row in self.bound]
             sections.append(Section("Theorems 4.5 and 4.6", table=table, caption=text, name="bound"))
         heading = f"Figure {self.number} of Li et al. (2018): {title[0].lower()}{title[1:]}"
-        return Document(heading, self.conclusion, sections, self.settings)
+        lines = [line for line in self.published if line["direction"]]
+        verdict = "agrees" if all(line["direction"] == "same" for line in lines) else "differs"
+        return Document(
+            heading,
+            self.conclusion,
+            sections,
+            shown_settings(self.settings),
+            verdict=verdict if lines else "",
+            data=self._data,
+            headline=headline,
+        )
+
+    @property
+    def _data(self) -> str:
+        """What the log was, in one line."""
+        fields = protocol_fields(str(self.settings.get("protocol", "")))
+        if "log: sessions" not in fields:
+            return "A simulated log whose ranker drifts from day to day."
+        return (
+            f"{fields['log: sessions']} simulated sessions of {fields['log: queries']} queries over "
+            f"{fields['log: days']} days, whose ranker drifts from day to day."
+        )
 
 
 def _range(values: Any) -> str:

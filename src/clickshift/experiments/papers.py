@@ -34,6 +34,7 @@ from clickshift.experiments.experiment import Experiment, ExperimentResult, read
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.experiments.off_policy_paper import OffPolicyFigure
+from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.policy_shift.published import PublishedTable
 from clickshift.simulation.search_engine import BUILTIN, World
@@ -518,7 +519,8 @@ def reproduce(
         changes: dict[str, Any] = {"world": replace(protocol.world, **changed).on_corpus(corpus or BUILTIN)}
         protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
-    return protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
+    result = protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
+    return replace(result, shows=name) if isinstance(result, PolicyShiftResult) else result
 
 
 def _tuning_rows(folder: Path) -> Rows:

@@ -9,14 +9,8 @@ import pytest
 
 from clickshift import models
 from clickshift.errors import SpecError
-from clickshift.experiments.policy_shift.loss_sources import (
-    PARTS,
-    LossSources,
-    _maximum,
-    _scaled,
-    loss_sources,
-    sources_of_loss,
-)
+from clickshift.experiments.policy_shift._loss_parts import PARTS, _maximum, _scaled
+from clickshift.experiments.policy_shift.loss_sources import LossSources, loss_sources, sources_of_loss
 from clickshift.learners import fit
 from clickshift.simulation.search_engine import SimulatedLogs, World
 from tests.codes import raises_code

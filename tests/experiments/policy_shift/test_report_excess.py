@@ -33,14 +33,34 @@ def test_the_conclusion_names_the_model_and_its_loss() -> None:
     said = PolicyShiftResult(ROWS).conclusion
     assert said.startswith("Use CACM-minus: ")
     assert "0.0370 ± .0000 above" in said
-    assert "0.0250 under the ranker of its training log" in said
-    assert "More robust than peers" in said
+    assert said.endswith("\n\nUnder the ranker of its training log, that is 0.0250. UBM is next (0.0500 ± .0000).")
     better = [
         row | {"perplexity": row["perplexity"] - 0.1} if row["model"] == "dCTR" else row
         for row in ROWS[:]
         if row["kind"] == "clicks"
     ]
     assert "The baseline dCTR is even closer: 0.0200." in recommendation(excess_perplexity(better))
+
+
+def test_a_difference_within_chance_is_said_to_be_one() -> None:
+    noisy = shift_rows(USERS[:1], TRAINING[:1], seeds=3, noise=0.02)
+    assert "UBM is next" in recommendation(excess_perplexity(noisy))
+    assert "which is no difference beyond chance." in recommendation(excess_perplexity(noisy))
+    assert "chance" not in recommendation(excess_perplexity(ROWS))
+
+
+def test_the_page_begins_with_the_heat_map() -> None:
+    document = PolicyShiftResult(ROWS).document
+    assert document.headline.name == "excess"
+    assert document.verdict == "usable"
+    assert "DBN and CoCM users, 3 seeds; trained on lists of PL-oracle and PL-BM25" in document.data
+    assert document.data.endswith("tested on those of oracle, random, BM25 and LambdaMART.")
+
+
+def test_a_figure_of_the_paper_comes_first_where_it_was_asked_for() -> None:
+    for name, section in (("figure1", "spiders"), ("figure2", "policies")):
+        document = PolicyShiftResult(ROWS, shows=name).document
+        assert (document.headline, document.sections[0].name) == (None, section)
 
 
 def test_the_interval_is_over_seeds() -> None:
@@ -59,7 +79,10 @@ def test_without_an_oracle_there_is_no_excess() -> None:
     rows = [row for row in ROWS if row["role"] != "oracle"]
     assert excess_perplexity(rows) == []
     assert recommendation([]) == ""
-    assert PolicyShiftResult(rows).document.sections[0].title == "Verdicts"
+    document = PolicyShiftResult(rows).document
+    assert document.headline.name == "robustness"
+    assert document.verdict == ""
+    assert PolicyShiftResult(rows).conclusion.startswith("More robust than peers: PBM, UBM and CACM-minus.")
 
 
 def test_the_heat_map_has_a_number_in_every_cell() -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure
-from clickshift.experiments.policy_shift._report_spider import spider_figures, spider_sheet
+from clickshift.experiments.policy_shift._report_spider import IND_LINE, OOD_LINE, spider_figures, spider_sheet
 from tests.experiments.policy_shift.rows import GAIN, IND, TRAINING, USERS, Rows, shift_rows
 
 
@@ -40,7 +40,7 @@ def perplexities(rows: list[dict[str, Any]], **where: str) -> dict[str, list[flo
 
 def test_a_spider_has_a_spoke_for_every_change_of_policy(rows: Rows, spiders: dict[str, Any]) -> None:
     assert list(spiders) == list(IND)
-    ood, ind = line(spiders["DBN"], "ood nPPL"), line(spiders["DBN"], "ind nPPL")
+    ood, ind = line(spiders["DBN"], OOD_LINE), line(spiders["DBN"], IND_LINE)
     assert len(ood.r) == len(ind.r) == 27 + 1, "and back to the first"
     assert ood.r[0] == ood.r[-1]
     assert (ood.line.dash, ind.line.dash) == ("solid", "dash")
@@ -54,7 +54,7 @@ def test_a_spider_has_a_spoke_for_every_change_of_policy(rows: Rows, spiders: di
 
     assert ood.r[0] == pytest.approx(radius(means["DBN"]))
     assert list(ind.r[:3]) == [ind.r[0]] * 3, "the same log to learn from, three to be tested on"
-    band = next(trace for trace in spiders["DBN"].data if trace.name == "ood nPPL" and trace.fill == "toself")
+    band = next(trace for trace in spiders["DBN"].data if trace.name == OOD_LINE and trace.fill == "toself")
     low, high = stats.t.interval(0.95, 9, loc=means["DBN"], scale=stats.sem(there["DBN"]))
     assert band.r[0] == pytest.approx(radius(high))
     assert band.r[-1] == pytest.approx(radius(low))
@@ -65,20 +65,25 @@ def test_a_spider_has_a_spoke_for_every_change_of_policy(rows: Rows, spiders: di
 def test_the_labels_of_a_spider_stand_at_their_spokes(spiders: dict[str, Any]) -> None:
     labels = spiders["PBM"].layout.annotations
     texts = [label.text for label in labels]
-    assert texts[:4] == ["random", "BM25", "Lambda.", "oracle"], "PL-oracle is not tested on oracle"
-    assert texts[27:36] == ["PL-oracle", "PL-BM25", "PL-LambdaMART"] * 3
+    assert texts[:4] == ["random", "BM25", "LambdaMART", "oracle"], "PL-oracle is not tested on oracle"
+    assert texts[27:36] == ["<b>PL-oracle</b>", "<b>PL-BM25</b>", "<b>PL-LambdaMART</b>"] * 3
+    assert all(label.font.size >= 11 for label in labels)
     assert all(-90 <= label.textangle <= 90 for label in labels), "nothing is upside down"
     first, training = labels[0], labels[27]
     assert first.x > 0.5, "clockwise from the top"
     assert first.y > 0.5
-    centre = np.array([0.5, np.mean([label.y for label in labels[:27]])])
-    out = [math.dist((label.x, label.y), centre) for label in (first, training)]
+    assert [math.dist((label.x, label.y), (0.5, 0.5)) for label in (first, training)] == pytest.approx([0.5, 0.5])
+    out = [math.hypot(label.xshift, label.yshift) for label in (first, training)]
     assert out[0] < out[1], "test policies inside, training policies outside"
+    margin = spiders["PBM"].layout.margin
+    assert out[1] + 6 < margin.l == margin.r == margin.t == margin.b, "labels are on the chart at any size"
+    longest = max(math.hypot(label.xshift, label.yshift) for label in labels[:27])
+    assert longest + 6.2 * len("LambdaMART") / 2 < out[1] - 5, "rings of labels do not overlap"
 
 
 def test_users_have_their_sectors(spiders: dict[str, Any]) -> None:
     sectors = [trace for trace in spiders["PBM"].data if trace.type == "barpolar"]
-    assert [sector.name for sector in sectors] == ["DBN", "CoCM", "CoCM-mismatch"]
+    assert [sector.name for sector in sectors] == ["DBN users", "CoCM users", "CoCM-mismatch users"]
     assert len({sector.marker.color for sector in sectors}) == 3
     assert sum(sum(sector.width) for sector in sectors) == pytest.approx(360)
 
@@ -87,17 +92,15 @@ def test_without_seeds_there_is_no_band_and_without_spokes_no_web() -> None:
     traces = spider_figures(shift_rows(["DBN"], seeds=1, models=["PBM", "UBM"]))["PBM"].data
     assert [trace.type for trace in traces] == ["barpolar"] + ["scatterpolar"] * 2
     rows = [row for row in shift_rows(["DBN"], ["PL-oracle"]) if row.get("testing") in {"ind", "random", "BM25"}]
-    bars = spider_figures(rows)["PBM"]
-    assert [trace.type for trace in bars.data] == ["bar", "bar"]
-    assert len(bars.data[0].x) == 2
+    assert spider_figures(rows) == {}, "two changes of policy have no shape"
     assert spider_figures([]) == {}
 
 
 def test_a_model_that_missed_a_log_has_a_gap() -> None:
     rows = shift_rows(USERS[:1], models=["PBM", "UBM", "DBN"], seeds=2)
     figures = spider_figures([row for row in rows if (row["model"], row.get("testing")) != ("PBM", "random")])
-    assert line(figures["PBM"], "ood nPPL").r[0] is None
-    assert len(line(figures["UBM"], "ood nPPL").r) == 9 + 1
+    assert line(figures["PBM"], OOD_LINE).r[0] is None
+    assert len(line(figures["UBM"], OOD_LINE).r) == 9 + 1
 
 
 def test_the_sheet_of_figure_1_has_all_charts(spiders: dict[str, Any]) -> None:
@@ -105,13 +108,15 @@ def test_the_sheet_of_figure_1_has_all_charts(spiders: dict[str, Any]) -> None:
     polars = sorted({trace.subplot for trace in sheet.data})
     assert polars == ["polar", *(f"polar{k}" for k in range(2, 7))]
     for polar, (name, chart) in zip(polars, spiders.items(), strict=True):
-        ood = [trace for trace in sheet.data if (trace.subplot, trace.name) == (polar, "ood nPPL")][-1]
-        assert list(ood.r) == list(line(chart, "ood nPPL").r), name
+        ood = [trace for trace in sheet.data if (trace.subplot, trace.name) == (polar, OOD_LINE)][-1]
+        assert list(ood.r) == list(line(chart, OOD_LINE).r), name
     assert len({tuple(sheet.layout[polar].domain.x + sheet.layout[polar].domain.y) for polar in polars}) == 6
-    titles = [label.text for label in sheet.layout.annotations if label.text.startswith("<b>")]
+    titles = [label.text for label in sheet.layout.annotations if label.font.size == 18]
     assert titles == [f"<b>{name}</b>" for name in spiders]
     legend = [trace.name for trace in sheet.data if trace.showlegend]
-    assert sorted(legend) == ["CoCM", "CoCM-mismatch", "DBN", "ind nPPL", "ood nPPL"], "once for all charts"
+    assert sorted(legend) == ["CoCM users", "CoCM-mismatch users", "DBN users", OOD_LINE, IND_LINE], (
+        "once for all charts"
+    )
     assert spider_sheet({"PBM": spiders["PBM"]}) is None
 
 
@@ -153,5 +158,7 @@ def test_the_distance_from_the_oracle() -> None:
 
 def test_all_charts_have_names_for_files() -> None:
     names = list(PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], models=["PBM", "UBM"], seeds=2)).figures)
-    assert len(names) == 1 + 2 + 1 + 4 + 2
-    assert {"robustness PBM", "figure 1", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(names)
+    assert len(names) == 2 + 2 + 1 + 4 + 2
+    assert {"excess", "robustness", "robustness PBM", "figure 1", "oracle DBN PL-BM25", "policies CoCM PL-BM25"} <= set(
+        names
+    )

@@ -10,8 +10,10 @@ from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift._report_robustness import IMPOSSIBLE
 from clickshift.experiments.policy_shift._report_tables import perplexity_tables
 from clickshift.experiments.policy_shift._report_verdicts import (
+    difference_figure,
     shift_summary,
     shift_verdicts,
+    verdict_table,
     without_impossible_models,
 )
 from tests.experiments.policy_shift.rows import IND, SHIFT, shift_rows
@@ -74,9 +76,24 @@ def test_a_user_who_says_otherwise_is_named() -> None:
 
 
 def test_shifts_within_noise_are_named() -> None:
-    change = verdict(shift_rows(["DBN"], ["PL-oracle"], seeds=3, noise=0.02), "UBM")["text"].splitlines()[-1]
+    change = verdict(shift_rows(["DBN"], seeds=10, noise=0.012), "UBM")["text"].splitlines()[-1]
     assert "within noise (DBN users, PL-oracle → " in change
     assert "within noise" not in verdict(shift_rows(["DBN"], ["PL-oracle"]), "UBM")["text"]
+
+
+def test_nobody_is_more_robust_within_chance() -> None:
+    """The mean difference of nPPL of UBM is -.2 or so, and its interval over three seeds twice as wide."""
+    rows = shift_rows(["DBN"], ["PL-oracle"], seeds=3, noise=0.02)
+    found = verdict(rows, "UBM")
+    assert found["verdict"] == "no change beyond chance"
+    assert found["text"].splitlines()[-1].startswith("What would change this verdict: more seeds")
+    (line,) = (line for line in verdict_table(rows, [found]))
+    assert abs(line["change of nPPL"].mean) < line["change of nPPL"].half
+    assert line["why"] == "Better standing on the new ranker's lists in 3 of 3 changes of ranker."
+    figure = difference_figure(rows)
+    at = list(figure.data[0].y).index("UBM")
+    assert figure.data[0].x[at] == line["change of nPPL"].mean
+    assert figure.data[0].error_x.array[at] == pytest.approx(line["change of nPPL"].half)
 
 
 def test_one_seed_says_that_noise_is_unknown() -> None:
@@ -113,7 +130,7 @@ def test_a_model_that_predicts_better_than_is_possible_is_shown_and_not_compared
         others = [one for one in found.verdicts if one["model"] != "NCM"]
         without = [row for row in rows if row["model"] != "NCM"]
         assert others == shift_verdicts(without), "it does not change how the others are normalised"
-        (first, *_) = found.document.sections
-        assert first.table[-1] == {"model": "NCM", "verdict": IMPOSSIBLE}
+        assert found.document.headline.table[-1] == {"model": "NCM", "verdict": IMPOSSIBLE}
+        assert found.document.verdict == "weak"
         perplexity = next(iter(perplexity_tables(without_impossible_models(found.task_rows)).values()))
         assert {line["model"]: line["ind"].aside for line in perplexity}["NCM"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +14,13 @@ import numpy as np
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
-from clickshift.experiments.click_vs_ips._report_figures import gradient_figure, loss_figures, metric_curves
+from clickshift.experiments._protocol_settings import shown_settings
+from clickshift.experiments.click_vs_ips._report_figures import (
+    final_metric_figure,
+    gradient_figure,
+    loss_figures,
+    metric_curves,
+)
 from clickshift.experiments.click_vs_ips.data import (
     COUNTS,
     IPS_TRUE,
@@ -125,7 +132,35 @@ class ClickVsIpsResult(ExperimentResult):
 
     def _document(self) -> Document:
         title, _, sections = self._description
-        return Document(title, self.conclusion, sections, self.settings)
+        headline = next((section for section in sections if section.figure is not None), None)
+        if headline is not None:
+            text, caption = "", " ".join((*headline.explanation.split(), *headline.text.split(), headline.caption))
+            shown = replace(headline, text=text, explanation="", caption=caption.strip(), page_only=False)
+        rest = [section for section in sections if section is not headline]
+        published = [line for section in sections if section.name == "published" for line in section.table]
+        verdict = "agrees" if all(line["verdict"] == "agrees" for line in published) else "differs"
+        return Document(
+            title,
+            self.conclusion,
+            rest,
+            shown_settings(self.settings),
+            verdict=verdict if published else "",
+            data=_data_line(self.task_rows),
+            headline=None if headline is None else shown,
+        )
+
+
+def _data_line(rows: Sequence[Row]) -> str:
+    """Return what the data were, in one line; empty for losses in closed form."""
+    sessions, seeds = (
+        {row["sessions"] for row in rows if "sessions" in row},
+        {row["seed"] for row in rows if "seed" in row},
+    )
+    if not sessions or "data" not in rows[0]:
+        return ""
+    size = f"{min(sessions):,} to {max(sessions):,}" if len(sessions) > 1 else f"{max(sessions):,}"
+    runs = f", {len(seeds)} {'run' if len(seeds) == 1 else 'runs'}" if seeds else ""
+    return f"{size} simulated sessions of the data set “{rows[0]['data']}”{runs}."
 
 
 class ClickVsIps(Experiment[ClickVsIpsResult]):
@@ -151,9 +186,10 @@ def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
         sections.append(Section(f"nDCG@10 by {axis}", texts[axis], figure=metric_curves(rows, axis), page_only=True))
     most = max(row["sessions"] for row in rows)
     if set(varied) <= {"sessions"}:
-        table = _quality_table([row for row in rows if row["sessions"] == most])
+        last = [row for row in rows if row["sessions"] == most]
         differences = _paired_difference_table(rows)
-        sections.append(Section(f"After {most:,} sessions", _TEXT_TABLE, table))
+        figure = None if varied else partial(final_metric_figure, last)
+        sections.append(Section(f"After {most:,} sessions", _TEXT_TABLE, _quality_table(last), figure))
         sections.append(Section("Order of models", _TEXT_DIFFERENCES, differences, page_only=_is_long(differences)))
     else:
         table = _values_table(rows, varied[-1])
@@ -171,7 +207,20 @@ def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
     others = ", ".join(f"{model} {mean:.3f}" for model, mean in means.items() if model != best)
     where = f"on average over {' and '.join(varied)}" if set(varied) - {"sessions"} else f"after {most:,} sessions"
     answer = f"Highest nDCG@10 {where}: {best} ({means[best]:.3f}). The others: {others}."
+    answer = "\n\n".join(filter(None, (_agreement(published.table), answer)))
     return f"Click models and IPS rankers on the data set “{data}”", answer, sections
+
+
+def _agreement(published: Sequence[Row]) -> str:
+    """Say how many published numbers agree with ours, and why most of the others differ; empty without any."""
+    if not published:
+        return ""
+    others = Counter(str(line["verdict"]) for line in published if line["verdict"] != "agrees")
+    text = f"{len(published) - others.total()} of {len(published)} published numbers agree with ours within chance"
+    known = [reason for reason, _ in others.most_common() if reason != "differs"]
+    if not known:
+        return f"{text}."
+    return f"{text}; {others[known[0]]} {known[0].replace('differs', 'differ', 1)}."
 
 
 def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
@@ -187,9 +236,10 @@ def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
         if row["kind"] == "least"
     ]
     by_rank = "rank" in rows[0]
-    figures = [Section(name, figure=figure) for name, figure in loss_figures(rows).items()]
+    first, *others = [Section(name, figure=figure) for name, figure in loss_figures(rows).items()]
     sections = [
-        Section("Losses", _TEXT_RANK if by_rank else _TEXT_SHARED, parts=figures, page_only=True),
+        replace(first, text=_TEXT_RANK if by_rank else _TEXT_SHARED, page_only=True),
+        Section("The other loss", parts=others, page_only=True),
         Section("Minima of the losses", table=table, name="minima"),
     ]
     answer = "Both losses have their minimum at the document's relevance at every rank."

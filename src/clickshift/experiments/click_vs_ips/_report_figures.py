@@ -9,6 +9,8 @@ from typing import Any
 
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row
+from clickshift.display.values import measured
+from clickshift.experiments._dots import PUBLISHED, grouped_dots
 from clickshift.experiments.click_vs_ips.data import (
     CLICK_LOSS,
     IPS_LOSS,
@@ -82,6 +84,37 @@ def metric_curves(rows: Sequence[Row], axis: str, metric: str = "nDCG@10") -> An
         margin={"l": 65, "r": 30, "t": 30, "b": 110},
     )
     return figure
+
+
+def final_metric_figure(rows: Sequence[Row], metric: str = "nDCG@10") -> Any:
+    """Plot a metric of each model after one number of sessions, with its interval over seeds, beside published values.
+
+    Parameters
+    ----------
+    rows
+        Rows of one number of sessions.
+    metric
+        Name of the metric.
+    """
+    trained = [row for row in rows if row["kind"] == "trained"]
+    models = list(dict.fromkeys(row["model"] for row in trained))
+    means = {
+        model: measured([row[metric] for row in trained if row["model"] == model and metric in row]) for model in models
+    }
+    models.sort(key=lambda model: -means[model].mean)
+    dots: list[dict[str, Any]] = [
+        {"label": model, "value": means[model].mean, "low": None, "high": None, "from": "ours"} for model in models
+    ]
+    for dot, model in zip(dots, models, strict=True):
+        half = means[model].half
+        if not math.isnan(half):
+            dot |= {"low": means[model].mean - half, "high": means[model].mean + half}
+    name, sessions = set_of_rows(rows), rows[0]["sessions"]
+    for model in models:
+        value = published_curve(name, "sessions", model).get(sessions) if metric == "nDCG@10" else None
+        if value is not None:
+            dots.append({"label": model, "value": value, "low": None, "high": None, "from": PUBLISHED})
+    return grouped_dots(dots, axis=f"{metric} (higher is better)", group="from")
 
 
 def loss_figures(rows: Sequence[Row]) -> dict[str, Any]:

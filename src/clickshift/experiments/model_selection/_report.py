@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
+from clickshift.experiments._dots import PUBLISHED, grouped_dots
+from clickshift.experiments._protocol_settings import shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
@@ -93,13 +95,19 @@ class ModelSelectionResult(ExperimentResult):
         figures = [
             Section(name, figure=figure) for name, figure in _metric_figures(Outcomes.of(self.task_rows)).items()
         ]
+        headline = Section(
+            "Regret x 1000",
+            table=_regret_table(self.regret),
+            figure=partial(_total_figure, self.regret),
+            name="regret",
+            caption=" ".join(_HOW_REGRET.split()),
+        )
         sections = [
             Section(
-                "Regret x 1000",
-                table=_regret_table(self.regret),
-                figure=_regret_figure(self.regret),
-                name="regret",
-                explanation=_HOW_REGRET,
+                "Regret by training log",
+                figure=partial(_regret_figure, self.regret),
+                name="regret by training log",
+                page_only=True,
             ),
             Section("Regret by users", table=_regret_by_user(self.regret), page_only=True),
             Section(
@@ -107,12 +115,14 @@ class ModelSelectionResult(ExperimentResult):
                 table=published,
                 name="regret with the published CMIP",
                 page_only=True,
+                folded=True,
             ),
             Section("Which metrics predict ood perplexity?", table=_r2_table(self.r2), name="r2", explanation=_HOW_R2),
-            Section("Metrics against ood perplexity", _HOW_METRICS, parts=figures, page_only=True),
-            Section("Models", _HOW_MODELS, _model_table(self.task_rows), page_only=True),
+            Section("Metrics against ood perplexity", parts=figures, explanation=_HOW_METRICS, page_only=True),
+            Section("Models", table=_model_table(self.task_rows), explanation=_HOW_MODELS, page_only=True, folded=True),
         ]
-        return Document(_TITLE, self.conclusion, sections, self.settings)
+        data = simulated_data_line(self.task_rows, self.settings)
+        return Document(_TITLE, self.conclusion, sections, shown_settings(self.settings), data=data, headline=headline)
 
 
 def _regret_table(regret: Sequence[Row], *, only: str = "") -> list[dict[str, Any]]:
@@ -188,11 +198,33 @@ def _summary(regret: Sequence[Row]) -> str:
         (name for name in total if name in {"PPL", "nDCG", "PPL among top nDCG", "nDCG among top PPL"}),
         key=lambda name: total[name]["regret"],
     )
+    chance = max(_half_width(total[best]), _half_width(total[without]))
+    same = total[without]["regret"] - total[best]["regret"] <= chance
+    second = f"“{without}” needs no metric of debiasedness: {_number(total[without])}"
+    second += ", which is no difference beyond chance. " if best != without and same else ". "
     return (
-        f"Lowest regret: “{best}” ({_number(total[best])}). Lowest without a metric of debiasedness: “{without}” "
-        f"({_number(total[without])}). Random model: {_number(total['random model'])}. Best fixed model, known only in "
-        f"hindsight: {_number(total['best fixed model'])}."
+        f"Choose the model with “{best}” (lowest regret): under a new ranker its choice is {_number(total[best])} "
+        f"thousandths of perplexity worse than the best model, against {_number(total['random model'])} for a model "
+        f"chosen at random.\n\n{second if best != without else ''}The best fixed model, known only in hindsight: "
+        f"{_number(total['best fixed model'])}."
     )
+
+
+def _total_figure(regret: Sequence[Row]) -> Any:
+    """Plot the regret of each strategy over all logs with its interval, the lowest first, and published values."""
+    rows = {row["strategy"]: row for row in regret if (row["user"], row["training"]) == (ALL, ALL)}
+    dots = []
+    for name in _by_regret(regret):
+        row = rows[name]
+        dots.append({"label": name, "value": row["regret"], "low": row["low"], "high": row["high"], "from": _OURS})
+    for name in _by_regret(regret):
+        published = rows[name].get("published_regret")
+        if published is not None:
+            dots.append({"label": name, "value": published, "low": None, "high": None, "from": PUBLISHED})
+    return grouped_dots(dots, axis="regret x 1000 (lower is better)", group="from")
+
+
+_OURS = "ours, with 95 % interval"
 
 
 def _regret_figure(regret: Sequence[Row]) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
+from clickshift.experiments._protocol_settings import shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_excess import (
@@ -17,7 +18,13 @@ from clickshift.experiments.policy_shift._report_excess import (
     excess_table,
     recommendation,
 )
-from clickshift.experiments.policy_shift._report_robustness import LogName, oracle_gap_figure, rows_by_log, rows_of_kind
+from clickshift.experiments.policy_shift._report_loss import loss_figure, loss_table, mean_losses
+from clickshift.experiments.policy_shift._report_robustness import (
+    LogName,
+    oracle_gap_figure,
+    rows_by_log,
+    rows_of_kind,
+)
 from clickshift.experiments.policy_shift._report_spider import spider_figures, spider_sheet
 from clickshift.experiments.policy_shift._report_tables import (
     nppl_table,
@@ -28,12 +35,14 @@ from clickshift.experiments.policy_shift._report_tables import (
     robustness_table,
 )
 from clickshift.experiments.policy_shift._report_verdicts import (
+    difference_figure,
     impossible_models,
     shift_summary,
     shift_verdicts,
+    verdict_table,
     without_impossible_models,
 )
-from clickshift.experiments.policy_shift.published import published_sections
+from clickshift.experiments.policy_shift.published import published_conclusion, published_sections, published_verdict
 from clickshift.simulation.search_engine import BUILTIN
 
 TITLE = "Policy shift: are click models robust when the ranker changes?"
@@ -41,21 +50,27 @@ _TERMINAL_LOGS = 3
 """Number of logs whose tables are shown on a terminal; the page has all."""
 _TERMINAL_NOTE = f"A terminal shows the first {_TERMINAL_LOGS} logs."
 
-_HOW_VERDICTS = """Each click model learned from a log that one policy ranked, and predicted clicks on lists of other
-policies. A model is more robust than its peers if its normalised perplexity on another policy's lists (ood nPPL) is
-below that on its own policy's lists (ind nPPL)."""
-_HOW_EXCESS = """Perplexity above that of the user's own model, which no model can beat except by chance. Models are
-sorted by their mean, the best first. A row of the chart is a change of policy, from the training log in the heading to
-the lists of the policy after the arrow. White is as good as the user's own model."""
+_HOW_VERDICTS = """Each click model learned from a log that one ranker ordered, and predicted clicks on lists of other
+rankers. Its standing is its normalised perplexity (nPPL): .2 for the best of the click models on a log, .893 for the
+worst. The change is the mean of nPPL on the new ranker's lists (ood) minus that on lists of the old one (ind): below 0,
+the model is more robust than its peers. A change within its 95 % interval is no change beyond chance."""
+_HOW_EVIDENCE = """What the verdict of each model rests on, how far the model is from the best possible, what its own
+ranking would earn, and what would change the verdict."""
+_HOW_EXCESS = """Perplexity above that of the user's own model, which no model can beat except by chance; white is as
+good as that. Columns: models, the best first, of the baselines only the best. Rows: changes of ranker, from that of the
+training log in the heading to the one after the arrow."""
 _CAPTION_EXCESS = "Lower is better; ± is the 95 % interval over seeds."
-_HOW_SPIDERS = """One spoke per change of policy: the outer circle of labels names the policy that ranked the training
-log, the inner circle the policy that ranked the test log, and the background colour the user who clicked. The centre is
-the best click model on a log, the edge the worst (nPPL, eq. 16 of the policy-shift paper). Where the solid line (ood)
-is inside the dashed line (ind), the model is more robust than its peers. Shaded: 95 % confidence intervals over
-seeds."""
-_HOW_ROBUSTNESS = """Number of shifts in which ood nPPL is below ind nPPL ("more robust") or above it ("less robust"),
-and how many of these differences are significant over seeds (95 %, paired). A difference below 0 is good. A model that
-is the best on both logs has no difference."""
+_HOW_SPIDERS = """One spoke per change of ranker: the outer labels name the ranker of the training log, the inner labels
+that of the test log, and the background colour the users who clicked. The centre is the best click model on a log, the
+edge the worst. Where the solid line (new ranker) is inside the dashed line (same ranker), the model is more robust than
+its peers. Shaded: 95 % confidence intervals over seeds."""
+_HOW_ROBUSTNESS = """Number of changes of ranker in which ood nPPL is below ind nPPL ("more robust") or above it ("less
+robust"), and how many of these differences are significant over seeds (95 %, paired). A difference below 0 is good. A
+model that is the best on both logs has no difference."""
+_HOW_LOSS = """For PBM and UBM, and for DBN with DBN users, the simulated users' own parameters are known: fitted
+examination and attractiveness are exchanged for the true ones, and what an exchange saves is the loss of that part.
+What is left with both is the loss of the model's structure: no amount of data reduces it. Means over the lists of other
+rankers, first seed."""
 _HOW_ORACLE = """Perplexity above that of the user's own model, which no model can beat except by chance. Lower is
 better. nPPL ranks the models; this chart shows how large the differences are."""
 _HOW_POLICIES = """Top-Down ranks documents by the model's relevance. Max-Reward is the ranking with the most clicks
@@ -90,40 +105,83 @@ class PolicyShiftResult(ExperimentResult):
         Settings of the run, which end the page.
     failures
         Messages of the tasks that failed; the other tasks are in the rows.
+    shows
+        Name of the paper's figure that comes first on the page, e.g. "figure1"; by default the heat map.
 
     Notes
     -----
     Facts (`to_dict`, `--json`):
 
-    - `conclusion`: the model to use with its expected loss under a new ranker, and the models by verdict.
-    - `verdicts`: one per click model: `model`, `verdict` (a few words) and `text` (up to four lines). A model that
-      predicts better than is possible is not compared with the others.
+    - `conclusion`: the model to use with its expected loss under a new ranker, and the next best; without an oracle,
+      the models by verdict.
+    - `verdicts`: one per click model: `model`, `verdict` (a few words), `sentence` (its reason) and `text` (up to four
+      lines). A model that predicts better than is possible is not compared with the others.
     - `rows`: tidy rows with `user`, `training`, `model`, `role` and `kind`. Rows of kind "clicks" have `testing`,
       `shift` ("ind" or "ood"), `seed`, `perplexity`, `marginal_perplexity`, `auroc`, `log_likelihood` and the metrics
       by rank; rows of kind "ranking" have nDCG, Recall and the like by judged documents; rows of kind "policy" have
-      `policy`, `expected_clicks`, `predicted_clicks` and `curse`; rows of kind "check" have `peeks` and `above_oracle`.
+      `policy`, `expected_clicks`, `predicted_clicks` and `curse`; rows of kind "check" have `peeks` and `above_oracle`;
+      rows of kind "loss" have `testing`, and split the perplexity above the users' own model (`excess`) into
+      `examination`, `attractiveness` and `structure`, for the models and users that allow it.
     - `failures`: messages of the tasks that failed.
     """
 
+    shows: str = ""
+
     @cached_property
     def verdicts(self) -> list[dict[str, str]]:
-        """Verdict of each click model, candidates first: `model`, `verdict` and `text`."""
+        """Verdict of each click model, candidates first: `model`, `verdict`, `sentence` and `text`."""
         return shift_verdicts(self.task_rows)
 
     def _answer(self) -> str:
         warning = " ".join(f"Warning: {why}" for why in impossible_models(self.task_rows).values())
-        compared = without_impossible_models(self.task_rows)
-        sentences = warning, recommendation(excess_perplexity(compared)), shift_summary(self.verdicts)
-        return " ".join(filter(None, sentences))
+        answer = (
+            published_conclusion(self._compared, self.settings.get("corpus", BUILTIN))
+            or recommendation(excess_perplexity(self._compared))
+            or shift_summary(self.verdicts)
+        )
+        return "\n\n".join(filter(None, (warning, answer)))
+
+    @cached_property
+    def _compared(self) -> list[Row]:
+        """Rows in which models that predict better than is possible are not compared."""
+        return without_impossible_models(self.task_rows)
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, verdicts, rows and failures."""
         return {**super().facts(), "verdicts": self.verdicts}
 
     def _document(self) -> Document:
-        compared = without_impossible_models(self.task_rows)
-        sections = published_sections(compared, self.settings.get("corpus", BUILTIN))
-        return Document(TITLE, self.conclusion, sections + shift_sections(compared, self.verdicts), self.settings)
+        rows, corpus = self._compared, self.settings.get("corpus", BUILTIN)
+        published = published_sections(rows, corpus)
+        sections = published + shift_sections(rows, self.verdicts)
+        named = {section.name: section for section in sections if section.figure is not None or section.parts}
+        first = next((named[name] for name in (_HEADLINES.get(self.shows), *_FIRST) if name in named), None)
+        headline = first if first is not None and first.figure is not None else None
+        if first is not None and headline is None:  # several charts are a section
+            sections = [first, *(section for section in sections if section is not first)]
+        return Document(
+            TITLE if not published else f"{published[0].title}: ind and ood perplexity",
+            self.conclusion,
+            [section for section in sections if section is not headline],
+            shown_settings(self.settings),
+            verdict=published_verdict(rows, corpus) or self._verdict,
+            data=simulated_data_line(rows_of_kind(rows, "clicks"), self.settings),
+            headline=None if headline is None else replace(headline, page_only=False),
+        )
+
+    @property
+    def _verdict(self) -> str:
+        """Whether a click model can be recommended without reservation; empty without an oracle."""
+        excess = excess_perplexity(self._compared)
+        if not recommendation(excess):
+            return ""
+        return "weak" if impossible_models(self.task_rows) or excess[0].role == "baseline" else "usable"
+
+
+_HEADLINES = {"figure1": "spiders", "figure2": "policies"}
+"""Name of the section that comes first for a figure of the paper."""
+_FIRST = ("table3", "table4", "excess", "robustness")
+"""Names of the sections of which the first one that there is comes first."""
 
 
 def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> list[Section]:
@@ -141,35 +199,48 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
     Returns
     -------
     list of Section
-        Text, tables and figures.
+        Figures, tables and text.
     """
     robustness, nppl = robustness_table(rows), nppl_table(rows)
     perplexity, policies = perplexity_tables(rows), policy_tables(rows)
     charts = spider_figures(rows)
     spiders = [Section(name, figure=f, name=f"robustness {name}") for name, f in charts.items()]
-    sheet = spider_sheet(charts)
+    excess, losses = excess_perplexity(rows), mean_losses(rows_of_kind(rows, "loss"))
     other = [
         section
         for metric in ("marginal_perplexity", "auroc")
         for section in _table_sections(metric.replace("_", " "), perplexity_tables(rows, metric), titled=True)
     ]
-    ranking = _table_sections("ranking", ranking_tables(rows), ranking_notes(rows))
-    excess = excess_perplexity(rows)
     sections = [
         Section(
             "Perplexity above the user's own model",
             table=excess_table(excess, verdicts),
             figure=partial(excess_figure, excess) if excess else None,
-            caption=_CAPTION_EXCESS,
+            caption=f"{' '.join(_HOW_EXCESS.split())} {_CAPTION_EXCESS}",
             name="excess",
-            explanation=_HOW_EXCESS,
         ),
-        Section("Verdicts", parts=_verdict_sections(verdicts), explanation=_HOW_VERDICTS, page_only=True, folded=True),
-        Section("Robustness of predictions", parts=spiders, explanation=_HOW_SPIDERS, page_only=True),
-        Section("Figure 1 on one sheet", figure=sheet, name="figure 1", file_only=True),
+        Section(
+            "Verdicts",
+            table=verdict_table(rows, verdicts),
+            explanation=_HOW_VERDICTS,
+            page_only=bool(excess),
+            name="verdicts",
+        ),
+        Section("Robustness of predictions", parts=spiders, explanation=_HOW_SPIDERS, page_only=True, name="spiders"),
+        Section("Figure 1 on one sheet", figure=spider_sheet(charts), name="figure 1", file_only=True),
+        Section(
+            "Where the loss comes from",
+            table=loss_table(losses),
+            figure=partial(loss_figure, losses) if losses else None,
+            explanation=_HOW_LOSS,
+            page_only=True,
+            name="loss sources",
+        ),
+        Section("Evidence for the verdicts", parts=_verdict_sections(verdicts), explanation=_HOW_EVIDENCE, **_ASIDE),
         Section(
             "Robustness in numbers",
             table=robustness,
+            figure=partial(difference_figure, rows) if robustness else None,
             name="robustness",
             explanation=_HOW_ROBUSTNESS,
             page_only=bool(excess),
@@ -185,6 +256,7 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
             parts=_figure_sections("policies", policy_figures(rows)),
             explanation=_HOW_POLICIES,
             page_only=True,
+            name="policies",
         ),
         Section(
             "Clicks of derived policies",
@@ -192,25 +264,32 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
             parts=_table_sections("policies", policies),
             explanation=_HOW_GAINS,
             page_only=bool(excess),
+            folded=True,
         ),
-        Section("Relevance", parts=ranking, explanation=_HOW_RANKING, page_only=True),
+        Section("Relevance", parts=_ranking_sections(rows), explanation=_HOW_RANKING, **_ASIDE),
         Section(
             "Perplexity",
             _TERMINAL_NOTE if not excess and len(perplexity) > _TERMINAL_LOGS else "",
             parts=_table_sections("perplexity", perplexity),
             explanation=_HOW_PERPLEXITY,
             page_only=bool(excess) and len(perplexity) > 1,
+            folded=bool(excess),
         ),
         Section(
-            "Normalised perplexity",
-            table=nppl if robustness else (),
-            name="nppl",
-            explanation=_HOW_NPPL,
-            page_only=True,
+            "Normalised perplexity", table=nppl if robustness else (), name="nppl", explanation=_HOW_NPPL, **_ASIDE
         ),
-        Section("Other metrics of click prediction", parts=other, explanation=_HOW_OTHER, page_only=True),
+        Section("Other metrics of click prediction", parts=other, explanation=_HOW_OTHER, **_ASIDE),
     ]
     return [section for section in sections if section.parts or section.table or section.figure is not None]
+
+
+_ASIDE: Mapping[str, Any] = {"page_only": True, "folded": True}
+"""Sections that a page folds and a terminal leaves out."""
+
+
+def _ranking_sections(rows: Sequence[Row]) -> list[Section]:
+    """One section per training log, with the ranking metrics."""
+    return _table_sections("ranking", ranking_tables(rows), ranking_notes(rows))
 
 
 def _verdict_sections(verdicts: Sequence[Mapping[str, str]]) -> list[Section]:

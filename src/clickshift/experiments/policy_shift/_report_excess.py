@@ -25,10 +25,12 @@ from clickshift.experiments.policy_shift._report_robustness import (
     text_of,
 )
 
-_CELL, _GAP, _TOP, _BOTTOM, _LEFT = 28, 34, 92, 8, 96
-"""Sizes in pixels: height of a cell, space between two training logs, and margins."""
-_LONGEST = 18
-"""Number of letters of a name beside the heat map; longer names are cut."""
+_CELL, _GAP, _BOTTOM, _LEFT, _LETTER = 22, 26, 8, 96, 7.5
+"""Sizes in pixels: height of a cell, space between two training logs, margins, and width of a letter."""
+_MOST_TEXTS = 9
+"""Number of columns up to which the numbers of a heat map fit on a phone."""
+_LONGEST, _TITLE = 18, 13
+"""Number of letters of a name beside the heat map, and in the title of a log; longer names are cut."""
 
 
 @dataclass(frozen=True)
@@ -116,24 +118,30 @@ def recommendation(excess: Sequence[ModelExcess]) -> str:
     Returns
     -------
     str
-        Up to two sentences; empty without click models that were tested under a change of policy.
+        Up to three sentences: the model, the next best, and a baseline that is even better; empty without click models
+        that were tested under a change of policy.
     """
     models = [one for one in excess if one.role in PEER_ROLES]
     if not models:
         return ""
     best, n = models[0], len(models[0].shifts)
-    over = (
-        f"mean of {n} shifts; at worst {best.shifts[best.worst]:.4f}, with {best.worst}" if n > 1 else str(best.worst)
+    over = f"mean over {n} changes of ranker" if n > 1 else f"with {best.worst}"
+    first = (
+        f"Use {best.model}: on another ranker's lists it predicts clicks best, with a perplexity of "
+        f"{_number(best.mean)} above the best possible ({over})."
     )
-    sentence = (
-        f"Use {best.model}: under a new ranker, its perplexity is expected to be {_number(best.mean)} above that of "
-        f"the user's own model ({over})"
-    )
-    sentence += "." if math.isnan(best.ind) else f", against {best.ind:.4f} under the ranker of its training log."
-    first = excess[0]
-    return sentence + (
-        f" The baseline {first.model} is even closer: {_number(first.mean)}." if first.role == "baseline" else ""
-    )
+    others = []
+    if not math.isnan(best.ind):
+        others.append(f"Under the ranker of its training log, that is {best.ind:.4f}.")
+    if len(models) > 1:
+        second = models[1]
+        apart = second.mean.mean - best.mean.mean
+        noise = math.hypot(best.mean.half, second.mean.half)
+        chance = ", which is no difference beyond chance" if apart <= noise else ""
+        others.append(f"{second.model} is next ({_number(second.mean)}){chance}.")
+    if excess[0].role == "baseline":
+        others.append(f"The baseline {excess[0].model} is even closer: {_number(excess[0].mean)}.")
+    return "\n\n".join(filter(None, (first, " ".join(others))))
 
 
 def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, str]]) -> Rows:
@@ -169,6 +177,8 @@ def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, 
 def excess_figure(excess: Sequence[ModelExcess]) -> Any:
     """Plot the excess as a heat map: a column per model, a row per change of policy, and their mean in the first row.
 
+    Click models and the best baseline are shown: more columns would not be readable on a phone.
+
     Parameters
     ----------
     excess
@@ -181,8 +191,9 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
     """
     from plotly.subplots import make_subplots
 
+    shown = _shown(excess)
     logs: dict[LogName, list[Setting]] = {}
-    for shift in excess[0].shifts:
+    for shift in shown[0].shifts:
         logs.setdefault(LogName(shift.user, shift.training), []).append(shift)
     sizes = [1, *map(len, logs.values())]
     plot = _CELL * sum(sizes) + _GAP * len(logs)
@@ -191,14 +202,17 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
         1,
         row_heights=sizes,
         vertical_spacing=_GAP / plot,
-        subplot_titles=["", *(html.escape(str(log)) for log in logs)],
+        subplot_titles=[
+            "",
+            *(html.escape(str(LogName(_short(log.user, _TITLE), _short(log.training, _TITLE)))) for log in logs),
+        ],
     )
-    names = [html.escape(_short(one.model)) for one in excess]
-    largest = max(max(one.shifts.values()) for one in excess)
-    panels = [(["mean"], [[one.mean.mean for one in excess]])]
+    names = [html.escape(_short(one.model)) for one in shown]
+    largest = max(max(one.shifts.values()) for one in shown)
+    panels = [(["<b>mean</b>"], [[one.mean.mean for one in shown]])]
     for shifts in logs.values():
         labels = [html.escape(f"→ {_short(shift.testing)}") for shift in shifts]
-        panels.append((labels, [[one.shifts[shift] for one in excess] for shift in shifts]))
+        panels.append((labels, [[one.shifts[shift] for one in shown] for shift in shifts]))
     for row, (labels, values) in enumerate(panels, 1):
         figure.add_heatmap(
             row=row,
@@ -207,8 +221,8 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
             y=list(range(len(labels))),
             z=values,
             text=[[_cell(value) for value in line] for line in values],
-            texttemplate="%{text}",
-            textfont={"size": 10},
+            texttemplate="%{text}" if len(names) <= _MOST_TEXTS else "",
+            textfont={"size": 11},
             customdata=[[[name, label] for name in names] for label in labels],
             hovertemplate="%{customdata[0]} %{customdata[1]}: %{z:.4f}<extra></extra>",
             zmin=0,
@@ -218,7 +232,7 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
             xgap=1,
             ygap=1,
         )
-        ticks = {"tickvals": list(range(len(names))), "ticktext": names, "tickangle": -60, "side": "top"}
+        ticks = {"tickvals": list(range(len(names))), "ticktext": names, "autotickangles": [0, -90], "side": "top"}
         figure.update_xaxes(row=row, showticklabels=row == 1, showgrid=False, zeroline=False, **ticks)
         figure.update_yaxes(
             row=row,
@@ -228,13 +242,21 @@ def excess_figure(excess: Sequence[ModelExcess]) -> Any:
             showgrid=False,
             zeroline=False,
         )
-    figure.update_annotations(x=0, xanchor="left", xshift=4 - _LEFT, font={"size": 12})
+    longest = max(len(_short(shift.testing)) + 2 for shift in shown[0].shifts)
+    figure.update_annotations(x=0, xanchor="left", xshift=-6 * longest, font={"size": 12})
+    top = 16 + _LETTER * max(len(_short(one.model)) for one in shown)
     figure.update_layout(
         template="plotly_white",
-        height=plot + _TOP + _BOTTOM,
-        margin={"l": _LEFT, "r": 44, "t": _TOP, "b": _BOTTOM},
+        height=plot + top + _BOTTOM,
+        margin={"l": _LEFT, "r": 8, "t": top, "b": _BOTTOM},
     )
     return figure
+
+
+def _shown(excess: Sequence[ModelExcess]) -> list[ModelExcess]:
+    """Return the click models and the best baseline, the smallest mean first."""
+    baseline = [one for one in excess if one.role not in PEER_ROLES][:1]
+    return [one for one in excess if one.role in PEER_ROLES or one in baseline]
 
 
 def _number(value: Measured) -> str:
@@ -252,6 +274,6 @@ def _cell(value: float) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-def _short(name: str) -> str:
+def _short(name: str, longest: int = _LONGEST) -> str:
     """Cut a long name."""
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    return name if len(name) <= longest else name[: longest - 1] + "…"

@@ -21,51 +21,51 @@ from clickshift.experiments.policy_shift._report_robustness import (
 )
 from clickshift.metrics.robustness import BEST
 
-_WIDTH, _HEIGHT = 480, 590
-_CENTRE = 0.542
-"""Vertical position of the centre, as a fraction of the height from below: the title is above, the legend below."""
-_RADIUS, _TESTING, _TRAINING = 0.315, 0.375, 0.462
-"""Radius of the chart and of the circles of labels of test and training policies, as fractions of the width."""
+_SIZE = 560
+"""Width and height of a chart, in pixels."""
+_FONT, _LETTER, _GAP = 11, 6.2, 7
+"""Size of labels, width of one of their letters, and space between rings of labels, in pixels."""
 _EDGE = 0.95
 """Largest nPPL of the radial axis, a little beyond the worst model."""
+IND_LINE, OOD_LINE = "same ranker (ind nPPL)", "new ranker (ood nPPL)"
+"""Names of the two lines of a chart."""
 _OOD, _IND = COLOURS[0], COLOURS[1]
 _SECTOR_COLOURS = [*COLOURS[2:], *COLOURS[:2]] * 4
 _COLUMNS = 3
 """Number of charts in a row of the sheet."""
+_FEWEST_SPOKES = 3
+"""Number of changes of policy from which a spider has a shape."""
 _LEGEND_HEIGHT = 60
 """Height of the legend below the charts of the sheet, in pixels."""
-_CHART_HEIGHT = 520
-"""Height of a chart on the sheet, in pixels: without a legend of its own."""
-_LABEL_LENGTH = 7
-"""Longest label of a test policy, in letters; the hover text has the full name."""
+_LABEL_LENGTH = 20
+"""Longest label of a policy, in letters; the hover text has the full name."""
 
 
 def spider_figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Charts by model, all with the same spokes in the same order; bar charts if there are fewer than three spokes."""
+    """Charts by model, all with the same spokes in the same order; none if there are fewer than three spokes."""
     shifts = policy_shifts(rows)
     shifted = {shift.setting for shift in shifts}
     spokes = [setting for setting in rows_by_setting(rows) if setting in shifted]
+    if len(spokes) < _FEWEST_SPOKES:
+        return {}
     users = dict(zip(dict.fromkeys(setting.user for setting in spokes), _SECTOR_COLOURS, strict=False))
     charts = {}
     for model, of_model in groupby(shifts, key=lambda shift: shift.model):
         by_setting = {shift.setting: shift for shift in of_model}
-        if len(spokes) > 2:
-            charts[model] = _spider(model, spokes, by_setting, users)
-        else:
-            charts[model] = _bars(model, spokes, by_setting)
+        charts[model] = _spider(model, spokes, by_setting, users)
     return charts
 
 
 def spider_sheet(figures: Mapping[str, Any]) -> Any:
-    """All charts of `spider_figures` on one sheet, three in a row, with one legend, as in the paper; None for bars."""
+    """All charts of `spider_figures` on one sheet, three in a row, with one legend; None for one chart."""
     import plotly.graph_objects as go
 
     charts = list(figures.values())
-    if len(charts) < 2 or any(trace.type == "bar" for chart in charts for trace in chart.data):
+    if len(charts) < 2:
         return None
     columns = min(_COLUMNS, len(charts))
     n_rows = -(-len(charts) // columns)
-    width, height = columns * _WIDTH, n_rows * _CHART_HEIGHT + _LEGEND_HEIGHT
+    width, height = columns * _SIZE, n_rows * _SIZE + _LEGEND_HEIGHT
     traces: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
@@ -78,50 +78,48 @@ def spider_sheet(figures: Mapping[str, Any]) -> Any:
         "annotations": labels,
     }
     for number, chart in enumerate(chart.to_plotly_json() for chart in charts):
-        left, top = number % columns * _WIDTH, height - number // columns * _CHART_HEIGHT
+        left, top = number % columns * _SIZE, height - number // columns * _SIZE
         polar = f"polar{number + 1}" if number else "polar"
+        margin = chart["layout"]["margin"]["l"]
 
-        def x(value: float, left: float = left) -> float:
-            return (left + value * _WIDTH) / width
+        def x(value: float, left: float = left, margin: float = margin) -> float:
+            return (left + margin + value * (_SIZE - 2 * margin)) / width
 
-        def y(value: float, top: float = top) -> float:
-            return (top - _HEIGHT + value * _HEIGHT) / height
+        def y(value: float, top: float = top, margin: float = margin) -> float:
+            return (top - _SIZE + margin + value * (_SIZE - 2 * margin)) / height
 
         for trace in chart["data"]:
             traces.append(trace | {"subplot": polar, "showlegend": number == 0 and trace.get("showlegend", True)})
-        axes = chart["layout"]["polar"]
-        domain = {"x": list(map(x, axes["domain"]["x"])), "y": list(map(y, axes["domain"]["y"]))}
-        layout[polar] = axes | {"domain": domain}
-        title = {"text": chart["layout"]["title"]["text"], "x": x(0.5), "y": (top - 18) / height, "showarrow": False}
-        labels.append(title | {"xref": "paper", "yref": "paper", "xanchor": "center", "font": {"size": 16}})
+        layout[polar] = chart["layout"]["polar"] | {"domain": {"x": [x(0), x(1)], "y": [y(0), y(1)]}}
+        title = {"text": chart["layout"]["title"]["text"], "x": (left + 16) / width, "y": (top - 16) / height}
+        title |= {"showarrow": False, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top"}
+        labels.append(title | {"font": {"size": 18}})
         labels.extend(label | {"x": x(label["x"]), "y": y(label["y"])} for label in chart["layout"]["annotations"])
     return go.Figure(traces, layout)
 
 
 def _spider(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift], users: dict[str, str]) -> Any:
-    """Spider chart of one model: ind and ood nPPL on every spoke, with their intervals."""
+    """Spider chart of one model: ind and ood nPPL on every spoke, with their intervals.
+
+    Margins and distances of labels are in pixels, so that labels are readable at any size of the chart.
+    """
     import plotly.graph_objects as go
 
     angles = [360 * (i + 0.5) / len(spokes) for i in range(len(spokes))]
+    longest = max(len(_short(setting.testing)) for setting in spokes)
+    outer = _GAP + _LETTER * longest + _GAP + _FONT / 2
     figure = go.Figure()
     for sector in _sectors(spokes, users):
         figure.add_barpolar(**sector)
     figure.update_layout(
         title=_title(model),
         template="plotly_white",
-        width=_WIDTH,
-        height=_HEIGHT,
-        margin={"l": 0, "r": 0, "t": 0, "b": 0, "autoexpand": False},
-        legend={
-            "orientation": "h",
-            "x": 0.5,
-            "xanchor": "center",
-            "y": 0.01,
-            "yanchor": "bottom",
-            "font": {"size": 11},
-        },
+        width=_SIZE,
+        height=_SIZE,
+        margin={side: outer + _FONT for side in "lrtb"} | {"autoexpand": False},
+        legend={"x": 0, "xref": "container", "y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 10}},
         polar=_polar(),
-        annotations=[*_labels(spokes, angles), *_ends()],
+        annotations=[*_labels(spokes, angles, outer), *_ends()],
         hoverlabel={"align": "left"},
     )
     for name, colour, dash, select in _lines():
@@ -146,16 +144,14 @@ def _spider(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift],
 def _lines() -> tuple[tuple[str, str, str, Callable[[Shift], NormalisedPerplexity]], ...]:
     """Name, colour, dash and value of the two lines of a chart."""
     return (
-        ("ind nPPL", _IND, "dash", lambda shift: shift.ind),
-        ("ood nPPL", _OOD, "solid", lambda shift: shift.ood),
+        (IND_LINE, _IND, "dash", lambda shift: shift.ind),
+        (OOD_LINE, _OOD, "solid", lambda shift: shift.ood),
     )
 
 
 def _polar() -> dict[str, Any]:
     """Layout of the polar axes; circles mark the best, the middle and the worst of eq. 16."""
-    half_height, half_width = _RADIUS * _WIDTH / _HEIGHT, _RADIUS
     return {
-        "domain": {"x": [0.5 - half_width, 0.5 + half_width], "y": [_CENTRE - half_height, _CENTRE + half_height]},
         "bgcolor": "rgba(0,0,0,0)",
         "angularaxis": {
             "direction": "clockwise",
@@ -185,7 +181,7 @@ def _sectors(spokes: Sequence[Setting], users: dict[str, str]) -> list[dict[str,
         own = [i for i, setting in enumerate(spokes) if setting.user == user]
         sectors.append(
             {
-                "name": html.escape(user) or "user",
+                "name": f"{html.escape(user)} users" if user else "users",
                 "theta": [step * (i + 0.5) for i in own],
                 "r": [_EDGE] * len(own),
                 "width": [step] * len(own),
@@ -231,18 +227,20 @@ def _radii(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None or math.isnan(value) else min(max(value, 0.0), _EDGE) for value in values]
 
 
-def _labels(spokes: Sequence[Setting], angles: Sequence[float]) -> list[dict[str, Any]]:
+def _labels(spokes: Sequence[Setting], angles: Sequence[float], outer: float) -> list[dict[str, Any]]:
     """Labels of test policies along their spokes, and of training policies around them, readable from left to right."""
     labels = []
     for setting, angle in zip(spokes, angles, strict=True):
-        along = angle - 90 if angle <= 180 else angle + 90
-        labels.append(_label(_short(setting.testing), angle, _TESTING, along, size=9, colour="#323f4b"))
+        along, text = angle - 90 if angle <= 180 else angle + 90, _short(setting.testing)
+        labels.append(_label(html.escape(text), angle, along, beyond=_GAP + _LETTER * len(text) / 2, colour="#323f4b"))
     start = 0
     for log, group in groupby(spokes, key=lambda setting: LogName(setting.user, setting.training)):
         count = len(list(group))
         angle = 360 * (start + count / 2) / len(spokes)
         around = angle - 180 if 90 < angle < 270 else angle
-        labels.append(_label(log.training, angle, _TRAINING, around, size=10.5, colour="#1f2933"))
+        labels.append(
+            _label(f"<b>{html.escape(_short(log.training))}</b>", angle, around, beyond=outer, colour="#1f2933")
+        )
         start += count
     return labels
 
@@ -251,31 +249,35 @@ def _ends() -> list[dict[str, Any]]:
     """Labels of the best and the worst value, between the last spoke and the first."""
     ends = {"best": BEST, "worst": WORST}
     return [
-        _label(text, 0, _RADIUS * value / _EDGE, 0, size=9, colour="#52606d") | {"bgcolor": "rgba(255,255,255,0.6)"}
+        _label(text, 0, 0, radius=value / _EDGE, colour="#52606d") | {"bgcolor": "rgba(255,255,255,0.6)"}
         for text, value in ends.items()
     ]
 
 
-def _label(text: str, angle: float, radius: float, rotation: float, *, size: float, colour: str) -> dict[str, Any]:
-    """A text at an angle and radius around the centre."""
+def _label(
+    text: str, angle: float, rotation: float, *, colour: str, radius: float = 1.0, beyond: float = 0.0
+) -> dict[str, Any]:
+    """A text of Plotly's HTML at an angle, at a share of the radius and so many pixels beyond it."""
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     return {
-        "text": html.escape(text),
+        "text": text,
         "xref": "paper",
         "yref": "paper",
-        "x": 0.5 + radius * sine,
-        "y": _CENTRE + radius * cosine * _WIDTH / _HEIGHT,
+        "x": 0.5 + radius * sine / 2,
+        "y": 0.5 + radius * cosine / 2,
+        "xshift": beyond * sine,
+        "yshift": beyond * cosine,
         "xanchor": "center",
         "yanchor": "middle",
         "textangle": (rotation + 180) % 360 - 180,
         "showarrow": False,
-        "font": {"size": size, "color": colour},
+        "font": {"size": _FONT, "color": colour},
     }
 
 
 def _short(name: str) -> str:
     """A name cut to the length of a label."""
-    return name if len(name) <= _LABEL_LENGTH else f"{name[: _LABEL_LENGTH - 1]}."
+    return name if len(name) <= _LABEL_LENGTH else f"{name[: _LABEL_LENGTH - 1]}…"
 
 
 def _hover(shift: Shift | None, setting: Setting) -> str:
@@ -296,40 +298,5 @@ def _hover(shift: Shift | None, setting: Setting) -> str:
 
 
 def _title(model: str) -> dict[str, Any]:
-    """Title of a chart."""
-    return {"text": f"<b>{html.escape(model)}</b>", "x": 0.5, "y": 0.975, "yanchor": "top", "font": {"size": 16}}
-
-
-def _bars(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift]) -> Any:
-    """Bar chart of one model, for one or two spokes."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    for name, colour, _, select in _lines():
-        nppl = [select(shifts[setting]) if setting in shifts else None for setting in spokes]
-        figure.add_bar(
-            name=name,
-            x=[f"{html.escape(setting.testing)}<br>{html.escape(setting.user)}" for setting in spokes],
-            y=_radii([None if point is None else point.value for point in nppl]),
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [0 if point is None else _bound(point.high, point.value) - point.value for point in nppl],
-                "arrayminus": [0 if point is None else point.value - _bound(point.low, point.value) for point in nppl],
-            },
-            marker={"color": colour, "opacity": 0.85},
-            text=[_hover(shifts.get(setting), setting) for setting in spokes],
-            textposition="none",
-            hovertemplate="%{text}<extra></extra>",
-        )
-    figure.update_layout(
-        title=_title(model),
-        template="plotly_white",
-        barmode="group",
-        width=_WIDTH,
-        height=_HEIGHT * 0.7,
-        yaxis={"title": "nPPL (.2 best, .893 worst)", "range": [0, _EDGE]},
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2},
-        margin={"l": 55, "r": 15, "t": 45, "b": 70},
-    )
-    return figure
+    """Title of a chart, in its corner."""
+    return {"text": f"<b>{html.escape(model)}</b>", "x": 0.02, "y": 0.98, "yanchor": "top", "font": {"size": 18}}

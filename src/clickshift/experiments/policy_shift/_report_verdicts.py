@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from clickshift.core.text import join_words
-from clickshift.display.tables import Row
+from clickshift.display.figures import dot_plot
+from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
 from clickshift.experiments.policy_shift._report_robustness import (
@@ -41,15 +43,17 @@ def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
     Returns
     -------
     list of dict
-        For each `model` a `verdict` in a few words and a `text` of up to four lines: whether it is more robust than its
-        peers when the policy changes, how far it is from the oracle, whether its Max-Reward policy gets more clicks
-        than Top-Down, and what would change the verdict.
+        For each `model` a `verdict` in a few words, a `sentence` with its reason, and a `text` of up to four lines:
+        whether it is more robust than its peers when the policy changes, how far it is from the oracle, whether its
+        Max-Reward policy gets more clicks than Top-Down, and what would change the verdict.
     """
     impossible = impossible_models(rows)
     rows = without_impossible_models(rows)
     shifts = policy_shifts(rows)
     clicks = [(log, model) for log, models in policy_clicks(rows).items() for model in models]
-    verdicts = [{"model": name, "verdict": IMPOSSIBLE, "text": why} for name, why in impossible.items()]
+    verdicts = [
+        {"model": name, "verdict": IMPOSSIBLE, "sentence": why, "text": why} for name, why in impossible.items()
+    ]
     for name in peers(rows):
         own_shifts = [shift for shift in shifts if shift.model == name]
         own_clicks = [(log, model) for log, model in clicks if model.model == name]
@@ -60,8 +64,65 @@ def shift_verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
             _policy_sentence(own_clicks),
             _sensitivity_sentence(own_shifts, own_clicks, verdict),
         ]
-        verdicts.append({"model": name, "verdict": verdict, "text": "\n".join(filter(None, lines))})
+        text = "\n".join(filter(None, lines))
+        verdicts.append(
+            {"model": name, "verdict": verdict, "sentence": _short_sentence(own_shifts, verdict), "text": text}
+        )
     return verdicts
+
+
+def verdict_table(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -> Rows:
+    """Tabulate the verdicts: one line per model with its mean difference of nPPL and a sentence.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol, those of impossible models without a role that is compared.
+    verdicts
+        What `shift_verdicts` returns.
+
+    Returns
+    -------
+    list of dict
+        Lines of `model`, `verdict`, `change of nPPL` and `why`.
+    """
+    differences = _mean_differences(rows)
+    return [
+        {
+            "model": one["model"],
+            "verdict": one["verdict"],
+            "change of nPPL": differences.get(one["model"]),
+            "why": one["sentence"],
+        }
+        for one in verdicts
+    ]
+
+
+def difference_figure(rows: Sequence[Row]) -> Any:
+    """Plot the mean difference of nPPL of each model with its interval, the most robust model first; None without.
+
+    Parameters
+    ----------
+    rows
+        Rows of the protocol.
+    """
+    differences = sorted(_mean_differences(rows).items(), key=lambda item: item[1].mean)
+    if not differences:
+        return None
+    dots: Rows = [{"label": model, "value": one.mean, "low": None, "high": None} for model, one in differences]
+    for dot, (_, one) in zip(dots, differences, strict=True):
+        if not math.isnan(one.half):
+            dot |= {"low": one.mean - one.half, "high": one.mean + one.half}
+    return dot_plot(dots, axis="change of nPPL", reference=0.0, reference_name="no change")
+
+
+def _mean_differences(rows: Sequence[Row]) -> dict[str, Measured]:
+    """Mean difference of nPPL over the changes of policy, by model."""
+    by_model: dict[str, list[Shift]] = {}
+    for shift in policy_shifts(rows):
+        if not math.isnan(shift.difference):
+            by_model.setdefault(shift.model, []).append(shift)
+    return {model: mean_difference(shifts) for model, shifts in by_model.items()}
 
 
 def impossible_models(rows: Sequence[Row]) -> dict[str, str]:
@@ -153,9 +214,30 @@ def _verdict(shifts: Sequence[Shift]) -> str:
         return _WORST
     if sum(shift.stays_best for shift in compared) >= required:
         return _BEST
+    mean = mean_difference(compared)
+    if abs(mean.mean) <= mean.half:
+        return _CHANCE
     if sum(shift.difference < 0 or shift.stays_best for shift in compared) >= required:
         return _MORE
     return _LESS if sum(shift.difference > 0 for shift in compared) >= required else _MIXED
+
+
+def _short_sentence(shifts: Sequence[Shift], verdict: str) -> str:
+    """Reason of a verdict in one sentence."""
+    if verdict in {_NOT_TESTED, _NOT_COMPARED}:
+        return _robustness_sentence(shifts, verdict)
+    compared = [shift for shift in shifts if not math.isnan(shift.difference)]
+    below = sum(shift.difference < 0 for shift in compared)
+    best = sum(shift.stays_best for shift in compared)
+    highest = max(compared, key=lambda shift: shift.difference)
+    if len(compared) == 1:
+        (shift,) = compared
+        better = "Better" if shift.difference < 0 else "Worse" if shift.difference > 0 else "The same"
+        sentence = f"{better} standing among the models on the new ranker's lists than on the old one's"
+        return sentence + (", the best on both." if best else ".")
+    sentence = f"Better standing on the new ranker's lists in {below} of {_count(len(compared), 'change')} of ranker"
+    sentence += f", the best on both lists in {best}" if best else ""
+    return sentence + (f"; worst: {highest.setting} ({highest.difference:+.3f})." if highest.difference > 0 else ".")
 
 
 def _robustness_sentence(shifts: Sequence[Shift], verdict: str) -> str:
@@ -242,7 +324,8 @@ def _sensitivity_sentence(shifts: Sequence[Shift], clicks: Sequence[tuple[LogNam
         reasons.append("more seeds, because the noise of a single seed is unknown")
     noisy = [shift for shift in compared if shift.significant is False and not (shift.stays_best or shift.stays_worst)]
     if verdict == _CHANCE:
-        reasons.append("more sessions in the held-out part and in the test logs")
+        resampled = all(shift.has_resamples for shift in compared)
+        reasons.append("more sessions in the held-out part and in the test logs" if resampled else "more seeds")
     elif noisy:
         reasons.append(
             f"{_count(len(noisy), 'shift')} within noise ({_settings(noisy)})"

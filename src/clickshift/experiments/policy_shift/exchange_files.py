@@ -106,8 +106,8 @@ class PolicyShiftExport(Result):
         n_logs = len({(row["user"], row["training"]) for row in self.files})
         return (
             f"{n_logs} training logs and {self.test_sessions:,} test sessions are in {self.path}; README.md there says "
-            "what their columns are. Train a model on each log, predict the test sessions, and run `clickshift shift "
-            f"score predictions.parquet --export {self.path}`."
+            "what their columns are.\n\nTrain a model on each log, predict the test sessions, and run `clickshift "
+            f"shift score predictions.parquet --export {self.path}`."
         )
 
     def rows(self) -> Rows:

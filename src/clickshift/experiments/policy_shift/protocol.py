@@ -35,6 +35,7 @@ from clickshift.experiments.models import (
     check_predicts_clicks,
     compared_model,
 )
+from clickshift.experiments.policy_shift._loss_parts import has_known_parts, sources_of_loss
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
 from clickshift.experiments.runner import digest
@@ -108,6 +109,9 @@ class Cell:
             yield row | fit_seconds
         if self.contender.role in {"candidate", "click model"} and not models[0].peeks:
             yield check_row(models, logs.user, logs.test)
+            if has_known_parts(models[0], logs.user):
+                for testing, parts in sources_of_loss(models[0], logs).items():
+                    yield {"kind": "loss", "testing": testing, "seed": 0} | parts
         if self.contender.role == "oracle":
             head = head_queries(logs.impressions)
             yield {"model": LOGGING, "role": "baseline", "seed": 0} | ranking_row(

@@ -13,15 +13,17 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import combinations
 from typing import Any, NamedTuple, cast
 
 from clickshift.display.document import Document, Section
+from clickshift.display.figures import dot_plot
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, Standing, measured
 from clickshift.errors import SpecError
+from clickshift.experiments._dots import PUBLISHED, grouped_dots
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_robustness import metric_by_seed, rows_of_kind, text_of
 from clickshift.simulation.search_engine import BUILTIN
@@ -198,10 +200,25 @@ class PublishedTable(ExperimentResult):
         slips = [{"model": slip.model, "metric": slip.column, "why": slip.why} for slip in published_slips(self.name)]
         title = f"Table {self.name.removeprefix('table')} of the policy-shift paper"
         marks = "* the best, = not significantly worse, † a click model not significantly worse than ARM NC"
-        sections = [Section(title, table=table, caption=marks), Section("What it needs", self.needs)]
+        headline = Section(title, table=table, figure=self._figure, caption=marks)
+        sections = [Section("What it needs", self.needs)]
         if slips:
-            sections.insert(1, Section("Printed numbers that cannot be right", table=slips))
-        return Document(title, self.conclusion, sections)
+            sections.insert(0, Section("Printed numbers that cannot be right", table=slips))
+        data = "Numbers as the paper printed them, with 95 % intervals over ten seeds where it has them."
+        return Document(title, self.conclusion, sections, data=data, headline=headline)
+
+    def _figure(self) -> Any:
+        """Plot the first column of the table, the best model first."""
+        column = _published()[self.name]["columns"][0]
+        lower = "PPL" in column or "perplexity" in column.lower()
+        own = [row for row in self.task_rows if row["metric"] == column]
+        dots = [
+            {"label": row["model"], "value": row["published"]}
+            | {"low": None if row["half"] is None else row["published"] - row["half"]}
+            | {"high": None if row["half"] is None else row["published"] + row["half"]}
+            for row in sorted(own, key=lambda row: row["published"], reverse=not lower)
+        ]
+        return dot_plot(dots, axis=f"{column}, {'lower' if lower else 'higher'} is better")
 
 
 class Difference(NamedTuple):
@@ -298,10 +315,7 @@ def _verdict(
 def published_sections(rows: Sequence[Row], corpus: str) -> list[Section]:
     """Make a section that puts each of tables 3 and 4 beside ours, where the rows have them."""
     sections = []
-    for user, name in _TABLE_OF_USER.items():
-        differences = published_differences(rows, user, corpus=corpus)
-        if not differences:
-            continue
+    for name, differences in _by_table(rows, corpus).items():
         by_model: dict[str, dict[str, Any]] = {}
         for one in differences:
             line = by_model.setdefault(one.model, {"model": one.model})
@@ -320,13 +334,64 @@ def published_sections(rows: Sequence[Row], corpus: str) -> list[Section]:
             for one in differences
         ]
         title = f"Table {name.removeprefix('table')} of the paper, and ours"
-        agreeing = sum(one.agrees for one in differences)
-        text = f"{agreeing} of {len(differences)} numbers agree. {order_sentence(differences)}"
         parts = [
             Section(f"Differences from {name.replace('table', 'table ')}", table=lines, name=f"{name} differences")
         ]
-        sections.append(Section(title, text, table, parts=parts, name=name, explanation=_HOW))
+        figure = partial(published_figure, differences)
+        caption = f"Perplexity on lists of other rankers (ood); lower is better. {' '.join(_HOW.split())}"
+        sections.append(Section(title, "", table, figure, parts=parts, caption=caption, name=name))
     return sections
+
+
+def published_conclusion(rows: Sequence[Row], corpus: str) -> str:
+    """Say how many numbers of tables 3 and 4 agree and whether the order of models does; empty without the rows."""
+    texts = []
+    for name, differences in _by_table(rows, corpus).items():
+        agreeing = sum(one.agrees for one in differences)
+        number = name.removeprefix("table")
+        texts.append(
+            f"{order_sentence(differences)}\n\n{agreeing} of {len(differences)} numbers of table {number} agree within "
+            f"their intervals. {_oracle_sentence(differences)}".rstrip()
+        )
+    return "\n\n".join(texts)
+
+
+def published_verdict(rows: Sequence[Row], corpus: str) -> str:
+    """Return "agrees" if all numbers of tables 3 and 4 that the rows have agree, else "differs"; empty without them."""
+    found = [one for differences in _by_table(rows, corpus).values() for one in differences]
+    return "" if not found else "agrees" if all(one.agrees for one in found) else "differs"
+
+
+def _by_table(rows: Sequence[Row], corpus: str) -> dict[str, list[Difference]]:
+    """Return the differences by table, where the rows have it."""
+    found = {name: published_differences(rows, user, corpus=corpus) for user, name in _TABLE_OF_USER.items()}
+    return {name: differences for name, differences in found.items() if differences}
+
+
+def _oracle_sentence(differences: Sequence[Difference]) -> str:
+    """Say that all models differ where the user's own model does; empty where it agrees."""
+    oracle = next((one for one in differences if (one.model, one.metric) == (ORACLE, OOD_PPL)), None)
+    if oracle is None or oracle.agrees:
+        return ""
+    return (
+        f"The others differ because the queries do: the perplexity of the user's own model, which nothing can beat, is "
+        f"{oracle.ours.mean - oracle.published.mean:+.3f} on them."
+    )
+
+
+def published_figure(differences: Sequence[Difference]) -> Any:
+    """Plot ood perplexity of each model, published and ours, the best published model first."""
+    ood = sorted((one for one in differences if one.metric == OOD_PPL), key=lambda one: one.published.mean)
+    dots = []
+    for source in ("ours", PUBLISHED):
+        for one in ood:
+            value = one.ours if source == "ours" else one.published
+            half = _half(value)
+            dots.append(
+                {"label": one.model, "value": value.mean, "from": source}
+                | {"low": value.mean - half, "high": value.mean + half}
+            )
+    return grouped_dots(dots, axis="ood perplexity", group="from")
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:
