@@ -19,7 +19,7 @@ from jaxtyping import Float
 from numba import njit
 
 from clickshift.core.intervals import check_replicates, normal_quantile
-from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.parallel import in_threads, n_threads
 from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
@@ -106,17 +106,14 @@ class Bootstrap:
         memory = log.resampled_type.itemsize * held + 8 * len(clusters.size)
         size = max(1, min(_MEMORY // memory, _BATCH * _MAX_BATCHES, -(-self.replicates // n_threads())))
         size -= size % _BATCH if size > _BATCH else 0
-        blocks = -(-self.replicates // size)
-        results: dict[int, _Result] = {}
 
-        def work(block: int) -> None:
+        def work(block: int) -> _Result:
             first = block * size
             drawn = np.empty((len(clusters.size), min(size, self.replicates - first)))
             _draw(key, first, clusters.size, mode, below, at_mode, once, drawn)
-            results[block] = compute(drawn)
+            return compute(drawn)
 
-        for_each(work, blocks)
-        return [results[block] for block in range(blocks)]
+        return in_threads(work, -(-self.replicates // size))
 
     def limits(self, value: float, replicates: Float[np.ndarray, " replicate"]) -> tuple[float, float, float]:
         """Standard error, lower and upper limit, by the normal distribution with the replicates' standard deviation.
