@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar, final, no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from numba import njit
 
 from clickshift.core.intervals import check_replicates, normal_quantile
@@ -80,7 +80,7 @@ class Bootstrap:
         check_replicates(self.replicates, at_least=20)
 
     def resample(
-        self, log: GroupedLog, compute: Callable[[Float[np.ndarray, "cluster part"]], _Result], held: int
+        self, log: GroupedLog, compute: Callable[[Num[np.ndarray, "cluster part"]], _Result], held: int
     ) -> list[_Result]:
         """Compute something in blocks of resampled logs, on several threads.
 
@@ -103,13 +103,13 @@ class Bootstrap:
         clusters, key = log.clusters, stream_key(as_generator(self.seed))
         mode = np.floor(clusters.size)
         below, at_mode, once = pdtr(mode, clusters.size), _poisson_prob(mode, clusters.size), pdtr(np.arange(6.0), 1.0)
-        memory = log.resampled_type.itemsize * held + 8 * len(clusters.size)
+        memory = log.resampled_type.itemsize * (held + len(clusters.size))
         size = max(1, min(_MEMORY // memory, _BATCH * _MAX_BATCHES, -(-self.replicates // n_threads())))
         size -= size % _BATCH if size > _BATCH else 0
 
         def work(block: int) -> _Result:
             first = block * size
-            drawn = np.empty((len(clusters.size), min(size, self.replicates - first)))
+            drawn = np.empty((len(clusters.size), min(size, self.replicates - first)), log.resampled_type)
             _draw(key, first, clusters.size, mode, below, at_mode, once, drawn)
             return compute(drawn)
 

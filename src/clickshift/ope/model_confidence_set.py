@@ -173,7 +173,9 @@ def _fit(name: str, sessions: Sessions, sample: Sessions, halves: Int[np.ndarray
         learner = replace(learner, prior=_CASCADE_PRIOR)
     elif sample is sessions:
         return _Fitted(name, own, learner, likelihood)
-    model = learner.fit_from(learner.counts(sessions), start=own, errors=False)
+    # cascades have parameters of documents that a sample lacks: a start from it is no better than the usual one
+    start = own if sample is sessions or name in POSITION_MODELS else None
+    model = learner.fit_from(learner.counts(sessions), start=start, errors=False)
     return _Fitted(name, model, learner, likelihood)
 
 
