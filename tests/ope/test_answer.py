@@ -17,7 +17,7 @@ import clickshift as cs
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.data.weighted_lists import WeightedLists
-from clickshift.errors import FileError, SpecError
+from clickshift.errors import DataError, FileError, SpecError
 from clickshift.ope import Answer, PolicyEvaluation, Reward, evaluate_policy
 from clickshift.ope.model_confidence_set import fit_families
 from clickshift.ope.model_free import pareto_k
@@ -322,6 +322,13 @@ def test_a_known_logging_policy_weighs_lists() -> None:
     assert found.answer.difference_low <= gain(neighbour, BEST) <= found.answer.difference_high
     with raises_code("bad-option", SpecError, value="guess"):
         evaluate_policy(log, lists(BEST), logging="guess")
+
+
+def test_a_log_without_propensities_is_refused_before_models_are_fitted() -> None:
+    log, said = draw(pbm, 500, 0), list[object]()
+    with raises_code("missing-propensities", DataError, was_cut=False):
+        evaluate_policy(log, lists(BEST), logging="propensities", progress=said.append)
+    assert not [text for text in said if "fitting" in str(text)]
 
 
 def test_a_given_model_joins_the_families() -> None:

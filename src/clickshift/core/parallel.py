@@ -93,6 +93,30 @@ def for_each(work: Callable[[int], None], n: int) -> None:
         wait(futures)
 
 
+def in_threads(work: Callable[[int], _Result], n: int) -> list[_Result]:
+    """Call `work` with 0 to n - 1 in threads, as `for_each` does, and return its results in order.
+
+    Parameters
+    ----------
+    work
+        Function of the number.
+    n
+        Number of calls.
+
+    Examples
+    --------
+    >>> in_threads(lambda k: k * k, 4)
+    [0, 1, 4, 9]
+    """
+    results: dict[int, _Result] = {}
+
+    def keep(k: int) -> None:
+        results[k] = work(k)
+
+    for_each(keep, n)
+    return [results[k] for k in range(n)]
+
+
 _thread_state = threading.local()
 
 

@@ -193,7 +193,10 @@ class CascadeFamily(ABC):
 
     @abstractmethod
     def certain_log_likelihood(self, parameters: CascadeParameters) -> float:
-        """Return the log-likelihood of continuing after the skips and clicks above the last click."""
+        """Return the log-likelihood of continuing after the skips and clicks above the last click.
+
+        That users were not satisfied by those clicks is left out.
+        """
 
     @abstractmethod
     def expected_choices(self, parameters: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:
@@ -366,15 +369,22 @@ class _LocalLikelihood:
         self._vector, self._family, data = vector, family, family.data
         self.parameters = parameters = family.split(vector)
         (a, s, shared), groups = parameters, family.groups
-        self._penalty = Penalty.of_beta(family.prior, a) if groups is None else groups.penalty(a, vector[-groups.n :])
+        log_a, log_not_a = np.log(a), np.log1p(-a)
+        self._penalty = (
+            Penalty.of_beta(family.prior, a, log_a, log_not_a)
+            if groups is None
+            else groups.penalty(a, vector[-groups.n :])
+        )
         self.tails = tails or family.tails.expect(
             family.transitions(parameters), family.transition_derivatives(parameters)
         )
         objective = self.tails.log_likelihood + family.certain_log_likelihood(parameters)
-        objective += float((data.clicks * np.log(a) + (data.examined - data.clicks) * np.log1p(-a)).sum())
+        objective += float((data.clicks * log_a + (data.examined - data.clicks) * log_not_a).sum())
         objective += self._penalty.value + SHARED_PRIOR.log_density(shared)
         if family.has_satisfaction:
-            objective += family.satisfaction_prior.log_density(s)
+            log_not_s = np.log1p(-s)
+            objective += float((data.followed * log_not_s).sum())
+            objective += family.satisfaction_prior.log_density_of(np.log(s), log_not_s)
         self.objective = objective
 
     def expected_gain(self) -> float:

@@ -99,9 +99,7 @@ class DBNFamily(CascadeFamily):
     @override
     def certain_log_likelihood(self, parameters: CascadeParameters) -> float:
         steps = self.data.passed + self.data.followed.sum()
-        return float(
-            (self.data.followed * np.log1p(-parameters.satisfaction)).sum() + steps * np.log(self._g(parameters))
-        )
+        return float(steps * np.log(self._g(parameters)))
 
     @override
     def expected_choices(self, parameters: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:

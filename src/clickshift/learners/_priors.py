@@ -62,7 +62,11 @@ class Beta:
 
     def log_density(self, p: Float[np.ndarray, " n"]) -> float:
         """Return the sum of the penalties."""
-        return float((self.yes * np.log(p) + (self.total - self.yes) * np.log1p(-p)).sum())
+        return self.log_density_of(np.log(p), np.log1p(-p))
+
+    def log_density_of(self, log_p: Float[np.ndarray, " n"], log_not_p: Float[np.ndarray, " n"]) -> float:
+        """Return the sum of the penalties of probabilities whose logarithms are known, as of their complements."""
+        return float((self.yes * log_p + (self.total - self.yes) * log_not_p).sum())
 
     def slope(self, p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Return the derivative of the penalty by the logit of p."""

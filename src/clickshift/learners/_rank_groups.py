@@ -45,9 +45,11 @@ class Penalty(NamedTuple):
     group: Int[np.ndarray, " pair_or_unseen"] | None = None
 
     @classmethod
-    def of_beta(cls, prior: Beta, a: PairValues) -> Penalty:
-        """Return the penalty of a Beta prior that all pairs share."""
-        return cls(prior.log_density(a), prior.slope(a), prior.information(a), np.empty(0), np.empty(0))
+    def of_beta(cls, prior: Beta, a: PairValues, log_a: PairValues, log_not_a: PairValues) -> Penalty:
+        """Return the penalty of a Beta prior that all pairs share, with the logarithms of a and 1 - a."""
+        return cls(
+            prior.log_density_of(log_a, log_not_a), prior.slope(a), prior.information(a), np.empty(0), np.empty(0)
+        )
 
     def extended(self, information: ArrowheadInformation) -> ArrowheadInformation:
         """Append the means of groups to the shared parameters of an information matrix."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import final, no_type_check
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from numba import njit
 
 from clickshift.data.sessions import Rankings
@@ -338,9 +338,9 @@ class ClusterTerms:
         of_cluster = sum_by_index(clusters.of_row, terms * clusters.count[:, None], len(clusters.size))
         return cls(bound, len(clip), of_cluster)
 
-    def path(self, drawn: Float[np.ndarray, "cluster part"]) -> ClippingPath:
+    def path(self, drawn: Num[np.ndarray, "cluster part"]) -> ClippingPath:
         """Estimate the reward in resampled logs, in which each cluster occurs `drawn` times."""
-        sums = self.of_cluster.T @ drawn
+        sums = self.of_cluster.T @ drawn.astype(np.float64, copy=False)
         max_reward, parts = self.bound.units.max_reward, drawn.shape[1]
         n_groups = len(max_reward)
         mass, logged = (sums[2 + k * n_groups : 2 + (k + 1) * n_groups] for k in range(2))

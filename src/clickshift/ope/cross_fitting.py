@@ -109,13 +109,13 @@ def optimise_policy(
     halves, split = _split_in_halves(opened, reward, seed)
     sessions = opened if isinstance(opened, Sessions) else compact_sessions(opened, reward)
     progress("optimising on the whole log")
-    policy = best_policy(GroupedLog.of(sessions, reward), estimator, clip)
-    logging, in_sample, _ = _evaluate(policy, sessions, reward, estimator, clip, _VALUE_ONLY)
+    whole = GroupedLog.of(sessions, reward)
+    policy = best_policy(whole, estimator, clip)
+    logging, in_sample, _ = _evaluate(policy, whole, estimator, clip, _VALUE_ONLY)
     progress("optimising on each half of the log")
-    held_out = [
-        _evaluate(best_policy(GroupedLog.of(one, reward), estimator, clip), other, reward, estimator, clip, interval)
-        for one, other in (halves, halves[::-1])
-    ]
+    logs = [GroupedLog.of(half, reward) for half in halves]
+    policies = [best_policy(half, estimator, clip) for half in logs]
+    held_out = [_evaluate(policies[1 - k], logs[k], estimator, clip, interval) for k in (1, 0)]
     estimates = [estimate for _, estimate, _ in held_out]
     n_sessions = [estimate.sessions for estimate in estimates]
     return OptimisedPolicy(
@@ -124,8 +124,8 @@ def optimise_policy(
         in_sample,
         _pool([(e.value, e.error) for e in estimates], n_sessions),
         _pool([(gain.value, gain.error) for *_, gain in held_out], n_sessions),
-        *_lower_bound(halves, reward, estimator, clip),
-        _pooled_answer(halves, reward, estimator, clip, seed, progress) if reward.is_linear else None,
+        *_lower_bound(halves, logs, policies, estimator, clip),
+        _pooled_answer(halves, policies, reward, seed, progress) if reward.is_linear else None,
         sum(e.lost * e.sessions for e in estimates) / max(sum(n_sessions), 1),
         split,
         {
@@ -139,7 +139,13 @@ def optimise_policy(
     )
 
 
-def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float) -> tuple[float, float]:
+def _lower_bound(
+    halves: Sequence[Sessions],
+    logs: Sequence[GroupedLog],
+    policies: Sequence[WeightedLists],
+    estimator: str,
+    clip: float,
+) -> tuple[float, float]:
     """95 % lower confidence bound of the cross-fitted reward, and its clipping constant.
 
     Each half evaluates the other half's policy with the other half's list frequencies as the logging policy, so that
@@ -151,9 +157,8 @@ def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: s
     is the constant: it does not depend on the evaluating half, and clipping can only lower the estimate.
     """
     lower, sessions, largest = 0.0, 0.0, 0.0
-    for one, other in (halves, halves[::-1]):
-        choosing, frequencies = GroupedLog.of(one, reward), WeightedLists.frequencies(one)
-        policy, log = best_policy(choosing, estimator, clip), GroupedLog.of(other, reward)
+    for one, policy, choosing, log in zip(halves, policies, logs, logs[::-1], strict=True):
+        frequencies = WeightedLists.frequencies(one)
         limit = clip if math.isfinite(clip) else _largest_weight(choosing, estimator, policy, frequencies)
         evaluation = evaluate_target(log, policy, [estimator], clip=[limit], logging=frequencies, interval=Bernstein())
         estimate, largest = evaluation[0].estimates[0], max(largest, limit)
@@ -170,12 +175,11 @@ def _lower_bound(halves: tuple[Sessions, Sessions], reward: Reward, estimator: s
 
 
 def _pooled_answer(
-    halves: tuple[Sessions, Sessions], reward: Reward, estimator: str, clip: float, seed: int, progress: Progress
+    halves: Sequence[Sessions], policies: Sequence[WeightedLists], reward: Reward, seed: int, progress: Progress
 ) -> PooledAnswer:
     """Answer on each half what the policy that the other half chose earns more than the log."""
     answers, sessions = [], []
-    for one, other in (halves, halves[::-1]):
-        policy = best_policy(GroupedLog.of(one, reward), estimator, clip)
+    for policy, other in zip(policies, halves[::-1], strict=True):
         evaluation = evaluate_policy(
             other, policy, reward=reward, replicates=_VALUE_ONLY.replicates, seed=seed, progress=progress
         )
@@ -316,12 +320,10 @@ def _split_in_halves(log: Log, reward: Reward, seed: int) -> tuple[tuple[Session
 
 
 def _evaluate(
-    policy: WeightedLists, sessions: Sessions, reward: Reward, estimator: str, clip: float, interval: Bootstrap
+    policy: WeightedLists, log: GroupedLog, estimator: str, clip: float, interval: Bootstrap
 ) -> tuple[Estimate, Estimate, Difference]:
     """Estimate the reward of the log itself, that of the policy, and the difference."""
-    logging, estimated = evaluate_target(
-        GroupedLog.of(sessions, reward), policy, ["RCTR", estimator], clip=[clip], interval=interval
-    )
+    logging, estimated = evaluate_target(log, policy, ["RCTR", estimator], clip=[clip], interval=interval)
     return logging.estimates[0], estimated.estimates[0], paired_difference(logging, estimated, interval)
 
 

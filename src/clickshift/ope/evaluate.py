@@ -180,6 +180,8 @@ def evaluate_policy(
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
     sessions, left_out = _shared_sessions(opened, list(targets.values()), reward, cluster)
     logged = GroupedLog.of(sessions, reward, cluster=cluster)
+    if logging_policy == "propensities":
+        _ = logged.propensity  # a log without them is refused before models are fitted
     known = None if curve is None else curve(sessions.n_ranks)
     models = None
     ranked = [ranked_queries(policy, sessions.vocabulary)[sessions.rankings.query] for policy in targets.values()]

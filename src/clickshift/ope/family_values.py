@@ -7,17 +7,29 @@ of the sample, times the square root of the sample's share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.core.parallel import in_threads
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.data.sessions import Sessions
+from clickshift.learners.likelihood import MaximumLikelihood
+from clickshift.models.base import ClickModel
 from clickshift.ope.model_confidence_set import FamilyFit
-from clickshift.ope.model_value import CalibratedModel, LostMass, TargetLists, Valuation, lost_mass, value_target
+from clickshift.ope.model_value import (
+    CalibratedModel,
+    LostMass,
+    TargetLists,
+    Valuation,
+    lost_mass,
+    sums_by_pair,
+    value_target,
+)
 from clickshift.ope.rewards import Reward
 from clickshift.ope.session_groups import divide_sessions, sample_sessions, with_counts
 
@@ -139,36 +151,49 @@ class FamilyJackknife:
         used = target.ranked[query]
         left = [np.bincount(query, own, queries) for own in self.left]
         earned_left = self.left @ np.where(used, target.earned(self.sample, self.reward), 0.0)
-        refitted, fixed = (
-            np.array(
-                [
-                    value_target(calibrated, target, left[g], float(earned_left[g]), self.reward, lost)
-                    for g, calibrated in enumerate(self._models(fit, refit, progress))
-                ]
+
+        def values(calibrated: Sequence[CalibratedModel]) -> Float[np.ndarray, "group field"]:
+            return np.array(
+                in_threads(
+                    lambda g: value_target(calibrated[g], target, left[g], float(earned_left[g]), self.reward, lost),
+                    N_GROUPS,
+                )
             )
-            for refit in (fit.learner is not None, False)
-        )
+
+        fixed = values(self._models(fit, refit=False, progress=progress))
+        refitted = fixed if fit.learner is None else values(self._models(fit, refit=True, progress=progress))
         return FamilyValue(full, refitted, fixed, lost)
 
     def _models(self, fit: FamilyFit, refit: bool, progress: Progress) -> list[CalibratedModel]:
         """Calibrated models without each group, fitted again or not; computed once."""
         key = fit.name, refit
         if key not in self._calibrated:
-            start = fit.model
-            if refit and fit.learner is not None:
+            if fit.learner is None or not refit:
+                self._calibrated[key] = self._recalibrated(fit.model)
+            else:
                 progress(f"fitting {fit.name} without each of {N_GROUPS} groups of sessions")
-                if self.sample is not self.sessions:
-                    start = fit.learner.fit_from(fit.learner.counts(self.sample), start=start, errors=False)
-            prob = None if refit else start.click_prob_given_history(self.sample)
-            models = []
-            for left in self.left:
-                part = with_counts(self.sample, left)
-                if prob is None and fit.learner is not None:
-                    model = fit.learner.fit_from(
-                        fit.learner.counts(part), start=start, max_steps=_MAX_STEPS, errors=False
-                    )
-                    models.append(CalibratedModel.of(model, part, model.click_prob_given_history(part)))
-                elif prob is not None:
-                    models.append(CalibratedModel.of(start, part, prob[left > 0]))
-            self._calibrated[key] = models
+                self._calibrated[key] = self._refitted(fit.learner, fit.model)
         return self._calibrated[key]
+
+    def _recalibrated(self, model: ClickModel) -> list[CalibratedModel]:
+        """Calibrate a model on the sessions without each group: the sums of all other groups."""
+        prob = model.click_prob_given_history(self.sample)
+        groups = self.sample.count - self.left
+        sums = np.array([sums_by_pair(with_counts(self.sample, own), prob[own > 0]) for own in groups])
+        above, below = np.zeros_like(sums), np.zeros_like(sums)  # no differences, so that 0 stays 0
+        np.cumsum(sums[:-1], axis=0, out=above[1:])
+        np.cumsum(sums[:0:-1], axis=0, out=below[-2::-1])
+        return [CalibratedModel.from_sums(model, *left) for left in above + below]
+
+    def _refitted(self, learner: MaximumLikelihood, model: ClickModel) -> list[CalibratedModel]:
+        """Fit a family without each group, and calibrate."""
+        start = model
+        if self.sample is not self.sessions:
+            start = learner.fit_from(learner.counts(self.sample), start=model, errors=False)
+
+        def fit_without(group: int) -> CalibratedModel:
+            part = with_counts(self.sample, self.left[group])
+            fitted = learner.fit_from(learner.counts(part), start=start, max_steps=_MAX_STEPS, errors=False)
+            return CalibratedModel.of(fitted, part, fitted.click_prob_given_history(part))
+
+        return in_threads(fit_without, N_GROUPS)

@@ -36,17 +36,16 @@ class Tally:
     Parameters
     ----------
     shown
-        Number of sessions.
+        Number of sessions; for resampled logs, like `clicks`, stored in a small type where the counts fit.
     clicks
-        Number of clicks of each entry and rank that was ever clicked (`GroupedLog.clicked`); stored in a small type,
-        where the counts fit, for resampled logs.
+        Number of clicks of each entry and rank that was ever clicked (`GroupedLog.clicked`).
     earned
         Total reward of all sessions of an entry.
     sessions
         Number of sessions of each query.
     """
 
-    shown: Float[np.ndarray, "entry part"]
+    shown: Num[np.ndarray, "entry part"]
     clicks: Num[np.ndarray, "clicked part"]
     earned: Float[np.ndarray, "entry part"]
     sessions: Float[np.ndarray, "query part"]
@@ -286,7 +285,7 @@ class GroupedLog:
 
     @cached_property
     def resampled_type(self) -> np.dtype:
-        """Smallest number type for the clicks of a resampled log: it must count the draws of the most frequent list.
+        """Smallest number type for the counts of a resampled log: it must count the draws of the most frequent list.
 
         A sum of Poisson numbers stays below twice its mean plus 100, and one over clusters below sixteen times its mean
         plus 100, except with a probability of about 10^-14.
@@ -294,11 +293,30 @@ class GroupedLog:
         most = (2 if self.cluster is None else 16) * float(self.total.shown.max()) + 100
         return np.dtype(np.uint16 if most < 1 << 16 else np.float32 if most < 1 << 24 else np.float64)
 
+    @property
+    def propensity(self) -> Float[np.ndarray, " entry"]:
+        """Logged propensity of each entry.
+
+        Raises
+        ------
+        DataError
+            If the log has none, or those of longer lists ("missing-propensities").
+        """
+        if self.log_prob is None:
+            problem = "those that it has are of longer lists than the reward counts" if self.was_cut else "it has none"
+            raise DataError(
+                f"the log must carry the propensities of its lists: {problem}. Pass the logging policy, or "
+                'logging="frequencies".',
+                code="missing-propensities",
+                was_cut=self.was_cut,
+            )
+        return np.exp(np.minimum(self.log_prob, 0.0))
+
     def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
         """Spread values by list over entries; not copied where entries are lists."""
         return of_list if len(self.list_of) == len(self.lists) else of_list[self.list_of]
 
-    def per_query(self, values: Float[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
+    def per_query(self, values: Num[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
         """Sum values by entry over the entries of each query."""
         return sum_by_index(self.query, values, self.n_queries)
 
@@ -375,7 +393,7 @@ def tally_resampled(
     log: GroupedLog,
     entry: Int[np.ndarray, " row"],
     click: Bool[np.ndarray, "row rank"],
-    drawn: Float[np.ndarray, "cluster part"],
+    drawn: Num[np.ndarray, "cluster part"],
     cluster: Int[np.ndarray, " row"],
     count: Float[np.ndarray, " row"],
 ) -> Tally:
@@ -385,10 +403,14 @@ def tally_resampled(
     return Tally(shown, clicks, earned, log.per_query(shown))
 
 
-def _zeros(log: GroupedLog, parts: int, click_type: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make arrays for the counts by entry: sessions, clicks and reward."""
+def _zeros(log: GroupedLog, parts: int, count_type: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make arrays for the counts: sessions by entry, clicks by entry and rank, and reward by entry."""
     entries = len(log.list_of)
-    return np.zeros((entries, parts)), np.zeros((len(log.clicked[0]), parts), click_type), np.zeros((entries, parts))
+    return (
+        np.zeros((entries, parts), count_type),
+        np.zeros((len(log.clicked[0]), parts), count_type),
+        np.zeros((entries, parts)),
+    )
 
 
 def _reward_cap(log: GroupedLog) -> float:
@@ -397,7 +419,7 @@ def _reward_cap(log: GroupedLog) -> float:
 
 
 def sum_by_index(
-    index: Int[np.ndarray, " n"], values: Float[np.ndarray, "n part"], size: int
+    index: Int[np.ndarray, " n"], values: Num[np.ndarray, "n part"], size: int
 ) -> Float[np.ndarray, "m part"]:
     """Sum the rows with the same index; rows with the index `UNSEEN` are ignored."""
     out = np.zeros((size, values.shape[1]))
@@ -484,14 +506,22 @@ def _count(entry, click, number, theta, reward_cap, drawn, cluster, count, shown
     """Count the rows of resampled logs; the reward of a session is the sum of theta over its clicks, capped."""
     parts, ranks = drawn.shape[1], click.shape[1]
     for i in range(len(entry)):
-        e, c, reward = entry[i], cluster[i], 0.0
-        for p in range(parts):
-            shown[e, p] += drawn[c, p] * count[i]
+        e, c, reward, once = entry[i], cluster[i], 0.0, count[i] == 1.0
+        if once:  # nearly always, and whole numbers are faster
+            for p in range(parts):
+                shown[e, p] += drawn[c, p]
+        else:
+            for p in range(parts):
+                shown[e, p] += drawn[c, p] * count[i]
         for r in range(ranks):
             if click[i, r]:
                 reward += theta[r]
-                for p in range(parts):
-                    clicks[number[e, r], p] += drawn[c, p] * count[i]
+                if once:
+                    for p in range(parts):
+                        clicks[number[e, r], p] += drawn[c, p]
+                else:
+                    for p in range(parts):
+                        clicks[number[e, r], p] += drawn[c, p] * count[i]
         reward = min(reward, reward_cap)
         if reward > 0.0:
             for p in range(parts):

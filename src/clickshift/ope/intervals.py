@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar, final, no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from numba import njit
 
 from clickshift.core.intervals import check_replicates, normal_quantile
-from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.parallel import in_threads, n_threads
 from clickshift.core.random_streams import next_uniform, open_stream
 from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.errors import CapabilityError, SpecError
@@ -80,7 +80,7 @@ class Bootstrap:
         check_replicates(self.replicates, at_least=20)
 
     def resample(
-        self, log: GroupedLog, compute: Callable[[Float[np.ndarray, "cluster part"]], _Result], held: int
+        self, log: GroupedLog, compute: Callable[[Num[np.ndarray, "cluster part"]], _Result], held: int
     ) -> list[_Result]:
         """Compute something in blocks of resampled logs, on several threads.
 
@@ -103,20 +103,17 @@ class Bootstrap:
         clusters, key = log.clusters, stream_key(as_generator(self.seed))
         mode = np.floor(clusters.size)
         below, at_mode, once = pdtr(mode, clusters.size), _poisson_prob(mode, clusters.size), pdtr(np.arange(6.0), 1.0)
-        memory = log.resampled_type.itemsize * held + 8 * len(clusters.size)
+        memory = log.resampled_type.itemsize * (held + len(clusters.size))
         size = max(1, min(_MEMORY // memory, _BATCH * _MAX_BATCHES, -(-self.replicates // n_threads())))
         size -= size % _BATCH if size > _BATCH else 0
-        blocks = -(-self.replicates // size)
-        results: dict[int, _Result] = {}
 
-        def work(block: int) -> None:
+        def work(block: int) -> _Result:
             first = block * size
-            drawn = np.empty((len(clusters.size), min(size, self.replicates - first)))
+            drawn = np.empty((len(clusters.size), min(size, self.replicates - first)), log.resampled_type)
             _draw(key, first, clusters.size, mode, below, at_mode, once, drawn)
-            results[block] = compute(drawn)
+            return compute(drawn)
 
-        for_each(work, blocks)
-        return [results[block] for block in range(blocks)]
+        return in_threads(work, -(-self.replicates // size))
 
     def limits(self, value: float, replicates: Float[np.ndarray, " replicate"]) -> tuple[float, float, float]:
         """Standard error, lower and upper limit, by the normal distribution with the replicates' standard deviation.

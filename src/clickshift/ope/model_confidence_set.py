@@ -24,12 +24,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from clickshift.core.intervals import normal_quantile
+from clickshift.core.newton import single_threaded_products
+from clickshift.core.parallel import in_threads
 from clickshift.core.rng import generator
 from clickshift.data.sessions import Sessions
 from clickshift.learners.likelihood import MaximumLikelihood
@@ -130,34 +132,51 @@ def fit_families(
     rng = generator(seed, "halves")
     sample, sample_cluster = sample_sessions(sessions, _MAX_ROWS, rng, cluster)
     halves = divide_sessions(sample.count, 2, rng, sample_cluster)
-    members: list[tuple[str, ClickModel, MaximumLikelihood | None]] = []
-    likelihood = []
-    for name in families:
-        learner = MaximumLikelihood(name, iterations=_MAX_STEPS)
-        own = learner.fit_from(learner.counts(sample), errors=False)
-        likelihood.append(_likelihoods(learner, own, sample, halves))
-        if name not in POSITION_MODELS:
-            learner = replace(learner, prior=_CASCADE_PRIOR)
-        elif sample is sessions:
-            members.append((name, own, learner))
-            continue
-        members.append((name, learner.fit_from(learner.counts(sessions), start=own, errors=False), learner))
-    best = [max((own[c] for own in likelihood), key=lambda x: float(sample.count @ x)) for c in range(2)]
+    fitted: list[_Fitted] = in_threads(lambda k: _fit(families[k], sessions, sample, halves), len(families))
+    best = [max((one.likelihood[c] for one in fitted), key=lambda x: float(sample.count @ x)) for c in range(2)]
     for name, model in given.items():
-        members.append((name, model, None))
-        likelihood.append((np.maximum(model.log_likelihood(sample), -_LARGEST_LOSS),) * 2)
-    fits = []
-    for (name, model, fitted_by), logs in zip(members, likelihood, strict=True):
+        likelihood = np.maximum(model.log_likelihood(sample), -_LARGEST_LOSS)
+        fitted.append(_Fitted(name, model, None, (likelihood, likelihood)))
+    residuals = _ResidualTest(sample, weight, sample_cluster)
+
+    def compare(k: int) -> FamilyFit:
+        name, model, learner, logs = fitted[k]
         prob = model.click_prob_given_history(sessions)
         calibrated = CalibratedModel.of(model, sessions, prob)
         (deficit, z), (_, other_z) = (
             _paired(b - x, sample.count, sample_cluster) for b, x in zip(best, logs, strict=True)
         )
         tested = prob if sample is sessions else model.click_prob_given_history(sample)
-        p_value = residual_p_value(sample, tested, weight, sample_cluster)
-        fits.append(FamilyFit(name, model, fitted_by, calibrated, deficit, min(z, other_z), p_value, True, ""))
+        p_value = residuals.p_value(tested)
+        return FamilyFit(name, model, learner, calibrated, deficit, min(z, other_z), p_value, True, "")
+
     order = {name: k for k, name in enumerate(FAMILIES)}
+    fits = in_threads(compare, len(fitted))
     return _rejected(sorted(fits, key=lambda fit: order.get(fit.name, len(order))))
+
+
+class _Fitted(NamedTuple):
+    """A model of a family, its learner, and the mean log-likelihoods of the sessions of each row (`_likelihoods`)."""
+
+    name: str
+    model: ClickModel
+    learner: MaximumLikelihood | None
+    likelihood: tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]
+
+
+def _fit(name: str, sessions: Sessions, sample: Sessions, halves: Int[np.ndarray, "row half"]) -> _Fitted:
+    """Fit a family to a log, and to each half of a sample of it."""
+    learner = MaximumLikelihood(name, iterations=_MAX_STEPS)
+    own = learner.fit_from(learner.counts(sample), errors=False)
+    likelihood = _likelihoods(learner, own, sample, halves)
+    if name not in POSITION_MODELS:
+        learner = replace(learner, prior=_CASCADE_PRIOR)
+    elif sample is sessions:
+        return _Fitted(name, own, learner, likelihood)
+    # cascades have parameters of documents that a sample lacks: a start from it is no better than the usual one
+    start = own if sample is sessions or name in POSITION_MODELS else None
+    model = learner.fit_from(learner.counts(sessions), start=start, errors=False)
+    return _Fitted(name, model, learner, likelihood)
 
 
 def _rejected(fits: Sequence[FamilyFit]) -> list[FamilyFit]:
@@ -213,126 +232,132 @@ def _paired(
     return mean, mean / error if error > 0 else 0.0
 
 
-def residual_p_value(
-    sessions: Sessions,
-    prob: Float[np.ndarray, "row rank"],
-    weight: Float[np.ndarray, " pair"] | None = None,
-    cluster: Int[np.ndarray, " row"] | None = None,
-) -> float:
-    """P-value of how a model divides the clicks of each document among ranks and histories.
+@final
+class _ResidualTest:
+    """Test of how a model divides the clicks of each document among ranks and histories.
+
+    What does not depend on the model is computed once.
 
     Parameters
     ----------
     sessions
         The log.
-    prob
-        Click probability of each result given the clicks above it, by the model.
     weight
         How much more often a target shows each pair than the log does: documents are tested in groups of it.
     cluster
         Number of the cluster of each row: users who repeat themselves count as less (design effect).
-
-    Returns
-    -------
-    float
-        P-value of the cell (rank, place of the last click above, group of documents) that deviates most, or of the
-        covariate (attractiveness of the results above and below) that explains most, times their number (Bonferroni).
     """
-    shown = sessions.rankings.shown
-    pair = sessions.rankings.pair[shown].astype(np.int64)
-    weighted = (sessions.count[:, None] * shown).astype(np.float64)
-    expected, clicks = (prob * weighted)[shown], (sessions.click * weighted)[shown]
-    total = np.bincount(pair, clicks, sessions.vocabulary.n_pairs)
-    sums = np.bincount(pair, expected, sessions.vocabulary.n_pairs)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.nan_to_num(total / sums)  # relative to what the model expects of the document
-    history = _last_click(sessions.click)
-    groups = [np.zeros(len(total), np.int64)]
-    if weight is not None:
-        groups.append(_by_weight(weight, total))
-    cell = (np.arange(sessions.n_ranks) * 3 + history)[shown]
-    cells = np.concatenate([_standardised(pair, cell, expected, clicks, total, sums, group) for group in groups])
-    scale = math.sqrt(2 * _design_effect(sessions, pair, clicks - expected * rate[pair], cluster))
-    tests = [math.erfc(float(cells.max()) / scale) * len(cells)] if len(cells) else []
-    neighbours = _neighbours(sessions, _attractiveness(sessions.rankings.pair, prob, rate))
-    scores = [_score(pair, x[shown], expected, clicks, rate, sums) for x in neighbours]
-    tests += [math.erfc(max(scores) / scale) * len(scores)]
-    return min(1.0, min(tests) * len(tests))
 
+    def __init__(
+        self,
+        sessions: Sessions,
+        weight: Float[np.ndarray, " pair"] | None = None,
+        cluster: Int[np.ndarray, " row"] | None = None,
+    ) -> None:
+        self._sessions, self._shown, self._n_pairs = sessions, sessions.rankings.shown, sessions.vocabulary.n_pairs
+        self._count = np.broadcast_to(sessions.count[:, None], self._shown.shape)[self._shown].astype(np.float64)
+        self._pair = sessions.rankings.pair[self._shown].astype(np.int64)
+        self._clicks = sessions.click[self._shown] * self._count
+        self._total = np.bincount(self._pair, self._clicks, self._n_pairs)
+        history = _last_click(sessions.click)
+        cell = (np.arange(sessions.n_ranks) * 3 + history)[self._shown]
+        self._n_cells = int(cell.max()) + 1
+        self._key = self._pair * self._n_cells + cell
+        groups = [np.zeros(self._n_pairs, np.int64)]
+        if weight is not None:
+            groups.append(_by_weight(weight, self._total))
+        self._members = np.concatenate([group == np.unique(group)[:, None] for group in groups]).astype(np.float64)
+        self._observed = single_threaded_products(self._members, self._by_cell(self._clicks).T)
+        self._first_in_list = history == 0
+        self._order = np.argsort(self._pair, kind="stable")
+        self._first = np.flatnonzero(np.diff(self._pair[self._order], prepend=-1))
+        self._user = None
+        if cluster is not None:
+            own = np.broadcast_to(cluster[:, None], self._shown.shape)[self._shown]
+            self._user = np.unique(own.astype(np.int64) * self._n_pairs + self._pair, return_inverse=True)[1]
 
-def _standardised(
-    pair: Int[np.ndarray, " result"],
-    cell: Int[np.ndarray, " result"],
-    expected: Float[np.ndarray, " result"],
-    clicks: Float[np.ndarray, " result"],
-    total: Float[np.ndarray, " pair"],
-    sums: Float[np.ndarray, " pair"],
-    group: Int[np.ndarray, " pair"],
-) -> Float[np.ndarray, " tested"]:
-    """Absolute standardised residuals of cells, given the clicks of each document, in each group of documents."""
-    n_cells = int(cell.max()) + 1
-    key = pair * n_cells + cell
-    by_pair = np.bincount(key, expected, len(total) * n_cells).reshape(-1, n_cells)
-    share = by_pair / np.maximum(sums, 1e-300)[:, None]
-    observed = np.bincount(group[pair] * n_cells + cell, clicks, (group.max() + 1) * n_cells)
-    mean, variance = (
-        np.stack([np.bincount(group, values[:, c], group.max() + 1) for c in range(n_cells)], axis=1).ravel()
-        for values in (total[:, None] * share, total[:, None] * share * (1 - share))
-    )
-    tested = variance >= _MIN_VARIANCE
-    standardised: np.ndarray = np.abs(observed - mean)[tested] / np.sqrt(variance[tested])
-    return standardised
+    def p_value(self, prob: Float[np.ndarray, "row rank"]) -> float:
+        """Return the p-value of a model.
 
+        Parameters
+        ----------
+        prob
+            Click probability of each result given the clicks above it, by the model.
 
-def _design_effect(
-    sessions: Sessions,
-    pair: Int[np.ndarray, " result"],
-    residual: Float[np.ndarray, " result"],
-    cluster: Int[np.ndarray, " row"] | None,
-) -> float:
-    """Variance of the residuals of a user's sessions with the same document, relative to independent sessions."""
-    if cluster is None:
-        return 1.0
-    own = np.broadcast_to(cluster[:, None], sessions.click.shape)[sessions.rankings.shown]
-    key = np.unique(own.astype(np.int64) * sessions.vocabulary.n_pairs + pair, return_inverse=True)[1]
-    square = float(residual @ residual)
-    return max(1.0, float((np.bincount(key, residual) ** 2).sum()) / square) if square > 0 else 1.0
+        Returns
+        -------
+        float
+            P-value of the cell (rank, place of the last click above, group of documents) that deviates most, or of the
+            covariate (attractiveness of the results above and below) that explains most, times their number
+            (Bonferroni).
+        """
+        shown = prob[self._shown]
+        expected = shown * self._count
+        sums = np.bincount(self._pair, expected, self._n_pairs)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rate = np.nan_to_num(self._total / sums)  # relative to what the model expects of the document
+        cells = self._standardised(expected, sums)
+        scaled = expected * rate[self._pair]
+        residual = self._clicks - scaled
+        scale = math.sqrt(2 * self._design_effect(residual))
+        tests = [math.erfc(float(cells.max()) / scale) * len(cells)] if len(cells) else []
+        scores = [self._score(x[self._shown], expected, scaled, residual, sums) for x in self._neighbours(shown, rate)]
+        tests += [math.erfc(max(scores) / scale) * len(scores)]
+        return min(1.0, min(tests) * len(tests))
 
+    def _by_cell(self, values: Float[np.ndarray, " result"]) -> Float[np.ndarray, "pair cell"]:
+        """Sum values over the results of each pair in each cell."""
+        return np.bincount(self._key, values, self._n_pairs * self._n_cells).reshape(-1, self._n_cells)
 
-def _score(
-    pair: Int[np.ndarray, " result"],
-    x: Float[np.ndarray, " result"],
-    expected: Float[np.ndarray, " result"],
-    clicks: Float[np.ndarray, " result"],
-    rate: Float[np.ndarray, " pair"],
-    sums: Float[np.ndarray, " pair"],
-) -> float:
-    """Absolute standardised score of a covariate: whether a document is clicked more where the covariate is larger."""
-    mean = np.bincount(pair, expected * x, len(sums)) / np.maximum(sums, 1e-300)
-    deviation = x - mean[pair]
-    scaled = expected * rate[pair]
-    variance = float(scaled @ deviation**2)
-    return abs(float((clicks - scaled) @ deviation)) / math.sqrt(variance) if variance > 0 else 0.0
+    def _standardised(
+        self, expected: Float[np.ndarray, " result"], sums: Float[np.ndarray, " pair"]
+    ) -> Float[np.ndarray, " tested"]:
+        """Absolute standardised residuals of cells, given the clicks of each document, in each group of documents."""
+        share = self._by_cell(expected) / np.maximum(sums, 1e-300)[:, None]
+        clicks = self._total[:, None] * share
+        mean = single_threaded_products(self._members, clicks.T)
+        variance = single_threaded_products(self._members, (clicks * (1 - share)).T)
+        tested = variance >= _MIN_VARIANCE
+        standardised: np.ndarray = np.abs(self._observed - mean)[tested] / np.sqrt(variance[tested])
+        return standardised
 
+    def _design_effect(self, residual: Float[np.ndarray, " result"]) -> float:
+        """Variance of the residuals of a user's sessions with the same document, relative to independent sessions."""
+        square = float(residual @ residual)
+        if self._user is None or not square > 0:
+            return 1.0
+        return max(1.0, float((np.bincount(self._user, residual) ** 2).sum()) / square)
 
-def _neighbours(
-    sessions: Sessions, attractiveness: Float[np.ndarray, "row rank"]
-) -> list[Float[np.ndarray, "row rank"]]:
-    """Covariates of each result: attractiveness of the result above it, of the one below it, and of all above it."""
-    zero = np.zeros((len(attractiveness), 1))
-    above = np.concatenate([zero, attractiveness[:, :-1]], axis=1)
-    below = np.concatenate([attractiveness[:, 1:], zero], axis=1)
-    return [above, below, np.cumsum(above, axis=1), above * (_last_click(sessions.click) == 0)]
+    def _score(
+        self,
+        x: Float[np.ndarray, " result"],
+        expected: Float[np.ndarray, " result"],
+        scaled: Float[np.ndarray, " result"],
+        residual: Float[np.ndarray, " result"],
+        sums: Float[np.ndarray, " pair"],
+    ) -> float:
+        """Absolute standardised score of a covariate: whether a document is clicked more where it is larger."""
+        mean = np.bincount(self._pair, expected * x, len(sums)) / np.maximum(sums, 1e-300)
+        deviation = x - mean[self._pair]
+        variance = float(scaled @ deviation**2)
+        return abs(float(residual @ deviation)) / math.sqrt(variance) if variance > 0 else 0.0
 
+    def _neighbours(
+        self, prob: Float[np.ndarray, " result"], rate: Float[np.ndarray, " pair"]
+    ) -> list[Float[np.ndarray, "row rank"]]:
+        """Covariates of each result: attractiveness of the result above it, of the one below it, and of all above it.
 
-def _attractiveness(
-    pair: Int[np.ndarray, "row rank"], prob: Float[np.ndarray, "row rank"], rate: Float[np.ndarray, " pair"]
-) -> Float[np.ndarray, "row rank"]:
-    """Attractiveness of each result: the largest click probability of its document, scaled to its clicks."""
-    largest = np.zeros(len(rate) + 1)
-    np.maximum.at(largest, pair, prob)
-    scaled: np.ndarray = np.append(largest[:-1] * rate, 0.0)[pair]
-    return scaled
+        The attractiveness of a document is its largest click probability, scaled to its clicks.
+        """
+        largest = np.maximum.reduceat(prob[self._order], self._first)
+        scaled = np.zeros(self._n_pairs + 1)  # the last is for UNSEEN
+        pairs = self._pair[self._order[self._first]]
+        scaled[pairs] = largest * rate[pairs]
+        attractiveness = scaled[self._sessions.rankings.pair]
+        zero = np.zeros((len(attractiveness), 1))
+        above = np.concatenate([zero, attractiveness[:, :-1]], axis=1)
+        below = np.concatenate([attractiveness[:, 1:], zero], axis=1)
+        return [above, below, np.cumsum(above, axis=1), above * self._first_in_list]
 
 
 def _last_click(click: Bool[np.ndarray, "row rank"]) -> Int[np.ndarray, "row rank"]:

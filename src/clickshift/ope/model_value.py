@@ -160,15 +160,16 @@ class CalibratedModel:
         prob
             Click probabilities given the clicks above, by the model.
         """
-        pair, size = sessions.rankings.pair + 1, sessions.vocabulary.n_pairs + 1  # UNSEEN is 0 here
-        row, rank = np.nonzero(sessions.click)
-        expected, clicks = (
-            np.append(sums[1:], 0.0)
-            for sums in (
-                np.bincount(pair.ravel(), (prob * sessions.count[:, None]).ravel(), size),
-                np.bincount(pair[row, rank], sessions.count[row], size),
-            )
-        )
+        return cls.from_sums(model, *sums_by_pair(sessions, prob))
+
+    @classmethod
+    def from_sums(
+        cls,
+        model: ClickModel,
+        expected: Float[np.ndarray, " pair_or_unseen"],
+        clicks: Float[np.ndarray, " pair_or_unseen"],
+    ) -> CalibratedModel:
+        """Calibrate a model on the clicks that it expects on each pair of a log, and those that were logged."""
         logged = expected > 0
         ratio = np.where(logged, clicks / np.where(logged, expected, 1.0), 1.0)
         if not hasattr(model, "attractiveness"):
@@ -190,6 +191,25 @@ class CalibratedModel:
             name: np.where(unlogged, value, getattr(self.model, name)) for name, value in values.items()
         }
         return replace(self.model, **changed)
+
+
+def sums_by_pair(
+    sessions: Sessions, prob: Float[np.ndarray, "row rank"]
+) -> tuple[Float[np.ndarray, " pair_or_unseen"], Float[np.ndarray, " pair_or_unseen"]]:
+    """Sum the clicks on each pair that a model expects, and those that were logged.
+
+    Parameters
+    ----------
+    sessions
+        The log.
+    prob
+        Click probabilities given the clicks above, by the model.
+    """
+    pair, size = sessions.rankings.pair + 1, sessions.vocabulary.n_pairs + 1  # UNSEEN is 0 here
+    row, rank = np.nonzero(sessions.click)
+    expected = np.bincount(pair.ravel(), (prob * sessions.count[:, None]).ravel(), size)
+    clicks = np.bincount(pair[row, rank], sessions.count[row], size)
+    return np.append(expected[1:], 0.0), np.append(clicks[1:], 0.0)
 
 
 def lost_mass(

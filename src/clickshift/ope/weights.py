@@ -33,7 +33,7 @@ from numba import njit
 
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.vocabulary import UNSEEN
-from clickshift.errors import CapabilityError, DataError, SpecError
+from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, weighted_lists
@@ -192,17 +192,7 @@ class ListWeights:
         if isinstance(logging, TargetProbabilities):
             logging_prob = logging.list_prob
         elif logging == "propensities":
-            if log.log_prob is None:
-                problem = (
-                    "those that it has are of longer lists than the reward counts" if log.was_cut else "it has none"
-                )
-                raise DataError(
-                    f"the log must carry the propensities of its lists: {problem}. Pass the logging policy, or "
-                    'logging="frequencies".',
-                    code="missing-propensities",
-                    was_cut=log.was_cut,
-                )
-            unit, logging_prob = np.arange(len(unit)), np.exp(np.minimum(log.log_prob, 0.0))
+            unit, logging_prob = np.arange(len(unit)), log.propensity
         list_of_unit = np.arange(len(log.lists)) if logging != "propensities" else log.list_of
         return WeightUnits(
             unit=unit[:, None],
