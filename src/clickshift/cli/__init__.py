@@ -21,6 +21,7 @@ import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
 import clickshift.cli.decide as decide
+import clickshift.cli.import_events as import_events
 import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
@@ -66,6 +67,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(simulate.simulate)
+app.command("import")(import_events.import_events)
 app.command()(models.fit)
 app.command()(models.evaluate)
 app.command()(compare.compare)

@@ -271,6 +271,14 @@ class ReadReport:
             warning = ClickshiftWarning(f"{self.path}: {'; '.join(sentences)}.", code=code, **facts)
             warnings.warn(warning, stacklevel=3)
 
+    def warn_bad(self) -> None:
+        """Issue one warning about skipped events, if any were; for a reader whose result says what was left out."""
+        if self._n_bad:
+            sentence = f"skipped {self._n_bad:,} bad event(s), the first at {self._first_bad}"
+            facts = {**self._facts(), "line": self._first_bad_line}
+            warning = ClickshiftWarning(f"{self.path}: {sentence}.", code="skipped-input", **facts)
+            warnings.warn(warning, stacklevel=3)
+
     def _sentences(self) -> list[str]:
         """Return one sentence for every kind of skipped input."""
         sentences = [f"left out {count:,} {what}" for (what, _), count in self._left_out.items() if count]

@@ -1,8 +1,8 @@
 """The join that all formats share: a table of events becomes one row per list, with its documents and clicks.
 
-    events -> pairs   one row per (list, document): the rank of its first or last impression, and its clicks
-           -> places  one row per (list, rank): of several documents at a rank, the one with the earliest impression
-           -> lists   one row per list: gaps between ranks are closed, or the list is cut at the first one, or left out
+events -> pairs   one row per (list, document): the rank of its first or last impression, and its clicks
+       -> places  one row per (list, rank): of several documents at a rank, the one with the earliest impression
+       -> lists   one row per list: gaps between ranks are closed, or the list is cut at the first one, or left out
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from typing import Any
 from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, EventDatabase
 from clickshift.io.events.options import EventOptions
 
-PAIR_EXAMPLE = "concat('query ', query, ', document ', doc, coalesce(concat(', ', strftime(time, '%Y-%m-%d %H:%M:%S')), ''))"
+PAIR_EXAMPLE = (
+    "concat('query ', query, ', document ', doc, coalesce(concat(', ', strftime(time, '%Y-%m-%d %H:%M:%S')), ''))"
+)
 """An example of an event, or of a pair, in SQL."""
-_LIST_EXAMPLE = "concat('query ', query, ', documents ', array_to_string(docs[1:3], ', '), coalesce(concat(', ', time), ''))"
+_LIST_EXAMPLE = (
+    "concat('query ', query, ', documents ', array_to_string(docs[1:3], ', '), coalesce(concat(', ', time), ''))"
+)
 _LATE = 1 << 62  # of events without a time
 
 
@@ -170,7 +174,9 @@ def _make_pairs(database: EventDatabase, options: EventOptions) -> None:
         example=example,
         count="sum(impressions)",
     )
-    database.execute("DELETE FROM pairs WHERE coalesce(shown_ordinal, clicked_ordinal) IS NULL OR impressions + clicks = 0")
+    database.execute(
+        "DELETE FROM pairs WHERE coalesce(shown_ordinal, clicked_ordinal) IS NULL OR impressions + clicks = 0"
+    )
     database.repaired(
         "pairs",
         "impressions = 0",
@@ -214,7 +220,9 @@ def _shift_ranks(database: EventDatabase, options: EventOptions) -> dict[str, in
         bases = dict.fromkeys(found, options.rank_base)
     import pyarrow as pa
 
-    columns = pa.table({"source": pa.array(list(bases), pa.string()), "base": pa.array(list(bases.values()), pa.int64())})
+    columns = pa.table(
+        {"source": pa.array(list(bases), pa.string()), "base": pa.array(list(bases.values()), pa.int64())}
+    )
     database.connection.register("bases", columns)
     database.execute(
         f"""CREATE TABLE ranked AS SELECT list, doc, query, "user", shown_at, first_at, time, clicks, conversions,
@@ -234,17 +242,16 @@ def _make_places(database: EventDatabase) -> None:
         f"""CREATE TABLE places AS SELECT list, rank, arg_min(doc, moment) AS doc, any_value(query) AS query,
         min("user") AS "user", min(time) AS time, arg_min(clicks, moment) AS clicks,
         arg_min(conversions, moment) AS conversions, min(first_at) AS first_at, count(*) AS candidates,
-        sum(clicks) AS all_clicks
+        count(*) FILTER (clicks > 0) AS clicked
         FROM (SELECT *, {moment} AS moment FROM ranked WHERE rank >= 1) GROUP BY list, rank"""
     )
     taken = "results at a rank that another result of the list takes, whose impression was earlier"
     example = "concat('query ', query, ', rank ', rank, ', kept ', doc)"
+    database.left_out("places", "candidates > 1", taken, "rank-taken", example=example, count="sum(candidates - 1)")
+    lost = "clicked ones among these results"
+    count = "sum(clicked - CAST(clicks > 0 AS BIGINT))"
     database.left_out(
-        "places", "candidates > 1", taken, "rank-taken", example=example, count="sum(candidates - 1)"
-    )
-    lost = "clicks on these results"
-    database.left_out(
-        "places", "all_clicks > clicks", lost, "rank-taken-click", example=example, count="sum(all_clicks - clicks)"
+        "places", "clicked > CAST(clicks > 0 AS BIGINT)", lost, "rank-taken-click", example=example, count=count
     )
     database.execute("DROP TABLE ranked")
 

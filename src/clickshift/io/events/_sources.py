@@ -80,13 +80,17 @@ class Source:
             return f"(SELECT to_json(t) AS doc FROM {scan} AS t)"
         options = f"'{self._text(database)}', maximum_object_size = "
         if self.kind == "tagged-json":
-            return f"(SELECT try_cast(substr(line, strpos(line, chr(9)) + 1) AS JSON) AS doc FROM {self.text(database)})"
+            return (
+                f"(SELECT try_cast(substr(line, strpos(line, chr(9)) + 1) AS JSON) AS doc FROM {self.text(database)})"
+            )
         packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
         if self.kind == "json-lines":
             read = f"read_json_objects({options}{_LONGEST_OBJECT}, format = 'newline_delimited', ignore_errors = true"
             relation = f"(SELECT json AS doc FROM {read}{packed}))"
         elif self.kind == "json-array":
-            relation = f"(SELECT json AS doc FROM read_json_objects({options}{_LONGEST_OBJECT}, format = 'array'{packed}))"
+            relation = (
+                f"(SELECT json AS doc FROM read_json_objects({options}{_LONGEST_OBJECT}, format = 'array'{packed}))"
+            )
         else:
             read = f"read_json_objects({options}{_LONGEST_FILE}, format = 'unstructured'{packed})"
             relation = f"(SELECT unnest(json_extract(json, '$.hits.hits[*]')) AS doc FROM {read})"
@@ -189,9 +193,7 @@ def check_rejected(database: EventDatabase, sources: Sequence[Source]) -> None:
     for source in files:
         where = f"file_path = '{source._text(database)}'"
         joined = f"(FROM reject_errors JOIN reject_scans USING (scan_id, file_id) WHERE {where})"
-        rows = database.rows(
-            f"SELECT line, any_value(csv_line) FROM {joined} GROUP BY line ORDER BY line LIMIT 3"
-        )
+        rows = database.rows(f"SELECT line, any_value(csv_line) FROM {joined} GROUP BY line ORDER BY line LIMIT 3")
         count = database.number(f"SELECT count(DISTINCT line) FROM {joined}")
         rule = f"a row must have {len(source.names)} values as the header"
         examples = [BadEvent(source.path, int(line), str(text)) for line, text in rows]

@@ -45,6 +45,7 @@ class EventOptions:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     click_types: Sequence[str] | None = None
+    impression_types: Sequence[str] | None = None
     conversion_types: Sequence[str] | None = None
     window: str | float | None = None
     impression: str = "first"
@@ -65,11 +66,13 @@ class EventOptions:
             raise _bad_option("normalise", unknown[0], "must be lower, strip, or both")
         if self.page_size is not None and not 1 <= self.page_size <= _MAX_PAGE_SIZE:
             raise _bad_option("page_size", self.page_size, f"must be from 1 to {_MAX_PAGE_SIZE:,}")
-        for name in ("click_types", "conversion_types", "application"):
+        for name in ("click_types", "impression_types", "conversion_types", "application"):
             if (value := getattr(self, name)) is not None and (isinstance(value, str) or not value or "" in value):
                 raise _bad_option(name, value, "must be one text or more, as a list")
         if both := sorted({*self.clicks} & {*self.conversions}):
             raise _bad_option("conversion_types", both[0], "must not be one of click_types, too")
+        if both := sorted({*self.impressions} & {*self.clicks, *self.conversions}):
+            raise _bad_option("impression_types", both[0], "must not be types of clicks or conversions, too")
         self.window_seconds  # noqa: B018 - checks it
 
     @property
@@ -78,6 +81,13 @@ class EventOptions:
         if self.click_types is not None:
             return tuple(self.click_types)
         return tuple(name for name in CLICK_TYPES if name not in (self.conversion_types or ()))
+
+    @property
+    def impressions(self) -> tuple[str, ...]:
+        """Types of events that are impressions."""
+        if self.impression_types is not None:
+            return tuple(self.impression_types)
+        return tuple(name for name in IMPRESSION_TYPES if name not in (self.click_types or ()))
 
     @property
     def conversions(self) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from clickshift.io.events._sources import Source, check_rejected
 from clickshift.io.events.options import EventOptions
 from clickshift.io.read_report import BadEvent
 
-IMPRESSIONS = ("impression",)
 _ACTIONS = ("index", "create", "update", "delete")  # of bulk files
 _PATHS = {
     "application": "$.application",
@@ -50,9 +49,15 @@ def is_ubi(names: Sequence[str], sample: Sequence[dict[str, Any]]) -> bool:
         isinstance(one.get(action), dict) and "_index" in one[action] for one in sample[:2] for action in _ACTIONS
     )
     has = {*names}
-    return bulk or {"action_name", "query_id"} <= has or {"query_id", "user_query", "query_response_id"} <= has or (
-        {"query_id", "user_query"} <= has and bool({"client_id", "query_attributes", "query_response_hit_ids"} & has)
-        and not {"event", "event_type"} & has
+    return (
+        bulk
+        or {"action_name", "query_id"} <= has
+        or {"query_id", "user_query", "query_response_id"} <= has
+        or (
+            {"query_id", "user_query"} <= has
+            and bool({"client_id", "query_attributes", "query_response_hit_ids"} & has)
+            and not {"event", "event_type"} & has
+        )
     )
 
 
@@ -81,7 +86,11 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
         f"""CREATE TABLE queries AS SELECT rowid AS place, application, query_id, nullif({text}, '') AS query, time,
         person, hits FROM raw WHERE problem IS NULL AND action IS NULL AND query_id IS NOT NULL {wanted}"""
     )
-    kinds = {IMPRESSION: IMPRESSIONS, CLICK: options.clicks, CONVERSION: options.conversions}
+    kinds = {
+        IMPRESSION: options.impression_types or ("impression",),
+        CLICK: options.clicks,
+        CONVERSION: options.conversions,
+    }
     cases = " ".join(f"WHEN action IN {_tuple(names)} THEN {kind}" for kind, names in kinds.items())
     database.execute(
         f"""CREATE TABLE acts AS SELECT *, rowid AS place, nullif({text}, '') AS query,
@@ -150,7 +159,9 @@ def _report_problems(database: EventDatabase, sources: Sequence[Source]) -> None
             examples = sources[file].unreadable()
         else:
             where = f"problem = '{code}' AND file = {file}"
-            texts = [str(text) for (text,) in database.rows(f"SELECT text FROM raw WHERE {where} ORDER BY rowid LIMIT 3")]
+            texts = [
+                str(text) for (text,) in database.rows(f"SELECT text FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
+            ]
             examples = sources[file].locate(texts) or [BadEvent(sources[file].path, None, text) for text in texts]
         database.report.bad_events(count, rules[code], code, examples)
 
@@ -159,7 +170,9 @@ def _check_application(database: EventDatabase, options: EventOptions) -> None:
     """Check that the applications that were asked for are in the events."""
     from clickshift.errors import SpecError
 
-    known = [name for (name,) in database.rows("SELECT DISTINCT application FROM raw WHERE action IS NOT NULL ORDER BY 1")]
+    known = [
+        name for (name,) in database.rows("SELECT DISTINCT application FROM raw WHERE action IS NOT NULL ORDER BY 1")
+    ]
     for name in options.application or ():
         if name not in known:
             raise SpecError(
