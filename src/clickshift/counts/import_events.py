@@ -8,18 +8,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from clickshift.core.files import write_atomically
 from clickshift.core.progress import Progress, silent
+from clickshift.counts.cells import Cells
+from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import open_log
 from clickshift.data.encoded_log import Log
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.data.weighted_lists import WeightedLists
 from clickshift.display.document import Document, Section
 from clickshift.display.result import Result, two_columns
 from clickshift.display.tables import Rows
-from clickshift.errors import SpecError
+from clickshift.errors import CapabilityError, SpecError
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.io.events.options import EventOptions
 from clickshift.io.read_log import check_output, read_log, write_log
 from clickshift.io.read_report import OnBadLine, ReadReport
+from clickshift.io.table_writer import table_ending, write_table
+from clickshift.io.target_files import read_target
 
 if TYPE_CHECKING:
     from clickshift.data._arrow import Layout
@@ -69,11 +77,43 @@ class ImportedEvents(Result):
     log: Any
     numbers: Mapping[str, Any]
     reasons: Rows = field(default_factory=list)
+    gives: str = "lists"
 
     @cached_property
     def sessions(self) -> Log:
         """The log: `Sessions`, or an `EncodedLog` if it was written to a file that is too large for memory."""
+        if self.gives != "lists":
+            raise CapabilityError(
+                f"{self.numbers['title']} has no sessions: it gives {self._what}.",
+                code="no-sessions",
+                format=self.format,
+            )
         return open_log(self.log) if isinstance(self.log, Path) else read_log(self.log)
+
+    @cached_property
+    def counts(self) -> DayCounts:
+        """Daily counts, which `fit` takes: of a table of counts, by rank only."""
+        if self.gives != "counts":
+            return DayCounts.of(self.sessions)
+        return DayCounts.load(self.log) if isinstance(self.log, Path) else self.log
+
+    @cached_property
+    def target(self) -> WeightedLists:
+        """The target policy of a snapshot, for off-policy evaluation."""
+        if self.gives != "target":
+            raise CapabilityError(
+                f"{self.numbers['title']} is no target policy: it gives {self._what}.",
+                code="no-target",
+                format=self.format,
+            )
+        target = read_target(self.log)
+        assert isinstance(target, WeightedLists)
+        return target
+
+    @property
+    def _what(self) -> str:
+        """What the format gives, in words."""
+        return {"lists": "a log: sessions", "counts": "counts", "target": "a target policy: target"}[self.gives]
 
     def write_log(self, path: str | Path, *, layout: Layout = "wide") -> None:
         """Write the log to a file; see :func:`write_log`.
@@ -91,12 +131,19 @@ class ImportedEvents(Result):
     def conclusion(self) -> str:
         """What was read and written, and the most frequent reasons for which something was left out."""
         n = self.numbers
-        place = f" in {self.log}" if isinstance(self.log, Path) else ""
-        text = (
-            f"{n['lists_written']:,} lists of {n['queries']:,} queries, with {n['results_written']:,} results and "
-            f"{n['clicks_written']:,} clicks, are{place or ' the log'}, from {n['title']}."
-        )
-        if n["lists_written"] < n["lists"] or n["results_written"] < n["results"]:
+        place = f" were written to {self.log}" if isinstance(self.log, Path) else " were read"
+        if self.gives == "lists":
+            what = (
+                f"{n['lists_written']:,} lists with {n['results_written']:,} results and {n['clicks_written']:,} clicks"
+            )
+        elif self.gives == "counts":
+            what = (
+                f"Counts of {n['pairs']:,} pairs with {n['impressions']:,.0f} impressions and {n['clicks']:,.0f} clicks"
+            )
+        else:
+            what = f"{n['lists']:,} lists of a target policy"
+        text = f"{what}{place}, from {n['title']}."
+        if self.gives == "lists" and n["results_written"] < n["results"]:
             text += (
                 f" Gaps between ranks cost {n['lists'] - n['lists_written']:,} of {n['lists']:,} lists and "
                 f"{n['clicked'] - n['clicks_written']:,} of {n['clicked']:,} clicks."
@@ -128,7 +175,9 @@ class ImportedEvents(Result):
             shown["first rank"] = bases
         sections = [Section("Imported events", table=two_columns(shown))]
         if self.reasons:
-            sections.append(Section("Left out or repaired", table=self.reasons))
+            # a terminal has no room for three examples
+            brief = [{**row, "examples": row["examples"].partition("; ")[0]} for row in self.reasons]
+            sections.append(Section("Left out or repaired", table=brief))
         return Document("Imported events", self.conclusion, sections)
 
     @property
@@ -243,7 +292,6 @@ def read_events(
     {'': 0}
     """
     from clickshift.io.events._database import event_database
-    from clickshift.io.events._join import join_events
     from clickshift.io.events._sources import open_sources
     from clickshift.io.events.formats import FORMATS, find_format
     from clickshift.io.events.generic import Loaded, load_generic
@@ -262,32 +310,42 @@ def read_events(
         application,
         normalise,
     )
-    if output is not None:
-        check_output(output)
     sources = open_sources(events)
     others = [] if clicks is None else open_sources(clicks)
     name = find_format(sources, format, clicks=bool(others))
     chosen = FORMATS[name]
     _check_options(name, options, chosen.options, clicks=bool(others))
+    if output is not None and chosen.gives != "counts":
+        check_output(output) if chosen.gives == "lists" else table_ending(output)
     report = ReadReport(f"{sources[0].path}" + (f" and {len(sources) - 1} more" if sources[1:] else ""), on_bad_line)
     with event_database(DuckdbLimits(memory, spill), report) as database:
         progress("reading events")
         loaded = load_generic(database, sources, others, options) if others else chosen.load(database, sources, options)
         loaded = loaded if isinstance(loaded, Loaded) else Loaded({})
         progress("joining events")
-        joined = join_events(database, options)
-        if not joined.written_lists:
-            report.fail_empty("list with a result", "empty-log")
-        progress("writing the log")
-        queries, documents = database.row(
-            "SELECT (SELECT count(DISTINCT query) FROM lists), (SELECT count(DISTINCT doc) FROM "
-            "(SELECT unnest(docs) AS doc FROM lists))"
-        )
-        log = _write(database, _selection(database, joined, loaded.integers), output)
+        make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
+        log, numbers = make(database, options, loaded.integers, output)
     if report.skip:
         report.warn_bad()
-    numbers = {
-        "title": chosen.title,
+    columns = {"columns": loaded.columns} if loaded.columns else {}
+    return ImportedEvents(name, log, {"title": chosen.title, **numbers, **columns}, report.rows(), chosen.gives)
+
+
+def _lists(
+    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Join events into lists, and write them; return the log and its numbers."""
+    from clickshift.io.events._join import join_events
+
+    joined = join_events(database, options)
+    if not joined.written_lists:
+        database.report.fail_empty("list with a result at rank 1", "empty-log")
+    queries, documents = database.row(
+        "SELECT (SELECT count(DISTINCT query) FROM lists), (SELECT count(DISTINCT doc) FROM "
+        "(SELECT unnest(docs) AS doc FROM lists))"
+    )
+    log = _write(database, _selection(database, joined, integers), output)
+    return log, {
         **joined.events,
         "lists": joined.lists,
         "results": joined.results,
@@ -298,11 +356,68 @@ def read_events(
         "clicks_written": joined.written_clicks,
         "queries": queries,
         "documents": documents,
-        "gaps": gaps,
+        "gaps": options.gaps,
         "first_ranks": joined.bases,
-        **({"columns": loaded.columns} if loaded.columns else {}),
     }
-    return ImportedEvents(name, log, numbers, report.rows())
+
+
+def _counts(
+    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Make daily counts of a table of counts; return them and their numbers."""
+    if not database.number("SELECT count(*) FROM cells"):
+        database.report.fail_empty("row with impressions", "empty-log")
+    types = {name: "BIGINT" if name in integers else "VARCHAR" for name in ("query", "doc")}
+    table = database.connection.sql(
+        f"SELECT CAST(query AS {types['query']}) AS query, CAST(doc AS {types['doc']}) AS doc, rank, impressions, clicks "
+        "FROM cells"
+    ).to_arrow_table()
+    query, doc = (table[name].combine_chunks() for name in ("query", "doc"))
+    vocabulary, _, pair = Vocabulary.of(query, doc)
+    rank, impressions, clicks = (table[name].to_numpy() for name in ("rank", "impressions", "clicks"))
+    order = np.lexsort((rank, pair))
+    n_ranks = int(rank.max())
+    cells = Cells(
+        vocabulary, n_ranks, "rank", pair[order].astype(np.int64), rank[order] - 1, impressions[order], clicks[order]
+    )
+    cells.validate()
+    sessions = float(
+        database.row(
+            "SELECT sum(n) FROM (SELECT max(n) AS n FROM (SELECT query, rank, sum(impressions) AS n FROM cells "
+            "GROUP BY query, rank) GROUP BY query)"
+        )[0]
+    )
+    first, last = (
+        None if value is None else np.datetime64(value)
+        for value in database.row("SELECT min(time), max(time) FROM raw")
+    )
+    day = DayCounts(cells, None, sessions, first, last)
+    numbers = {
+        "impressions": float(impressions.sum()),
+        "clicks": float(clicks.sum()),
+        "pairs": vocabulary.n_pairs,
+        "queries": vocabulary.n_queries,
+        "documents": vocabulary.n_docs,
+        "ranks": n_ranks,
+    }
+    if output is None:
+        return day, numbers
+    day.save(output)
+    return Path(output), numbers
+
+
+def _target(
+    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Write a target policy as a table; return it and its numbers."""
+    if not database.number("SELECT count(*) FROM lists"):
+        database.report.fail_empty("list with a document", "empty-log")
+    table = database.connection.sql("FROM lists ORDER BY query").to_arrow_table()
+    numbers = {"lists": len(table), "results": database.number("SELECT sum(len(docs)) FROM lists")}
+    if output is None:
+        return table, numbers
+    write_table(table, output)
+    return Path(output), numbers
 
 
 def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *, clicks: bool) -> None:
@@ -333,7 +448,9 @@ def _selection(database: EventDatabase, joined: Any, integers: Sequence[str]) ->
     if "query" in integers and not database.number(f"SELECT count(*) FROM lists WHERE NOT {canonical.format('query')}"):
         query = "BIGINT"
     documents = "(SELECT unnest(docs) AS doc FROM lists)"
-    if "doc" in integers and not database.number(f"SELECT count(*) FROM {documents} WHERE NOT {canonical.format('doc')}"):
+    if "doc" in integers and not database.number(
+        f"SELECT count(*) FROM {documents} WHERE NOT {canonical.format('doc')}"
+    ):
         doc = "BIGINT"
     columns = [f"CAST(query AS {query}) AS query", f"CAST(docs AS {doc}[]) AS docs", "clicks"]
     columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user

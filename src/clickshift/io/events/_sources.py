@@ -10,7 +10,7 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -116,7 +116,7 @@ class Source:
         """Return a relation of SQL with one column `line`: the lines of a text file."""
         packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
         return (
-            f"read_csv('{self._text(database)}', columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', "
+            f"read_csv('{self._text(database)}', columns = {{'line': 'VARCHAR'}}, delim = chr(28), quote = '', "
             f"escape = '', header = false, auto_detect = false, max_line_size = {_LONGEST_OBJECT}{packed})"
         )
 
@@ -182,6 +182,32 @@ class Source:
                     if len(lines) == len(set(texts)):
                         break
         return [BadEvent(self.path, lines.get(text), text) for text in texts]
+
+
+def report_problems(database: EventDatabase, sources: Sequence[Source], rules: Mapping[str, tuple[str, str]]) -> None:
+    """Report the documents that break the format, with the lines of the first ones, and drop them.
+
+    Parameters
+    ----------
+    database
+        Database with the table `raw`: the columns file, problem and got, the text of a document with a problem.
+    sources
+        The sources, by the number of the file.
+    rules
+        For each problem, what every document must be, and the code.
+    """
+    for problem, file, count in database.rows(
+        "SELECT problem, file, count(*) FROM raw WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
+    ):
+        rule, code = rules[problem]
+        if problem == "bad-json":
+            examples = sources[file].unreadable()
+        else:
+            where = f"problem = '{problem}' AND file = {file}"
+            texts = database.rows(f"SELECT got FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
+            examples = sources[file].locate([str(text) for (text,) in texts])
+        database.report.bad_events(count, rule, code, examples)
+    database.execute("DELETE FROM raw WHERE problem IS NOT NULL")
 
 
 def check_rejected(database: EventDatabase, sources: Sequence[Source]) -> None:

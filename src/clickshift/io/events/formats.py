@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clickshift.errors import FileError, SpecError
-from clickshift.io.events import generic, ubi
+from clickshift.io.events import aggregated, ga4, generic, metarank, quepid, research, snowplow, ubi
 from clickshift.io.events._database import EventDatabase
 from clickshift.io.events._sources import Source
 from clickshift.io.events.generic import Loaded
@@ -51,7 +51,7 @@ def _generic(database: EventDatabase, sources: Sequence[Source], options: EventO
 def _is_generic(source: Source) -> bool:
     """Return whether a table has a document and a type of events, a click, or a rank."""
     found = generic.recognise(source.names, {})
-    return "doc" in found and bool({"event", "click", "rank"} & {*found}) or "docs" in found and "query" in found
+    return ("doc" in found and bool({"event", "click", "rank"} & {*found})) or ("docs" in found and "query" in found)
 
 
 FORMATS: dict[str, EventFormat] = {
@@ -60,6 +60,37 @@ FORMATS: dict[str, EventFormat] = {
         lambda source: ubi.is_ubi(source.names, source.sample),
         ubi.load_ubi,
         options=frozenset({"shown", "application"}),
+    ),
+    "metarank": EventFormat(
+        "Metarank",
+        lambda source: metarank.is_metarank(source.names, source.sample),
+        metarank.load_metarank,
+        options=frozenset({"columns"}),
+    ),
+    "ga4": EventFormat(
+        "Google Analytics 4",
+        lambda source: ga4.is_ga4(source.names),
+        ga4.load_ga4,
+        options=frozenset({"impression_types"}),
+    ),
+    "snowplow": EventFormat(
+        "Snowplow ecommerce",
+        lambda source: snowplow.is_snowplow(source.names),
+        snowplow.load_snowplow,
+        options=frozenset({"columns", "impression_types"}),
+    ),
+    "expedia": EventFormat("Expedia", research.is_expedia, research.load_expedia),
+    "baidu-uva": EventFormat("Baidu-ULTR-UvA", research.is_baidu_uva, research.load_baidu_uva),
+    "baidu-ultr": EventFormat("Baidu-ULTR", research.is_baidu_ultr, research.load_baidu_ultr),
+    "clax": EventFormat("CLAX", research.is_clax, research.load_clax),
+    "graphcm": EventFormat("GraphCM text", research.is_graphcm, research.load_graphcm),
+    "quepid": EventFormat("Quepid", lambda source: quepid.is_quepid(source.names), quepid.load_quepid, gives="target"),
+    "aggregated": EventFormat(
+        "a table of counts",
+        aggregated.is_aggregated,
+        aggregated.load_aggregated,
+        gives="counts",
+        options=frozenset({"columns"}),
     ),
     "events": EventFormat(
         "tables of events", _is_generic, _generic, options=frozenset({"columns", "page_size", "impression_types"})

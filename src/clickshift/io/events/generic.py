@@ -6,7 +6,7 @@
 | query, doc | the query and the document |
 | rank | the rank of the document; or `docs`, all documents of a list in order |
 | event | type of the event, in a table that has several |
-| click | whether the document was clicked, in a table with a row per result |
+| click, conversion | whether the document was clicked, and bought, in a table with a row per result |
 | time, user, page, source | optional |
 """
 
@@ -38,6 +38,7 @@ NAMES = {
     "user": ("user_id", "uid", "visitor_id", "client_id", "customer_id", "anonymous_id"),
     "page": ("page_number", "page_no", "page_index"),
     "click": ("clicked", "is_click", "is_clicked"),
+    "conversion": ("converted", "is_conversion", "purchased", "is_purchase"),
     "source": ("application", "app"),
 }
 """Our columns of tables of events, and their common names, the most telling one first, in any case of letters."""
@@ -130,7 +131,7 @@ def load_generic(
     _check_columns(options.columns)
     database.execute(
         "CREATE TABLE acts (file INTEGER, source VARCHAR, key VARCHAR, query VARCHAR, doc VARCHAR, ordinal BIGINT, "
-        'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR, got VARCHAR)'
+        'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR)'
     )
     names: dict[str, dict[str, str]] = {}
     scans: list[str] = []
@@ -156,7 +157,7 @@ def load_generic(
     integers = [
         column
         for column in ("query", "doc")
-        if all(_is_integer(source, names[f"{source.path}"].get(column)) for source, _ in tables)
+        if all(is_integer(source, names[f"{source.path}"].get(column)) for source, _ in tables)
     ]
     return Loaded(names, tuple(integers))
 
@@ -261,12 +262,16 @@ def _checked(source: Source, relation: str, found: Mapping[str, str], options: E
             {text("user")} AS "user", {text("event")} AS event, {_kind(found, options, clicked=clicked)} AS kind,
             {text("time")} AS time_text, {parsed("time", "time_of")} AS time, {parsed("page", "integer_of")} AS page,
             {parsed("click", "flag_of")} AS click, {text("click")} AS click_text,
+            {parsed("conversion", "flag_of")} AS bought,
             readable, row, {_documents(source, found)} FROM {relation})))"""
 
 
 def _insertion(checked: str, number: int, found: Mapping[str, str], *, clicked: bool) -> str:
     """Return the statement that inserts the events of a table into `acts`."""
-    kind = f"unnest(CASE WHEN click = 1 THEN [{IMPRESSION}, {CLICK}] ELSE [{IMPRESSION}] END)"
+    kind = (
+        f"unnest(list_concat(CASE WHEN click = 1 THEN [{IMPRESSION}, {CLICK}] ELSE [{IMPRESSION}] END, "
+        f"CASE WHEN bought = 1 THEN [{CONVERSION}] ELSE [] END))"
+    )
     return f"""INSERT INTO acts SELECT {number}, source, key, query, doc, ordinal, time, "user", page,
         {kind if _has_flag(found, clicked=clicked) else "kind"}, event, problem FROM {checked}"""
 
@@ -411,7 +416,7 @@ def _name_queries(database: EventDatabase) -> None:
     database.execute("DELETE FROM named WHERE query IS NULL")
 
 
-def _is_integer(source: Source, column: str | None) -> bool:
+def is_integer(source: Source, column: str | None) -> bool:
     """Return whether a column of ids may hold integers: by its type, or by the first rows."""
     if column is None:
         return True

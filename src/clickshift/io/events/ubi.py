@@ -16,9 +16,8 @@ from typing import Any
 
 from clickshift.io.encode.duckdb import sql_text, sql_texts
 from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, SEPARATOR, EventDatabase
-from clickshift.io.events._sources import Source, check_rejected
+from clickshift.io.events._sources import Source, check_rejected, report_problems
 from clickshift.io.events.options import EventOptions
-from clickshift.io.read_report import BadEvent
 
 _ACTIONS = ("index", "create", "update", "delete")  # of bulk files
 _PATHS = {
@@ -71,12 +70,18 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, application VARCHAR, action VARCHAR, query_id VARCHAR, user_query VARCHAR, "
-        "person VARCHAR, time TIMESTAMP, doc VARCHAR, ordinal BIGINT, hits VARCHAR, problem VARCHAR, text VARCHAR)"
+        "person VARCHAR, time TIMESTAMP, doc VARCHAR, ordinal BIGINT, hits VARCHAR, problem VARCHAR, got VARCHAR)"
     )
     for number, source in enumerate(sources):
         database.execute(_extraction(source.documents(database), number))
     check_rejected(database, sources)
-    _report_problems(database, sources)
+    rules = {
+        "bad-json": ("a line must be a JSON object", "bad-json"),
+        "bad-time": ("timestamp must be a time (ISO 8601, or milliseconds since 1970)", "bad-time"),
+        "bad-rank": ("position.ordinal must be an integer", "bad-rank"),
+        "not-an-event": ("a document must be an event (action_name) or a query (query_id)", "not-an-event"),
+    }
+    report_problems(database, sources, rules)
     wanted = "" if options.application is None else f"AND application IN {_tuple(options.application)}"
     _check_application(database, options)
     text = "user_query"
@@ -84,7 +89,7 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
         text = f"lower({text})" if name == "lower" else f"trim({text})"
     database.execute(
         f"""CREATE TABLE queries AS SELECT rowid AS place, application, query_id, nullif({text}, '') AS query, time,
-        person, hits FROM raw WHERE problem IS NULL AND action IS NULL AND query_id IS NOT NULL {wanted}"""
+        person, hits FROM raw WHERE action IS NULL AND query_id IS NOT NULL {wanted}"""
     )
     kinds = {
         IMPRESSION: options.impression_types or ("impression",),
@@ -95,7 +100,7 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
     database.execute(
         f"""CREATE TABLE acts AS SELECT *, rowid AS place, nullif({text}, '') AS query,
         CAST(CASE {cases} END AS TINYINT) AS kind
-        FROM raw WHERE problem IS NULL AND action IS NOT NULL {wanted}"""
+        FROM raw WHERE action IS NOT NULL {wanted}"""
     )
     others = [
         f"{action} ({count:,})"
@@ -127,7 +132,7 @@ def _extraction(documents: str, number: int) -> str:
     return f"""
         INSERT INTO raw
         SELECT file, application, nullif(action, ''), nullif(query_id, ''), user_query, person, time, doc, ordinal, hits,
-               problem, CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END AS text
+               problem, CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END AS got
         FROM (
             SELECT *, CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN time IS NULL AND moment IS NOT NULL THEN 'bad-time'
                    WHEN ordinal IS NULL AND ordinal_text IS NOT NULL THEN 'bad-rank'
@@ -142,28 +147,6 @@ def _extraction(documents: str, number: int) -> str:
                     SELECT doc, json_extract_string(doc, [{paths}]) AS v FROM {documents}))
                 WHERE raw_doc IS NULL OR ({actions})
             ))"""
-
-
-def _report_problems(database: EventDatabase, sources: Sequence[Source]) -> None:
-    """Report the documents that break the format, with the lines of the first ones."""
-    rules = {
-        "bad-json": "a line must be a JSON object",
-        "bad-time": "timestamp must be a time (ISO 8601, or milliseconds since 1970)",
-        "bad-rank": "position.ordinal must be an integer",
-        "not-an-event": "a document must be an event (action_name) or a query (query_id)",
-    }
-    for code, file, count in database.rows(
-        "SELECT problem, file, count(*) FROM raw WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
-    ):
-        if code == "bad-json":
-            examples = sources[file].unreadable()
-        else:
-            where = f"problem = '{code}' AND file = {file}"
-            texts = [
-                str(text) for (text,) in database.rows(f"SELECT text FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
-            ]
-            examples = sources[file].locate(texts) or [BadEvent(sources[file].path, None, text) for text in texts]
-        database.report.bad_events(count, rules[code], code, examples)
 
 
 def _check_application(database: EventDatabase, options: EventOptions) -> None:
