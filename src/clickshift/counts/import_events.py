@@ -131,29 +131,32 @@ class ImportedEvents(Result):
     def conclusion(self) -> str:
         """What was read and written, and the most frequent reasons for which something was left out."""
         n = self.numbers
-        place = f" were written to {self.log}" if isinstance(self.log, Path) else " were read"
+        place = f" written to {self.log}" if isinstance(self.log, Path) else " read"
         if self.gives == "lists":
             what = (
-                f"{n['lists_written']:,} lists with {n['results_written']:,} results and {n['clicks_written']:,} clicks"
+                f"{_number(n['lists_written'], 'list')} with {_number(n['results_written'], 'result')} and "
+                f"{_number(n['clicks_written'], 'click')}"
             )
         elif self.gives == "counts":
             what = (
-                f"Counts of {n['pairs']:,} pairs with {n['impressions']:,.0f} impressions and {n['clicks']:,.0f} clicks"
+                f"Counts of {_number(n['pairs'], 'pair')} with {_number(n['impressions'], 'impression')} and "
+                f"{_number(n['clicks'], 'click')}"
             )
         else:
-            what = f"{n['lists']:,} lists of a target policy"
+            what = f"{_number(n['lists'], 'list')} of a target policy"
         text = f"{what}{place}, from {n['title']}."
         if self.gives == "lists" and n["results_written"] < n["results"]:
             text += (
-                f" Gaps between ranks cost {n['lists'] - n['lists_written']:,} of {n['lists']:,} lists and "
+                f" Gaps between ranks cost {n['lists'] - n['lists_written']:,} of {n['lists']:,} lists, "
+                f"{n['results'] - n['results_written']:,} of {n['results']:,} results and "
                 f"{n['clicked'] - n['clicks_written']:,} of {n['clicked']:,} clicks."
             )
         lost = [row for row in self.reasons if row["outcome"] != "repaired" and "gap" not in row["reason"]]
         lost.sort(key=lambda row: -row["count"])
         if lost:
-            shown = ", ".join(f"{row['count']:,} {row['what']}" for row in lost[:_SHOWN_REASONS])
+            shown = ", ".join(f"{row['what']} ({row['count']:,})" for row in lost[:_SHOWN_REASONS])
             more = len(lost) - _SHOWN_REASONS
-            text += f" Left out: {shown}{f', and {more} more reasons' if more > 0 else ''}."
+            text += f" Left out: {shown}{f', and {more} more' if more > 0 else ''}."
         return text
 
     def rows(self) -> Rows:
@@ -369,8 +372,8 @@ def _counts(
         database.report.fail_empty("row with impressions", "empty-log")
     types = {name: "BIGINT" if name in integers else "VARCHAR" for name in ("query", "doc")}
     table = database.connection.sql(
-        f"SELECT CAST(query AS {types['query']}) AS query, CAST(doc AS {types['doc']}) AS doc, rank, impressions, clicks "
-        "FROM cells"
+        f"SELECT CAST(query AS {types['query']}) AS query, CAST(doc AS {types['doc']}) AS doc, rank, impressions, "
+        "clicks FROM cells"
     ).to_arrow_table()
     query, doc = (table[name].combine_chunks() for name in ("query", "doc"))
     vocabulary, _, pair = Vocabulary.of(query, doc)
@@ -418,6 +421,11 @@ def _target(
         return table, numbers
     write_table(table, output)
     return Path(output), numbers
+
+
+def _number(count: float, noun: str) -> str:
+    """Format a number of things."""
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
 def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *, clicks: bool) -> None:

@@ -39,11 +39,12 @@ class UnreadableLine(NamedTuple):
 
 
 class BadEvent(NamedTuple):
-    """An event that breaks the format: its file, its line from 1 where it is known, and what it holds."""
+    """An event that breaks the format: its file, its line from 1 where it is known, what it holds, or another place."""
 
     path: Path
     line: int | None
     got: str
+    place: str = ""
 
 
 def _cut(text: str) -> str:
@@ -182,8 +183,13 @@ class ReadReport:
         if not self.skip:
             others = f" ({count:,} such events)" if count > 1 else ""
             message = f'{problem}{others}. Fix or remove it{advice}, or pass on_bad_line="skip".'
-            raise FileError(first.path, message, line=first.line, code=code, count=count, value=_cut(first.got))
-        located = [f"{one.path}{'' if one.line is None else f', line {one.line}'}: {text}" for one, text in shown]
+            raise FileError(
+                first.path, message, line=first.line, place=first.place, code=code, count=count, value=_cut(first.got)
+            )
+        places = [one.place or ("" if one.line is None else f"line {one.line}") for one, _ in shown]
+        located = [
+            f"{one.path}{place and f', {place}'}: {text}" for (one, text), place in zip(shown, places, strict=True)
+        ]
         self._first_bad_line = first.line if self._first_bad_line is None else self._first_bad_line
         self._first_bad = self._first_bad or (located[0] if located else problem)
         self._n_bad += count

@@ -163,7 +163,8 @@ def long_batches(
             connection.register(_DAYS, pa.table({_FILE: [str(file) for file in files], "day": _one_type(days)}))
             options += f", filename = '{_FILE}'"
             relation = connection.sql(
-                f"SELECT * EXCLUDE ({_FILE}) FROM {function}({sql_texts(files)}, {options}) JOIN {_DAYS} USING ({_FILE})"
+                f"SELECT * EXCLUDE ({_FILE}) FROM {function}({sql_texts(files)}, {options}) "
+                f"JOIN {_DAYS} USING ({_FILE})"
             )
         yield from _relation_batches(relation, files[0], choose, skip)
 

@@ -13,12 +13,11 @@ from typing import Any
 from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, EventDatabase
 from clickshift.io.events.options import EventOptions
 
-PAIR_EXAMPLE = (
-    "concat('query ', query, ', document ', doc, coalesce(concat(', ', strftime(time, '%Y-%m-%d %H:%M:%S')), ''))"
-)
+PAIR_EXAMPLE = "concat_ws(', ', 'query ' || query, 'document ' || doc, strftime(time, '%Y-%m-%d %H:%M:%S'))"
 """An example of an event, or of a pair, in SQL."""
 _LIST_EXAMPLE = (
-    "concat('query ', query, ', documents ', array_to_string(docs[1:3], ', '), coalesce(concat(', ', time), ''))"
+    "concat_ws(', ', 'query ' || query, 'documents ' || array_to_string(docs[1:3], ', '), "
+    "strftime(time, '%Y-%m-%d %H:%M:%S'))"
 )
 _LATE = 1 << 62  # of events without a time
 
@@ -77,7 +76,8 @@ def join_events(database: EventDatabase, options: EventOptions) -> Joined:
     bases = _shift_ranks(database, options)
     _make_places(database)
     lists, results, clicked, converted = database.row(
-        "SELECT count(DISTINCT list), count(*), count(*) FILTER (clicks > 0), count(*) FILTER (conversions > 0) FROM places"
+        "SELECT count(DISTINCT list), count(*), count(*) FILTER (clicks > 0), count(*) FILTER (conversions > 0) "
+        "FROM places"
     )
     _make_lists(database)
     _treat_gaps(database, options.gaps)
@@ -122,7 +122,8 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
     database.left_out("waits", f"shown AND waited > {seconds}", later, "late-click", example=example)
     database.execute(f"DELETE FROM events WHERE place IN (SELECT place FROM waits WHERE shown AND waited > {seconds})")
     database.execute(
-        f"""CREATE TABLE early AS SELECT * FROM waits WHERE NOT shown AND place IN (SELECT c.place FROM events c JOIN events i ON c.list = i.list AND c.doc = i.doc
+        f"""CREATE TABLE early AS SELECT * FROM waits WHERE NOT shown AND place IN (
+                      SELECT c.place FROM events c JOIN events i ON c.list = i.list AND c.doc = i.doc
                       WHERE c.kind <> {IMPRESSION} AND i.kind = {IMPRESSION} AND i.time > c.time)"""
     )
     earlier = "clicks or conversions before every impression of their document"
@@ -146,7 +147,8 @@ def _make_pairs(database: EventDatabase, options: EventOptions) -> None:
                count(*) FILTER ({shown}) AS impressions, count(*) FILTER ({clicked}) AS clicks,
                count(*) FILTER (kind = {CONVERSION}) AS conversions,
                min(time) FILTER ({clicked}) AS clicked_time, min(time) FILTER ({shown}) AS first_shown_time
-        FROM (SELECT *, CAST(coalesce(epoch_us(time), {_LATE}) AS HUGEINT) * 1099511627776 + place AS moment FROM events)
+        FROM (SELECT *, CAST(coalesce(epoch_us(time), {_LATE}) AS HUGEINT) * 1099511627776 + place AS moment
+              FROM events)
         GROUP BY list, doc"""
     )
     example = PAIR_EXAMPLE

@@ -1,4 +1,7 @@
-"""Lists and clicks without a common id, as web analytics log them: a click belongs to the latest view that holds its item."""
+"""Lists and clicks without a common id, as web analytics log them.
+
+A click belongs to the latest list of its session that holds its item.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ VIEW_TABLE = (
     "CREATE TABLE views (place BIGINT, session VARCHAR, name VARCHAR, term VARCHAR, page VARCHAR, doc VARCHAR, "
     'ordinal BIGINT, offset_ BIGINT, time TIMESTAMP, "user" VARCHAR)'
 )
-"""Items of viewed lists: the name of the list, the search term, and what tells pages apart (NULL: every event is one)."""
+"""Items of viewed lists: name of the list, search term, and what tells pages apart (NULL: every event is one)."""
 ACT_TABLE = "CREATE TABLE acts (place BIGINT, session VARCHAR, name VARCHAR, doc VARCHAR, time TIMESTAMP, kind TINYINT)"
 """Items that were clicked or bought, with the name of the list if it is known."""
-_EXAMPLE = "concat_ws(', ', concat('session ', session), concat('list ', name), concat('item ', doc), time)"
+_EXAMPLE = "concat_ws(', ', 'session ' || session, 'list ' || name, 'item ' || doc, time)"
 
 
 def join_views(database: EventDatabase) -> None:

@@ -78,7 +78,7 @@ class Source:
         if self.kind in {"csv", "parquet", "frame"}:
             scan = self._scan(database, self.names)
             return f"(SELECT to_json(t) AS doc FROM {scan} AS t)"
-        options = f"'{self._text(database)}', maximum_object_size = "
+        options = f"'{self.scanned_path(database)}', maximum_object_size = "
         if self.kind == "tagged-json":
             return (
                 f"(SELECT try_cast(substr(line, strpos(line, chr(9)) + 1) AS JSON) AS doc FROM {self.text(database)})"
@@ -99,7 +99,7 @@ class Source:
         return relation
 
     def columns(self, database: EventDatabase, names: Sequence[str]) -> str:
-        """Return a relation of SQL with some columns, as text unless they have a type, and `readable`: whether it is a row.
+        """Return a relation of SQL with columns, text unless they have a type, and `readable`: whether it is a row.
 
         Names of nested values of JSON have dots.
         """
@@ -116,7 +116,7 @@ class Source:
         """Return a relation of SQL with one column `line`: the lines of a text file."""
         packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
         return (
-            f"read_csv('{self._text(database)}', columns = {{'line': 'VARCHAR'}}, delim = chr(28), quote = '', "
+            f"read_csv('{self.scanned_path(database)}', columns = {{'line': 'VARCHAR'}}, delim = chr(28), quote = '', "
             f"escape = '', header = false, auto_detect = false, max_line_size = {_LONGEST_OBJECT}{packed})"
         )
 
@@ -137,13 +137,13 @@ class Source:
         types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in self.names)
         packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
         return (
-            f"(SELECT {chosen} FROM read_csv('{self._text(database)}', columns = {{{types}}}, header = true, "
+            f"(SELECT {chosen} FROM read_csv('{self.scanned_path(database)}', columns = {{{types}}}, header = true, "
             f"delim = {sql_text(self.delimiter)}, quote = '\"', escape = '\"', auto_detect = false, "
             f"store_rejects = true{packed}))"
         )
 
-    def _text(self, database: EventDatabase) -> str:
-        """Return the path of a text file that DuckDB reads, quoted: a copy without its byte order mark, if it has one."""
+    def scanned_path(self, database: EventDatabase) -> str:
+        """Return the quoted path that DuckDB reads: of a copy without a byte order mark, if the file has one."""
         path = self.path
         if self.marked:
             path = database.folder / f"text_{id(self)}"
@@ -212,18 +212,25 @@ def report_problems(database: EventDatabase, sources: Sequence[Source], rules: M
 
 def check_rejected(database: EventDatabase, sources: Sequence[Source]) -> None:
     """Report the rows of CSV files that have too few or too many values, once they were read."""
-    files = [source for source in sources if source.kind == "csv"]
-    exists = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"
-    if not files or not database.number(exists):
-        return
-    for source in files:
-        where = f"file_path = '{source._text(database)}'"
-        joined = f"(FROM reject_errors JOIN reject_scans USING (scan_id, file_id) WHERE {where})"
-        rows = database.rows(f"SELECT line, any_value(csv_line) FROM {joined} GROUP BY line ORDER BY line LIMIT 3")
-        count = database.number(f"SELECT count(DISTINCT line) FROM {joined}")
+    for source in sources:
+        lines = rejected_lines(database, source)
         rule = f"a row must have {len(source.names)} values as the header"
-        examples = [BadEvent(source.path, int(line), str(text)) for line, text in rows]
-        database.report.bad_events(count, rule, "unreadable-line", examples)
+        examples = [BadEvent(source.path, line, text) for line, text in lines[:3]]
+        database.report.bad_events(len(lines), rule, "unreadable-line", examples)
+
+
+def rejected_lines(database: EventDatabase, source: Source) -> list[tuple[int, str]]:
+    """Return the rows of a CSV file that DuckDB could not read: their lines and texts, in order."""
+    exists = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"
+    if source.kind != "csv" or not database.number(exists):
+        return []
+    return [
+        (int(line), str(text))
+        for line, text in database.rows(
+            "SELECT line, any_value(csv_line) FROM reject_errors JOIN reject_scans USING (scan_id, file_id) "
+            f"WHERE file_path = '{source.scanned_path(database)}' GROUP BY line ORDER BY line"
+        )
+    ]
 
 
 def open_sources(source: Any) -> list[Source]:
@@ -274,7 +281,7 @@ def _files(path: str | Path) -> list[Path]:
 def _open_frame(frame: Any) -> Source:
     """Open a data frame."""
     table = read_frame(_with_text(frame), lambda names: {name: name for name in names}).table
-    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=table.slice(0, _SAMPLE).to_pylist())
+    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
 
 
 def _with_text(frame: Any) -> Any:

@@ -96,8 +96,8 @@ def _columns(source: Source, options: EventOptions) -> dict[str, str]:
         columns = ", ".join(f'"{name}": "..."' for name in missing)
         raise FileError(
             source.path,
-            f"a table of counts must have the columns query, doc, rank, impressions and clicks: {', '.join(missing)} not "
-            f"found; it has {', '.join(source.names[:50])}. If they have other names, pass columns={{{columns}}}.",
+            f"a table of counts must have the columns query, doc, rank, impressions and clicks: {', '.join(missing)} "
+            f"not found; it has {', '.join(source.names[:50])}. If they have other names, pass columns={{{columns}}}.",
             code="missing-column",
             columns=missing,
             known=list(source.names),
@@ -127,7 +127,7 @@ def _report(database: EventDatabase, sources: Sequence[Source]) -> None:
             examples = [BadEvent(source.path, None if at is None else row + at, str(value)) for row, value in rows]
             database.report.bad_events(count, rule, code, examples)
         database.execute(f"DELETE FROM raw WHERE {condition}")
-    example = "concat_ws(', ', concat('query ', query), concat('document ', doc), concat(impressions, ' impressions'))"
+    example = "concat_ws(', ', 'query ' || query, 'document ' || doc, concat(impressions, ' impressions'))"
     what = "rows without a query or a document, such as anonymised queries"
     database.left_out("raw", "query IS NULL OR doc IS NULL", what, "no-query", example=example)
     database.execute("DELETE FROM raw WHERE query IS NULL OR doc IS NULL OR impressions = 0")
@@ -140,9 +140,9 @@ def _report(database: EventDatabase, sources: Sequence[Source]) -> None:
         )
         warnings.warn(
             ClickshiftWarning(
-                f"{database.report.path}: {rounded / total:.0%} of the impressions are in rows whose rank is a mean; it "
-                "is rounded, so examination by rank is blurred. Count by the rank of each impression where you can, or "
-                "export by day, device and country.",
+                f"{database.report.path}: {rounded / total:.0%} of the impressions are in rows whose rank is a mean; "
+                "it is rounded, so examination by rank is blurred. Count by the rank of each impression where you can, "
+                "or export by day, device and country.",
                 code="mean-ranks",
                 share=rounded / total,
             ),

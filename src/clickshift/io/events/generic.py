@@ -20,7 +20,7 @@ from functools import cache
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.duckdb import sql_name, sql_texts
 from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, SEPARATOR, EventDatabase
-from clickshift.io.events._sources import Source, check_rejected
+from clickshift.io.events._sources import Source, check_rejected, rejected_lines
 from clickshift.io.events.options import EventOptions
 from clickshift.io.read_report import BadEvent
 
@@ -28,10 +28,14 @@ NAMES = {
     "event": ("event_type", "event_name", "action", "action_name", "type", "kind", "interaction"),
     "list": ("list_id", "serp_id", "search_id", "request_id", "impression_id", "page_view_id", "query_id"),
     "session": ("session_id", "sid", "visit_id", "search_session"),
-    "query": ("search_query", "user_query", "query_text", "search_term", "search_text", "keyword", "keywords", "term")
-    + ("q", "qid", "query_id"),
-    "doc": ("doc_id", "document", "document_id", "product_id", "item", "item_id", "object_id", "product", "sku", "asin")
-    + ("content_id", "result_id", "url"),
+    "query": (
+        *("search_query", "user_query", "query_text", "search_term", "search_text", "keyword", "keywords", "term"),
+        *("q", "qid", "query_id"),
+    ),
+    "doc": (
+        *("doc_id", "document", "document_id", "product_id", "item", "item_id", "object_id", "product", "sku", "asin"),
+        *("content_id", "result_id", "url"),
+    ),
     "docs": ("results", "doc_ids", "items", "documents", "ranking", "product_ids", "item_ids"),
     "rank": ("position", "pos", "ordinal", "slot", "index"),
     "time": ("timestamp", "ts", "datetime", "event_time", "event_timestamp", "created_at", "occurred_at", "date"),
@@ -42,7 +46,7 @@ NAMES = {
     "source": ("application", "app"),
 }
 """Our columns of tables of events, and their common names, the most telling one first, in any case of letters."""
-_EXAMPLE = "concat_ws(', ', concat('session ', key), concat('query ', query), concat('document ', doc), time)"
+_EXAMPLE = "concat_ws(', ', 'session ' || key, 'query ' || query, 'document ' || doc, time)"
 
 
 @dataclass(frozen=True)
@@ -150,8 +154,8 @@ def load_generic(
     _number_pages(database, options)
     _name_queries(database)
     database.execute(
-        f"""CREATE TABLE events AS SELECT place, source, concat_ws({SEPARATOR}, key, query) AS list, query, doc, ordinal,
-        time, "user", kind FROM named"""
+        f"""CREATE TABLE events AS SELECT place, source, concat_ws({SEPARATOR}, key, query) AS list, query, doc,
+        ordinal, time, "user", kind FROM named"""
     )
     database.execute("DROP TABLE acts; DROP TABLE named")
     integers = [
@@ -337,15 +341,21 @@ def _report_problems(database: EventDatabase, sources: Sequence[Source], scans: 
         else:
             wanted = f"SELECT DISTINCT row, got FROM {scans[file]} WHERE problem = '{problem}' ORDER BY row LIMIT 3"
             rows = [(int(row), str(got or "nothing")) for row, got in database.rows(wanted)]
-            header = {"csv": 1, "json-lines": 0, "tagged-json": 0}.get(source.kind)
-            examples = [
-                BadEvent(source.path, None, f"{got} (row {row})")
-                if header is None
-                else BadEvent(source.path, row + header, got)
-                for row, got in rows
-            ]
+            examples = [_located(database, source, row, got) for row, got in rows]
         database.report.bad_events(count, rule, code, examples)
     database.execute("DELETE FROM acts WHERE problem IS NOT NULL")
+
+
+def _located(database: EventDatabase, source: Source, row: int, got: str) -> BadEvent:
+    """Return a row of a table with its line, or its row where a file has no lines."""
+    if source.kind not in {"csv", "json-lines", "tagged-json"}:
+        return BadEvent(source.path, None, got, f"row {row}")
+    line = row
+    if source.kind == "csv":
+        line += 1  # the header
+        for rejected, _ in rejected_lines(database, source):
+            line += rejected <= line
+    return BadEvent(source.path, line, got)
 
 
 def _report_other_types(

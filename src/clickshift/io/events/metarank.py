@@ -17,7 +17,7 @@ _KINDS = {"ranking", "interaction", "item", "user"}
 _PATHS = ("event", "id", "ranking", "timestamp", "user", "session", "type", "item")
 NO_QUERY = "recommendations"
 """Query of rankings that have none."""
-_EXAMPLE = "concat_ws(', ', type, concat('ranking ', list), concat('item ', doc), time)"
+_EXAMPLE = "concat_ws(', ', type, 'ranking ' || list, 'item ' || doc, time)"
 
 
 def is_metarank(names: Sequence[str], sample: Sequence[dict[str, Any]]) -> bool:
@@ -43,7 +43,8 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
     )
     for number, source in enumerate(sources):
         database.execute(
-            f"""INSERT INTO raw SELECT * EXCLUDE (raw_doc), CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END FROM (
+            f"""INSERT INTO raw SELECT * EXCLUDE (raw_doc),
+            CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END FROM (
             SELECT {number} AS file, event, CASE event WHEN 'ranking' THEN id ELSE ranking END AS list,
                 "values"[list_position("names", {sql_text(query)})] AS query, items, time_of("timestamp") AS time,
                 coalesce("user", session) AS "user", type, item AS doc,
@@ -74,15 +75,15 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
     what = "interactions without the id of a ranking"
     database.left_out("acts", "kind IS NOT NULL AND list IS NULL", what, "no-ranking", example=_EXAMPLE)
     what = f"rankings without a field {query}: their query is {NO_QUERY}"
-    database.repaired(
-        "raw", "event = 'ranking' AND query IS NULL", what, "no-query", example="concat('ranking ', list)"
-    )
+    database.repaired("raw", "event = 'ranking' AND query IS NULL", what, "no-query", example="'ranking ' || list")
     database.execute(
         f"""CREATE TABLE events AS
-        SELECT place, '' AS source, list, query, doc, ordinal, time, "user", CAST({IMPRESSION} AS TINYINT) AS kind FROM (
+        SELECT place, '' AS source, list, query, doc, ordinal, time, "user", CAST({IMPRESSION} AS TINYINT) AS kind
+        FROM (
             SELECT rowid AS place, list, coalesce(query, {sql_text(NO_QUERY)}) AS query, unnest(items) AS doc,
             CAST(generate_subscripts(items, 1) AS BIGINT) AS ordinal, time, "user" FROM raw WHERE event = 'ranking')
         UNION ALL
-        SELECT place, '', list, NULL, doc, NULL, time, NULL, kind FROM acts WHERE kind IS NOT NULL AND list IS NOT NULL"""
+        SELECT place, '', list, NULL, doc, NULL, time, NULL, kind FROM acts
+        WHERE kind IS NOT NULL AND list IS NOT NULL"""
     )
     database.execute("DROP TABLE raw; DROP TABLE acts")

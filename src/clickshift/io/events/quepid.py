@@ -38,7 +38,7 @@ def load_quepid(database: EventDatabase, sources: Sequence[Source], options: Eve
             code="several-snapshots",
             known=snapshots,
         )
-    example = "concat_ws(', ', concat('query ', query), concat('document ', doc), concat('position ', rank))"
+    example = "concat_ws(', ', 'query ' || query, 'document ' || doc, 'position ' || rank)"
     broken = "query IS NULL OR doc IS NULL OR ordinal IS NULL"
     database.left_out("raw", broken, "rows without a query, a document or a position", "missing-value", example=example)
     database.execute(f"DELETE FROM raw WHERE {broken}")
@@ -48,5 +48,5 @@ def load_quepid(database: EventDatabase, sources: Sequence[Source], options: Eve
     what = "documents that a list shows twice: the higher one counts"
     database.left_out("places", "n > 1", what, "duplicate-document", example=sql_text("documents"), count="sum(n - 1)")
     database.execute(
-        "CREATE TABLE lists AS SELECT query, list(doc ORDER BY ordinal, doc) AS docs FROM places GROUP BY query ORDER BY query"
+        "CREATE TABLE lists AS SELECT query, list(doc ORDER BY ordinal, doc) AS docs FROM places GROUP BY query"
     )

@@ -127,11 +127,13 @@ def load_graphcm(database: EventDatabase, sources: Sequence[Source], options: Ev
         database.execute(
             f"""INSERT INTO raw SELECT {number}, query, docs, clicked, session, CASE WHEN n IN (5, 6)
             AND session IS NOT NULL AND query IS NOT NULL AND len(docs) > 0 AND len(docs) = len(clicked)
-            AND len(list_intersect(list_distinct(clicked), ['0', '1'])) = len(list_distinct(clicked)) THEN NULL ELSE 'line' END AS problem,
+            AND len(list_intersect(list_distinct(clicked), ['0', '1'])) = len(list_distinct(clicked))
+            THEN NULL ELSE 'line' END AS problem,
             CASE WHEN problem IS NOT NULL THEN line END
             FROM (SELECT line, len(f) AS n, nullif(trim(f[1]), '') AS session, nullif(trim(f[2]), '') AS query,
                 {docs} AS docs, {clicked} AS clicked
-                FROM (SELECT line, string_split(line, chr(9)) AS f FROM {source.text(database)} WHERE trim(line) <> ''))"""
+                FROM (SELECT line, string_split(line, chr(9)) AS f FROM {source.text(database)}
+                    WHERE trim(line) <> ''))"""
         )
     rule = "a line must be 'session query [documents] [types] [clicks]', with as many clicks, 0 or 1, as documents"
     report_problems(database, sources, {"line": (rule, "bad-line")})
@@ -166,7 +168,8 @@ def load_baidu_ultr(database: EventDatabase, sources: Sequence[Source], options:
     database.execute(
         """CREATE TABLE results AS SELECT r.place, r.file, r.doc, r.ordinal, r.click, h.place AS list, h.query
         FROM (SELECT rowid AS place, * FROM raw WHERE width > 3 AND problem IS NULL) r
-        ASOF LEFT JOIN (SELECT rowid AS place, * FROM raw WHERE width <= 3) h ON r.file = h.file AND r.place >= h.place"""
+        ASOF LEFT JOIN (SELECT rowid AS place, * FROM raw WHERE width <= 3) h
+        ON r.file = h.file AND r.place >= h.place"""
     )
     rules = {
         "list": ("the first line of a list must be: qid, query, query_reformulation", "bad-line"),
@@ -177,8 +180,8 @@ def load_baidu_ultr(database: EventDatabase, sources: Sequence[Source], options:
     what = "results without a readable list before them"
     database.left_out("results", "query IS NULL", what, "no-query", example=example)
     impressions = (
-        "SELECT place, '' AS source, CAST(list AS VARCHAR) AS list, query, doc, ordinal, CAST(NULL AS TIMESTAMP) AS time, "
-        'CAST(NULL AS VARCHAR) AS "user"'
+        "SELECT place, '' AS source, CAST(list AS VARCHAR) AS list, query, doc, ordinal, CAST(NULL AS TIMESTAMP) "
+        'AS time, CAST(NULL AS VARCHAR) AS "user"'
     )
     database.execute(
         f"""CREATE TABLE events AS {impressions}, CAST({IMPRESSION} AS TINYINT) AS kind

@@ -48,8 +48,9 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
         term = f"json_extract_string(doc, '$.\"{query}\"')" if query else "NULL"
         times = ", ".join(f"json_extract_string(doc, '$.{name}')" for name in _TIMES)
         database.execute(
-            f"""INSERT INTO raw SELECT {number}, action, name, nullif(term, ''), session, person, page, time_of(moment) AS time,
-            items, CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN action IN ({wanted}) AND time IS NULL THEN 'bad-time'
+            f"""INSERT INTO raw SELECT {number}, action, name, nullif(term, ''), session, person, page,
+            time_of(moment) AS time, items, CASE WHEN raw_doc IS NULL THEN 'bad-json'
+            WHEN action IN ({wanted}) AND time IS NULL THEN 'bad-time'
             WHEN action IN ({wanted}) AND session IS NULL THEN 'session' END AS problem,
             CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END
             FROM (SELECT doc AS raw_doc, json_extract_string(act, '$.type') AS action,
@@ -103,4 +104,5 @@ def _column(source: Source, beginning: str) -> str:
 def _parsed(column: str) -> str:
     """Return a column of JSON, which may be written as text, in SQL."""
     value = f"json_extract(doc, '$.\"{column}\"')"
-    return f"(CASE WHEN json_type({value}) = 'VARCHAR' THEN try_cast(json_extract_string({value}, '$') AS JSON) ELSE {value} END)"
+    parsed = f"try_cast(json_extract_string({value}, '$') AS JSON)"
+    return f"(CASE WHEN json_type({value}) = 'VARCHAR' THEN {parsed} ELSE {value} END)"

@@ -37,7 +37,7 @@ _PATHS = {
     **{f"to_{action}": f"$.{action}" for action in _ACTIONS},
 }
 _EXAMPLE = (
-    "concat_ws(', ', action, concat('query_id ', query_id), concat('object ', doc), "
+    "concat_ws(', ', action, 'query_id ' || query_id, 'object ' || doc, "
     "concat('at ', strftime(time, '%Y-%m-%d %H:%M:%S')))"
 )
 
@@ -131,8 +131,8 @@ def _extraction(documents: str, number: int) -> str:
     actions = " AND ".join(f"to_{action} IS NULL" for action in _ACTIONS)
     return f"""
         INSERT INTO raw
-        SELECT file, application, nullif(action, ''), nullif(query_id, ''), user_query, person, time, doc, ordinal, hits,
-               problem, CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END AS got
+        SELECT file, application, nullif(action, ''), nullif(query_id, ''), user_query, person, time, doc, ordinal,
+               hits, problem, CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END AS got
         FROM (
             SELECT *, CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN time IS NULL AND moment IS NOT NULL THEN 'bad-time'
                    WHEN ordinal IS NULL AND ordinal_text IS NOT NULL THEN 'bad-rank'
@@ -141,7 +141,8 @@ def _extraction(documents: str, number: int) -> str:
                 SELECT {number} AS file, raw_doc, application, action, query_id, user_query,
                        coalesce(person, client) AS person, moment, time_of(moment) AS time,
                        nullif(coalesce(doc, flat_doc), '') AS doc, hits,
-                       coalesce(ordinal, CASE WHEN attributes IS NULL THEN nullif(flat_ordinal, '') END) AS ordinal_text,
+                       coalesce(ordinal, CASE WHEN attributes IS NULL THEN nullif(flat_ordinal, '') END)
+                           AS ordinal_text,
                        integer_of(ordinal_text) AS ordinal
                 FROM (SELECT doc AS raw_doc, {fields} FROM (
                     SELECT doc, json_extract_string(doc, [{paths}]) AS v FROM {documents}))
