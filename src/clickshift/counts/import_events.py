@@ -330,8 +330,10 @@ def read_events(
         log, numbers = make(database, options, loaded.integers, output)
     if report.skip:
         report.warn_bad()
-    columns = {"columns": loaded.columns} if loaded.columns else {}
-    return ImportedEvents(name, log, {"title": chosen.title, **numbers, **columns}, report.rows(), chosen.gives)
+    facts: dict[str, Any] = {"title": chosen.title, **numbers}
+    if loaded.columns:
+        facts["columns"] = loaded.columns
+    return ImportedEvents(name, log, facts, report.rows(), chosen.gives)
 
 
 def _lists(

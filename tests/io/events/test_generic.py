@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -235,7 +236,6 @@ def test_what_is_not_recognised_is_said_with_what_it_looks_like(tmp_path: Path) 
         {"click_types": ["buy"], "conversion_types": ["buy"]},
         {"shown": "hits"},
         {"format": "ubi", "page_size": 10},
-        {"on_bad_line": "ignore"},
         {"memory": "much"},
     ],
 )
@@ -277,7 +277,7 @@ def test_search_console_sums_zero_based_positions(tmp_path: Path) -> None:
     )
     imported = cs.read_events(file)
     cells = imported.counts.cells
-    assert (cells.rank.tolist(), cells.impressions.tolist(), cells.clicks.tolist()) == ([0, 1], [5, 10], [1, 3])
+    assert (cells.situation.tolist(), cells.impressions.tolist(), cells.clicks.tolist()) == ([0, 1], [5, 10], [1, 3])
     assert counts(imported) == {"no-query": 1}
     assert str(imported.counts.first)[:10] == "2026-01-01"
 
@@ -321,11 +321,12 @@ def test_the_trec_sample_has_the_lists_of_its_own_reader(standins: Path) -> None
     from clickshift.io.datasets.trec import read_trec
 
     file = standins / "trec_session2014" / "train_per_query_quid.txt.gz"
-    imported = cs.read_events(file, gaps="drop")
+    lists = cs.read_events(file).sessions
+    whole = lists[np.flatnonzero(lists.rankings.length == 10)]  # shorter ones repeat a document
     with warns_code("skipped-input"):
         expected = read_trec(file)
-    assert imported.sessions.total == expected.total
-    assert imported.sessions.click.sum() == expected.click.sum()
+    assert lists.total > whole.total == expected.total
+    assert whole.click.sum() == expected.click.sum()
 
 
 def test_metarank_rankings_without_a_query_have_one_name(tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ _MACROS = (
         END""",
     f"""CREATE MACRO time_of(x) AS CASE
         WHEN try_cast(x AS DOUBLE) IS NOT NULL THEN CAST(epoch_number(try_cast(x AS DOUBLE)) AS TIMESTAMP)
-        WHEN lower(x) SIMILAR TO '.*(inf|epoch|today|now).*' THEN NULL
-        ELSE coalesce(CAST(try_cast(x AS TIMESTAMPTZ) AS TIMESTAMP),
-                      CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP))
+        WHEN left(x, 1) BETWEEN '0' AND '9' THEN coalesce(CAST(try_cast(x AS TIMESTAMPTZ) AS TIMESTAMP),
+            CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP))
+        ELSE CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP)
         END""",
     """CREATE MACRO flag_of(x) AS CASE
         WHEN lower(trim(x)) IN ('1', 'true', 't', 'yes', 'y', 'on', '1.0', 'clicked') THEN 1
@@ -131,7 +131,7 @@ def event_database(limits: DuckdbLimits, report: ReadReport) -> Iterator[EventDa
     with temporary_folder(parent=parent) as folder, duckdb_errors(report.path, advice):
         settings = duckdb_settings(replace(limits, folder=folder / "spill"))
         with duckdb.connect(str(folder / "events.duckdb"), config=settings) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
             for macro in _MACROS:
                 connection.execute(macro)
             yield EventDatabase(connection, folder, report)

@@ -225,14 +225,14 @@ def _shift_ranks(database: EventDatabase, options: EventOptions) -> dict[str, in
     columns = pa.table(
         {"source": pa.array(list(bases), pa.string()), "base": pa.array(list(bases.values()), pa.int64())}
     )
-    database.connection.register("bases", columns)
+    database.connection.register("found_bases", columns)
+    database.execute("CREATE TABLE bases AS FROM found_bases")
     database.execute(
-        f"""CREATE TABLE ranked AS SELECT list, doc, query, "user", shown_at, first_at, time, clicks, conversions,
+        f"""CREATE VIEW ranked AS SELECT list, doc, query, "user", shown_at, first_at, time, clicks, conversions,
         {ordinal} - base + 1 AS rank FROM pairs JOIN bases ON pairs.source IS NOT DISTINCT FROM bases.source"""
     )
     below = "results above the first rank (negative ranks, e.g. of filters)"
     database.left_out("ranked", "rank < 1", below, "rank-below-base", example=PAIR_EXAMPLE)
-    database.execute("DROP TABLE pairs")
     return {source or "": base for source, base in sorted(bases.items(), key=str)}
 
 
@@ -255,7 +255,7 @@ def _make_places(database: EventDatabase) -> None:
     database.left_out(
         "places", "clicked > CAST(clicks > 0 AS BIGINT)", lost, "rank-taken-click", example=example, count=count
     )
-    database.execute("DROP TABLE ranked")
+    database.execute("DROP VIEW ranked; DROP TABLE pairs")
 
 
 def _make_lists(database: EventDatabase) -> None:

@@ -172,7 +172,7 @@ class Source:
     def locate(self, texts: Sequence[str]) -> list[BadEvent]:
         """Return documents with their lines, where the file has a line for each."""
         lines: dict[str, int] = {}
-        if self.kind in {"json-lines", "tagged-json", "text"} and texts:
+        if self.kind in {"json-lines", "tagged-json", "csv", "text"} and texts:
             with open_bytes(self.path) as file:
                 for number, line in enumerate(file, 1):
                     text = line.decode().strip()

@@ -126,9 +126,10 @@ def find_format(sources: Sequence[Source], name: str, *, clicks: bool) -> str:
         if one is None:
             raise FileError(
                 source.path,
-                f"the format is not recognised: it looks like {_described(source)}. Choose one of format="
-                f"{', '.join(FORMATS)}; of these, `events` takes any table with the columns session, query, rank, doc "
-                "and event, whatever their names (columns=...), or impressions with clicks=... apart.",
+                f"the format is not recognised: it looks like {_described(source)}. The formats are "
+                f'{", ".join(FORMATS)}. If it is one of these, pass format="NAME". Any table of events is of the '
+                'format events: it has the columns session, query, rank, doc and event, under any names; pass columns={"doc": '
+                '"..."} for names that are not recognised, or a table of impressions and one of clicks (`clicks`).',
                 code="unknown-format",
                 known=list(FORMATS),
             )
@@ -137,7 +138,7 @@ def find_format(sources: Sequence[Source], name: str, *, clicks: bool) -> str:
         raise FileError(
             sources[at].path,
             f"all sources must be of one format: this is {FORMATS[str(other[0])].title}, and {sources[0].path} is "
-            f"{FORMATS[str(found[0])].title}. Import them one by one, or choose one with format=...",
+            f'{FORMATS[str(found[0])].title}. Import them one by one, or pass format="{found[0]}".',
             code="mixed-formats",
             known=[str(one) for one in found],
         )

@@ -138,11 +138,13 @@ def load_generic(
         'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR)'
     )
     names: dict[str, dict[str, str]] = {}
+    founds: list[dict[str, str]] = []
     scans: list[str] = []
     tables = [*((source, False) for source in sources), *((source, True) for source in clicks)]
     for number, (source, clicked) in enumerate(tables):
         found = _columns_of(source, options, clicked=clicked, apart=bool(clicks))
-        names[f"{source.path}"] = found
+        founds.append(found)
+        names[f"{source.path}{' (clicks)' * clicked}"] = found
         relation = source.columns(database, list(dict.fromkeys(found.values())))
         unnumbered = _checked(source, f"(SELECT *, 0 AS row FROM {relation})", found, options, clicked=clicked)
         database.execute(_insertion(unnumbered, number, found, clicked=clicked))
@@ -150,20 +152,21 @@ def load_generic(
         scans.append(_checked(source, numbered, found, options, clicked=clicked))
     check_rejected(database, [source for source, _ in tables])
     _report_problems(database, [source for source, _ in tables], scans)
-    _report_other_types(database, tables, names)
+    _report_other_types(database, tables)
     _number_pages(database, options)
     _name_queries(database)
+    columns = f"""place, source, concat_ws({SEPARATOR}, key, query) AS list, query, doc, ordinal, time, "user", kind"""
     database.execute(
-        f"""CREATE TABLE events AS SELECT place, source, concat_ws({SEPARATOR}, key, query) AS list, query, doc,
-        ordinal, time, "user", kind FROM named"""
+        f"""CREATE TABLE events AS SELECT {columns} FROM (SELECT rowid AS place, * FROM acts WHERE query IS NOT NULL)
+        UNION ALL SELECT {columns} FROM named"""
     )
     database.execute("DROP TABLE acts; DROP TABLE named")
-    integers = [
-        column
-        for column in ("query", "doc")
-        if all(is_integer(source, names[f"{source.path}"].get(column)) for source, _ in tables)
-    ]
-    return Loaded(names, tuple(integers))
+    given = [(source, found) for (source, _), found in zip(tables, founds, strict=True)]
+    integers = {
+        "query": all(is_integer(source, found.get("query")) for source, found in given),
+        "doc": all(is_integer(source, found.get("doc", found.get("docs"))) for source, found in given),
+    }
+    return Loaded(names, tuple(name for name, whole in integers.items() if whole))
 
 
 def _check_columns(columns: Mapping[str, str]) -> None:
@@ -358,9 +361,7 @@ def _located(database: EventDatabase, source: Source, row: int, got: str) -> Bad
     return BadEvent(source.path, line, got)
 
 
-def _report_other_types(
-    database: EventDatabase, tables: Sequence[tuple[Source, bool]], names: Mapping[str, Mapping[str, str]]
-) -> None:
+def _report_other_types(database: EventDatabase, tables: Sequence[tuple[Source, bool]]) -> None:
     """Report events of other types, and check that there are impressions."""
     types = database.rows(
         "SELECT coalesce(event, 'nothing'), count(*) FROM acts WHERE kind IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
@@ -410,10 +411,9 @@ def _number_pages(database: EventDatabase, options: EventOptions) -> None:
 
 
 def _name_queries(database: EventDatabase) -> None:
-    """Make the table `named`: a click without a query is one on the latest impression of its document before it."""
+    """Make the table `named` of clicks without a query: on the latest impression of their document before them."""
     database.execute(
-        f"""CREATE TABLE named AS SELECT rowid AS place, * FROM acts WHERE query IS NOT NULL UNION ALL
-        SELECT e.* REPLACE (coalesce(i.query, f.query) AS query)
+        f"""CREATE TABLE named AS SELECT e.* REPLACE (coalesce(i.query, f.query) AS query)
         FROM (SELECT rowid AS place, * FROM acts WHERE query IS NULL) e
         ASOF LEFT JOIN (SELECT key, doc, time, min(query) AS query FROM acts
             WHERE kind = {IMPRESSION} AND time IS NOT NULL GROUP BY ALL) i
@@ -434,4 +434,5 @@ def is_integer(source: Source, column: str | None) -> bool:
         return "int" in str(source.types[column])
     if source.kind == "csv":
         return len(source.lines) < 2 or f'"{source.sample[0].get(column, "")}"' not in source.lines[1]
-    return all(isinstance(one.get(column, 0), int) for one in source.sample)
+    values = (one.get(column, 0) for one in source.sample)
+    return all(isinstance(item, int) for value in values for item in (value if isinstance(value, list) else [value]))

@@ -98,7 +98,7 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
     }
     cases = " ".join(f"WHEN action IN {_tuple(names)} THEN {kind}" for kind, names in kinds.items())
     database.execute(
-        f"""CREATE TABLE acts AS SELECT *, rowid AS place, nullif({text}, '') AS query,
+        f"""CREATE VIEW acts AS SELECT *, rowid AS place, nullif({text}, '') AS query,
         CAST(CASE {cases} END AS TINYINT) AS kind
         FROM raw WHERE action IS NOT NULL {wanted}"""
     )
@@ -111,17 +111,16 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
     n_others = database.number("SELECT count(*) FROM acts WHERE kind IS NULL")
     if n_others:
         database.report.left_out(n_others, "events of other actions", "other-action", examples=others)
-    database.execute("DELETE FROM acts WHERE kind IS NULL")
-    if options.shown == "hits":
-        database.execute(f"DELETE FROM acts WHERE kind = {IMPRESSION}")
-    for column, code in (("query_id", "no-query-id"), ("doc", "no-object")):
-        what = f"events without {'a query_id' if column == 'query_id' else 'an object_id'}"
-        database.left_out("acts", f"{column} IS NULL", what, code, example=_EXAMPLE)
-        database.execute(f"DELETE FROM acts WHERE {column} IS NULL")
-    _name_queries(database)
+    used = f"kind IS NOT NULL{f' AND kind <> {IMPRESSION}' if options.shown == 'hits' else ''}"
+    database.left_out(
+        "acts", f"{used} AND query_id IS NULL", "events without a query_id", "no-query-id", example=_EXAMPLE
+    )
+    without = f"{used} AND query_id IS NOT NULL AND doc IS NULL"
+    database.left_out("acts", without, "events without an object_id", "no-object", example=_EXAMPLE)
+    _name_queries(database, f"{used} AND query_id IS NOT NULL AND doc IS NOT NULL")
     if options.shown == "hits":
         _show_hits(database)
-    database.execute("DROP TABLE raw; DROP TABLE acts; DROP TABLE queries")
+    database.execute("DROP VIEW acts; DROP TABLE raw; DROP TABLE queries")
 
 
 def _extraction(documents: str, number: int) -> str:
@@ -167,20 +166,21 @@ def _check_application(database: EventDatabase, options: EventOptions) -> None:
             )
 
 
-def _name_queries(database: EventDatabase) -> None:
+def _name_queries(database: EventDatabase, used: str) -> None:
     """Make the table `events`: an event without a query text has that of the latest query of its id."""
     database.execute(
-        """CREATE TABLE named AS SELECT * FROM acts WHERE query IS NOT NULL UNION ALL
-        SELECT e.* REPLACE (q.query AS query) FROM (FROM acts WHERE query IS NULL) e
+        f"""CREATE TABLE named AS SELECT e.* REPLACE (q.query AS query)
+        FROM (FROM acts WHERE query IS NULL AND {used}) e
         ASOF LEFT JOIN (FROM queries WHERE query IS NOT NULL AND time IS NOT NULL) q
         ON e.query_id = q.query_id AND e.time >= q.time"""
     )
     what = "events without a query text, which no earlier query of their query_id has either"
     database.left_out("named", "query IS NULL", what, "no-query", example=_EXAMPLE)
     key = f"concat_ws({SEPARATOR}, coalesce(application, ''), query_id, query)"
+    columns = f"""place, application AS source, {key} AS list, query, doc, ordinal, time, person AS "user", kind"""
     database.execute(
-        f"""CREATE TABLE events AS SELECT place, application AS source, {key} AS list, query, doc, ordinal, time,
-        person AS "user", kind FROM named WHERE query IS NOT NULL"""
+        f"""CREATE TABLE events AS SELECT {columns} FROM acts WHERE query IS NOT NULL AND {used}
+        UNION ALL SELECT {columns} FROM named WHERE query IS NOT NULL"""
     )
     database.execute("DROP TABLE named")
 
