@@ -36,7 +36,7 @@ def import_events(
     rank_base: int | None = typer.Option(
         None, help="Number at which ranks begin, 0 or 1; by default, the smallest one of each source."
     ),
-    page_size: int | None = typer.Option(None, help="Number of results of a page, if ranks begin anew on every page."),
+    page_size: int | None = typer.Option(None, help="Number of results of a page, if ranks begin again on each page."),
     gaps: str = typer.Option(
         "truncate",
         help="Lists with a rank without result: 'truncate' keeps what is above the gap, 'close' moves up what is below "

@@ -243,7 +243,7 @@ def read_events(
     rank_base
         The number at which ranks begin, 0 or 1; by default it is the smallest rank of a source, at most 1.
     page_size
-        Number of results of a page, if ranks begin anew on every page.
+        Number of results of a page, if ranks begin again on each page.
     gaps
         What to do with a list in which a rank has no result: "truncate" keeps the results above the gap, whose ranks
         are true; "close" moves the results below it up, which shifts their examination; "drop" leaves the list out.

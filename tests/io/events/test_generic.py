@@ -333,8 +333,8 @@ def test_metarank_rankings_without_a_query_have_one_name(tmp_path: Path) -> None
     events = [
         {"event": "user", "id": "u", "timestamp": "1", "user": "u", "fields": []},
         {"event": "ranking", "id": "r", "timestamp": 1_700_000_000_000, "items": [{"id": "a"}, {"id": "b"}]},
-        {"event": "ranking", "id": "r2", "timestamp": "2023-11-14T22:13:20Z", "fields": [{"name": "place", "value": "home"}],
-         "items": [{"id": "a"}]},
+        {"event": "ranking", "id": "r2", "timestamp": "2023-11-14T22:13:20Z", "items": [{"id": "a"}],
+         "fields": [{"name": "place", "value": "home"}]},
         {"event": "interaction", "id": "i", "timestamp": "1700000000000", "type": "click", "item": "a"},
         {"event": "interaction", "id": "i", "timestamp": "1700000000000", "type": "like", "item": "b", "ranking": "r"},
     ]  # fmt: skip

@@ -56,7 +56,8 @@ _MACROS = (
         WHEN try_cast(x AS DOUBLE) IS NOT NULL THEN CAST(epoch_number(try_cast(x AS DOUBLE)) AS TIMESTAMP)
         WHEN left(x, 1) BETWEEN '0' AND '9' THEN coalesce(CAST(try_cast(x AS TIMESTAMPTZ) AS TIMESTAMP),
             CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP))
-        ELSE CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP)
+        WHEN regexp_matches(x, '[0-9]') THEN
+            CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP)
         END""",
     """CREATE MACRO flag_of(x) AS CASE
         WHEN lower(trim(x)) IN ('1', 'true', 't', 'yes', 'y', 'on', '1.0', 'clicked') THEN 1

@@ -127,9 +127,10 @@ def find_format(sources: Sequence[Source], name: str, *, clicks: bool) -> str:
             raise FileError(
                 source.path,
                 f"the format is not recognised: it looks like {_described(source)}. The formats are "
-                f'{", ".join(FORMATS)}. If it is one of these, pass format="NAME". Any table of events is of the '
-                'format events: it has the columns session, query, rank, doc and event, under any names; pass columns={"doc": '
-                '"..."} for names that are not recognised, or a table of impressions and one of clicks (`clicks`).',
+                f"{', '.join(FORMATS)}. "
+                'If it is one of these, pass format="NAME". Any table of events is of the format events: it has the '
+                'columns session, query, rank, doc and event, under any names; pass columns={"doc": "..."} for names '
+                "that are not recognised, or a table of impressions and one of clicks (`clicks`).",
                 code="unknown-format",
                 known=list(FORMATS),
             )

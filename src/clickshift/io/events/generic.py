@@ -130,7 +130,7 @@ def load_generic(
         and "bad-json", "missing-value", "bad-time", "bad-rank", "bad-type" for events that break the format, unless
         they are skipped.
     SpecError
-        "missing-page-size" if ranks begin anew on every page.
+        "missing-page-size" if ranks begin again on each page.
     """
     _check_columns(options.columns)
     database.execute(
@@ -392,7 +392,7 @@ def _number_pages(database: EventDatabase, options: EventOptions) -> None:
     if options.page_size is None:
         if pages[0] > 1 and pages[1] is not None and pages[2] is not None and pages[1] <= pages[2]:
             raise SpecError(
-                "ranks begin anew on every page, so page_size must be given. Pass page_size=..., the number of results "
+                "ranks begin again on each page, so page_size must be given. Pass page_size=..., the number of results "
                 'of a page, or columns={"page": ""} if they do not.',
                 code="missing-page-size",
             )
