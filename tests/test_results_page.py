@@ -48,6 +48,7 @@ COMMANDS = {
     "reproduce": "reproduce",
     "reproduce --list": "tables_and_figures",
     "simulate": "simulate_log",
+    "import": "read_events",
     "corpus info": "corpus_summary",
 }
 """Functions by command; `shift status` and `report`, `selection status` and `report` read what a run has written."""

@@ -8,6 +8,7 @@ from ._version import __version__ as __version__
 from .counts.count_log import count_log as count_log
 from .counts.count_log import merge_counts as merge_counts
 from .counts.daily import DayCounts as DayCounts
+from .counts.import_events import read_events as read_events
 from .counts.log_summary import log_summary as log_summary
 from .counts.open_log import open_log as open_log
 from .counts.prepare_log import convert_log as convert_log

@@ -22,6 +22,7 @@ import clickshift.cli.compare as compare
 import clickshift.cli.corpus as corpus
 import clickshift.cli.decide as decide
 import clickshift.cli.explore as explore
+import clickshift.cli.import_events as import_events
 import clickshift.cli.log as log
 import clickshift.cli.models as models
 import clickshift.cli.ope as ope
@@ -67,6 +68,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(simulate.simulate)
+app.command("import")(import_events.import_events)
 app.command()(models.fit)
 app.command()(models.evaluate)
 app.command()(compare.compare)

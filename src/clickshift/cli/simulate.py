@@ -11,7 +11,9 @@ from clickshift.cli._options import JSON
 
 
 def simulate(
-    output: Path = typer.Option(..., "--output", "-o", help="File for the log: .parquet, .csv or .jsonl."),
+    output: Path = typer.Option(
+        ..., "--output", "-o", help="File for the log: .parquet, .csv or .jsonl; .ndjson for events."
+    ),
     sessions: int = typer.Option(100_000, min=1, help="Number of sessions."),
     corpus: str = typer.Option("builtin", help="Corpus: 'builtin', or a LETOR file or folder."),
     queries: int = typer.Option(1000, min=1, help="Number of queries of the corpus."),
@@ -29,7 +31,9 @@ def simulate(
     ),
     ranks: int = typer.Option(10, min=1, help="Length of the lists."),
     layout: str = typer.Option(
-        "wide", help="Layout of the file: 'wide' (one row per session) or 'long' (one row per result)."
+        "wide",
+        help="Layout of the file: 'wide' (one row per session), 'long' (one row per result), or 'ubi' (OpenSearch UBI "
+        "events, .ndjson).",
     ),
     truth: Path | None = typer.Option(
         None, help="File for the ground truth: a table of query, doc, label, and the policy's score where it has one."

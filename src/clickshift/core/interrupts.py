@@ -94,9 +94,9 @@ def removed_at_end(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_folder(prefix: str = "clickshift-") -> Iterator[Path]:
+def temporary_folder(prefix: str = "clickshift-", *, parent: Path | None = None) -> Iterator[Path]:
     """Yield a new folder for temporary files, which is removed at the end of the block or of the process."""
-    with removed_at_end(Path(mkdtemp(prefix=prefix))) as folder:
+    with removed_at_end(Path(mkdtemp(prefix=prefix, dir=parent))) as folder:
         yield folder
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, UInt32
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.unique_rows import distinct_rows, distinct_sorted
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import Cells, count_situations
+from clickshift.counts.cells import By, Cells, count_situations
 from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
 from clickshift.counts.tails import TailsByShape, TailsInParts
 from clickshift.data.days import MAX_DAYS, Time, choose_time, decay, time_range
@@ -43,7 +43,8 @@ class DayCounts:
     cells
         Counts by last click, as UBM needs them; PBM and click-through rates aggregate them.
     cascade
-        Counts for DBN, SDBN, DCM, CCM and CM.
+        Counts for DBN, SDBN, DCM, CCM and CM; None if only counts by rank are known, e.g. of a table of counts. Cells
+        are then by rank.
     sessions
         Number of sessions; for weighted days, the sum of the weights.
     first, last
@@ -60,7 +61,7 @@ class DayCounts:
     """
 
     cells: Cells
-    cascade: Cascade
+    cascade: Cascade | None
     sessions: float
     first: Time | None = None
     last: Time | None = None
@@ -118,9 +119,11 @@ class DayCounts:
         parts, factors = [day for day, _ in used], [factor for _, factor in used]
         vocabulary, n_ranks = union([part.vocabulary for part in parts]), max(part.n_ranks for part in parts)
         numbers = [np.append(vocabulary.pairs_of(part.vocabulary), vocabulary.n_pairs) for part in parts]
+        cascades = [part.cascade for part in parts if part.cascade is not None]
+        whole = len(cascades) == len(parts)
         return cls(
-            _add_cells(vocabulary, n_ranks, parts, numbers, factors),
-            _add_cascades(vocabulary, n_ranks, parts, numbers, factors),
+            _add_cells(vocabulary, n_ranks, parts, numbers, factors, "last_click" if whole else "rank"),
+            _add_cascades(vocabulary, n_ranks, cascades, numbers, factors) if whole else None,
             sum(factor * part.sessions for part, factor in used),
             choose_time([part.first for part in parts], min),
             choose_time([part.last for part in parts], max),
@@ -154,20 +157,22 @@ class DayCounts:
             If the directory cannot be written ("not-writable").
         """
         cells, cascade, arrays = self.cells, self.cascade, dict[str, np.ndarray]()
-        tails = _merge_tails(_tail_parts(cascade))
         for name in ("pair", "situation", "impressions", "clicks"):
             arrays[f"cells.{name}"] = getattr(cells, name)
-        for name in (*_PAIR_TABLES, *_RANK_TABLES):
-            arrays[f"cascade.{name}"] = getattr(cascade, name)
-        for name in _SHAPE_TABLES:
-            arrays[f"tails.{name}"] = getattr(tails, name)
+        if cascade is not None:
+            tails = _merge_tails(_tail_parts(cascade))
+            for name in (*_PAIR_TABLES, *_RANK_TABLES):
+                arrays[f"cascade.{name}"] = getattr(cascade, name)
+            for name in _SHAPE_TABLES:
+                arrays[f"tails.{name}"] = getattr(tails, name)
         facts = {
             "vocabulary": pack_vocabulary(self.vocabulary, arrays),
             "ranks": self.n_ranks,
             "sessions": self.sessions,
             "first": _time_to_json(self.first),
             "last": _time_to_json(self.last),
-            "passed": cascade.passed,
+            "by": cells.by,
+            "passed": 0.0 if cascade is None else cascade.passed,
             "notes": notes or {},
         }
         _COUNTS_FORMAT.write(folder, facts, arrays)
@@ -186,24 +191,32 @@ class DayCounts:
         with _COUNTS_FORMAT.checking(folder):
             vocabulary, n_ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
-            tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
-            tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
+            by_rank = header.get("by") == "rank"
+            cascade = None if by_rank else _load_cascade(vocabulary, n_ranks, arrays, float(header["passed"]))
             day = cls(
-                Cells(vocabulary, n_ranks, "last_click", *cells),
-                _make_cascade(vocabulary, n_ranks, tables, float(header["passed"]), tails),
+                Cells(vocabulary, n_ranks, "rank" if by_rank else "last_click", *cells),
+                cascade,
                 float(header["sessions"]),
                 _time_from_json(header["first"]),
                 _time_from_json(header["last"]),
             )
             day.cells.validate()
-            day.cascade.validate()
-            tails.validate(vocabulary.n_pairs, n_ranks)
             if not 0 <= day.sessions < MAX_TOTAL:
                 raise ValueError(f"the number of sessions must be 0 or more and below 2^62: got {day.sessions}")
             return day
 
     def __repr__(self) -> str:
         return f"DayCounts({self.sessions:,.0f} sessions, up to {self.n_ranks} ranks, {self.vocabulary})"
+
+
+def _load_cascade(vocabulary: Vocabulary, n_ranks: int, arrays: dict[str, np.ndarray], passed: float) -> Cascade:
+    """Build cascade counts from the arrays of a file; ValueError if they are damaged."""
+    tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
+    tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
+    cascade = _make_cascade(vocabulary, n_ranks, tables, passed, tails)
+    cascade.validate()
+    tails.validate(vocabulary.n_pairs, n_ranks)
+    return cascade
 
 
 def is_counts(path: str | Path) -> bool:
@@ -235,10 +248,11 @@ def _add_cells(
     parts: Sequence[DayCounts],
     numbers: Sequence[np.ndarray],
     factors: Sequence[float],
+    by: By,
 ) -> Cells:
-    """Add the cells of several days; situations by last click have the same numbers in lists of any length."""
-    n_situations = count_situations("last_click", n_ranks)
-    cells = [part.cells for part in parts]
+    """Add the cells of several days; situations have the same numbers in lists of any length."""
+    n_situations = count_situations(by, n_ranks)
+    cells = [part.cells if part.cells.by == by else part.cells.rolled_up(by) for part in parts]
     keys = [
         number[c.pair].astype(np.int64) * n_situations + c.situation for c, number in zip(cells, numbers, strict=True)
     ]
@@ -247,13 +261,13 @@ def _add_cells(
         np.bincount(cell, np.concatenate([f * c for f, c in zip(factors, column, strict=True)]), len(key))
         for column in ([c.impressions for c in cells], [c.clicks for c in cells])
     )
-    return Cells(vocabulary, n_ranks, "last_click", *np.divmod(key, n_situations), *counts)
+    return Cells(vocabulary, n_ranks, by, *np.divmod(key, n_situations), *counts)
 
 
 def _add_cascades(
     vocabulary: Vocabulary,
     n_ranks: int,
-    parts: Sequence[DayCounts],
+    parts: Sequence[Cascade],
     numbers: Sequence[np.ndarray],
     factors: Sequence[float],
 ) -> Cascade:
@@ -263,14 +277,12 @@ def _add_cascades(
     passed, tails = 0.0, []
     for part, number, factor in zip(parts, numbers, factors, strict=True):
         for name in _PAIR_TABLES:
-            tables[name][number] += factor * getattr(part.cascade, name)
+            tables[name][number] += factor * getattr(part, name)
         for name in _RANK_TABLES:
-            tables[name][: part.n_ranks] += factor * getattr(part.cascade, name)
-        passed += factor * part.cascade.passed
+            tables[name][: part.n_ranks] += factor * getattr(part, name)
+        passed += factor * part.passed
         pair_number = number.astype(np.uint32)
-        tails += [
-            replace(own, pair=pair_number[own.pair], count=factor * own.count) for own in _tail_parts(part.cascade)
-        ]
+        tails += [replace(own, pair=pair_number[own.pair], count=factor * own.count) for own in _tail_parts(part)]
     return _make_cascade(vocabulary, n_ranks, tables, passed, _merge_tails(tails))
 
 

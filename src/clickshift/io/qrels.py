@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -219,7 +219,7 @@ def consistent_pairs(
         first_doc = vocabulary.doc_ids[vocabulary.pair_doc[first]]
         example = f"as {low[first]:g} and {high[first]:g} for query {first_query}, document {first_doc}"
         what = f"of {vocabulary.n_pairs:,} judged pairs, with different labels ({example})"
-        facts = {
+        facts: dict[str, Any] = {
             "query": str(first_query),
             "document": str(first_doc),
             "labels": (float(low[first]), float(high[first])),

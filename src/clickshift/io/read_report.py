@@ -25,7 +25,10 @@ from clickshift.errors import ClickshiftWarning, DataError, FileError
 OnBadLine = Literal["error", "skip"]
 """What to do with a line that breaks the format: raise a `FileError`, or skip it and report the count."""
 
+MAX_EXAMPLES = 3
+"""Number of examples that are kept of each reason."""
 _MAX_SHOWN_CHARACTERS = 80
+_MAX_EXAMPLE_CHARACTERS = 200
 
 
 class UnreadableLine(NamedTuple):
@@ -33,6 +36,20 @@ class UnreadableLine(NamedTuple):
 
     line: int
     problem: str
+
+
+class BadEvent(NamedTuple):
+    """An event that breaks the format: its file, its line from 1 where it is known, what it holds, or another place."""
+
+    path: Path
+    line: int | None
+    got: str
+    place: str = ""
+
+
+def _cut(text: str) -> str:
+    """Shorten a long text for a message."""
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "..."
 
 
 def unreadable_lines_error(
@@ -85,6 +102,9 @@ class ReadReport:
         self._first_bad = ""
         self._first_bad_line: int | None = None
         self._left_out: Counter[tuple[str, str]] = Counter()
+        self._repaired: Counter[tuple[str, str]] = Counter()
+        self._left_out_bad: Counter[tuple[str, str]] = Counter()
+        self._examples: dict[str, list[str]] = {}
         self._details: dict[str, Any] = {}
         self._lines: list[str] = []
         self._files: dict[str, str] = {}
@@ -114,7 +134,7 @@ class ReadReport:
         """
         if isinstance(got, bytes):
             got = got.decode("utf-8", "backslashreplace")
-        got = got if len(got) <= _MAX_SHOWN_CHARACTERS else got[:_MAX_SHOWN_CHARACTERS] + "..."
+        got = _cut(got)
         problem = f"{rule}: got {got!r}"
         if not self.skip:
             advice = 'Fix the line, or pass on_bad_line="skip".'
@@ -124,10 +144,78 @@ class ReadReport:
         self._first_bad = self._first_bad or f"line {line}: {problem}"
         self._n_bad += 1
 
-    def left_out(self, count: int, what: str, code: str, **facts: Any) -> None:
+    def left_out(self, count: int, what: str, code: str, *, examples: Sequence[str] = (), **facts: Any) -> None:
         """Count items that are not in the result; `what` completes "left out 3 ...", `code` names the reason."""
         self._details.update(facts)
         self._left_out[what, code] += count
+        self._add_examples(code, examples)
+
+    def repaired(self, count: int, what: str, code: str, *, examples: Sequence[str] = ()) -> None:
+        """Count items that are in the result in another form; `what` says what became of them."""
+        self._repaired[what, code] += count
+        self._add_examples(code, examples)
+
+    def bad_events(self, count: int, rule: str, code: str, examples: Sequence[BadEvent], advice: str = "") -> None:
+        """Raise an error for events that break the format, or count them if bad lines are skipped.
+
+        Parameters
+        ----------
+        count
+            Number of such events.
+        rule
+            What every event must be.
+        code
+            Stable name of the rule.
+        examples
+            The first of them.
+        advice
+            What to do beside fixing the event.
+
+        Raises
+        ------
+        FileError
+            With the code, unless bad lines are skipped.
+        """
+        if not count:
+            return
+        shown = [(example, f"{rule}: got {_cut(example.got)!r}") for example in examples[:MAX_EXAMPLES]]
+        first, problem = shown[0] if shown else (BadEvent(Path(self.path), None, ""), rule)
+        if not self.skip:
+            others = f" ({count:,} such events)" if count > 1 else ""
+            message = f'{problem}{others}. Fix or remove it{advice}, or pass on_bad_line="skip".'
+            raise FileError(
+                first.path, message, line=first.line, place=first.place, code=code, count=count, value=_cut(first.got)
+            )
+        places = [one.place or ("" if one.line is None else f"line {one.line}") for one, _ in shown]
+        located = [
+            f"{one.path}{place and f', {place}'}: {text}" for (one, text), place in zip(shown, places, strict=True)
+        ]
+        self._first_bad_line = first.line if self._first_bad_line is None else self._first_bad_line
+        self._first_bad = self._first_bad or (located[0] if located else problem)
+        self._n_bad += count
+        self._left_out_bad[f"events that break the format: {rule}", code] += count
+        self._add_examples(code, located)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per reason: its code, what became of the items, their number, what they are, and examples."""
+        kinds = {"skipped": self._left_out_bad, "left out": self._left_out, "repaired": self._repaired}
+        return [
+            {
+                "reason": code,
+                "outcome": outcome,
+                "count": count,
+                "what": what,
+                "examples": "; ".join(self._examples.get(code, ())),
+            }
+            for outcome, counter in kinds.items()
+            for (what, code), count in counter.items()
+            if count
+        ]
+
+    def _add_examples(self, code: str, examples: Sequence[str]) -> None:
+        """Keep the first examples of a reason."""
+        kept = self._examples.setdefault(code, [])
+        kept += [example[:_MAX_EXAMPLE_CHARACTERS] for example in examples][: MAX_EXAMPLES - len(kept)]
 
     def unreadable_lines(self, path: Path, lines: Sequence[UnreadableLine]) -> None:
         """Count lines that are not rows of a table."""
@@ -187,6 +275,14 @@ class ReadReport:
             facts = {**self._facts(), "line": self._first_bad_line}
             code = "skipped-sessions" if self.n_sessions or self._lines or self._files else "skipped-input"
             warning = ClickshiftWarning(f"{self.path}: {'; '.join(sentences)}.", code=code, **facts)
+            warnings.warn(warning, stacklevel=3)
+
+    def warn_bad(self) -> None:
+        """Issue one warning about skipped events, if any were; for a reader whose result says what was left out."""
+        if self._n_bad:
+            sentence = f"skipped {self._n_bad:,} bad event(s), the first at {self._first_bad}"
+            facts = {**self._facts(), "line": self._first_bad_line}
+            warning = ClickshiftWarning(f"{self.path}: {sentence}.", code="skipped-input", **facts)
             warnings.warn(warning, stacklevel=3)
 
     def _sentences(self) -> list[str]:

@@ -182,6 +182,13 @@ def _needed_part(learner: Learner, opened: Any) -> Any:
             code="needs-sessions",
             learner=label(learner),
         )
+    if requires == "cascade" and opened.cascade is None:
+        raise SpecError(
+            f"{label(learner)} needs the clicks above each result, and these counts are by rank only. Pass the log, or "
+            "fit a model of counts by rank, such as PBM or dCTR.",
+            code="counts-too-coarse",
+            learner=label(learner),
+        )
     return opened.cascade if requires == "cascade" else opened.cells
 
 

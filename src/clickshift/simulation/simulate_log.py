@@ -14,6 +14,7 @@ from clickshift.data.sessions import Sessions
 from clickshift.display.result import Summary
 from clickshift.errors import SpecError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
+from clickshift.io.events.ubi_writer import check_ubi_output, write_ubi
 from clickshift.io.read_log import check_output, write_log
 from clickshift.io.table_writer import table_ending, write_table
 from clickshift.models.base import ClickModel
@@ -106,7 +107,8 @@ def simulate_log(
     ranks
         Length of the lists.
     layout
-        Layout of the file: "wide" (one row per session) or "long" (one row per result).
+        Layout of the file: "wide" (one row per session), "long" (one row per result), or "ubi" (OpenSearch UBI events,
+        .ndjson, which `read_events` makes a log of).
     truth
         File for the ground truth: a table of query, doc, label, and the policy's score where it has one.
     seed
@@ -145,7 +147,7 @@ def simulate_log(
     logging_policy: Policy = parse(policy, POLICIES) if isinstance(policy, str) else policy
     simulated_user: User | ClickModel = parse(user, USERS) if isinstance(user, str) else user
     if output is not None:
-        check_output(output, layout)
+        check_ubi_output(output) if layout == "ubi" else check_output(output, layout)
     if truth is not None:
         table_ending(truth)
     candidates = open_corpus(corpus, queries=queries, seed=seed)
@@ -164,7 +166,9 @@ def simulate_log(
         rng=generator(seed, "simulate"),
         progress=progress,
     )
-    if output is not None:
+    if output is not None and layout == "ubi":
+        write_ubi(log, output)
+    elif output is not None:
         write_log(log, output, layout=layout)  # type: ignore[arg-type]
     if truth is not None:
         _write_truth(candidates, logging_policy, truth)

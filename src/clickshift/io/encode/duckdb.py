@@ -152,7 +152,7 @@ def long_batches(
     else:
         function = "read_csv"
     with _connection(limits, None) as connection:
-        relation = connection.sql(f"SELECT * FROM {function}({_texts(files)}, {options})")
+        relation = connection.sql(f"SELECT * FROM {function}({sql_texts(files)}, {options})")
         names = list(choose(files[0])(relation.columns))
         for file in files:
             check_same(file, log_columns(file, names), files[0], log_columns(files[0], names))
@@ -163,14 +163,20 @@ def long_batches(
             connection.register(_DAYS, pa.table({_FILE: [str(file) for file in files], "day": _one_type(days)}))
             options += f", filename = '{_FILE}'"
             relation = connection.sql(
-                f"SELECT * EXCLUDE ({_FILE}) FROM {function}({_texts(files)}, {options}) JOIN {_DAYS} USING ({_FILE})"
+                f"SELECT * EXCLUDE ({_FILE}) FROM {function}({sql_texts(files)}, {options}) "
+                f"JOIN {_DAYS} USING ({_FILE})"
             )
         yield from _relation_batches(relation, files[0], choose, skip)
 
 
-def _texts(files: Sequence[Path]) -> str:
-    """Return the names of files as a list in SQL."""
-    return "[" + ", ".join("'" + str(file).replace("'", "''") + "'" for file in files) + "]"
+def sql_texts(files: Sequence[object]) -> str:
+    """Return texts, such as the names of files, as a list in SQL."""
+    return "[" + ", ".join(map(sql_text, files)) + "]"
+
+
+def sql_text(text: object) -> str:
+    """Quote a text for SQL."""
+    return "'" + str(text).replace("'", "''") + "'"
 
 
 def _one_type(days: Sequence[Any]) -> Sequence[Any]:
@@ -192,23 +198,44 @@ def _connection(limits: DuckdbLimits, database: Path | None) -> Iterator[Any]:
     """
     import duckdb
 
-    settings: dict[str, Any] = {"memory_limit": limits.memory.strip(), "threads": n_threads()}
-    if limits.folder is not None:
-        settings["temp_directory"] = str(limits.folder)
     source = ":memory:" if database is None else str(database)
+    with (
+        duckdb_errors(database or "DuckDB"),
+        duckdb.connect(source, read_only=database is not None, config=duckdb_settings(limits)) as connection,
+    ):
+        if database is not None:
+            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        yield connection
+
+
+def duckdb_settings(limits: DuckdbLimits) -> dict[str, Any]:
+    """Return the settings of a DuckDB connection that keeps to the limits."""
+    folder = {} if limits.folder is None else {"temp_directory": str(limits.folder)}
+    return {"memory_limit": limits.memory.strip(), "threads": n_threads(), **folder}
+
+
+@contextmanager
+def duckdb_errors(
+    source: str | Path,
+    advice: str = "Pass spill=DuckdbLimits(memory=..., folder=...) with more memory or another folder, or fix the log.",
+) -> Iterator[None]:
+    """Turn the errors of DuckDB in the block into one FileError ("unreadable-log").
+
+    Parameters
+    ----------
+    source
+        What is read.
+    advice
+        What to do.
+    """
+    import duckdb
+
     try:
-        with duckdb.connect(source, read_only=database is not None, config=settings) as connection:
-            if database is not None:
-                connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-            yield connection
+        yield
     except duckdb.Error as error:
         reason = " ".join(str(error).split())
-        advice = "Pass spill=DuckdbLimits(memory=..., folder=...) with more memory or another folder, or fix the log."
         raise FileError(
-            database or "DuckDB",
-            f"DuckDB could not read the log ({reason}). {advice}",
-            code="unreadable-log",
-            reason=reason,
+            source, f"DuckDB could not read the log ({reason}). {advice}", code="unreadable-log", reason=reason
         ) from None
 
 
@@ -216,7 +243,7 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
     """Yield functions that process batches; the batches are fetched one by one, in this thread."""
     chosen = choose(path)(relation.columns)
     long = "docs" not in chosen
-    selected = relation.project(", ".join(f"{_quote(theirs)} AS {ours}" for ours, theirs in chosen.items()))
+    selected = relation.project(", ".join(f"{sql_name(theirs)} AS {ours}" for ours, theirs in chosen.items()))
     if long:
         selected = _group_by_session(selected, [name for name in chosen if name not in _RESULT_COLUMNS])
     first_row = 0
@@ -299,6 +326,6 @@ def _to_wide(part: TableFile, *, skip: bool) -> list[TableFile]:
     return [TableFile(part.path, pa.table(columns), first_row=part.first_row)]
 
 
-def _quote(name: str) -> str:
+def sql_name(name: str) -> str:
     """Quote a name of a column for SQL."""
     return '"' + name.replace('"', '""') + '"'

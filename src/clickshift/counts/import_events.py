@@ -1,0 +1,483 @@
+"""Import events: impressions and clicks as they were tracked become a log, counts or a target policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from clickshift.core.files import write_atomically
+from clickshift.core.progress import Progress, silent
+from clickshift.counts.cells import Cells
+from clickshift.counts.daily import DayCounts
+from clickshift.counts.open_log import open_log
+from clickshift.data.encoded_log import Log
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.data.weighted_lists import WeightedLists
+from clickshift.display.document import Document, Section
+from clickshift.display.result import Result, two_columns
+from clickshift.display.tables import Rows
+from clickshift.errors import CapabilityError, SpecError
+from clickshift.io.encode.duckdb import DuckdbLimits
+from clickshift.io.events.options import EventOptions
+from clickshift.io.read_log import check_output, read_log, write_log
+from clickshift.io.read_report import OnBadLine, ReadReport
+from clickshift.io.table_writer import table_ending, write_table
+from clickshift.io.target_files import read_target
+
+if TYPE_CHECKING:
+    from clickshift.data._arrow import Layout
+    from clickshift.io.events._database import EventDatabase
+
+_SHOWN_REASONS = 3
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class ImportedEvents(Result):
+    """A log that was made of events, with what was left out or repaired, by reason.
+
+    Parameters
+    ----------
+    format
+        Name of the format that was read.
+    log
+        The log as an Arrow table in the wide layout, or the file that it was written to.
+    numbers
+        Numbers and settings of the import, by name; see the notes.
+    reasons
+        The rows of the result.
+    on_bad_line
+        How the log is opened.
+
+    Notes
+    -----
+    Keys of `to_dict`, which `clickshift import --json` prints:
+
+    - conclusion: what was read and written, and the most frequent reasons for which something was left out.
+    - format: the format that was read.
+    - output: the file that was written; null if there is none.
+    - impressions, clicks, conversions: numbers of events of each kind that belong to a list.
+    - lists, results, clicked: numbers of lists, of results with a rank of their own, and of the clicked ones among
+      them, before gaps between ranks are treated; converted: number of results with a conversion.
+    - lists_written, results_written, clicks_written: the same in the log.
+    - queries, documents: numbers of different ones in the log.
+    - gaps: how gaps were treated.
+    - first_ranks: the number at which ranks begin, by source, as it was detected.
+    - columns: the column that was read as each of ours, by file; for tables of events only.
+    - rows: one dict per reason: reason (a stable name), outcome ("skipped", "left out" or "repaired"), count, what, and
+      up to three examples.
+    """
+
+    format: str
+    log: Any
+    numbers: Mapping[str, Any]
+    reasons: Rows = field(default_factory=list)
+    gives: str = "lists"
+
+    @cached_property
+    def sessions(self) -> Log:
+        """The log: `Sessions`, or an `EncodedLog` if it was written to a file that is too large for memory."""
+        if self.gives != "lists":
+            raise CapabilityError(
+                f"{self.numbers['title']} has no sessions: it gives {self._what}.",
+                code="no-sessions",
+                format=self.format,
+            )
+        return open_log(self.log) if isinstance(self.log, Path) else read_log(self.log)
+
+    @cached_property
+    def counts(self) -> DayCounts:
+        """Daily counts, which `fit` takes: of a table of counts, by rank only."""
+        if self.gives != "counts":
+            return DayCounts.of(self.sessions)
+        return DayCounts.load(self.log) if isinstance(self.log, Path) else self.log
+
+    @cached_property
+    def target(self) -> WeightedLists:
+        """The target policy of a snapshot, for off-policy evaluation."""
+        if self.gives != "target":
+            raise CapabilityError(
+                f"{self.numbers['title']} is no target policy: it gives {self._what}.",
+                code="no-target",
+                format=self.format,
+            )
+        target = read_target(self.log)
+        assert isinstance(target, WeightedLists)
+        return target
+
+    @property
+    def _what(self) -> str:
+        """What the format gives, in words."""
+        return {"lists": "a log: sessions", "counts": "counts", "target": "a target policy: target"}[self.gives]
+
+    def write_log(self, path: str | Path, *, layout: Layout = "wide") -> None:
+        """Write the log to a file; see :func:`write_log`.
+
+        Parameters
+        ----------
+        path
+            The file: .parquet, .csv or .jsonl.
+        layout
+            "wide" for one row per list, "long" for one row per result.
+        """
+        write_log(self.sessions, path, layout=layout)
+
+    @property
+    def conclusion(self) -> str:
+        """What was read and written, and the most frequent reasons for which something was left out."""
+        n = self.numbers
+        place = f" written to {self.log}" if isinstance(self.log, Path) else " read"
+        if self.gives == "lists":
+            what = (
+                f"{_number(n['lists_written'], 'list')} with {_number(n['results_written'], 'result')} and "
+                f"{_number(n['clicks_written'], 'click')}"
+            )
+        elif self.gives == "counts":
+            what = (
+                f"Counts of {_number(n['pairs'], 'pair')} with {_number(n['impressions'], 'impression')} and "
+                f"{_number(n['clicks'], 'click')}"
+            )
+        else:
+            what = f"{_number(n['lists'], 'list')} of a target policy"
+        text = f"{what}{place}, from {n['title']}."
+        if self.gives == "lists" and n["results_written"] < n["results"]:
+            text += (
+                f" Gaps between ranks cost {n['lists'] - n['lists_written']:,} of {n['lists']:,} lists, "
+                f"{n['results'] - n['results_written']:,} of {n['results']:,} results and "
+                f"{n['clicked'] - n['clicks_written']:,} of {n['clicked']:,} clicks."
+            )
+        lost = [row for row in self.reasons if row["outcome"] != "repaired" and "gap" not in row["reason"]]
+        lost.sort(key=lambda row: -row["count"])
+        if lost:
+            shown = ", ".join(f"{row['what']} ({row['count']:,})" for row in lost[:_SHOWN_REASONS])
+            more = len(lost) - _SHOWN_REASONS
+            text += f" Left out: {shown}{f', and {more} more' if more > 0 else ''}."
+        return text
+
+    def rows(self) -> Rows:
+        """Return one row per reason for which something was left out or repaired."""
+        return self.reasons
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the facts that the notes of the class list."""
+        numbers = {name: value for name, value in self.numbers.items() if name != "title"}
+        output = str(self.log) if isinstance(self.log, Path) else None
+        return {"conclusion": self.conclusion, "format": self.format, "output": output, **numbers, "rows": self.rows()}
+
+    def _document(self) -> Document:
+        """Show the numbers, and the reasons."""
+        hidden = {"title", "columns", "first_ranks"}
+        shown = {name: value for name, value in self.numbers.items() if name not in hidden}
+        bases = ", ".join(f"{base} in {source}" if source else str(base) for source, base in self._bases.items())
+        if bases:
+            shown["first rank"] = bases
+        sections = [Section("Imported events", table=two_columns(shown))]
+        if self.reasons:
+            # a terminal has no room for three examples
+            brief = [{**row, "examples": row["examples"].partition("; ")[0]} for row in self.reasons]
+            sections.append(Section("Left out or repaired", table=brief))
+        return Document("Imported events", self.conclusion, sections)
+
+    @property
+    def _bases(self) -> Mapping[str, int]:
+        """The number at which ranks begin, by source."""
+        bases: Mapping[str, int] = self.numbers.get("first_ranks", {})
+        return bases
+
+
+def read_events(
+    events: str | Path | Sequence[Any] | Any,
+    *,
+    clicks: str | Path | Sequence[Any] | Any = None,
+    format: str = "auto",
+    output: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    click_types: Sequence[str] | None = None,
+    conversion_types: Sequence[str] | None = None,
+    impression_types: Sequence[str] | None = None,
+    window: str | float | None = None,
+    impression: str = "first",
+    rank_base: int | None = None,
+    page_size: int | None = None,
+    gaps: str = "truncate",
+    shown: str = "impressions",
+    application: Sequence[str] | None = None,
+    normalise: Sequence[str] = (),
+    on_bad_line: OnBadLine = "error",
+    memory: str = "4GB",
+    spill: str | Path | None = None,
+    progress: Progress = silent,
+) -> ImportedEvents:
+    """Make a log of tracked events: impressions and clicks are joined into lists with their clicks.
+
+    DuckDB joins the events, which may be larger than memory; pass `output` then. What the events have and a list cannot
+    represent is left out, and counted by reason with examples.
+
+    Parameters
+    ----------
+    events
+        Events, or their impressions only: a file, a folder, a pattern, a data frame (pandas, Polars, Arrow, DuckDB), or
+        a list of those. Files are recognised by their content, plain or gzip.
+    clicks
+        The clicks, if they are in a table of their own.
+    format
+        "auto" to recognise the format by its content, or one of the names that docs/input-columns.md lists, e.g. "ubi"
+        or "events".
+    output
+        File for the log: .parquet, .csv or .jsonl. By default, the log is kept in memory.
+    columns
+        The events' names of our columns (event, list, session, query, doc, docs, rank, time, user, page, click,
+        source), e.g. ``{"doc": "sku"}``, for tables of events. Common names are recognised.
+    click_types, conversion_types, impression_types
+        Types of events that are clicks, conversions and impressions; by default the usual ones.
+    window
+        Longest time from an impression to a click on it, e.g. "30min" or seconds. By default, clicks count whenever
+        they come.
+    impression
+        Whether the "first" or the "last" impression of a document in a list gives its rank.
+    rank_base
+        The number at which ranks begin, 0 or 1; by default it is the smallest rank of a source, at most 1.
+    page_size
+        Number of results of a page, if ranks begin again on each page.
+    gaps
+        What to do with a list in which a rank has no result: "truncate" keeps the results above the gap, whose ranks
+        are true; "close" moves the results below it up, which shifts their examination; "drop" leaves the list out.
+    shown
+        For UBI: "impressions" takes what was seen, "hits" what the engine returned.
+    application
+        For UBI: names of the applications to read; by default, all.
+    normalise
+        "lower" and "strip", to write query texts in lower case and without surrounding white space.
+    on_bad_line
+        "error" stops at the first event that breaks the format; "skip" leaves such events out and counts them.
+    memory
+        DuckDB memory limit, e.g. "4GB".
+    spill
+        Folder for temporary files; by default, that of the operating system.
+    progress
+        Called with texts such as "joining events".
+
+    Returns
+    -------
+    ImportedEvents
+        The log (`sessions`, `write_log`), and what was left out or repaired.
+
+    Raises
+    ------
+    SpecError
+        "bad-option", "unknown-format" for another name of a format, "missing-page-size".
+    FileError
+        "unknown-format" if the format is not recognised, "mixed-formats", "missing-column", "unreadable-line",
+        "bad-json", "bad-time", "bad-rank", "missing-value" for an event that breaks the format, "empty-log" if no list
+        is left, and those of files that cannot be read or written.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> events = pd.DataFrame(
+    ...     {
+    ...         "session_id": ["s1", "s1", "s1", "s2", "s2"],
+    ...         "event": ["impression", "impression", "click", "impression", "impression"],
+    ...         "query": ["shoes"] * 5,
+    ...         "product_id": ["a", "b", "b", "b", "a"],
+    ...         "position": [0, 1, 1, 0, 1],
+    ...     }
+    ... )
+    >>> imported = read_events(events)
+    >>> imported.sessions.click.tolist()
+    [[False, True], [False, False]]
+    >>> imported.to_dict()["first_ranks"]
+    {'': 0}
+    """
+    from clickshift.io.events._database import event_database
+    from clickshift.io.events._sources import open_sources
+    from clickshift.io.events.formats import FORMATS, find_format
+    from clickshift.io.events.generic import Loaded, load_generic
+
+    options = EventOptions(
+        dict(columns or {}),
+        click_types,
+        impression_types,
+        conversion_types,
+        window,
+        impression,
+        rank_base,
+        page_size,
+        gaps,
+        shown,
+        application,
+        normalise,
+    )
+    sources = open_sources(events)
+    others = [] if clicks is None else open_sources(clicks)
+    name = find_format(sources, format, clicks=bool(others))
+    chosen = FORMATS[name]
+    _check_options(name, options, chosen.options, clicks=bool(others))
+    if output is not None and chosen.gives != "counts":
+        check_output(output) if chosen.gives == "lists" else table_ending(output)
+    report = ReadReport(f"{sources[0].path}" + (f" and {len(sources) - 1} more" if sources[1:] else ""), on_bad_line)
+    with event_database(DuckdbLimits(memory, spill), report) as database:
+        progress("reading events")
+        loaded = load_generic(database, sources, others, options) if others else chosen.load(database, sources, options)
+        loaded = loaded if isinstance(loaded, Loaded) else Loaded({})
+        progress("joining events")
+        make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
+        log, numbers = make(database, options, loaded.integers, output)
+    if report.skip:
+        report.warn_bad()
+    facts: dict[str, Any] = {"title": chosen.title, **numbers}
+    if loaded.columns:
+        facts["columns"] = loaded.columns
+    return ImportedEvents(name, log, facts, report.rows(), chosen.gives)
+
+
+def _lists(
+    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Join events into lists, and write them; return the log and its numbers."""
+    from clickshift.io.events._join import join_events
+
+    joined = join_events(database, options)
+    if not joined.written_lists:
+        database.report.fail_empty("list with a result at rank 1", "empty-log")
+    queries, documents = database.row(
+        "SELECT (SELECT count(DISTINCT query) FROM lists), (SELECT count(DISTINCT doc) FROM "
+        "(SELECT unnest(docs) AS doc FROM lists))"
+    )
+    log = _write(database, _selection(database, joined, integers), output)
+    return log, {
+        **joined.events,
+        "lists": joined.lists,
+        "results": joined.results,
+        "clicked": joined.clicked,
+        "converted": joined.converted,
+        "lists_written": joined.written_lists,
+        "results_written": joined.written_results,
+        "clicks_written": joined.written_clicks,
+        "queries": queries,
+        "documents": documents,
+        "gaps": options.gaps,
+        "first_ranks": joined.bases,
+    }
+
+
+def _counts(
+    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Make daily counts of a table of counts; return them and their numbers."""
+    if not database.number("SELECT count(*) FROM cells"):
+        database.report.fail_empty("row with impressions", "empty-log")
+    types = {name: "BIGINT" if name in integers else "VARCHAR" for name in ("query", "doc")}
+    table = database.connection.sql(
+        f"SELECT CAST(query AS {types['query']}) AS query, CAST(doc AS {types['doc']}) AS doc, rank, impressions, "
+        "clicks FROM cells"
+    ).to_arrow_table()
+    query, doc = (table[name].combine_chunks() for name in ("query", "doc"))
+    vocabulary, _, pair = Vocabulary.of(query, doc)
+    rank, impressions, clicks = (table[name].to_numpy() for name in ("rank", "impressions", "clicks"))
+    order = np.lexsort((rank, pair))
+    n_ranks = int(rank.max())
+    cells = Cells(
+        vocabulary, n_ranks, "rank", pair[order].astype(np.int64), rank[order] - 1, impressions[order], clicks[order]
+    )
+    cells.validate()
+    sessions = float(
+        database.row(
+            "SELECT sum(n) FROM (SELECT max(n) AS n FROM (SELECT query, rank, sum(impressions) AS n FROM cells "
+            "GROUP BY query, rank) GROUP BY query)"
+        )[0]
+    )
+    first, last = (
+        None if value is None else np.datetime64(value)
+        for value in database.row("SELECT min(time), max(time) FROM raw")
+    )
+    day = DayCounts(cells, None, sessions, first, last)
+    numbers = {
+        "impressions": float(impressions.sum()),
+        "clicks": float(clicks.sum()),
+        "pairs": vocabulary.n_pairs,
+        "queries": vocabulary.n_queries,
+        "documents": vocabulary.n_docs,
+        "ranks": n_ranks,
+    }
+    if output is None:
+        return day, numbers
+    day.save(output)
+    return Path(output), numbers
+
+
+def _target(
+    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Write a target policy as a table; return it and its numbers."""
+    if not database.number("SELECT count(*) FROM lists"):
+        database.report.fail_empty("list with a document", "empty-log")
+    table = database.connection.sql("FROM lists ORDER BY query").to_arrow_table()
+    numbers = {"lists": len(table), "results": database.number("SELECT sum(len(docs)) FROM lists")}
+    if output is None:
+        return table, numbers
+    write_table(table, output)
+    return Path(output), numbers
+
+
+def _number(count: float, noun: str) -> str:
+    """Format a number of things."""
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+
+
+def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *, clicks: bool) -> None:
+    """Check that the options that were given are options of the format."""
+    defaults = EventOptions()
+    special = ("columns", "page_size", "impression_types", "shown", "application")
+    given = [option for option in special if getattr(options, option) != getattr(defaults, option)]
+    if wrong := [option for option in given if option not in allowed]:
+        raise SpecError(
+            f"{wrong[0]} is not an option of the format {name}. Leave it out, or choose another format.",
+            code="bad-option",
+            option=wrong[0],
+            value=name,
+        )
+    if clicks and name != "events":
+        raise SpecError(
+            f"clicks apart are an option of the format events: got {name}. Leave one of the two out.",
+            code="bad-option",
+            option="clicks",
+            value=name,
+        )
+
+
+def _selection(database: EventDatabase, joined: Any, integers: Sequence[str]) -> str:
+    """Return the statement that selects the log, in order of time."""
+    canonical = "regexp_full_match({}, '0|-?[1-9][0-9]{{0,17}}')"
+    query = doc = "VARCHAR"
+    if "query" in integers and not database.number(f"SELECT count(*) FROM lists WHERE NOT {canonical.format('query')}"):
+        query = "BIGINT"
+    documents = "(SELECT unnest(docs) AS doc FROM lists)"
+    if "doc" in integers and not database.number(
+        f"SELECT count(*) FROM {documents} WHERE NOT {canonical.format('doc')}"
+    ):
+        doc = "BIGINT"
+    columns = [f"CAST(query AS {query}) AS query", f"CAST(docs AS {doc}[]) AS docs", "clicks"]
+    columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user
+    return f"SELECT {', '.join(columns)} FROM lists ORDER BY time, first_at, list"
+
+
+def _write(database: EventDatabase, selection: str, output: str | Path | None) -> Any:
+    """Write the log to its file, complete or not at all, or return it as an Arrow table."""
+    from clickshift.io.encode.duckdb import sql_text
+
+    if output is None:
+        return database.connection.sql(selection).to_arrow_table()
+    if Path(output).suffix.lower() == ".parquet":
+        with write_atomically(output) as temporary:
+            database.execute(f"COPY ({selection}) TO {sql_text(temporary)} (FORMAT parquet)")
+        return Path(output)
+    whole = database.folder / "log.parquet"
+    database.execute(f"COPY ({selection}) TO {sql_text(whole)} (FORMAT parquet)")
+    write_log(open_log(whole), output)
+    return Path(output)

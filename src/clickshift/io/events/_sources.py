@@ -1,0 +1,428 @@
+"""Sources of events: files and data frames, recognised by their content, as tables of DuckDB.
+
+A source is read as JSON documents (`documents`: formats whose events are nested) or as columns (`columns`). Nothing is
+read before DuckDB scans it, except the first megabyte, by which the format is recognised.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from clickshift.core.files import open_bytes
+from clickshift.errors import DataError, FileError
+from clickshift.io.encode.duckdb import sql_name, sql_text
+from clickshift.io.events._database import EventDatabase
+from clickshift.io.frames import PLACE, read_frame
+from clickshift.io.read_log import log_files
+from clickshift.io.read_report import BadEvent
+from clickshift.io.tables.formats import parquet_errors
+
+Kind = Literal["csv", "json-lines", "json-array", "json-object", "tagged-json", "parquet", "frame", "text"]
+
+_HEAD_BYTES = 1 << 20
+_SAMPLE = 200
+_DELIMITERS = ",\t;|"
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_OBJECT = 1 << 24  # of JSON lines, in bytes
+_LONGEST_FILE = 1 << 30  # of a JSON file that is one object, in bytes
+_TAGGED = re.compile(r"[\w.-]+\t\{")
+_ENDINGS = (".parquet", ".feather", ".arrow", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".gz")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A file or a data frame with events.
+
+    Parameters
+    ----------
+    path
+        The file; for a data frame, a text that stands for it.
+    kind
+        How its content is written.
+    names
+        Names of its columns, or the keys of its first JSON objects.
+    sample
+        The first rows or JSON objects, by name.
+    lines
+        The first lines of a text file.
+    delimiter
+        Separator of the columns of a CSV file.
+    gzip, marked
+        Whether the file is compressed, and whether it begins with a byte order mark.
+    table
+        The data frame as an Arrow table.
+    types
+        Arrow types of the columns of Parquet files and data frames, by name.
+    """
+
+    path: Path
+    kind: Kind
+    names: tuple[str, ...] = ()
+    sample: tuple[dict[str, Any], ...] = ()
+    lines: tuple[str, ...] = ()
+    delimiter: str = ","
+    gzip: bool = False
+    marked: bool = False
+    table: Any = None
+    types: dict[str, Any] = field(default_factory=dict)
+
+    def documents(self, database: EventDatabase) -> str:
+        """Return a relation of SQL with one column `doc` of JSON, NULL where a line is not JSON."""
+        if self.kind in {"csv", "parquet", "frame"}:
+            scan = self._scan(database, self.names)
+            return f"(SELECT to_json(t) AS doc FROM {scan} AS t)"
+        options = f"'{self.scanned_path(database)}', maximum_object_size = "
+        if self.kind == "tagged-json":
+            return (
+                f"(SELECT try_cast(substr(line, strpos(line, chr(9)) + 1) AS JSON) AS doc FROM {self.text(database)})"
+            )
+        packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
+        if self.kind == "json-lines":
+            read = f"read_json_objects({options}{_LONGEST_OBJECT}, format = 'newline_delimited', ignore_errors = true"
+            relation = f"(SELECT json AS doc FROM {read}{packed}))"
+        elif self.kind == "json-array":
+            relation = (
+                f"(SELECT json AS doc FROM read_json_objects({options}{_LONGEST_OBJECT}, format = 'array'{packed}))"
+            )
+        else:
+            read = f"read_json_objects({options}{_LONGEST_FILE}, format = 'unstructured'{packed})"
+            relation = f"(SELECT unnest(json_extract(json, '$.hits.hits[*]')) AS doc FROM {read})"
+        if any("_source" in one for one in self.sample):
+            return f"(SELECT coalesce(json_extract(doc, '$._source'), doc) AS doc FROM {relation})"
+        return relation
+
+    def columns(self, database: EventDatabase, names: Sequence[str]) -> str:
+        """Return a relation of SQL with columns, text unless they have a type, and `readable`: whether it is a row.
+
+        Names of nested values of JSON have dots.
+        """
+        if self.kind in {"csv", "parquet", "frame"}:
+            return f"(SELECT *, true AS readable FROM {self._scan(database, names)})"
+        paths = ", ".join(sql_text(self._json_path(name)) for name in names)
+        values = ", ".join(f"v[{k}] AS {sql_name(name)}" for k, name in enumerate(names, 1))
+        return (
+            f"(SELECT {values}, doc IS NOT NULL AS readable FROM "
+            f"(SELECT doc, json_extract_string(doc, [{paths}]) AS v FROM {self.documents(database)}))"
+        )
+
+    def text(self, database: EventDatabase) -> str:
+        """Return a relation of SQL with one column `line`: the lines of a text file."""
+        packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
+        return (
+            f"read_csv('{self.scanned_path(database)}', columns = {{'line': 'VARCHAR'}}, delim = chr(28), quote = '', "
+            f"escape = '', header = false, auto_detect = false, max_line_size = {_LONGEST_OBJECT}{packed})"
+        )
+
+    def _json_path(self, name: str) -> str:
+        """Return the path of a key, or of a nested one."""
+        parts = [name] if name in self.names else name.split(".")
+        return "$" + "".join('."' + part.replace('"', '\\"') + '"' for part in parts)
+
+    def _scan(self, database: EventDatabase, names: Sequence[str]) -> str:
+        """Return a relation of SQL with columns of a table."""
+        chosen = ", ".join(map(sql_name, dict.fromkeys(names)))
+        if self.kind == "frame":
+            name = f"frame_{id(self)}"
+            database.connection.register(name, self.table)
+            return f"(SELECT {chosen} FROM {name})"
+        if self.kind == "parquet":
+            return f"(SELECT {chosen} FROM read_parquet({sql_text(self.path)}, hive_partitioning = false))"
+        types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in self.names)
+        packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
+        return (
+            f"(SELECT {chosen} FROM read_csv('{self.scanned_path(database)}', columns = {{{types}}}, header = true, "
+            f"delim = {sql_text(self.delimiter)}, quote = '\"', escape = '\"', auto_detect = false, "
+            f"store_rejects = true{packed}))"
+        )
+
+    def scanned_path(self, database: EventDatabase) -> str:
+        """Return the quoted path that DuckDB reads: of a copy without a byte order mark, if the file has one."""
+        path = self.path
+        if self.marked:
+            path = database.folder / f"text_{id(self)}"
+            if not path.exists():
+                with open_bytes(self.path) as file, path.open("wb") as copy:
+                    shutil.copyfileobj(file, copy)
+        return str(path).replace("'", "''")
+
+    def unreadable(self, limit: int = 3) -> list[BadEvent]:
+        """Return the first lines of a file of JSON that are not JSON."""
+        found: list[BadEvent] = []
+        with open_bytes(self.path) as file:
+            for number, line in enumerate(file, 1):
+                text = line.decode().strip()
+                if self.kind == "tagged-json":
+                    text = text.partition("\t")[2]
+                try:
+                    if text:
+                        json.loads(text)
+                except (ValueError, RecursionError):
+                    found.append(BadEvent(self.path, number, text))
+                    if len(found) == limit:
+                        break
+        return found
+
+    def locate(self, texts: Sequence[str]) -> list[BadEvent]:
+        """Return documents with their lines, where the file has a line for each."""
+        lines: dict[str, int] = {}
+        if self.kind in {"json-lines", "tagged-json", "csv", "text"} and texts:
+            with open_bytes(self.path) as file:
+                for number, line in enumerate(file, 1):
+                    text = line.decode().strip()
+                    for wanted in texts:
+                        if wanted not in lines and wanted in text:
+                            lines[wanted] = number
+                    if len(lines) == len(set(texts)):
+                        break
+        return [BadEvent(self.path, lines.get(text), text) for text in texts]
+
+
+def report_problems(database: EventDatabase, sources: Sequence[Source], rules: Mapping[str, tuple[str, str]]) -> None:
+    """Report the documents that break the format, with the lines of the first ones, and drop them.
+
+    Parameters
+    ----------
+    database
+        Database with the table `raw`: the columns file, problem and got, the text of a document with a problem.
+    sources
+        The sources, by the number of the file.
+    rules
+        For each problem, what every document must be, and the code.
+    """
+    for problem, file, count in database.rows(
+        "SELECT problem, file, count(*) FROM raw WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
+    ):
+        rule, code = rules[problem]
+        if problem == "bad-json":
+            examples = sources[file].unreadable()
+        else:
+            where = f"problem = '{problem}' AND file = {file}"
+            texts = database.rows(f"SELECT got FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
+            examples = sources[file].locate([str(text) for (text,) in texts])
+        database.report.bad_events(count, rule, code, examples)
+    database.execute("DELETE FROM raw WHERE problem IS NOT NULL")
+
+
+def check_rejected(database: EventDatabase, sources: Sequence[Source]) -> None:
+    """Report the rows of CSV files that have too few or too many values, once they were read."""
+    for source in sources:
+        lines = rejected_lines(database, source)
+        rule = f"a row must have {len(source.names)} values as the header"
+        examples = [BadEvent(source.path, line, text) for line, text in lines[:3]]
+        database.report.bad_events(len(lines), rule, "unreadable-line", examples)
+
+
+def rejected_lines(database: EventDatabase, source: Source) -> list[tuple[int, str]]:
+    """Return the rows of a CSV file that DuckDB could not read: their lines and texts, in order."""
+    exists = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"
+    if source.kind != "csv" or not database.number(exists):
+        return []
+    return [
+        (int(line), str(text))
+        for line, text in database.rows(
+            "SELECT line, any_value(csv_line) FROM reject_errors JOIN reject_scans USING (scan_id, file_id) "
+            f"WHERE file_path = '{source.scanned_path(database)}' GROUP BY line ORDER BY line"
+        )
+    ]
+
+
+def open_sources(source: Any) -> list[Source]:
+    """Open files, folders, patterns and data frames, or a list of them, as sources.
+
+    Raises
+    ------
+    FileError
+        For a file that cannot be read ("file-not-found", "not-text", "empty-file", "damaged-file"), and those of
+        `log_files`.
+    DataError
+        "no-files" for an empty list, "not-a-log" for another object.
+    """
+    parts = list(source) if isinstance(source, list | tuple) else [source]
+    if not parts:
+        raise DataError("there must be at least one source of events: got an empty list.", code="no-files")
+    opened: list[Source] = []
+    for part in parts:
+        if isinstance(part, str | Path):
+            opened += [open_file(path) for path in _files(part)]
+        else:
+            opened.append(_open_frame(part))
+    return opened
+
+
+def _files(path: str | Path) -> list[Path]:
+    """Return the files of a path, a folder or a pattern."""
+    folder = Path(path)
+    if "://" in str(path) or not folder.is_dir():
+        return log_files(path)
+    files = sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file()
+        and file.name.lower().endswith(_ENDINGS)
+        and not any(name[0] in "._" for name in file.relative_to(folder).parts)
+    )
+    if not files:
+        raise FileError(
+            folder,
+            f"the folder has no file of events (ending in {', '.join(_ENDINGS)}). Pass the folder that has one.",
+            code="no-files",
+            known=list(_ENDINGS),
+        )
+    return files
+
+
+def _open_frame(frame: Any) -> Source:
+    """Open a data frame."""
+    table = read_frame(_with_text(frame), lambda names: {name: name for name in names}).table
+    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
+
+
+def _with_text(frame: Any) -> Any:
+    """Return a pandas frame whose columns of several types, such as ids, are text; other frames as they are."""
+    if type(frame).__module__.split(".")[0] != "pandas" or not hasattr(frame, "columns"):
+        return frame
+    import pyarrow as pa
+
+    changed = {}
+    for name in frame.columns:
+        if frame[name].dtype == object:
+            try:
+                pa.array(frame[name], from_pandas=True)
+            except (pa.ArrowException, ValueError, OverflowError):
+                changed[name] = frame[name].astype(str).where(frame[name].notna(), None)
+    return frame.assign(**changed) if changed else frame
+
+
+def _of_arrow(path: Path, kind: Kind, schema: Any, **others: Any) -> Source:
+    """Return a source with the columns of an Arrow schema."""
+    return Source(path, kind, tuple(schema.names), types=dict(zip(schema.names, schema.types, strict=True)), **others)
+
+
+def open_file(path: Path) -> Source:
+    """Open a file; its content, not its name, says what it is.
+
+    Raises
+    ------
+    FileError
+        "file-not-found", "not-text", "empty-file" or "damaged-file".
+    """
+    start = _first_bytes(path)
+    if start.startswith(b"PAR1"):
+        return _open_parquet(path)
+    if start.startswith(b"ARROW1"):
+        import pyarrow.feather as feather
+
+        with parquet_errors(path):
+            table = feather.read_table(path)
+        return _of_arrow(path, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
+    with open_bytes(path) as file:
+        head = file.read(_HEAD_BYTES)
+    text = head.decode("utf-8", "ignore")
+    if not text.strip():
+        raise FileError(path, "is empty. Was it written to the end?", code="empty-file")
+    complete = text if len(head) < _HEAD_BYTES else text[: text.rfind("\n") + 1] or text
+    lines = tuple(complete.splitlines()[:_SAMPLE])
+    packed = start.startswith(b"\x1f\x8b")
+    facts: dict[str, Any] = {"lines": lines, "gzip": packed, "marked": _is_marked(path, start)}
+    first = text.lstrip()[0]
+    if first == "{" or _TAGGED.match(lines[0]):
+        return _open_json(path, text, facts, tagged=first != "{")
+    if first == "[" and not lines[0].lstrip().startswith("[Timestamp"):
+        sample = _array_head(text)
+        return Source(path, "json-array", _keys(sample), sample, **facts)
+    delimiter = max(_DELIMITERS, key=lines[0].count)
+    header = next(csv.reader([lines[0]], delimiter=delimiter))
+    if delimiter not in lines[0] or len(set(header)) < len(header) or not all(name.strip() for name in header):
+        return Source(path, "text", **facts)
+    rows = csv.reader(lines[1:], delimiter=delimiter)
+    sample = tuple(dict(zip(header, row, strict=False)) for row in rows)
+    return Source(path, "csv", tuple(header), sample, delimiter=delimiter, **facts)
+
+
+def _open_parquet(path: Path) -> Source:
+    """Open a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with parquet_errors(path), pq.ParquetFile(path) as file:
+        batch = next(file.iter_batches(_SAMPLE), None)
+        sample = () if batch is None else tuple(batch.to_pylist())
+        return _of_arrow(path, "parquet", file.schema_arrow, sample=sample)
+
+
+def _open_json(path: Path, text: str, facts: dict[str, Any], *, tagged: bool) -> Source:
+    """Open a file of JSON objects: one per line, one per line after a tag, or one object that holds all hits."""
+    sample: list[dict[str, Any]] = []
+    for line in facts["lines"]:
+        body = line.partition("\t")[2] if tagged else line
+        try:
+            one = json.loads(body)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(one, dict):
+            sample.append(one.get("_source", one) if "_source" not in one else one)
+    whole = not tagged and (not sample or "hits" in sample[0])
+    if whole and re.match(r'\s*\{.*?"hits"\s*:\s*\{', text, re.DOTALL):
+        found = re.search(r'"_source"\s*:\s*(?=\{)', text)
+        hit = {}
+        if found:
+            try:
+                hit = json.JSONDecoder().raw_decode(text, found.end())[0]
+            except ValueError:
+                hit = {}
+        return Source(path, "json-object", tuple(hit), ({"_source": hit},), **facts)
+    if not sample:
+        body = facts["lines"][0]
+        raise FileError(
+            path,
+            f"a line must be a JSON object: got {body[:80]!r}. Write one object per line, or a list of objects.",
+            line=1,
+            code="damaged-file",
+            format="JSON",
+        )
+    inner = [one.get("_source", one) for one in sample]
+    return Source(path, "tagged-json" if tagged else "json-lines", _keys(inner), tuple(sample), **facts)
+
+
+def _array_head(text: str) -> tuple[dict[str, Any], ...]:
+    """Return the first objects of a JSON array."""
+    decoder, position, found = json.JSONDecoder(), text.index("[") + 1, list[dict[str, Any]]()
+    while len(found) < _SAMPLE:
+        position = len(text) - len(text[position:].lstrip(" \t\r\n,"))
+        try:
+            one, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            break
+        if isinstance(one, dict):
+            found.append(one)
+    return tuple(found)
+
+
+def _keys(sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the keys of JSON objects, in order."""
+    return tuple(dict.fromkeys(key for one in sample for key in one.get("_source", one)))
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file as it is stored."""
+    if not path.is_file():
+        with open_bytes(path) as file:  # raises what is wrong
+            file.read(1)
+    with path.open("rb") as stored:
+        return stored.read(8)
+
+
+def _is_marked(path: Path, start: bytes) -> bool:
+    """Return whether a text file begins with a byte order mark."""
+    if not start.startswith(b"\x1f\x8b"):
+        return start.startswith(_BOM)
+    import gzip
+
+    with gzip.open(path) as file:
+        return file.read(3) == _BOM

@@ -1,0 +1,438 @@
+"""Tables of events of any origin: impressions and clicks, apart or in one table with a column of event types.
+
+| column | meaning |
+|---|---|
+| session, or list | what the events of a list have in common: a session, or the id of a search or of a shown list |
+| query, doc | the query and the document |
+| rank | the rank of the document; or `docs`, all documents of a list in order |
+| event | type of the event, in a table that has several |
+| click, conversion | whether the document was clicked, and bought, in a table with a row per result |
+| time, user, page, source | optional |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from clickshift.errors import DataError, FileError, SpecError
+from clickshift.io.encode.duckdb import sql_name, sql_texts
+from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, SEPARATOR, EventDatabase
+from clickshift.io.events._sources import Source, check_rejected, rejected_lines
+from clickshift.io.events.options import EventOptions
+from clickshift.io.read_report import BadEvent
+
+NAMES = {
+    "event": ("event_type", "event_name", "action", "action_name", "type", "kind", "interaction"),
+    "list": ("list_id", "serp_id", "search_id", "request_id", "impression_id", "page_view_id", "query_id"),
+    "session": ("session_id", "sid", "visit_id", "search_session"),
+    "query": (
+        *("search_query", "user_query", "query_text", "search_term", "search_text", "keyword", "keywords", "term"),
+        *("q", "qid", "query_id"),
+    ),
+    "doc": (
+        *("doc_id", "document", "document_id", "product_id", "item", "item_id", "object_id", "product", "sku", "asin"),
+        *("content_id", "result_id", "url"),
+    ),
+    "docs": ("results", "doc_ids", "items", "documents", "ranking", "product_ids", "item_ids"),
+    "rank": ("position", "pos", "ordinal", "slot", "index"),
+    "time": ("timestamp", "ts", "datetime", "event_time", "event_timestamp", "created_at", "occurred_at", "date"),
+    "user": ("user_id", "uid", "visitor_id", "client_id", "customer_id", "anonymous_id"),
+    "page": ("page_number", "page_no", "page_index"),
+    "click": ("clicked", "is_click", "is_clicked"),
+    "conversion": ("converted", "is_conversion", "purchased", "is_purchase"),
+    "source": ("application", "app"),
+}
+"""Our columns of tables of events, and their common names, the most telling one first, in any case of letters."""
+_EXAMPLE = "concat_ws(', ', 'session ' || key, 'query ' || query, 'document ' || doc, time)"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a format says about the events that it loaded.
+
+    Parameters
+    ----------
+    columns
+        The table's names of our columns, by file.
+    integers
+        Columns of ids that are integers in all sources, if all of their values are.
+    """
+
+    columns: dict[str, dict[str, str]]
+    integers: tuple[str, ...] = ()
+
+
+@cache
+def snake_case(name: str) -> str:
+    """Return a name of a column in lower case, its words joined by underscores.
+
+    Examples
+    --------
+    >>> snake_case("Session ID"), snake_case("sessionId"), snake_case("QUERY")
+    ('session_id', 'session_id', 'query')
+    """
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return re.sub(r"[^0-9a-z]+", "_", words.lower()).strip("_")
+
+
+def recognise(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the table's names of our columns: given ones, our names, and common ones.
+
+    Examples
+    --------
+    >>> recognise(["Session ID", "query", "query_id", "SKU"], {})
+    {'list': 'query_id', 'session': 'Session ID', 'query': 'query', 'doc': 'SKU'}
+    """
+    found: dict[str, str] = {}
+    given = set(columns.values())
+    by_snake: dict[str, str] = {}
+    for name in names:
+        if name not in given:
+            by_snake.setdefault(snake_case(name), name)
+    for ours, common in NAMES.items():
+        if ours in columns:
+            if columns[ours]:
+                found[ours] = columns[ours]
+            continue
+        theirs = next((by_snake[name] for name in (ours, *common) if name in by_snake), None)
+        if theirs is not None:
+            found[ours] = theirs
+    if found.get("list") == found.get("query") and "list" not in columns:
+        found.pop("list", None)
+    if found.get("docs") == found.get("doc"):
+        found.pop("docs", None)
+    return found
+
+
+def load_generic(
+    database: EventDatabase, sources: Sequence[Source], clicks: Sequence[Source], options: EventOptions
+) -> Loaded:
+    """Make the table `events` of tables of events; see `_database.EVENT_COLUMNS`.
+
+    Parameters
+    ----------
+    database
+        The database.
+    sources
+        Tables of impressions, or of events of all types.
+    clicks
+        Tables of clicks; none if the types of events tell them.
+    options
+        Options of reading.
+
+    Raises
+    ------
+    FileError
+        "missing-column" or "unknown-column" for a table without a column that is needed, "float-ids", "no-impressions",
+        and "bad-json", "missing-value", "bad-time", "bad-rank", "bad-type" for events that break the format, unless
+        they are skipped.
+    SpecError
+        "missing-page-size" if ranks begin again on each page.
+    """
+    _check_columns(options.columns)
+    database.execute(
+        "CREATE TABLE acts (file INTEGER, source VARCHAR, key VARCHAR, query VARCHAR, doc VARCHAR, ordinal BIGINT, "
+        'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR)'
+    )
+    names: dict[str, dict[str, str]] = {}
+    founds: list[dict[str, str]] = []
+    scans: list[str] = []
+    tables = [*((source, False) for source in sources), *((source, True) for source in clicks)]
+    for number, (source, clicked) in enumerate(tables):
+        found = _columns_of(source, options, clicked=clicked, apart=bool(clicks))
+        founds.append(found)
+        names[f"{source.path}{' (clicks)' * clicked}"] = found
+        relation = source.columns(database, list(dict.fromkeys(found.values())))
+        unnumbered = _checked(source, f"(SELECT *, 0 AS row FROM {relation})", found, options, clicked=clicked)
+        database.execute(_insertion(unnumbered, number, found, clicked=clicked))
+        numbered = f"(SELECT *, row_number() OVER () AS row FROM {relation})"
+        scans.append(_checked(source, numbered, found, options, clicked=clicked))
+    check_rejected(database, [source for source, _ in tables])
+    _report_problems(database, [source for source, _ in tables], scans)
+    _report_other_types(database, tables)
+    _number_pages(database, options)
+    _name_queries(database)
+    columns = f"""place, source, concat_ws({SEPARATOR}, key, query) AS list, query, doc, ordinal, time, "user", kind"""
+    database.execute(
+        f"""CREATE TABLE events AS SELECT {columns} FROM (SELECT rowid AS place, * FROM acts WHERE query IS NOT NULL)
+        UNION ALL SELECT {columns} FROM named"""
+    )
+    database.execute("DROP TABLE acts; DROP TABLE named")
+    given = [(source, found) for (source, _), found in zip(tables, founds, strict=True)]
+    integers = {
+        "query": all(is_integer(source, found.get("query")) for source, found in given),
+        "doc": all(is_integer(source, found.get("doc", found.get("docs"))) for source, found in given),
+    }
+    return Loaded(names, tuple(name for name, whole in integers.items() if whole))
+
+
+def _check_columns(columns: Mapping[str, str]) -> None:
+    """Check that columns are given by our names."""
+    if unknown := [name for name in columns if name not in NAMES]:
+        raise DataError(
+            f"columns must map our names to the events': {unknown[0]} is not one of ours, which are "
+            f'{", ".join(NAMES)}. Pass columns={{"doc": "sku"}} for events that call the document sku.',
+            code="unknown-column",
+            column=unknown[0],
+            known=list(NAMES),
+        )
+
+
+def _columns_of(source: Source, options: EventOptions, *, clicked: bool, apart: bool) -> dict[str, str]:
+    """Return the table's names of our columns, or raise for a table that misses one."""
+    listed = ", ".join(source.names[:50]) or "none"
+    if source.kind in {"text", "json-object"} or not source.names:
+        raise FileError(
+            source.path,
+            "events must be a table with a header, JSON lines, or Parquet: this is another kind of text.",
+            code="unknown-format",
+        )
+    json = source.kind in {"json-lines", "json-array", "tagged-json"}
+    for ours, theirs in options.columns.items():
+        nested = json and "." in theirs
+        if theirs and theirs not in source.names and not nested and not (apart and ours in {"rank", "docs", "click"}):
+            raise FileError(
+                source.path,
+                f"there is no column {theirs}, which columns gives for {ours}: the table has {listed}.",
+                code="unknown-column",
+                column=theirs,
+                known=list(source.names),
+            )
+    present = {
+        ours: theirs
+        for ours, theirs in options.columns.items()
+        if theirs in source.names or "." in theirs or not theirs
+    }
+    found = recognise(source.names, present)
+    missing = [] if {"session", "list"} & {*found} else ["session"]
+    needed = ("doc",) if clicked else ("query", "doc", "rank")
+    lists = "docs" in found and not clicked and not {"doc", "rank"} <= {*found}
+    missing += [name for name in needed if name not in found and not (lists and name != "query")]
+    if not clicked and not apart and not missing and not lists and not {"event", "click"} & {*found}:
+        missing = ["event"]
+    if missing:
+        what = "clicks" if clicked else "impressions" if apart else "events"
+        columns = ", ".join(f'"{name}": "..."' for name in missing)
+        also = ", ".join(f"{theirs} as {ours}" for ours, theirs in found.items() if ours != theirs)
+        hint = " Or pass the clicks as a table of their own: clicks=..." if missing == ["event"] else ""
+        raise FileError(
+            source.path,
+            f"a table of {what} must have a column {' and '.join(missing)}: it has {listed}"
+            f"{f' (recognised: {also})' if also else ''}. If they have other names, pass columns={{{columns}}}.{hint}",
+            code="missing-column",
+            columns=missing,
+            known=list(source.names),
+        )
+    if lists:
+        found.pop("doc", None)
+        found.pop("rank", None)
+    else:
+        found.pop("docs", None)
+    for name in ("query", "doc", "list", "session"):
+        kind = str(source.types.get(found.get(name, ""), ""))
+        if kind in {"double", "float", "halffloat"}:
+            raise FileError(
+                source.path,
+                f"column {found[name]} must hold ids, integers or text: got {kind}. Integers become floats where some "
+                'are missing: remove those rows, then convert the column, e.g. with astype("int64").',
+                code="float-ids",
+                column=found[name],
+            )
+    return found
+
+
+def _checked(source: Source, relation: str, found: Mapping[str, str], options: EventOptions, *, clicked: bool) -> str:
+    """Return the events of a table in SQL, each with the problem that it has, and the value that is to blame."""
+
+    def text(name: str) -> str:
+        return _text(found[name]) if name in found else "CAST(NULL AS VARCHAR)"
+
+    def parsed(name: str, function: str) -> str:
+        return f"{function}({text(name)})" if name in found else "NULL"
+
+    key = text("list") if "list" in found else text("session")
+    query = text("query")
+    for name in options.normalise:
+        query = f"lower({query})" if name == "lower" else f"trim({query})"
+    query_needed = "" if clicked else "WHEN query IS NULL THEN 'query'"
+    click_needed = "WHEN click IS NULL THEN 'bad-click'" if _has_flag(found, clicked=clicked) else ""
+    return f"""(SELECT *, CASE problem WHEN 'bad-time' THEN time_text WHEN 'bad-rank' THEN rank_text
+            WHEN 'bad-click' THEN click_text ELSE {_EXAMPLE} END AS got
+        FROM (SELECT *, CASE WHEN NOT readable THEN 'bad-json' WHEN kind IS NULL THEN NULL
+            WHEN key IS NULL THEN 'session' WHEN doc IS NULL THEN 'doc' {query_needed}
+            WHEN time IS NULL AND time_text IS NOT NULL THEN 'bad-time'
+            WHEN ordinal IS NULL AND rank_text IS NOT NULL THEN 'bad-rank' {click_needed} END AS problem
+        FROM (SELECT coalesce({text("source")}, '') AS source, {key} AS key, {query} AS query,
+            {text("user")} AS "user", {text("event")} AS event, {_kind(found, options, clicked=clicked)} AS kind,
+            {text("time")} AS time_text, {parsed("time", "time_of")} AS time, {parsed("page", "integer_of")} AS page,
+            {parsed("click", "flag_of")} AS click, {text("click")} AS click_text,
+            {parsed("conversion", "flag_of")} AS bought,
+            readable, row, {_documents(source, found)} FROM {relation})))"""
+
+
+def _insertion(checked: str, number: int, found: Mapping[str, str], *, clicked: bool) -> str:
+    """Return the statement that inserts the events of a table into `acts`."""
+    kind = (
+        f"unnest(list_concat(CASE WHEN click = 1 THEN [{IMPRESSION}, {CLICK}] ELSE [{IMPRESSION}] END, "
+        f"CASE WHEN bought = 1 THEN [{CONVERSION}] ELSE [] END))"
+    )
+    return f"""INSERT INTO acts SELECT {number}, source, key, query, doc, ordinal, time, "user", page,
+        {kind if _has_flag(found, clicked=clicked) else "kind"}, event, problem FROM {checked}"""
+
+
+def _has_flag(found: Mapping[str, str], *, clicked: bool) -> bool:
+    """Return whether a column of a table of results says which of them were clicked."""
+    return "click" in found and "event" not in found and not clicked
+
+
+def _text(column: str) -> str:
+    """Return a column as text in SQL, NULL where it is empty."""
+    return f"nullif(CAST({sql_name(column)} AS VARCHAR), '')"
+
+
+def _documents(source: Source, found: Mapping[str, str]) -> str:
+    """Return the columns doc, ordinal and rank_text in SQL; a column of lists gives one row per document."""
+    if "docs" not in found:
+        rank = _text(found["rank"]) if "rank" in found else "CAST(NULL AS VARCHAR)"
+        return f"{_text(found['doc'])} AS doc, {rank} AS rank_text, integer_of({rank}) AS ordinal"
+    column = sql_name(found["docs"])
+    if source.types:
+        items = f"CAST({column} AS VARCHAR[])"
+    else:
+        separated = f"string_split_regex({column}, '[\\\\s,|]+')"
+        items = f"CASE WHEN {column} LIKE '[%' THEN try_cast({column} AS JSON)->>'$[*]' ELSE {separated} END"
+    return (
+        f"unnest({items}) AS doc, CAST(NULL AS VARCHAR) AS rank_text, "
+        f"CAST(generate_subscripts({items}, 1) AS BIGINT) AS ordinal"
+    )
+
+
+def _kind(found: Mapping[str, str], options: EventOptions, *, clicked: bool) -> str:
+    """Return the kind of an event in SQL."""
+    if "event" not in found:
+        return f"CAST({CLICK if clicked else IMPRESSION} AS TINYINT)"
+    column = f"lower(trim(CAST({sql_name(found['event'])} AS VARCHAR)))"
+    kinds = {IMPRESSION: options.impressions, CLICK: options.clicks, CONVERSION: options.conversions}
+    cases = " ".join(
+        f"WHEN {column} IN ({sql_texts([name.lower() for name in names])[1:-1]}) THEN {kind}"
+        for kind, names in kinds.items()
+    )
+    return f"CAST(CASE {cases} END AS TINYINT)"
+
+
+def _report_problems(database: EventDatabase, sources: Sequence[Source], scans: Sequence[str]) -> None:
+    """Report the events that break the format, with the lines of the first ones, and drop them."""
+    rules = {
+        "bad-json": ("a line must be a JSON object", "bad-json"),
+        "session": ("an event must have a session", "missing-value"),
+        "doc": ("an event must have a document", "missing-value"),
+        "query": ("an impression must have a query", "missing-value"),
+        "bad-time": ("time must be a time", "bad-time"),
+        "bad-rank": ("rank must be an integer", "bad-rank"),
+        "bad-click": ("click must be 0 or 1", "not-zero-or-one"),
+    }
+    for problem, file, count in database.rows(
+        "SELECT problem, file, count(*) FROM acts WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
+    ):
+        rule, code = rules[problem]
+        source = sources[file]
+        if problem == "bad-json":
+            examples = source.unreadable()
+        else:
+            wanted = f"SELECT DISTINCT row, got FROM {scans[file]} WHERE problem = '{problem}' ORDER BY row LIMIT 3"
+            rows = [(int(row), str(got or "nothing")) for row, got in database.rows(wanted)]
+            examples = [_located(database, source, row, got) for row, got in rows]
+        database.report.bad_events(count, rule, code, examples)
+    database.execute("DELETE FROM acts WHERE problem IS NOT NULL")
+
+
+def _located(database: EventDatabase, source: Source, row: int, got: str) -> BadEvent:
+    """Return a row of a table with its line, or its row where a file has no lines."""
+    if source.kind not in {"csv", "json-lines", "tagged-json"}:
+        return BadEvent(source.path, None, got, f"row {row}")
+    line = row
+    if source.kind == "csv":
+        line += 1  # the header
+        for rejected, _ in rejected_lines(database, source):
+            line += rejected <= line
+    return BadEvent(source.path, line, got)
+
+
+def _report_other_types(database: EventDatabase, tables: Sequence[tuple[Source, bool]]) -> None:
+    """Report events of other types, and check that there are impressions."""
+    types = database.rows(
+        "SELECT coalesce(event, 'nothing'), count(*) FROM acts WHERE kind IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    if not database.number(f"SELECT count(*) FROM acts WHERE kind = {IMPRESSION}"):
+        found = ", ".join(f"{name} ({count:,})" for name, count in types[:20]) or "none"
+        raise FileError(
+            tables[0][0].path,
+            f"there must be impressions: no event has one of their types. Other types are: {found}. Pass "
+            'impression_types=["..."] and click_types=["..."].',
+            code="no-impressions",
+            known=[name for name, _ in types],
+        )
+    if types:
+        examples = [f"{name} ({count:,})" for name, count in types[:3]]
+        database.report.left_out(
+            sum(count for _, count in types), "events of other types", "other-action", examples=examples
+        )
+        database.execute("DELETE FROM acts WHERE kind IS NULL")
+
+
+def _number_pages(database: EventDatabase, options: EventOptions) -> None:
+    """Turn ranks on a page into ranks of the whole list."""
+    pages = database.row(
+        """SELECT count(DISTINCT page), min(ordinal) FILTER (page > first), min(ordinal) FILTER (page = first)
+        FROM acts, (SELECT min(page) AS first FROM acts) WHERE ordinal >= 0"""
+    )
+    if options.page_size is None:
+        if pages[0] > 1 and pages[1] is not None and pages[2] is not None and pages[1] <= pages[2]:
+            raise SpecError(
+                "ranks begin again on each page, so page_size must be given. Pass page_size=..., the number of results "
+                'of a page, or columns={"page": ""} if they do not.',
+                code="missing-page-size",
+            )
+        return
+    if not pages[0]:
+        raise SpecError(
+            'page_size needs a column page: there is none. Pass columns={"page": "..."}.',
+            code="missing-column",
+            column="page",
+        )
+    database.execute(
+        f"""UPDATE acts SET ordinal = ordinal + (page - first) * {options.page_size}
+        FROM (SELECT source AS s, least(min(page), 1) AS first FROM acts GROUP BY source)
+        WHERE acts.source IS NOT DISTINCT FROM s AND page IS NOT NULL"""
+    )
+
+
+def _name_queries(database: EventDatabase) -> None:
+    """Make the table `named` of clicks without a query: on the latest impression of their document before them."""
+    database.execute(
+        f"""CREATE TABLE named AS SELECT e.* REPLACE (coalesce(i.query, f.query) AS query)
+        FROM (SELECT rowid AS place, * FROM acts WHERE query IS NULL) e
+        ASOF LEFT JOIN (SELECT key, doc, time, min(query) AS query FROM acts
+            WHERE kind = {IMPRESSION} AND time IS NOT NULL GROUP BY ALL) i
+        ON e.key = i.key AND e.doc = i.doc AND coalesce(e.time, TIMESTAMP '9999-01-01') >= i.time
+        LEFT JOIN (SELECT key, doc, arg_min(query, rowid) AS query FROM acts WHERE kind = {IMPRESSION} GROUP BY ALL) f
+        ON e.key = f.key AND e.doc = f.doc"""
+    )
+    what = "clicks on documents that no impression shows"
+    database.left_out("named", "query IS NULL", what, "click-without-impression", example=_EXAMPLE)
+    database.execute("DELETE FROM named WHERE query IS NULL")
+
+
+def is_integer(source: Source, column: str | None) -> bool:
+    """Return whether a column of ids may hold integers: by its type, or by the first rows."""
+    if column is None:
+        return True
+    if source.types:
+        return "int" in str(source.types[column])
+    if source.kind == "csv":
+        return len(source.lines) < 2 or f'"{source.sample[0].get(column, "")}"' not in source.lines[1]
+    values = (one.get(column, 0) for one in source.sample)
+    return all(isinstance(item, int) for value in values for item in (value if isinstance(value, list) else [value]))

@@ -1,0 +1,215 @@
+"""Public data sets of lists with clicks: Baidu-ULTR, CLAX, TianGong/GraphCM text, Expedia.
+
+Their rows are results with a click; impressions and clicks need no join. Ranks may have gaps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clickshift.io.events._database import CLICK, IMPRESSION, EventDatabase
+from clickshift.io.events._sources import Source, check_rejected, report_problems
+from clickshift.io.events.generic import Loaded, load_generic
+from clickshift.io.events.options import EventOptions
+
+EXPEDIA = {
+    "list": "srch_id",
+    "query": "srch_destination_id",
+    "doc": "prop_id",
+    "rank": "position",
+    "click": "click_bool",
+    "conversion": "booking_bool",
+    "time": "date_time",
+}
+"""Columns of the Expedia data of ICDM 2013; hotels at the positions of opaque offers are missing."""
+BAIDU_UVA = {"list": "query_id", "query": "query_md5", "doc": "url_md5", "rank": "position", "click": "click"}
+"""Columns of Baidu-ULTR as the University of Amsterdam publishes it."""
+_NO_OTHERS = dict.fromkeys(("session", "docs", "event", "user", "page", "source"), "")
+_GRAPHCM_LINE = re.compile(r"[^\t]+\t[^\t]+\t\[[^\t]*\]\t\[[^\t]*\]\t\[[^\t]*\](\t\[.*\])?\s*")
+ONE_QUERY = "all"
+"""Query of data sets that have none."""
+
+
+def is_expedia(source: Source) -> bool:
+    """Return whether columns are those of Expedia."""
+    return {"srch_id", "prop_id", "position", "click_bool"} <= {*source.names}
+
+
+def is_baidu_uva(source: Source) -> bool:
+    """Return whether columns are those of Baidu-ULTR-UvA."""
+    return {"query_md5", "url_md5", "position", "click"} <= {*source.names}
+
+
+def is_clax(source: Source) -> bool:
+    """Return whether columns are those of the CLAX data sets."""
+    return {"query_doc_ids", "clicks"} <= {*source.names}
+
+
+def is_graphcm(source: Source) -> bool:
+    """Return whether the lines of a file are those of GraphCM and other neural click models."""
+    return bool(source.lines) and "\t[" in source.lines[0] and bool(_GRAPHCM_LINE.fullmatch(source.lines[0]))
+
+
+def is_baidu_ultr(source: Source) -> bool:
+    """Return whether the lines of a file are those of the raw Baidu-ULTR data set."""
+    tabs = [line.count("\t") for line in source.lines[:2]]
+    return len(tabs) == 2 and tabs[0] <= 2 and tabs[1] >= 25
+
+
+def load_expedia(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
+    """Make the table `events` of Expedia's searches."""
+    return _load_table(database, sources, options, EXPEDIA)
+
+
+def load_baidu_uva(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
+    """Make the table `events` of Baidu-ULTR-UvA."""
+    return _load_table(database, sources, options, BAIDU_UVA)
+
+
+def _load_table(
+    database: EventDatabase, sources: Sequence[Source], options: EventOptions, columns: dict[str, str]
+) -> Loaded:
+    """Load a table of results whose columns are known; optional ones are left out where they are missing."""
+    optional = ("time", "conversion")
+    present = {
+        ours: theirs
+        for ours, theirs in columns.items()
+        if ours not in optional or all(theirs in source.names for source in sources)
+    }
+    absent = dict.fromkeys((name for name in optional if name not in present), "")
+    return load_generic(database, sources, (), replace(options, columns=_NO_OTHERS | absent | present))
+
+
+def load_clax(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
+    """Make the table `events` of the CLAX data sets: a document is the number of a (query, document) pair.
+
+    Raises
+    ------
+    FileError
+        "unequal-lengths" for a row whose lists differ in length, unless such rows are skipped.
+    """
+    database.execute(
+        "CREATE TABLE raw (file INTEGER, query VARCHAR, docs VARCHAR[], clicks VARCHAR[], problem VARCHAR, got VARCHAR)"
+    )
+    for number, source in enumerate(sources):
+        query = "CAST(query_id AS VARCHAR)" if "query_id" in source.names else f"'{ONE_QUERY}'"
+        names = ["query_doc_ids", "clicks", *(["query_id"] if "query_id" in source.names else [])]
+        lists = [_list(source, name) for name in ("query_doc_ids", "clicks")]
+        database.execute(
+            f"""INSERT INTO raw SELECT {number}, {query}, {lists[0]} AS docs, {lists[1]} AS clicked,
+            CASE WHEN len(docs) = len(clicked) AND len(docs) > 0 THEN NULL ELSE 'lengths' END AS problem,
+            CASE WHEN problem IS NOT NULL THEN concat(len(docs), ' and ', len(clicked)) END
+            FROM {source.columns(database, names)}"""
+        )
+    check_rejected(database, sources)
+    rules = {"lengths": ("query_doc_ids and clicks must be equally long, and not empty", "unequal-lengths")}
+    report_problems(database, sources, rules)
+    _unnest_lists(database)
+    return Loaded({}, ("query", "doc"))
+
+
+def load_graphcm(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
+    """Make the table `events` of the text of GraphCM, NCM, CACM and AICM: session, query, [docs], [types], [clicks].
+
+    Raises
+    ------
+    FileError
+        "bad-line" for a line of another form, unless such lines are skipped.
+    """
+    database.execute(
+        'CREATE TABLE raw (file INTEGER, query VARCHAR, docs VARCHAR[], clicks VARCHAR[], "user" VARCHAR, '
+        "problem VARCHAR, got VARCHAR)"
+    )
+    for number, source in enumerate(sources):
+        docs, clicked = (f"json_extract_string(try_cast(replace(f[{k}], '''', '\"') AS JSON), '$[*]')" for k in (3, 5))
+        database.execute(
+            f"""INSERT INTO raw SELECT {number}, query, docs, clicked, session, CASE WHEN n IN (5, 6)
+            AND session IS NOT NULL AND query IS NOT NULL AND len(docs) > 0 AND len(docs) = len(clicked)
+            AND len(list_intersect(list_distinct(clicked), ['0', '1'])) = len(list_distinct(clicked))
+            THEN NULL ELSE 'line' END AS problem,
+            CASE WHEN problem IS NOT NULL THEN line END
+            FROM (SELECT line, len(f) AS n, nullif(trim(f[1]), '') AS session, nullif(trim(f[2]), '') AS query,
+                {docs} AS docs, {clicked} AS clicked
+                FROM (SELECT line, string_split(line, chr(9)) AS f FROM {source.text(database)}
+                    WHERE trim(line) <> ''))"""
+        )
+    rule = "a line must be 'session query [documents] [types] [clicks]', with as many clicks, 0 or 1, as documents"
+    report_problems(database, sources, {"line": (rule, "bad-line")})
+    _unnest_lists(database)
+    return Loaded({}, ("query", "doc"))
+
+
+def load_baidu_ultr(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
+    """Make the table `events` of the raw Baidu-ULTR data set: a line per list, followed by one per result.
+
+    Texts are tokens separated by a control character, which becomes a blank.
+
+    Raises
+    ------
+    FileError
+        "bad-line" for a result of another form, or before the first list, unless such lines are skipped.
+    """
+    database.execute(
+        "CREATE TABLE raw (file INTEGER, width BIGINT, query VARCHAR, doc VARCHAR, ordinal BIGINT, click INTEGER, "
+        "problem VARCHAR, got VARCHAR)"
+    )
+    for number, source in enumerate(sources):
+        database.execute(
+            f"""INSERT INTO raw SELECT {number}, width, CASE WHEN width <= 3 THEN trim(replace(f[2], chr(1), ' ')) END,
+            f[2], integer_of(f[1]) AS ordinal, flag_of(f[6]) AS click,
+            CASE WHEN width <= 3 THEN CASE WHEN width < 2 OR trim(f[2]) = '' THEN 'list' END
+            WHEN width < 6 OR ordinal IS NULL OR click IS NULL OR f[2] = '' THEN 'result' END AS problem,
+            CASE WHEN problem IS NOT NULL THEN line END
+            FROM (SELECT line, string_split(line, chr(9)) AS f, len(f) AS width FROM {source.text(database)}
+                WHERE line <> '')"""
+        )
+    database.execute(
+        """CREATE TABLE results AS SELECT r.place, r.file, r.doc, r.ordinal, r.click, h.place AS list, h.query
+        FROM (SELECT rowid AS place, * FROM raw WHERE width > 3 AND problem IS NULL) r
+        ASOF LEFT JOIN (SELECT rowid AS place, * FROM raw WHERE width <= 3) h
+        ON r.file = h.file AND r.place >= h.place"""
+    )
+    rules = {
+        "list": ("the first line of a list must be: qid, query, query_reformulation", "bad-line"),
+        "result": ("a result must have a position, an url_md5 and a click of 0 or 1 among its columns", "bad-line"),
+    }
+    report_problems(database, sources, rules)
+    example = "concat('document ', doc, ' at position ', ordinal)"
+    what = "results without a readable list before them"
+    database.left_out("results", "query IS NULL", what, "no-query", example=example)
+    impressions = (
+        "SELECT place, '' AS source, CAST(list AS VARCHAR) AS list, query, doc, ordinal, CAST(NULL AS TIMESTAMP) "
+        'AS time, CAST(NULL AS VARCHAR) AS "user"'
+    )
+    database.execute(
+        f"""CREATE TABLE events AS {impressions}, CAST({IMPRESSION} AS TINYINT) AS kind
+        FROM results WHERE query IS NOT NULL UNION ALL {impressions}, {CLICK} FROM results
+        WHERE query IS NOT NULL AND click = 1"""
+    )
+    database.execute("DROP TABLE raw; DROP TABLE results")
+    return Loaded({})
+
+
+def _list(source: Source, name: str) -> str:
+    """Return a column of lists in SQL."""
+    return f"CAST({name} AS VARCHAR[])" if source.types else f"json_extract_string(try_cast({name} AS JSON), '$[*]')"
+
+
+def _unnest_lists(database: EventDatabase) -> None:
+    """Make the table `events` of the table `raw`, whose rows are lists; it is dropped."""
+    has_user = database.number(
+        "SELECT count(*) FROM duckdb_columns() WHERE table_name = 'raw' AND column_name = 'user'"
+    )
+    person = '"user"' if has_user else "CAST(NULL AS VARCHAR)"
+    database.execute(
+        f"""CREATE TABLE results AS SELECT row AS place, '' AS source, CAST(row AS VARCHAR) AS list, query,
+        unnest(docs) AS doc, generate_subscripts(docs, 1) AS ordinal, CAST(NULL AS TIMESTAMP) AS time,
+        {person} AS "user", flag_of(unnest(clicks)) AS click FROM (SELECT rowid AS row, * FROM raw)"""
+    )
+    database.execute(
+        f"""CREATE TABLE events AS SELECT * REPLACE (CAST({IMPRESSION} AS TINYINT) AS click) FROM results
+        UNION ALL SELECT * REPLACE ({CLICK} AS click) FROM results WHERE click = 1"""
+    )
+    database.execute("ALTER TABLE events RENAME click TO kind; DROP TABLE raw; DROP TABLE results")
