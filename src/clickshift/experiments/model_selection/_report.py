@@ -187,7 +187,8 @@ def _model_table(rows: Sequence[Row]) -> list[dict[str, Any]]:
             values = [r["perplexity"] for r in selected if r["kind"] == "clicks" and r["testing"] == policy]
             line[f"ood {number + 1}"] = measured(values)
         table.append(line)
-    return table
+    missing = {name: measured([]) for line in table for name in line}  # a damaged task may lack a test log
+    return [missing | line for line in table]
 
 
 def _summary(regret: Sequence[Row]) -> str:
