@@ -124,8 +124,11 @@ def share(value: float) -> str:
 
 
 def _interval_digits(columns: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-    """Return the decimals of columns that are intervals, or that lie in one."""
+    """Return the decimals of columns that are intervals, that lie in one, or that are half of their widths."""
     found: dict[str, int] = {}
+    for name, values in columns.items():
+        if name.endswith("half-width") and (largest := max(filter(_is_float, values), default=0.0)) > 0:
+            found[name] = decimals(largest) + 1  # so that parts of a whole can be compared with it
     for low_name in columns:
         high_name = low_name.replace("low", "high")
         if high_name == low_name or high_name not in columns:

@@ -104,7 +104,7 @@ def percents(value: float, low: float, high: float, *, signed: bool = True) -> t
     (('+144%', '+120%', '+173%'), ('+2.5%', '+2.1%', '+2.8%'))
     """
     half = 100 * (high - low) / 2
-    digits = max(decimals(half) - 1, 0) if half > 0 and math.isfinite(half) else 1
+    digits = 1 if not (half > 0 and math.isfinite(half)) else 0 if half >= 3 else max(decimals(half) - 1, 1)
     one, two, three = (f"{100 * share:{'+' if signed else ''},.{min(digits, 4)}f}%" for share in (value, low, high))
     return one, two, three
 
