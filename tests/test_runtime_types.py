@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import Float
 
 from clickshift.core.text import join_words
-from tests.runtime_types import CALLS, checked, start_test
+from tests.runtime_types import CALLS, MOST, checked, start_test
 
 CHECK = beartype.beartype(conf=beartype.BeartypeConf(violation_type=TypeError))
 
@@ -87,3 +87,18 @@ def test_shapes_are_compared_in_the_first_calls_from_each_place_of_each_test() -
     start_test()
     with pytest.raises(TypeError):
         calls([bad])
+
+
+def test_types_are_checked_in_the_first_calls_of_each_test() -> None:
+    def twice(n: int) -> int:
+        return 2 * n
+
+    twice = checked(twice, typechecker=CHECK)
+    for _ in range(MOST - 1):
+        twice(1)
+    with pytest.raises(TypeError):
+        twice("a")  # type: ignore[arg-type]
+    assert twice("a") == "aa"  # type: ignore[arg-type, comparison-overlap]
+    start_test()
+    with pytest.raises(TypeError):
+        twice("a")  # type: ignore[arg-type]
