@@ -265,8 +265,8 @@ def test_compare(shell: Shell, clicks: Path, tmp_path: Path) -> None:
         "EM('DBN', iterations=3)",
     )
     text = shell.text("compare", clicks, *models, "-o", tmp_path / "out")
-    assert "1,600 training sessions, 400 test sessions" in text
-    table = text[text.index("Models: ") :]
+    assert "1,600 training sessions and 400 test sessions of " in text
+    table = text[text.index("Models ") :]
     places = [table.index(name) for name in ("EM('DBN', iterations=3)", "PBM", "rCTR", "TopPop cannot predict clicks")]
     assert places == sorted(places), "the best first, what failed last"
     rows = pq.read_table(tmp_path / "out" / "rows.parquet").to_pylist()

@@ -76,12 +76,13 @@ def simulated_data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str
     str
         A sentence; empty if the rows name no ranker of a test log.
     """
-    users, training, testing = (
-        join_words([str(name) for name in dict.fromkeys(row.get(column) for row in rows) if name not in _NO_NAME])
+    named = [
+        [str(name) for name in dict.fromkeys(row.get(column) for row in rows) if name not in _NO_NAME]
         for column in ("user", "training", "testing")
-    )
-    if not (users and training and testing):
+    ]
+    if not all(named):
         return ""
+    users, training, testing = map(join_words, named)
     fields, seeds = protocol_fields(str(settings.get("protocol", ""))), len({row.get("seed", 0) for row in rows})
     size = f"{fields['sessions']} simulated sessions of {fields['queries']} queries" if "queries" in fields else ""
     corpus = "built-in corpus" if settings.get("corpus", BUILTIN) == BUILTIN else settings["corpus"]
