@@ -168,7 +168,7 @@ def _data(exploration: Exploration, served: bool) -> dict[str, Any]:
 def _with_queries(data: dict[str, Any], exploration: Exploration, limit: int) -> bytes:
     """Return the data with as many of the most frequent queries as fit."""
     start = _json(data)[:-1] + b',"queries":['
-    room, texts = limit - len(start) - 2, []
+    room, texts = limit - len(start) - 2, list[bytes]()
     for facts in exploration.frequent_queries():
         text = _json(facts)
         room -= len(text) + 1

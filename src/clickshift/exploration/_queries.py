@@ -108,7 +108,9 @@ class ExploredLog:
                 for pairs, n, clicks in zip(lists.pair[:LISTS_SHOWN], lists.sessions, lists.clicks, strict=False)
             ],
             "documents": [
-                self._document(int(first + k), shown.impressions[k], shown.clicks[k], examined and examined[k])
+                self._document(
+                    int(first + k), shown.impressions[k], shown.clicks[k], None if examined is None else examined[k]
+                )
                 for k in kept.tolist()
             ],
         }
