@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import clickshift as cs
 from clickshift.exploration import Exploration
+from clickshift.exploration._server import PageServer
 from clickshift.testing import random_rankings
 
 HOSTILE = (
@@ -18,6 +23,19 @@ HOSTILE = (
     "a & b <!--",
 )
 """Ids that would run, or end the data, if they were written as they are."""
+
+
+@contextmanager
+def running(exploration: Exploration) -> Iterator[PageServer]:
+    """A server in a thread, which ends with the block."""
+    with PageServer(exploration) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from scipy.special import betaincinv
 import clickshift as cs
 from clickshift.display._chrome import find_browser
 from clickshift.exploration import Exploration
-from clickshift.exploration._server import PageServer
+from tests.exploration.conftest import running
 
 pytestmark = pytest.mark.browser
 
@@ -67,12 +66,8 @@ def written(exploration: Exploration, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def served(exploration: Exploration) -> Iterator[str]:
-    with PageServer(exploration) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield running.address
-        running.shutdown()
-        thread.join()
+    with running(exploration) as server:
+        yield server.address
 
 
 @pytest.fixture(params=["written", "served"])
@@ -244,17 +239,13 @@ def test_another_model_answers_what_if_only_when_served(browser: Any, simulated:
     assert "--serve" in seen.page.locator("#what-if + p").inner_text()
     assert seen.problems == []
     seen.page.close()
-    with PageServer(explored) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        seen = Seen(browser, running.address, WIDE)
+    with running(explored) as server:
+        seen = Seen(browser, server.address, WIDE)
         shown = seen.page.locator(".order li >> nth=0").get_attribute("data-probability")
         forecast: Any = forecast_of(explored, simulated, seen.texts("#query h3")[0], seen.order())
         assert float(shown) == pytest.approx(forecast.click_prob[0, 0], abs=1e-9)
         assert seen.problems == []
         seen.page.close()
-        running.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -296,10 +287,8 @@ def test_tables_sort_by_a_click_on_their_header(browser: Any, written: str) -> N
 def test_hostile_ids_are_shown_and_do_not_run(browser: Any, hostile: cs.Sessions, tmp_path: Path, how: str) -> None:
     explored = cs.explore(hostile, sample=0)
     explored.write(tmp_path / "page.html")
-    with PageServer(explored) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        seen = Seen(browser, running.address if how == "served" else (tmp_path / "page.html").as_uri(), WIDE)
+    with running(explored) as server:
+        seen = Seen(browser, server.address if how == "served" else (tmp_path / "page.html").as_uri(), WIDE)
         for number in range(5):
             seen.page.locator(f"#found li >> nth={number}").click()
             seen.page.wait_for_function(
@@ -313,5 +302,3 @@ def test_hostile_ids_are_shown_and_do_not_run(browser: Any, hostile: cs.Sessions
         ]
         assert seen.problems == []
         seen.page.close()
-        running.shutdown()
-        thread.join()

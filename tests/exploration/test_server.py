@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -17,16 +16,13 @@ import clickshift as cs
 from clickshift.exploration import Exploration
 from clickshift.exploration._server import HOST, PageServer
 from tests.codes import raises_code
+from tests.exploration.conftest import running
 
 
 @pytest.fixture(scope="module")
 def server(exploration: Exploration) -> Iterator[PageServer]:
-    with PageServer(exploration) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
+    with running(exploration) as started:
+        yield started
 
 
 class Answer:

@@ -64,7 +64,7 @@ def conclusion_of(summary: LogSummary, model: ClickModel, comparison: Comparison
     if not perplexity:
         return f"{first} This page corrects clicks by {name}."
     best = min(perplexity, key=perplexity.__getitem__)
-    used = ", which this page uses" if best == name else ""
+    used = ", which this page uses," if best == name else ""
     second = f"{best}{used} predicts held-out clicks best: perplexity {perplexity[best]:.4f}."
     if best != name:
         own = f" (perplexity {perplexity[name]:.4f})" if name in perplexity else ""
