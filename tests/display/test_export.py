@@ -141,10 +141,6 @@ def test_a_report_of_a_grid_shows_a_terminal_a_part_of_it(capsys: pytest.Capture
     assert [section.title for section in everywhere] == ["Perplexity above the user's own model"]
     assert GRID.document.headline is not None
     assert "which no model can beat except by chance" in GRID.document.headline.caption
-    assert any(section.explanation for section in GRID.document.sections)
-    assert not any(
-        section.explanation.split(".")[0] in shown for section in GRID.document.sections if section.explanation
-    )
     without = PolicyShiftResult([row for row in GRID.rows() if row["role"] != "oracle"]).document
     (perplexity,) = (section for section in without.sections if section.title == "Perplexity")
     assert [part.page_only for part in perplexity.parts] == [False, False, False, True]
