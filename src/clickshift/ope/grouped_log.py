@@ -310,7 +310,8 @@ class GroupedLog:
                 code="missing-propensities",
                 was_cut=self.was_cut,
             )
-        return np.exp(np.minimum(self.log_prob, 0.0))
+        propensity: np.ndarray = np.exp(np.minimum(self.log_prob, 0.0))
+        return propensity
 
     def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
         """Spread values by list over entries; not copied where entries are lists."""
