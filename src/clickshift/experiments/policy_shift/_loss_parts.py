@@ -162,10 +162,17 @@ def _maximum(
     with np.errstate(divide="ignore"):
         low, high = np.zeros(n_groups), (1 - 1e-9) / largest
     clicks = np.bincount(group, count * click, n_groups)
+    distinct, number = np.unique(prob, return_inverse=True)  # many results share their probability and group
+    cell, place = np.unique(group * len(distinct) + number, return_inverse=True)
+    skipped, prob_of_cell, group_of_cell = (
+        np.bincount(place, count * ~click),
+        distinct[cell % len(distinct)],
+        cell // len(distinct),
+    )
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        factor = middle[group]
-        skips = np.bincount(group, count * ~click * prob / (1 - np.minimum(factor * prob, 1 - 1e-12)), n_groups)
+        chance = np.minimum(middle[group_of_cell] * prob_of_cell, 1 - 1e-12)
+        skips = np.bincount(group_of_cell, skipped * prob_of_cell / (1 - chance), n_groups)
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = clicks / middle > skips
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
