@@ -106,10 +106,11 @@ def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) 
     assert said == result.to_dict()
     assert said["conclusion"].startswith(f"{other} would earn more than {one}: ")
     assert len(result.rows()) == result.to_arrow().num_rows == 2 * 5 * 2
-    assert f"This log does not show whether {one} would earn more or less than today's ranker: " in said["conclusion"]
+    assert len(said["conclusion"].split("\n\n")) == 2 * 3, "the comparison, then each target against today's ranker"
+    assert f"{one} would earn" in said["conclusion"].split("\n\n")[2]
     assert result.verdict == result.answer.verdict == "usable"  # type: ignore[union-attr]
     assert repr(result).startswith("<PolicyEvaluation: ")
-    assert next(iter(result.figures)) == "answer"
+    assert list(result.figures)[:2] == ["answer", "by clipping constant"]
     assert "<h3>" in result._repr_html_()
 
 
