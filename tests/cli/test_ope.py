@@ -110,7 +110,7 @@ def test_the_function_returns_what_the_command_prints(shell: Shell, work: Path) 
     assert f"{one} would earn" in said["conclusion"].split("\n\n")[2]
     assert result.verdict == result.answer.verdict == "usable"  # type: ignore[union-attr]
     assert repr(result).startswith("<PolicyEvaluation: ")
-    assert list(result.figures)[:2] == ["answer", "by clipping constant"]
+    assert next(iter(result.figures)) == "answer"
     assert "<h3>" in result._repr_html_()
 
 
