@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clickshift.display._chrome import find_browser
+from tests.display.browsers import running_browser
 
 pytestmark = pytest.mark.browser
 SITE = Path(__file__).parents[1] / "site"
@@ -25,15 +24,8 @@ def site() -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = find_browser()
-    if path is None:
-        pytest.skip("no Chromium or Chrome on the path: install one, e.g. Debian's package chromium")
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
+def browser() -> Any:
+    return running_browser()
 
 
 class Visit:

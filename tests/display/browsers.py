@@ -17,8 +17,8 @@ SECONDS = 60
 
 
 @cache
-def _started() -> Any:
-    """The browser, started once per process; skip where there is none."""
+def running_browser() -> Any:
+    """The browser, started once per process, as Playwright asks for; skip where there is none."""
     path = find_browser()
     if path is None:
         pytest.skip("no Chromium or Chrome on the path: install one, e.g. Debian's package chromium")
@@ -68,7 +68,7 @@ def window(path: Path, *, width: int, height: int, scheme: str = "light") -> Ite
     scheme
         "light" or "dark".
     """
-    context = _started().new_context(
+    context = running_browser().new_context(
         viewport={"width": width, "height": height},
         color_scheme=scheme,
         permissions=["clipboard-read", "clipboard-write"],

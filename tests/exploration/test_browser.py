@@ -11,8 +11,8 @@ import pytest
 from scipy.special import betaincinv
 
 import clickshift as cs
-from clickshift.display._chrome import find_browser
 from clickshift.exploration import Exploration
+from tests.display.browsers import running_browser
 from tests.exploration.conftest import running
 
 pytestmark = pytest.mark.browser
@@ -22,15 +22,8 @@ OFFLINE = ("PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN")
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    path = find_browser()
-    if path is None:
-        pytest.skip("no Chromium or Chrome on the path: install one, e.g. Debian's package chromium")
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
+def browser() -> Any:
+    return running_browser()
 
 
 class Seen:
