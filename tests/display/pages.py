@@ -16,8 +16,11 @@ import pandas as pd
 import clickshift as cs
 from clickshift.display.document import Document
 from clickshift.display.result import Result
+from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS
+from clickshift.experiments.model_selection._report import ModelSelectionResult
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from tests.display.question_pages import EVIL, QUESTION_PAGES
+from tests.experiments.model_selection.rows import rows_of_log
 from tests.experiments.policy_shift.rows import TRAINING, USERS, shift_rows
 
 
@@ -116,6 +119,19 @@ def figure_1() -> Result:
     return PolicyShiftResult(shift_rows(USERS[:2], TRAINING[:2], seeds=2), {}, shows="figure1")
 
 
+def model_selection() -> Result:
+    """What choosing a model before deployment costs, on two users and two logs."""
+    rng, models = np.random.default_rng(0), ("dCTR", "PBM", "UBM")
+    rows: list[dict[str, Any]] = []
+    for user in ("PBM", "DBN"):
+        for training in ("NoisyOracle", "LambdaMART"):
+            for seed in range(3):
+                metrics = {name: dict(zip(METRIC_COLUMNS.values(), rng.random(20), strict=False)) for name in models}
+                known = {name: found | {"ood.Uniform": 1.2 + rng.random() / 50} for name, found in metrics.items()}
+                rows += rows_of_log(known, user=user, training=training, seed=seed)
+    return ModelSelectionResult(rows, {}, repeats=5)
+
+
 def printed_table() -> Result:
     """A table as the paper printed it."""
     return cs.reproduce("table2")
@@ -125,7 +141,7 @@ PAGES: dict[str, Callable[[], Result | Document]] = {
     function.__name__: function
     for function in (
         evaluation, hostile_evaluation, decision, backtest, optimised_policy, policy_shift, hostile_policy_shift,
-        comparison, real_logs, debiasedness, figure_1, printed_table,
+        comparison, real_logs, debiasedness, figure_1, model_selection, printed_table,
     )
 } | QUESTION_PAGES  # fmt: skip
 """Functions that make a result or a document, by name."""

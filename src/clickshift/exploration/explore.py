@@ -125,7 +125,8 @@ class Exploration(Result):
         """Click-through rate and examination of each rank."""
         examination = self.explored.examination_by_rank()
         none = dict.fromkeys(("examination", "examination_low", "examination_high"))
-        rows = [row | none for row in self.summary.rows()]
+        whole = ("impressions", "clicks")
+        rows = [row | {name: round(row[name]) for name in whole} | none for row in self.summary.rows()]
         if examination is None:
             return rows
         for row, mean in zip(rows, examination.tolist(), strict=True):

@@ -212,13 +212,15 @@ def _summary(regret: Sequence[Row]) -> str:
 
 
 def _total_figure(regret: Sequence[Row]) -> Any:
-    """Plot the regret of each strategy over all logs with its interval, the lowest first, and published values."""
+    """Plot the lowest regrets over all logs with intervals, a random choice below them, and published values."""
     rows = {row["strategy"]: row for row in regret if (row["user"], row["training"]) == (ALL, ALL)}
+    names = _by_regret(regret)
+    shown = [*names[:_SHOWN], *(name for name in names[_SHOWN:] if name == "random model")]
     dots = []
-    for name in _by_regret(regret):
+    for name in shown:
         row = rows[name]
         dots.append({"label": name, "value": row["regret"], "low": row["low"], "high": row["high"], "from": _OURS})
-    for name in _by_regret(regret):
+    for name in shown:
         published = rows[name].get("published_regret")
         if published is not None:
             dots.append({"label": name, "value": published, "low": None, "high": None, "from": PUBLISHED})
@@ -226,6 +228,8 @@ def _total_figure(regret: Sequence[Row]) -> Any:
 
 
 _OURS = "ours, with 95 % interval"
+_SHOWN = 7
+"""Number of strategies in the first chart, which a phone shows whole; the table has all."""
 
 
 def _regret_figure(regret: Sequence[Row]) -> Any:
