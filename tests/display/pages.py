@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,16 @@ import pandas as pd
 import clickshift as cs
 from clickshift.display.document import Document
 from clickshift.display.result import Result
+from clickshift.experiments.click_vs_ips._report import ClickVsIpsResult
 from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS
 from clickshift.experiments.model_selection._report import ModelSelectionResult
+from clickshift.experiments.off_policy_paper import OffPolicyFigure
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from tests.display.question_pages import EVIL, QUESTION_PAGES
+from tests.experiments.click_vs_ips.test_report import rows_of as click_vs_ips_rows
 from tests.experiments.model_selection.rows import rows_of_log
 from tests.experiments.policy_shift.rows import TRAINING, USERS, shift_rows
+from tests.experiments.test_off_policy_paper import SMALL
 
 
 @cache
@@ -132,6 +137,17 @@ def model_selection() -> Result:
     return ModelSelectionResult(rows, {}, repeats=5)
 
 
+def click_models_against_ips() -> Result:
+    """A table of the paper on click models and IPS."""
+    return ClickVsIpsResult(click_vs_ips_rows(), {"protocol": "made up"})
+
+
+def off_policy_figures() -> Result:
+    """A figure of the off-policy paper, on a small log."""
+    with TemporaryDirectory() as folder:
+        return OffPolicyFigure(1, **SMALL).run(folder, workers=0)  # type: ignore[arg-type]
+
+
 def printed_table() -> Result:
     """A table as the paper printed it."""
     return cs.reproduce("table2")
@@ -141,7 +157,8 @@ PAGES: dict[str, Callable[[], Result | Document]] = {
     function.__name__: function
     for function in (
         evaluation, hostile_evaluation, decision, backtest, optimised_policy, policy_shift, hostile_policy_shift,
-        comparison, real_logs, debiasedness, figure_1, model_selection, printed_table,
+        comparison, real_logs, debiasedness, figure_1, model_selection,
+        click_models_against_ips, off_policy_figures, printed_table,
     )
 } | QUESTION_PAGES  # fmt: skip
 """Functions that make a result or a document, by name."""
