@@ -19,7 +19,7 @@ SHOWN = PAIRS != UNSEEN
 
 
 def make(**fields) -> Sessions:
-    ranked = {name: fields.pop(name) for name in ("propensity", "log_prob") if name in fields}
+    ranked = {name: fields.pop(name) for name in ("propensity", "log_prob", "segments") if name in fields}
     click = fields.pop("click", np.zeros(PAIRS.shape, bool))
     return Sessions(Rankings(WORDS, np.array([0, 1, 0]), PAIRS, **ranked), click, **fields)
 
@@ -164,7 +164,7 @@ def test_splits_keep_all_columns() -> None:
 def test_merging_adds_sessions_that_are_equal_in_all_columns() -> None:
     log = full_log()
     merged = Sessions.concat([log, log]).merged()
-    without_time = Sessions(log.rankings, log.click, 2 * log.count, signals=log.signals, segments=log.segments)
+    without_time = Sessions(log.rankings, log.click, 2 * log.count, signals=log.signals)
     assert len(merged) == len(log)
     assert as_rows(merged) == as_rows(without_time)
 
@@ -184,8 +184,9 @@ def test_sessions_that_differ_in_a_column_are_not_merged(column) -> None:
         fields["segments"] = {"device": Segment.of(["a", "b"])}
     else:
         fields["signals"] = {column: other if column == "cart" else np.where(other, np.nan, 1.0)}
-    rankings = Rankings(WORDS, np.array([0, 0]), pair, shown, propensity=fields.pop("propensity"))
-    assert len(Sessions(rankings, np.zeros(pair.shape, bool), **fields).merged()) == 2
+    signals = fields.pop("signals")
+    rankings = Rankings(WORDS, np.array([0, 0]), pair, shown, **fields)
+    assert len(Sessions(rankings, np.zeros(pair.shape, bool), signals=signals).merged()) == 2
 
 
 def test_concatenation_keeps_what_every_log_has() -> None:

@@ -99,13 +99,17 @@ class Rankings:
     propensity
         Float[session rank]: probability that this policy shows the document at its rank, if known; 0 where nothing is
         shown.
+    segments
+        Labels of a session that are known before its clicks, by name, such as its device. The segment `arm` is the
+        experiment arm.
 
     Raises
     ------
     DataError
         If the log is empty ("empty-log"), an array has the wrong type or shape ("not-integers", "not-zero-or-one",
         "wrong-shape"), a list breaks a rule ("empty-list", "duplicate-document", "pair-out-of-range",
-        "pair-of-other-query"), or a propensity is not a probability above 0 ("not-a-probability").
+        "pair-of-other-query"), a propensity is not a probability above 0 ("not-a-probability"), a segment has more than
+        1,000 labels ("too-many-segments"), or its name is that of another column ("bad-column-name").
 
     Examples
     --------
@@ -121,6 +125,7 @@ class Rankings:
     shown: np.ndarray = None  # type: ignore[assignment]
     log_prob: np.ndarray | None = None
     propensity: np.ndarray | None = None
+    segments: Mapping[str, Segment] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         query, pair = check_integers("query", self.query, 1), check_integers("pair", self.pair, 2)
@@ -148,6 +153,7 @@ class Rankings:
             object.__setattr__(self, "log_prob", log_prob)
         if self.propensity is not None:
             object.__setattr__(self, "propensity", checked_propensity(self.propensity, shown))
+        object.__setattr__(self, "segments", checked_segments(self.segments, len(query)))
 
     @classmethod
     def checked(
@@ -158,6 +164,7 @@ class Rankings:
         shown: np.ndarray,
         log_prob: np.ndarray | None = None,
         propensity: np.ndarray | None = None,
+        segments: Mapping[str, Segment] | None = None,
         *,
         has_holes: bool | None = None,
     ) -> Rankings:
@@ -165,14 +172,14 @@ class Rankings:
 
         Parameters
         ----------
-        vocabulary, query, pair, shown, log_prob, propensity
+        vocabulary, query, pair, shown, log_prob, propensity, segments
             As for `Rankings`.
         has_holes
             Whether a list has a hole, if that is known.
         """
         fields = {"vocabulary": vocabulary, "query": query, "pair": pair, "shown": shown, "log_prob": log_prob}
         known = {} if has_holes is None else {"has_holes": has_holes}
-        return _replace(object.__new__(cls), **fields, propensity=propensity, **known)
+        return _replace(object.__new__(cls), **fields, propensity=propensity, segments=segments or {}, **known)
 
     def __len__(self) -> int:
         """Return the number of lists."""
@@ -187,6 +194,7 @@ class Rankings:
             shown=self.shown[rows],
             log_prob=None if self.log_prob is None else self.log_prob[rows],
             propensity=None if self.propensity is None else self.propensity[rows],
+            segments=rows_of(self.segments, rows),
         )
         if vars(part).get("has_holes"):  # perhaps not in these rows
             del vars(part)["has_holes"]
@@ -247,8 +255,6 @@ class Sessions:
         Further signals of a result, by name: [session rank] arrays, such as purchases or revenue. They become Bool
         where all values are 0 or 1, else Float with NaN where a value is unknown; 0 where nothing is shown. The signal
         `viewed` is whether the result was in the viewport; all others are conversions.
-    segments
-        Labels of a session, by name, such as its device. The segment `arm` is the experiment arm.
 
     Raises
     ------
@@ -256,8 +262,8 @@ class Sessions:
         If an array has the wrong type or shape ("not-zero-or-one", "not-integers", "not-a-number", "wrong-shape"), a
         click or signal is on an empty rank ("click-without-document", "signal-without-document"), a count is below 1
         ("bad-count"), the counts add up to 2^62 or more ("too-many-sessions"), a time or user is missing
-        ("missing-value"), a signal is negative or infinite ("bad-signal"), a segment has more than 1,000 labels
-        ("too-many-segments"), or a name is one of another column ("bad-column-name").
+        ("missing-value"), a signal is negative or infinite ("bad-signal"), or its name is that of another column
+        ("bad-column-name").
 
     Examples
     --------
@@ -276,7 +282,6 @@ class Sessions:
     time: np.ndarray | None = None
     user: np.ndarray | None = field(default=None, repr=False)
     signals: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    segments: Mapping[str, Segment] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         shape = self.rankings.pair.shape
@@ -313,7 +318,6 @@ class Sessions:
                     )
                 object.__setattr__(self, name, values)
         object.__setattr__(self, "signals", checked_signals(self.signals, self.rankings.shown))
-        object.__setattr__(self, "segments", checked_segments(self.segments, shape[0]))
 
     @classmethod
     def checked(
@@ -324,11 +328,10 @@ class Sessions:
         time: np.ndarray | None = None,
         user: np.ndarray | None = None,
         signals: Mapping[str, np.ndarray] | None = None,
-        segments: Mapping[str, Segment] | None = None,
     ) -> Sessions:
         """Build sessions from arrays that are known to be valid, without validation."""
         fields = {"rankings": rankings, "click": click, "count": count, "time": time, "user": user}
-        return _replace(object.__new__(cls), **fields, signals=signals or {}, segments=segments or {})
+        return _replace(object.__new__(cls), **fields, signals=signals or {})
 
     def __len__(self) -> int:
         """Return the number of rows; see `total` for the number of sessions."""
@@ -344,7 +347,6 @@ class Sessions:
             time=None if self.time is None else self.time[rows],
             user=None if self.user is None else self.user[rows],
             signals=rows_of(self.signals, rows),
-            segments=rows_of(self.segments, rows),
         )
 
     @property
@@ -366,6 +368,11 @@ class Sessions:
     def n_ranks(self) -> int:
         """Number of ranks: the length of the longest list."""
         return int(self.click.shape[1])
+
+    @property
+    def segments(self) -> Mapping[str, Segment]:
+        """Segments of the rankings: labels of a session that are known before its clicks, by name."""
+        return self.rankings.segments
 
     @property
     def viewed(self) -> np.ndarray | None:
@@ -501,13 +508,13 @@ class Sessions:
                 np.concatenate([padded(r.shown, ranks) for r in rankings]),
                 _concat_if_all([r.log_prob for r in rankings]),
                 _concat_if_all(propensities),
+                concat_segments([r.segments for r in rankings]),
             ),
             np.concatenate([padded(part.click, ranks) for part in parts]),
             np.concatenate([part.count for part in parts]),
             _concat_if_all([part.time for part in parts]),
             _concat_if_all([part.user for part in parts]),
             concat_signals([part.signals for part in parts], ranks),
-            concat_segments([part.segments for part in parts]),
         )
 
     def to_arrow(self, layout: Layout = "wide") -> Any:
