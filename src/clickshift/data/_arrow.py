@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
+from clickshift.data._columns import PROPENSITY_AT_RANK
+from clickshift.data.segments import UNKNOWN, Segment
 from clickshift.data.vocabulary import UNSEEN, Ids
 from clickshift.errors import DataError
 
 if TYPE_CHECKING:
     from clickshift.data.encoded_log import Log
-    from clickshift.data.sessions import Sessions
+    from clickshift.data.sessions import Rankings, Sessions
 
 Layout = Literal["wide", "long"]
 """Layout of a log: one row per list, or one row per result."""
@@ -68,7 +70,7 @@ def arrow_tables(log: Log, layout: Layout, results: int) -> Iterator[Any]:
         "unseen-id" for sessions with ids that their vocabulary does not hold, "bad-column" for times or users that a
         table cannot hold.
     """
-    # the columns must be known before the first table is yielded
+    # the columns must be known before the first table is yielded; signals have one type in all chunks
     underflows = any(
         part.rankings.log_prob is not None and part.rankings.log_prob.min() < _SMALLEST_LOG for part in log.chunks()
     )
@@ -99,18 +101,51 @@ def _table(sessions: Sessions, attributes: Mapping[str, np.ndarray], layout: Lay
     rankings, vocabulary = sessions.rankings, sessions.vocabulary
     columns = {"query": _ids(vocabulary.query_ids, rankings.query)}
     columns |= {name: pa.array(values) for name, values in attributes.items()}
+    columns |= {name: _labels(segment) for name, segment in sessions.segments.items()}
     doc = _ids(vocabulary.doc_ids, vocabulary.pair_doc[rankings.pair[rankings.shown]])
+    values = {name: signal[rankings.shown] for name, signal in sessions.signals.items()}
+    if rankings.propensity is not None:
+        values[PROPENSITY_AT_RANK] = rankings.propensity[rankings.shown]
+    results = {name: _numbers(signal) for name, signal in values.items()}
     click = pa.array(sessions.click[rankings.shown].astype(np.int8))
     if layout == "wide":
-        offsets = pa.array(np.r_[0, np.cumsum(rankings.length)], pa.int32())
-        columns["docs"] = pa.ListArray.from_arrays(offsets, doc)
-        columns["clicks"] = pa.ListArray.from_arrays(offsets, click)
+        columns |= _lists(rankings, {"docs": doc, "clicks": click} | results)
         return pa.table(columns)
     row, rank = np.nonzero(rankings.shown)
     numbers = pa.array(first_row + 1 + np.arange(len(rankings)))
     table = pa.table({"session": numbers} | columns).take(pa.array(row))
-    result_columns = {"rank": pa.array(rank + 1), "doc": doc, "click": click}
+    result_columns = {"rank": pa.array(rank + 1), "doc": doc, "click": click} | results
     return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | result_columns)
+
+
+def _lists(rankings: Rankings, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of results as columns of lists; at a hole there is no document, no click and no other value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    length = rankings.length
+    offsets = pa.array(np.r_[0, np.cumsum(length)], pa.int32())
+    if rankings.has_holes:
+        shown = rankings.shown[np.arange(rankings.n_ranks) < length[:, None]]
+        result = pa.array(np.cumsum(shown) - 1, mask=~shown)
+        columns = {name: values.take(result) for name, values in columns.items()}
+        columns["clicks"] = pc.fill_null(columns["clicks"], 0)
+    return {name: pa.ListArray.from_arrays(offsets, values) for name, values in columns.items()}
+
+
+def _numbers(signal: np.ndarray) -> Any:
+    """Return the values of a signal; 0 and 1 for truth values, and null where it is unknown."""
+    import pyarrow as pa
+
+    return pa.array(signal.astype(np.int8)) if signal.dtype == bool else pa.array(signal, from_pandas=True)
+
+
+def _labels(segment: Segment) -> Any:
+    """Return the labels of sessions, null where a label is unknown."""
+    import pyarrow as pa
+
+    index = pa.array(segment.code, pa.int32(), mask=segment.code == UNKNOWN)
+    return pa.DictionaryArray.from_arrays(index, pa.array(segment.labels, pa.string()))
 
 
 def _ids(ids: Ids, numbers: np.ndarray) -> Any:

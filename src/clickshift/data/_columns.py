@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,19 @@ VIEWED = "viewed"
 """Signal of a result that was in the viewport."""
 ARM = "arm"
 """Segment of the experiment arm."""
+PROPENSITY_AT_RANK = "propensity_at_rank"
+"""Name of the column of propensities by position."""
 TABLE_COLUMNS = frozenset(
     (
         *("session", "query", "docs", "clicks", "rank", "doc", "click"),
-        *("time", "day", "user", "count", "propensity", "log_propensity", "propensity_at_rank"),
+        *("time", "day", "user", "count", "propensity", "log_propensity", PROPENSITY_AT_RANK),
     )
 )
 """Names of the columns of a log that no signal and no segment may have."""
 _ROUNDING = 1e-9
 
 
-def check_name(kind: str, name: Any) -> None:
+def check_name(kind: str, name: Any, others: Collection[str] = ()) -> None:
     """Check the name of a signal or a segment: text that no other column of a log has.
 
     Parameters
@@ -34,13 +36,15 @@ def check_name(kind: str, name: Any) -> None:
         "signal" or "segment".
     name
         The name.
+    others
+        Further names that it must not have.
 
     Raises
     ------
     DataError
         "bad-column-name".
     """
-    reserved = TABLE_COLUMNS | {VIEWED if kind == "segment" else ARM}
+    reserved = TABLE_COLUMNS | {VIEWED if kind == "segment" else ARM, *others}
     if not isinstance(name, str) or not name or not name.isprintable() or name in reserved:
         raise DataError(
             f"the name of a {kind} must be text, and not one of {', '.join(sorted(reserved))}: got {name!r}. Choose "
@@ -119,11 +123,13 @@ def as_signal(values: np.ndarray, shown: np.ndarray) -> np.ndarray:
     return values + 0.0
 
 
-def checked_segments(segments: Mapping[str, Segment], n_sessions: int) -> dict[str, Segment]:
-    """Return segments if there is a label for each session, or raise."""
+def checked_segments(
+    segments: Mapping[str, Segment], n_sessions: int, signals: Collection[str] = ()
+) -> dict[str, Segment]:
+    """Return segments if there is a label for each session, and no signal of the same name, or raise."""
     checked = {}
     for name, segment in segments.items():
-        check_name("segment", name)
+        check_name("segment", name, signals)
         check_number_of_labels(len(segment.labels), name)
         check_shape(name, segment.code.shape, "query", (n_sessions,))
         checked[name] = segment

@@ -49,6 +49,10 @@ RowSelection = slice | np.ndarray
 """Rows of a container: a slice, row numbers or a mask."""
 _TABLE_RESULTS = 1 << 30
 """Results of one chunk of an Arrow table, whose lists have 32-bit offsets."""
+MAX_PADDING = 8
+"""Largest size of the matrix of a log or of a block, as a multiple of its results; small ones may be larger."""
+_RESULT_BYTES, _MAX_PADDED_BYTES = 6, 1 << 30
+"""Bytes of a pair, whether it is shown, and its click; and of a matrix that may have any number of empty places."""
 MAX_TOTAL = 1 << 62
 """Sessions that a log may have, counts added up; sums of 64-bit counts stay exact below it."""
 _Container = TypeVar("_Container", "Rankings", "Sessions")
@@ -74,6 +78,34 @@ def check_total(total: float) -> None:
             code="too-many-sessions",
             value=total,
             limit=MAX_TOTAL,
+        )
+
+
+def check_rectangle(n_sessions: int, n_ranks: int, n_results: int) -> None:
+    """Raise if the matrices of a log in memory would be far larger than its results.
+
+    Parameters
+    ----------
+    n_sessions, n_ranks
+        Number of sessions, and of ranks of the longest list.
+    n_results
+        Number of results of all lists.
+
+    Raises
+    ------
+    DataError
+        If they would take more than 1 GB, and more than eight times what the results take ("lists-too-long").
+    """
+    size = n_sessions * n_ranks
+    if size * _RESULT_BYTES > _MAX_PADDED_BYTES and size > MAX_PADDING * n_results:
+        raise DataError(
+            f"lists in memory must have similar lengths: of {n_sessions:,} lists with {n_results:,} results, the "
+            f"longest has {n_ranks:,} ranks, and their matrix would take {size * _RESULT_BYTES / 1e9:,.1f} GB. Encode "
+            "the log (`clickshift log encode`, or open_log(..., in_memory=False)), or cut its longest lists.",
+            code="lists-too-long",
+            sessions=n_sessions,
+            ranks=n_ranks,
+            results=n_results,
         )
 
 
@@ -318,6 +350,7 @@ class Sessions:
                     )
                 object.__setattr__(self, name, values)
         object.__setattr__(self, "signals", checked_signals(self.signals, self.rankings.shown))
+        checked_segments(self.segments, shape[0], self.signals)  # no signal has the name of a segment
 
     @classmethod
     def checked(

@@ -70,7 +70,7 @@ def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Ranking
     report.unreadable_lines(path, part.unreadable)
     if not part.table.num_rows:
         report.fail_empty("list")
-    lists, bad_lists = read_wide(TableRows([part]), skip=skip)
+    lists, bad_lists = read_wide(TableRows([part]), skip=skip, holes=False)
     bad_lists.report_to(report)
     if bad_lists.bad.all():
         report.fail_empty("list", "empty-log")

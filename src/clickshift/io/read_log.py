@@ -5,10 +5,15 @@
 | wide   | query, docs, clicks                 | `docs` a list of ids, `clicks` a list of 0 and 1, equally long     |
 | long   | session, query, rank, doc, click    | one result, `rank` from 1; rows of a session may be anywhere       |
 
+A list may have holes, ranks at which nothing was recorded: a missing item of `docs`, or a rank without a row.
+
 Optional columns of both layouts: `time` or `day` (see below), `user`, `count` (how many identical
 sessions a row stands for), and `propensity`, the probability with which the logging policy drew the list (or
-`log_propensity`, for lists whose probability is too small for a floating-point number). Other columns are ignored. Ids
-are integers or text. The wide layout reads faster. Common names of these columns are recognised, see `COMMON_NAMES`.
+`log_propensity`, for lists whose probability is too small for a floating-point number); `viewed`, whether a result was
+in the viewport; `propensity_at_rank`, the probability with which the logging policy showed a document at its rank;
+`arm`, the arm of an experiment; further signals of results and segments of sessions that a caller names. Other columns
+are ignored. Ids are integers or text. The wide layout reads faster. Common names of these columns are recognised, see
+`COMMON_NAMES`.
 
 A time is a date, a timestamp, ISO text, or seconds, milli-, micro- or nanoseconds since 1970 (numbers that lie between
 the years 1990 and 2100), without a zone in UTC; other numbers are day numbers.
@@ -27,12 +32,23 @@ from typing import Any
 import numpy as np
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.data.sessions import Rankings, Sessions, as_matrix, check_total
+from clickshift.data._columns import PROPENSITY_AT_RANK, as_signal
+from clickshift.data.segments import Segment
+from clickshift.data.sessions import Rankings, Sessions, as_matrix, check_rectangle, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
+from clickshift.io.tables.extra_columns import (
+    EXTRA_COLUMNS,
+    SEGMENT,
+    SIGNAL,
+    chosen_extras,
+    columns_with,
+    is_segment,
+    plain_name,
+)
 from clickshift.io.tables.formats import LOG_ENDINGS, Choose, ending, read_table
 from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 
@@ -51,6 +67,9 @@ COMMON_NAMES = {
     "time": ("timestamp", "ts", "datetime", "event_time", "date"),
     "user": ("user_id", "uid", "visitor_id"),
     "propensity": ("logging_propensity", "logging_probability"),
+    "viewed": ("is_viewed", "in_viewport"),
+    "propensity_at_rank": ("pscore", "position_propensity"),
+    "arm": ("experiment_arm", "search_config"),
 }
 """Other names of our columns that are recognised, in upper or lower case, where a table has none of our name."""
 _LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "hf": "huggingface_hub"}
@@ -65,6 +84,8 @@ def read_log(
     log: str | Path | Sequence[str | Path] | Any,
     *,
     columns: Mapping[str, str] | None = None,
+    signals: Sequence[str] = (),
+    segments: Sequence[str] = (),
     on_bad_line: OnBadLine = "error",
     vocabulary: Vocabulary | None = None,
 ) -> Sessions:
@@ -78,7 +99,14 @@ def read_log(
         can read.
     columns
         The log's names of our columns, e.g. ``{"query": "text", "docs": "shown"}``. Those of `COMMON_NAMES` are
-        recognised; an empty name leaves an optional column out.
+        recognised; an empty name leaves an optional column out. ``{"signal:cart": "added"}`` and ``{"segment:device":
+        "ua"}`` name the columns of a signal and of a segment.
+    signals
+        Names of the columns of further signals of results, such as purchases, dwell time or revenue: numbers of 0 or
+        more; a missing one is unknown. `viewed` is read without being named.
+    segments
+        Names of the columns of segments of sessions, such as the device: text or numbers, at most 1,000 different ones;
+        a missing one is unknown. `arm` is read without being named.
     on_bad_line
         "error" raises at the first session that breaks a rule; "skip" drops such sessions and reports their number in
         one `ClickshiftWarning` (code "skipped-sessions").
@@ -97,11 +125,13 @@ def read_log(
         "unreadable-line"), columns that cannot be used ("missing-column", "unknown-column", "duplicate-column",
         "ambiguous-column", "inconsistent-columns", "bad-column", "float-ids", "mixed-ids"), sessions that break a rule
         ("missing-value", "empty-list", "unequal-lengths", "not-zero-or-one", "not-an-integer", "bad-ranks",
-        "inconsistent-session", "duplicate-document", "bad-count", "not-a-probability"), and a log without sessions
-        ("empty-log").
+        "inconsistent-session", "duplicate-document", "bad-count", "not-a-probability", "click-without-document",
+        "signal-without-document", "bad-signal", "not-a-number"), segments with more than 1,000 labels
+        ("too-many-segments"), and a log without sessions ("empty-log").
     DataError
         "bad-option" for another `on_bad_line`, "unknown-column" for a key of `columns` that is not one of ours,
-        "not-a-log" for an object that is neither a path nor a table.
+        "bad-column-name" for a signal or a segment that has the name of another column, "not-a-log" for an object that
+        is neither a path nor a table, "lists-too-long" if a few long lists would take more than 1 GB of memory.
 
     Examples
     --------
@@ -117,7 +147,8 @@ def read_log(
     >>> sessions.click.tolist()
     [[False, True]]
     """
-    sessions = _to_sessions(_read_raw(log, on_bad_line, lambda path: partial(choose_columns, path, columns or {})))
+    columns = columns_with(columns, signals, segments)
+    sessions = _to_sessions(_read_raw(log, on_bad_line, lambda path: partial(choose_columns, path, columns)))
     return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
 
 
@@ -197,7 +228,8 @@ def _to_sessions(raw: RawSessions) -> Sessions:
     doc_ids, doc = encode_ids(raw.doc.ids(), "document")
     key, pair = distinct_sorted(np.repeat(query * len(doc_ids), raw.length) + doc)
     vocabulary = Vocabulary(query_ids, doc_ids, *np.divmod(key, len(doc_ids)))
-    shown = np.arange(raw.length.max()) < raw.length[:, None]
+    check_rectangle(len(query), int(raw.extent.max()), len(pair))
+    shown = raw.shown()
     values = {name: column.values for name, column in raw.attributes.items()}
     log_prob = values.get("log_propensity")
     if "propensity" in values:
@@ -206,17 +238,24 @@ def _to_sessions(raw: RawSessions) -> Sessions:
     if "user" in raw.attributes:
         user_ids, index = encode_ids(raw.attributes["user"].ids(), "user")
         user = user_ids[index]
+    labelled = {plain_name(name): column for name, column in raw.attributes.items() if is_segment(name)}
+    segments = {name: Segment(tuple(column.texts.to_pylist()), column.values) for name, column in labelled.items()}
+    matrices = {name: as_matrix(results, shown, 0.0) for name, results in raw.results.items()}
     rankings = Rankings.checked(
         vocabulary,
         query.astype(np.int32),
         as_matrix(pair.astype(np.int32), shown, UNSEEN),
         shown,
         None if log_prob is None else log_prob.astype(np.float64),
+        matrices.pop(PROPENSITY_AT_RANK, None),
+        segments,
     )
     count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
     check_total(float(count.sum(dtype=np.float64)))
     clicks = as_matrix(raw.click, shown, False)
-    return Sessions.checked(rankings, clicks, count, values.get("time", values.get("day")), user)
+    time = values.get("time", values.get("day"))
+    signals = {plain_name(name): as_signal(matrix, shown) for name, matrix in matrices.items()}
+    return Sessions.checked(rankings, clicks, count, time, user, signals)
 
 
 def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
@@ -314,8 +353,8 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
         neither layout, "ambiguous-column" if several of its columns have a common name of one of ours,
         "duplicate-column" if a name occurs twice.
     """
-    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS)))
-    if unknown := [name for name in columns if name not in known]:
+    known = list(dict.fromkeys((*WIDE, *LONG, *SESSION_COLUMNS, *EXTRA_COLUMNS)))
+    if unknown := [name for name in columns if name not in known and not name.startswith((SIGNAL, SEGMENT))]:
         raise DataError(
             f"columns must map our names to the log's: {unknown[0]} is not one of ours, which are {', '.join(known)}. "
             'Pass columns={"docs": "results"} for a log that calls the documents results.',
@@ -332,6 +371,7 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
             limit=_MAX_COLUMNS,
         )
     listed = (", ".join(names[:_LISTED]) or "none") + (" and more" if len(names) > _LISTED else "")
+    known += chosen_extras(columns)
     for name, theirs in columns.items():
         if theirs and theirs not in names:
             raise FileError(
@@ -373,7 +413,8 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
             columns=missing,
             known=list(names),
         )
-    chosen = {name: found[name] for name in (*layout, *SESSION_COLUMNS) if found[name]}
+    optional = [name for name in known if name not in {*WIDE, *LONG}]
+    chosen = {name: found[name] for name in (*layout, *optional) if found[name]}
     if "time" in chosen:
         chosen.pop("day", None)
     if "log_propensity" in chosen:

@@ -1,4 +1,4 @@
-"""Write sessions as a table that `read_log` reads back: same ids, lists, clicks, counts, times, users, propensities."""
+"""Write sessions as a table that `read_log` reads back: the same ids, lists, clicks, signals, and session columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def write_log(sessions: Log, path: str | Path, *, layout: Layout = "wide") -> No
     ----------
     sessions
         The log; an encoded one is written chunk by chunk. `count` is written if a row stands for several sessions, and
-        `log_propensity` instead of `propensity` if a probability is too small for a floating-point number.
+        `log_propensity` instead of `propensity` if a probability is too small for a floating-point number. Signals and
+        segments have columns of their names; `read_log` reads them back with ``signals=[...]`` and
+        ``segments=[...]``. A hole is a missing item of `docs`, or a rank without a row.
     path
         The file; its ending chooses the format: .parquet, or .csv, .tsv, .jsonl, .ndjson, each also with .gz.
     layout
@@ -183,6 +185,9 @@ def _json(column: Any) -> Any:
         array = array.dictionary_encode()
     if pa.types.is_dictionary(array.type):
         texts = [json.dumps(text, ensure_ascii=False) for text in array.dictionary.to_pylist()]
-        return pa.array(texts, pa.string()).take(array.indices)
-    text = array.cast(pa.string())
-    return pc.binary_join_element_wise('"', text, '"', "") if pa.types.is_temporal(array.type) else text
+        text = pa.array(texts, pa.string()).take(array.indices)
+    else:
+        text = array.cast(pa.string())
+        if pa.types.is_temporal(array.type):
+            text = pc.binary_join_element_wise('"', text, '"', "")
+    return pc.fill_null(text, "null") if array.null_count else text

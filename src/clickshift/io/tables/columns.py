@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from clickshift.data.segments import segment_of_arrow
 from clickshift.data.vocabulary import Raw
+from clickshift.errors import DataError
 from clickshift.io.tables.formats import ColumnError, integers_or_text, read_json_lines
 
 ArrowArray = Any  # a pyarrow.ChunkedArray
@@ -35,17 +37,21 @@ class Column:
         Mask of the rows with no value, or none of the right type; `values` is meaningless there.
     texts
         The distinct texts of a column of text ids, a pyarrow array; None for other columns.
+    unparsable
+        Mask of those bad rows of a column of numbers that have a text which is none; None if there are none.
     """
 
     values: np.ndarray
     bad: Bool[np.ndarray, " row"]
     texts: Any = None
+    unparsable: Bool[np.ndarray, " row"] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, rows: np.ndarray) -> Column:
-        return Column(self.values[rows], self.bad[rows], self.texts)
+        unparsable = None if self.unparsable is None else self.unparsable[rows]
+        return Column(self.values[rows], self.bad[rows], self.texts, unparsable)
 
     def ids(self) -> Raw:
         """Return the raw ids as `data.vocabulary.encode_ids` takes them; there must be no bad row."""
@@ -118,6 +124,38 @@ def number_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     return _parse(name, parts, ("int64", "float64"))
 
 
+def segment_column(name: str, parts: Sequence[ArrowArray]) -> Column:
+    """Convert a column of labels, one pyarrow array per file: text, or numbers and truth values, which become text.
+
+    Parameters
+    ----------
+    name
+        Name of the column, for errors.
+    parts
+        The column in each file. A missing value and an empty text are unknown.
+
+    Returns
+    -------
+    Column
+        Indices into the sorted labels, -1 where a label is unknown.
+
+    Raises
+    ------
+    ColumnError
+        If the values are lists ("bad-column"), or there are more than 1,000 labels ("too-many-segments").
+    """
+    import pyarrow as pa
+
+    try:
+        chunks = [chunk for part in parts for chunk in part.cast(pa.string()).chunks]
+        segment = segment_of_arrow(pa.chunked_array(chunks, pa.string()).combine_chunks())
+    except pa.ArrowException:
+        raise ColumnError(name, f"must hold labels, text or numbers: got {parts[0].type}") from None
+    except DataError as error:
+        raise ColumnError(name, str(error).removesuffix("."), code=error.code) from None
+    return Column(segment.code, np.zeros(len(segment), bool), pa.array(segment.labels, pa.string()))
+
+
 def time_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     """Convert a column of numbers, dates or timestamps, one pyarrow array per file; time zones become UTC."""
     units = ("s", "ms", "us", "ns")
@@ -180,8 +218,24 @@ def list_column(name: str, parts: Sequence[ArrowArray]) -> ListColumn:
         flat = [chunk.flatten() for chunk in column.chunks]
         items.append(pa.chunked_array(flat, column.type.value_type))
     length = _to_numpy(pa.chunked_array(lengths, pa.int64()))
-    convert_items = id_column if name == "docs" else number_column
-    return ListColumn(length.values, length.bad, convert_items(name, items))
+    if name != "docs":
+        return ListColumn(length.values, length.bad, number_column(name, items))
+    return ListColumn(length.values, length.bad, id_column(name, [_integers_with_holes(part) for part in items]))
+
+
+def _integers_with_holes(items: ArrowArray) -> ArrowArray:
+    """Return the items of lists as integers if table libraries made them floats because some are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(items.type):
+        return items
+    missing = pc.is_null(items, nan_is_null=True)
+    try:
+        integers = pc.if_else(missing, None, items).cast(pa.int64())
+    except pa.ArrowInvalid:  # not whole numbers
+        return items
+    return integers if pc.any(missing).as_py() else items
 
 
 def _ids(name: str, column: ArrowArray) -> ArrowArray:
@@ -304,7 +358,11 @@ def _parse(name: str, parts: Sequence[ArrowArray], types: Sequence[str]) -> Colu
     except TypeError:
         dtypes = " and ".join(sorted({str(column.values.dtype) for column in columns}))
         raise ColumnError(name, f"must have one type in all files: got {dtypes}") from None
-    return Column(values, np.concatenate([column.bad for column in columns]))
+    unparsable = None
+    if any(column.unparsable is not None for column in columns):
+        masks = [np.zeros(len(one), bool) if one.unparsable is None else one.unparsable for one in columns]
+        unparsable = np.concatenate(masks)
+    return Column(values, np.concatenate([column.bad for column in columns]), unparsable=unparsable)
 
 
 def _parse_text(column: ArrowArray, types: Sequence[str]) -> Column:
@@ -328,7 +386,8 @@ def _parse_text(column: ArrowArray, types: Sequence[str]) -> Column:
     parsed = _to_numpy(values)
     if not len(texts):
         return Column(np.zeros(len(index), np.int64), index.bad)
-    return Column(parsed.values[index.values], index.bad | parsed.bad[index.values])
+    unparsable = parsed.bad[index.values] & ~index.bad if parsed.bad.any() else None
+    return Column(parsed.values[index.values], index.bad | parsed.bad[index.values], unparsable=unparsable)
 
 
 def _arrow_type(text: str) -> Any:

@@ -7,7 +7,7 @@ counted. `columns` reads the columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, no_type_check
 
@@ -15,10 +15,26 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numba import njit
 
-from clickshift.core.unique_rows import distinct_rows
+from clickshift.core.unique_rows import distinct_rows, stable_order
 from clickshift.errors import FileError
 from clickshift.io.read_report import BadSessions, SessionLocation, Violation
-from clickshift.io.tables.columns import Column, ListColumn, id_column, list_column, number_column, time_column
+from clickshift.io.tables.columns import (
+    Column,
+    ListColumn,
+    id_column,
+    list_column,
+    number_column,
+    segment_column,
+    time_column,
+)
+from clickshift.io.tables.extra_columns import (
+    EXTRA_COLUMNS,
+    is_of_results,
+    is_segment,
+    plain_name,
+    result_values,
+    violations_of_results,
+)
 from clickshift.io.tables.formats import ColumnError, TableFile
 
 SESSION_COLUMNS = ("time", "day", "user", "propensity", "log_propensity", "count")
@@ -30,6 +46,10 @@ _EXPECTED_TYPES = {
     **dict.fromkeys(("time", "day"), "a number, a date or a time"),
 }
 _ROUNDING = 1e-9  # by how much rounding may lift a probability above 1
+MAX_RANK = 100_000
+"""Largest rank of a log: memory is needed for all ranks of a list, also for those where nothing was recorded."""
+_LONG_LIST = 64
+"""Length from which documents of a list are sorted to find a duplicate, instead of compared with each other."""
 
 _AnyColumn = TypeVar("_AnyColumn", Column, ListColumn)
 
@@ -49,7 +69,11 @@ class RawSessions:
     click
         Whether each result was clicked.
     attributes
-        Those of `SESSION_COLUMNS` that the table has, by name.
+        Those of `SESSION_COLUMNS` and the segments that the table has, by name.
+    results
+        Values of the results in the signals that the table has, NaN where unknown, and propensities by position.
+    rank
+        Rank of each result, from 0; None if no list has a hole.
     """
 
     query: Column
@@ -57,6 +81,22 @@ class RawSessions:
     doc: Column
     click: Bool[np.ndarray, " result"]
     attributes: dict[str, Column]
+    results: dict[str, np.ndarray] = field(default_factory=dict)
+    rank: Int[np.ndarray, " result"] | None = None
+
+    @property
+    def extent(self) -> Int[np.ndarray, " session"]:
+        """Rank of the last result of each session, from 1."""
+        return self.length if self.rank is None else self.rank[np.cumsum(self.length) - 1] + 1
+
+    def shown(self) -> Bool[np.ndarray, "session rank"]:
+        """Return where the lists show a document, as rows of a matrix."""
+        ranks = int(self.extent.max())
+        if self.rank is None:
+            return np.arange(ranks) < self.length[:, None]
+        shown = np.zeros((len(self.length), ranks), bool)
+        shown[np.repeat(np.arange(len(self.length)), self.length), self.rank] = True
+        return shown
 
 
 class TableRows:
@@ -89,14 +129,20 @@ class TableRows:
     def violation(self, name: str, code: str, rule: str, row: int) -> Violation:
         """Describe how a row's value breaks a rule of its column, with the file's name of the column."""
         value = self.show(name, row)
-        hint = f' (columns={{"{name}": ""}} leaves the column out)' if name in SESSION_COLUMNS else ""
+        optional = name in SESSION_COLUMNS or name in EXTRA_COLUMNS
+        hint = f' (columns={{"{name}": ""}} leaves the column out)' if optional else ""
         return Violation(code, f"{self._named(name)} {rule}: got {value}{hint}", {"column": name, "value": value})
 
     def attributes(self) -> dict[str, Column]:
-        """Return those of `SESSION_COLUMNS` that the table has, and any other column that was read, as numbers."""
+        """Return the columns that describe sessions: those of `SESSION_COLUMNS`, segments, and others as numbers."""
         readers = {"time": time_column, "day": time_column, "user": id_column}
-        names = [name for name in self.names if name not in _LAYOUT_COLUMNS]
+        readers |= {name: segment_column for name in self.names if is_segment(name)}
+        names = [name for name in self.names if name not in _LAYOUT_COLUMNS and not is_of_results(name)]
         return {name: self.read(readers.get(name, number_column), name) for name in names}
+
+    def columns_of_results(self, convert: Callable[[str, Sequence[Any]], _AnyColumn]) -> dict[str, _AnyColumn]:
+        """Return the signals and the propensities by position that the table has."""
+        return {name: self.read(convert, name) for name in self.names if is_of_results(name)}
 
     def _part_of(self, row: int) -> tuple[TableFile, int]:
         """Return the file of a row, and its index in that file's table, from 0."""
@@ -114,10 +160,11 @@ class TableRows:
     def _named(self, name: str) -> str:
         """Return our name of a column, with the file's name where it differs."""
         theirs = (self.parts[0].table.schema.metadata or {}).get(name.encode(), name.encode()).decode()
+        name = plain_name(name)
         return name if theirs == name else f"{name} (column {theirs})"
 
 
-def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
+def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSessions, BadSessions]:
     """Read the wide layout: one row per list, with the columns query, docs and clicks; without clicks, none is clicked.
 
     Parameters
@@ -126,6 +173,8 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
         Rows of the table.
     skip
         Whether sessions that break a rule are dropped and counted instead of raising an error.
+    holes
+        Whether a missing document is a hole in its list, instead of an error.
 
     Returns
     -------
@@ -137,8 +186,9 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     Raises
     ------
     FileError
-        "missing-value", "empty-list", "unequal-lengths", "not-zero-or-one", "duplicate-document", and those of
-        `check_session_columns`.
+        "missing-value", "empty-list", "unequal-lengths", "not-zero-or-one", "click-without-document",
+        "duplicate-document", those of `check_session_columns`, and of columns of results "not-a-number",
+        "not-a-probability", "bad-signal" and "signal-without-document".
     """
     bad_sessions = BadSessions(rows.n_rows, locate=rows.locate, skip=skip)
     query, attributes, docs = rows.read(id_column, "query"), rows.attributes(), rows.read(list_column, "docs")
@@ -152,27 +202,69 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
         rule = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items separated by spaces)'
         bad_sessions.mark(lists.bad | (lists.length == 0), partial(rows.violation, column, "empty-list", rule))
 
-    def describe_lengths(row: int) -> Violation:
-        lengths = int(docs.length[row]), int(clicks.length[row])
-        problem = f"docs and clicks must be equally long: got {lengths[0]} and {lengths[1]}"
-        return Violation("unequal-lengths", problem, {"docs": lengths[0], "clicks": lengths[1]})
-
-    bad_sessions.mark(docs.length != clicks.length, describe_lengths)
+    results = rows.columns_of_results(list_column)
+    for column, lists in {"clicks": clicks, **results}.items():
+        bad_sessions.mark(docs.length != lists.length, partial(_unequal_lengths, column, docs, lists))
+    equal = np.logical_and.reduce([docs.length == lists.length for lists in (clicks, *results.values())])
+    docs, clicks = _lists_where(docs, equal), _lists_where(clicks, equal)
+    hole = docs.items.bad if docs.items.bad.any() else None
+    if hole is None:
+        not_a_click = _not_zero_or_one(clicks.items)
+    else:
+        if not holes:
+            rule = "must not have missing items"
+            bad_sessions.mark(_any_item(hole, docs.length), partial(rows.violation, "docs", "missing-value", rule))
+        nothing = equal & (np.bincount(_owner(docs.length)[~hole], minlength=len(docs.length)) == 0) & ~bad_sessions.bad
+        bad_sessions.mark(nothing, partial(rows.violation, "docs", "empty-list", "must have a document"))
+        not_a_click = _not_zero_or_one(clicks.items) & ~(hole & clicks.items.bad)
+        on_a_hole = hole & ~clicks.items.bad & (clicks.items.values == 1)
+        rule = "must be 0 or missing where docs is missing"
+        bad_sessions.mark(
+            _any_item(on_a_hole, docs.length), partial(rows.violation, "clicks", "click-without-document", rule)
+        )
     bad_sessions.mark(
-        _any_item(docs.items.bad, docs.length),
-        partial(rows.violation, "docs", "missing-value", "must not have missing items"),
-    )
-    bad_sessions.mark(
-        _any_item(_not_zero_or_one(clicks.items), clicks.length),
+        _any_item(not_a_click, clicks.length),
         partial(rows.violation, "clicks", "not-zero-or-one", "must be 0 or 1 each"),
     )
-    return _valid_sessions(bad_sessions, query, docs, clicks, attributes), bad_sessions
+    values = {}
+    for name, lists in results.items():
+        items = _lists_where(lists, equal).items
+        for bad, code, rule in violations_of_results(name, items, hole):
+            bad_sessions.mark(_any_item(bad, docs.length), partial(rows.violation, name, code, rule))
+        values[name] = result_values(name, items)
+    raw = RawSessions(query, docs.length, docs.items, clicks.items.values.astype(bool), attributes, values)
+    return _valid_sessions(bad_sessions, raw if hole is None else _without_holes(raw, hole)), bad_sessions
+
+
+def _unequal_lengths(column: str, docs: ListColumn, lists: ListColumn, row: int) -> Violation:
+    """Describe a list that is not as long as the list of documents."""
+    lengths, name = (int(docs.length[row]), int(lists.length[row])), plain_name(column)
+    problem = f"docs and {name} must be equally long: got {lengths[0]} and {lengths[1]}"
+    return Violation("unequal-lengths", problem, {"docs": lengths[0], name: lengths[1]})
+
+
+def _lists_where(lists: ListColumn, kept: Bool[np.ndarray, " row"]) -> ListColumn:
+    """Return lists without the items of some rows."""
+    if kept.all():
+        return lists
+    return ListColumn(np.where(kept, lists.length, 0), lists.bad, lists.items[np.repeat(kept, lists.length)])
+
+
+def _without_holes(raw: RawSessions, hole: Bool[np.ndarray, " item"]) -> RawSessions:
+    """Remove the items that are holes, and note the ranks of the others."""
+    owner = _owner(raw.length)
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(raw.length) - raw.length, raw.length)
+    length = np.bincount(owner[~hole], minlength=len(raw.length))
+    values = {name: column[~hole] for name, column in raw.results.items()}
+    docs, clicks = raw.doc[~hole], raw.click[~hole]
+    return RawSessions(raw.query, length, docs, clicks, raw.attributes, values, rank[~hole])
 
 
 def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
     """Read the long layout: one row per result, with the columns session, query, rank (from 1), doc and click.
 
-    Rows may come in any order. Sessions are returned in order of first appearance.
+    Rows may come in any order, and a rank may be missing: it is a hole. Sessions are returned in order of first
+    appearance.
 
     Parameters
     ----------
@@ -192,7 +284,8 @@ def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     ------
     FileError
         "missing-value", "not-zero-or-one", "not-an-integer", "inconsistent-session", "bad-ranks",
-        "duplicate-document", and those of `check_session_columns`.
+        "duplicate-document", those of `check_session_columns`, and of columns of results "not-a-number",
+        "not-a-probability" and "bad-signal".
     """
     session = rows.read(id_column, "session")
     owner, first = _session_numbers(session)
@@ -218,45 +311,64 @@ def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
         differs = column.values != column.values[first][owner]
         rule = f"must be the same in all rows of a session{hint}"
         bad_sessions.mark(differs, partial(rows.violation, name, "inconsistent-session", rule))
+    results = rows.columns_of_results(number_column)
+    for name, column in results.items():
+        for bad, code, rule in violations_of_results(name, column, None):
+            bad_sessions.mark(bad, partial(rows.violation, name, code, rule))
     length = np.bincount(owner, minlength=len(first))
-    order = _order_by_rank(owner, np.where(_not_an_integer(rank), 0, rank.values).astype(np.int64), length)
+    number = np.where(_not_an_integer(rank), 0, rank.values).astype(np.int64)
+    order, ranks = _order_by_rank(owner, number, length), None
+    if (order < 0).any():
+        possible = (number >= 1) & (number <= MAX_RANK)
+        number[~possible] = 0
+        order = stable_order(number, MAX_RANK + 1)
+        order = order[stable_order(owner[order], len(first))]
+        twice = np.r_[False, (owner[order][1:] == owner[order][:-1]) & (number[order][1:] == number[order][:-1])]
+        bad_rank = ~possible
+        bad_rank[order[twice]] = True
 
-    def describe_ranks(number: int) -> Violation:
-        ranks = ", ".join(f"{value:g}" for value in np.sort(rank.values[owner == number])[:20])
-        return Violation("bad-ranks", f"ranks must be 1, 2, 3, ... once each{hint}: got {ranks}", {"value": ranks})
+        def describe_ranks(row: int) -> Violation:
+            found = ", ".join(f"{value:g}" for value in np.sort(rank.values[owner == owner[row]])[:20])
+            problem = f"ranks must be from 1 to {MAX_RANK:,}, each once{hint}: got {found}"
+            return Violation("bad-ranks", problem, {"value": found})
 
-    bad_sessions.mark(_any_item(order < 0, length), describe_ranks)
+        bad_sessions.mark(bad_rank, describe_ranks)
+        ranks = number[order] - 1
     if not np.array_equal(order, np.arange(len(order))):
         doc, click = doc[order], click[order]
+        results = {name: column[order] for name, column in results.items()}
     attributes = {name: column[first] for name, column in attributes.items()}
-    no_bad_lists = np.zeros(len(first), bool)
-    docs, clicks = ListColumn(length, no_bad_lists, doc), ListColumn(length, no_bad_lists, click)
-    return _valid_sessions(bad_sessions, query[first], docs, clicks, attributes), bad_sessions
+    values = {name: result_values(name, column) for name, column in results.items()}
+    raw = RawSessions(query[first], length, doc, click.values.astype(bool), attributes, values, ranks)
+    return _valid_sessions(bad_sessions, raw), bad_sessions
 
 
-def _valid_sessions(
-    bad_sessions: BadSessions, query: Column, docs: ListColumn, clicks: ListColumn, attributes: Mapping[str, Column]
-) -> RawSessions:
+def _valid_sessions(bad_sessions: BadSessions, raw: RawSessions) -> RawSessions:
     """Mark sessions that show a document twice, and return those that keep all rules."""
-    start = np.cumsum(docs.length) - docs.length
-    duplicates = _find_duplicates(docs.items.values, start, np.where(bad_sessions.bad, 0, docs.length))
+    start = np.cumsum(raw.length) - raw.length
+    duplicates = _find_duplicates(raw.doc.values, start, np.where(bad_sessions.bad, 0, raw.length))
 
     def describe(session: int) -> Violation:
-        earlier, later = (int(rank) for rank in duplicates[session] - start[session] + 1)
-        doc = docs.items.show(int(duplicates[session, 1]))
+        places = duplicates[session]
+        ranks = places - start[session] if raw.rank is None else raw.rank[places]
+        earlier, later = (int(rank) + 1 for rank in ranks)
+        doc = raw.doc.show(int(places[1]))
         problem = f"a document must appear once in a list: got {doc} at rank {earlier} and at rank {later}"
         return Violation("duplicate-document", problem, {"document": doc, "ranks": (earlier, later)})
 
     bad_sessions.mark(duplicates[:, 1] >= 0, describe)
     valid = ~bad_sessions.bad
     if valid.all():
-        return RawSessions(query, docs.length, docs.items, clicks.items.values.astype(bool), dict(attributes))
+        return raw
+    of_valid = np.repeat(valid, raw.length)
     return RawSessions(
-        query[valid],
-        docs.length[valid],
-        docs.items[np.repeat(valid, docs.length)],
-        clicks.items.values[np.repeat(valid, clicks.length)].astype(bool),
-        {name: column[valid] for name, column in attributes.items()},
+        raw.query[valid],
+        raw.length[valid],
+        raw.doc[of_valid],
+        raw.click[of_valid],
+        {name: column[valid] for name, column in raw.attributes.items()},
+        {name: values[of_valid] for name, values in raw.results.items()},
+        None if raw.rank is None else raw.rank[of_valid],
     )
 
 
@@ -309,11 +421,16 @@ def _not_an_integer(column: Column) -> Bool[np.ndarray, " row"]:
     return mask
 
 
+def _owner(length: Int[np.ndarray, " row"]) -> Int[np.ndarray, " item"]:
+    """Return the row of each item of concatenated lists."""
+    return np.repeat(np.arange(len(length)), length)
+
+
 def _any_item(bad: Bool[np.ndarray, " item"], length: Int[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
     """Return the mask of the rows whose lists have a bad item."""
     mask = np.zeros(len(length), bool)
     if bad.any():
-        mask[np.repeat(np.arange(len(length)), length)[bad]] = True
+        mask[_owner(length)[bad]] = True
     return mask
 
 
@@ -345,6 +462,10 @@ def _find_duplicates(doc, start, length):
     """Return the indices of the first two equal documents of every list, -1 if there are none."""
     pairs = np.full((len(length), 2), -1)
     for i in range(len(length)):
+        if length[i] > _LONG_LIST:
+            ordered = np.sort(doc[start[i] : start[i] + length[i]])
+            if not (ordered[1:] == ordered[:-1]).any():
+                continue
         for j in range(start[i], start[i] + length[i]):
             for earlier in range(start[i], j):
                 if doc[earlier] == doc[j] and pairs[i, 1] < 0:
