@@ -12,12 +12,14 @@ from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
 from clickshift.counts.tails import TailsByShape
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from tests.holes import log_with_holes
 
 N_PAIRS, WIDTH = 12, 5
+HOLE = N_PAIRS + 1
 
 
-@pytest.fixture
-def mixed(rng: np.random.Generator) -> Sessions:
+@pytest.fixture(params=[False, True], ids=["full", "holes"])
+def mixed(request: pytest.FixtureRequest, rng: np.random.Generator) -> Sessions:
     """Lists of all lengths, some pairs unknown, some sessions more than once; more than a block of most shapes."""
     words = Vocabulary.of(np.zeros(N_PAIRS, int), np.arange(N_PAIRS))[0]
     rows = 40 * SESSIONS_PER_BLOCK
@@ -25,7 +27,8 @@ def mixed(rng: np.random.Generator) -> Sessions:
     pair[rng.random(pair.shape) < 0.1] = UNSEEN
     shown = np.arange(WIDTH) < rng.integers(1, WIDTH + 1, rows)[:, None]
     click = (rng.random(pair.shape) < 0.3) & shown
-    return Sessions(Rankings(words, np.zeros(rows, int), pair, shown), click, rng.integers(1, 4, rows))
+    log = Sessions(Rankings(words, np.zeros(rows, int), pair, shown), click, rng.integers(1, 4, rows))
+    return log_with_holes(log, rng) if request.param else log
 
 
 def unpacked(tails: TailsByShape) -> Counter:
@@ -50,9 +53,12 @@ def by_hand(log: Sessions) -> tuple[dict[str, np.ndarray], Counter]:
     tables |= {name: np.zeros(WIDTH) for name in ("followed_at_rank", "open_last_at_rank")} | {"passed": np.zeros(())}
     tails: Counter = Counter()
     for pairs, shown, click, count in zip(log.rankings.pair, log.rankings.shown, log.click, log.count, strict=True):
-        n, clicked = int(shown.sum()), np.flatnonzero(click)
+        n, clicked = int(np.flatnonzero(shown)[-1]) + 1, np.flatnonzero(click)
         first, last = (clicked[0], clicked[-1]) if len(clicked) else (n, -1)
         for r in range(n):
+            tables["passed"] += count * (not click[r] and r < last)
+            if not shown[r]:
+                continue
             p = pairs[r]
             tables["impressions"][p] += count
             tables["examined"][p] += count * (r <= last)
@@ -63,9 +69,9 @@ def by_hand(log: Sessions) -> tuple[dict[str, np.ndarray], Counter]:
             tables["followed_at_rank"][r] += count * (click[r] and r < last)
             tables["open_last"][p] += count * (r == last < n - 1)
             tables["open_last_at_rank"][r] += count * (r == last < n - 1)
-            tables["passed"] += count * (not click[r] and r < last)
         if last < n - 1:
-            kept = [N_PAIRS if p == UNSEEN else int(p) for p in pairs[max(last, 0) : n]]
+            ranks = range(max(last, 0), n)
+            kept = [int(pairs[r]) if pairs[r] != UNSEEN else N_PAIRS if shown[r] else HOLE for r in ranks]
             tails[(int(last) + 1, *kept)] += int(count)
     return tables, tails
 
@@ -85,7 +91,7 @@ def test_all_documents_alike(mixed: Sessions) -> None:
     assert pooled.clicks.tolist() == [cascade.clicks.sum(), 0]
     shapes: Counter = Counter()
     for (start, *pairs), count in unpacked(cascade.tails).items():
-        shapes[(start, *(0 for _ in pairs))] += count
+        shapes[(start, *(2 if pair == HOLE else 0 for pair in pairs))] += count
     assert unpacked(cascade.tails.pooled()) == shapes
 
 

@@ -11,6 +11,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError
 from tests.codes import raises_code
+from tests.holes import log_with_holes
 
 KINDS: list[By] = ["rank", "last_click", "prefix"]
 
@@ -22,7 +23,7 @@ def by_hand(log: Sessions, by: By) -> tuple[Counter, Counter]:
         last, bits = 0, 0
         for r in range(log.n_ranks):
             if not log.rankings.shown[i, r]:
-                break
+                continue
             situation = {"rank": r, "last_click": r * (r + 1) // 2 + last, "prefix": 2**r - 1 + bits}[by]
             cell = (int(log.rankings.pair[i, r]), situation)
             shown[cell] += int(log.count[i])
@@ -32,9 +33,13 @@ def by_hand(log: Sessions, by: By) -> tuple[Counter, Counter]:
     return shown, +clicked
 
 
+@pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("by", KINDS)
-def test_counts_equal_counting_by_hand(by: By, dense: bool, log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_equal_counting_by_hand(
+    by: By, dense: bool, holes: bool, log: Sessions, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_with_holes(log, rng) if holes else log
     if not dense:
         monkeypatch.setattr(statistics, "_MAX_DENSE_CELLS", 0)
         monkeypatch.setattr(statistics, "_CELLS_PER_THREAD", 50)

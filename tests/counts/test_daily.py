@@ -25,6 +25,7 @@ from clickshift.learners.base import DEFAULT, learner_for
 from clickshift.models.base import ClickModel
 from tests.codes import raises_code
 from tests.folders import arrays_file, craft
+from tests.holes import log_with_holes
 
 WIDTH = 6
 CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
@@ -81,7 +82,7 @@ def assert_same(found: ClickModel, expected: ClickModel) -> None:
 
 @pytest.mark.parametrize("model", BY_COUNTS)
 def test_halves_added_give_the_parameters_of_the_whole(model: str, rng: np.random.Generator) -> None:
-    one, two = log_of(700, rng), log_of(500, rng, docs=11, width=4)
+    one, two = log_of(700, rng), log_with_holes(log_of(500, rng, docs=11, width=4), rng)
     whole = Sessions.concat([one, two])
     assert not one.vocabulary.same_as(two.vocabulary)
     counts = DayCounts.merged([DayCounts.of(one), DayCounts.of(two)])
@@ -207,13 +208,19 @@ def test_equal_tails_stand_once(rng: np.random.Generator, tmp_path: Path) -> Non
     assert len(kept.count) == len(expected)
 
 
-def test_tails_in_parts(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("holes", [False, True])
+def test_tails_in_parts(holes: bool, rng: np.random.Generator, tmp_path: Path) -> None:
     """As a log that is larger than memory has them."""
-    log = log_of(900, rng)
+    log = log_with_holes(log_of(900, rng), rng) if holes else log_of(900, rng)
     counts, thirds = DayCounts.of(log), [Cascade.of(log[k : k + 300]).tails for k in (0, 300, 600)]
     parts = TailsInParts([tails for tails in thirds if isinstance(tails, TailsByShape)])
     on_disk = replace(counts, cascade=replace(counts.cascade, sort_tails=lambda: parts))
     assert_same_counts(DayCounts.merged([on_disk]), counts.cells, counts.cascade)
+    on_disk.save(tmp_path / "counts")
+    assert_same_counts(DayCounts.load(tmp_path / "counts"), counts.cells, counts.cascade)
+    whole, in_parts = (tails.pooled() for tails in (counts.cascade.tails, parts))
+    assert np.array_equal(whole.length, in_parts.length)
+    assert whole.count.sum() == in_parts.count.sum() == counts.cascade.tails.count.sum()
 
 
 def test_ids_as_numbers_and_as_text(rng: np.random.Generator) -> None:

@@ -9,6 +9,7 @@ from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK, TailTransitions, TransitionDerivatives
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from tests.holes import log_with_holes
 
 N_PAIRS, WIDTH, G = 8, 5, 0.8
 
@@ -22,13 +23,14 @@ def log_of(rng: np.random.Generator, rows: int, most: int) -> Sessions:
     return Sessions(Rankings(words, np.zeros(rows, int), pair, shown), click, rng.integers(1, most + 1, rows))
 
 
-@pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize(("most", "threads"), [(1, "1"), (3, "1"), (3, "3")])
 def test_expectations_equal_enumeration(
-    most: int, threads: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    most: int, threads: str, holes: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLICKSHIFT_THREADS", threads)
     log = log_of(rng, 50 * SESSIONS_PER_BLOCK, most)
+    log = log_with_holes(log, rng) if holes else log
     a, h_pair, h_rank = (
         rng.uniform(0.05, 0.9, N_PAIRS + 1),
         rng.uniform(0.2, 1, N_PAIRS + 1),
@@ -38,22 +40,23 @@ def test_expectations_equal_enumeration(
     squares, at_rank = np.zeros((2, N_PAIRS + 1)), np.zeros(WIDTH)
     log_likelihood = skip_went_on = skip_could = 0.0
     for pairs, shown, click, count in zip(log.rankings.pair, log.rankings.shown, log.click, log.count, strict=True):
-        n, clicked = int(shown.sum()), np.flatnonzero(click)
+        n, clicked = int(np.flatnonzero(shown)[-1]) + 1, np.flatnonzero(click)
+        not_attracted = np.where(shown, 1 - a[pairs], 1.0)
         start = int(clicked[-1]) + 1 if len(clicked) else 0
         if start == n:
             continue
         h = h_pair[pairs[start - 1]] * h_rank[start - 1] if start else 1.0
         seen, ways = np.arange(start, n + 1), []  # the first rank that was not examined, and how likely that is
         for end in seen:
-            skipped = np.prod(1 - a[pairs[start:end]]) * G ** max(end - start - 1, 0)
+            skipped = np.prod(not_attracted[start:end]) * G ** max(end - start - 1, 0)
             ways.append(1 - h if end == start else h * skipped * (1 if end == n else 1 - G))
         z = sum(ways)
         prob = np.array(ways) / z
         log_likelihood += count * np.log(z)
         for r in range(start, n):
             here = prob[seen > r].sum()
-            examined[pairs[r]] += count * here
-            squares[0, pairs[r]] += count * here**2
+            examined[pairs[r]] += count * here * shown[r]
+            squares[0, pairs[r]] += count * here**2 * shown[r]
             if r + 1 < n:
                 skip_could += count * here
                 skip_went_on += count * prob[seen > r + 1].sum()

@@ -29,6 +29,7 @@ from clickshift.models.base import ClickModel, pair_table
 from clickshift.policies.basic import Uniform
 from clickshift.simulation.simulate import simulate
 from tests.codes import raises_code, warns_code
+from tests.holes import lists_with_holes, log_with_holes
 
 NAMES = ["PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN"]
 
@@ -70,11 +71,15 @@ def arrays(model: ClickModel) -> dict[str, np.ndarray]:
     return {f.name: np.asarray(getattr(model, f.name)) for f in dataclasses.fields(model) if f.name not in skipped}
 
 
+@pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_planted_parameters_are_recovered(name: str, rng: np.random.Generator) -> None:
+def test_planted_parameters_are_recovered(name: str, holes: bool, rng: np.random.Generator) -> None:
     corpus = small_corpus()
     truth = planted(name, corpus.vocabulary, rng)
-    found = MaximumLikelihood(name).fit(draw(truth, corpus, 100_000 if name == "PBM" else 200_000))
+    log = draw(truth, corpus, 100_000 if name == "PBM" else 200_000)
+    if holes:
+        log = truth.sample(lists_with_holes(log.rankings, rng), rng=rng)
+    found = MaximumLikelihood(name).fit(log)
     for parameter, value in arrays(truth).items():
         fitted = arrays(found)[parameter]
         if parameter in {"attractiveness", "satisfaction"}:
@@ -106,12 +111,18 @@ def penalised(model: ClickModel, log: Sessions, prior: Beta) -> float:
     return total
 
 
-@pytest.mark.parametrize("name", ["PBM", "UBM", "DCM", "CCM", "SDBN", "DBN"])
-def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(
+    ("name", "holes"),
+    [*((name, False) for name in NAMES if name != "CM"), ("PBM", True), ("UBM", True), ("CCM", True), ("DBN", True)],
+)
+def test_a_generic_optimiser_finds_nothing_better(name: str, holes: bool, rng: np.random.Generator) -> None:
     """L-BFGS with numerical slopes of the penalised likelihood, from afar. With wrong slopes of its own the learner may
     still come to the right answer, by EM's steps, but does not converge there."""
     corpus = small_corpus(queries=1, docs=3)
-    log = draw(planted(name, corpus.vocabulary, rng, 3), corpus, 400, ranks=3).merged()
+    truth = planted(name, corpus.vocabulary, rng, 3)
+    log = draw(truth, corpus, 400, ranks=3).merged()
+    if holes:
+        log = truth.sample(lists_with_holes(log.rankings[np.repeat(np.arange(len(log)), log.count)], rng), rng=rng)
     found = MaximumLikelihood(name, tolerance=1e-7, prior=(0.1, 1.0)).fit(log)
     assert found.evidence is not None
     assert found.evidence.converged
@@ -145,14 +156,16 @@ def test_a_generic_optimiser_finds_nothing_better(name: str, rng: np.random.Gene
     assert -afar.fun == pytest.approx(found.evidence.log_likelihood, abs=1e-3)
 
 
+@pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("name", ["DCM", "CCM", "SDBN", "DBN"])
-def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, rng: np.random.Generator) -> None:
+def test_slopes_and_curvature_are_those_of_the_likelihood(name: str, holes: bool, rng: np.random.Generator) -> None:
     """Against differences of the model's own likelihood, wherever the parameters are; only what two pairs have in
     common is left out."""
     corpus, ranks = small_corpus(queries=2, docs=4), 3
     learner = MaximumLikelihood(name, prior=(0.3, 1.5))
     log = draw(planted(name, corpus.vocabulary, rng, ranks), corpus, 200, ranks=ranks)
     log = Sessions(log.rankings, log.click, rng.integers(1, 4, len(log)))
+    log = log_with_holes(log, rng) if holes else log
     cascade = Cascade.of(log)
     family = learner._family(cascade)
     size = len(cascade.clicks) * (1 + family.has_satisfaction) + len(family.start_shared())
@@ -320,12 +333,17 @@ def test_ranks_that_are_hardly_connected_do_not_stop_the_climb(name: str, rng: n
     assert exact.iterations < 30
 
 
-@pytest.mark.parametrize("name", ["DBN", "SDBN", "DCM", "CCM"])
-def test_errors_are_those_of_the_whole_information_where_pairs_always_meet(name: str, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(
+    ("name", "holes"), [("DBN", False), ("SDBN", False), ("DCM", False), ("CCM", False), ("DBN", True), ("CCM", True)]
+)
+def test_errors_are_those_of_the_whole_information_where_pairs_always_meet(
+    name: str, holes: bool, rng: np.random.Generator
+) -> None:
     """Differences of the slopes, inverted. Without what is between pairs, the last documents of the lists would seem
     much better known than they are."""
     words = small_corpus(queries=2, docs=10).vocabulary
-    log = planted(name, words, rng, 10).sample(hardly_changing_lists(words, 7000, rng), rng=0)
+    truth, lists = planted(name, words, rng, 10), hardly_changing_lists(words, 7000, rng)
+    log = truth.sample(lists_with_holes(lists, rng, share=0.1) if holes else lists, rng=0)
     family = MaximumLikelihood(name, prior=(0.3, 2.0))._family(Cascade.of(log))
     found = family.fit(tolerance=1e-6, max_steps=300)
     at = family.join(*found.parameters)

@@ -17,7 +17,7 @@ from clickshift.errors import DataError
 from clickshift.learners import DEFAULT, fit
 from clickshift.models._chain import ChainModel
 from clickshift.models._formulas import Chain, Prob, chain_click_given_history, sigmoid
-from clickshift.models.base import ClickModel
+from clickshift.models.base import ClickModel, PairTable, at_results
 from clickshift.simulation.users import USERS
 from clickshift.testing import check_click_model
 from tests.codes import raises_code
@@ -100,6 +100,68 @@ def test_a_broken_model_is_caught(rule: str, message: str, corpus: Corpus) -> No
 
 def test_the_broken_model_mended_passes(corpus: Corpus) -> None:
     check(Broken(corpus.vocabulary, "none"))
+
+
+@dataclass(frozen=True, eq=False)
+class OneClick(ClickModel):
+    """A cascade of one click, which forgets holes or not."""
+
+    vocabulary: object
+    attractiveness: PairTable
+    forgets_holes: bool
+    uses_history = True
+
+    def _attractiveness(self, rankings):
+        if self.forgets_holes:
+            return self.attractiveness[rankings.pair]
+        return at_results(self.attractiveness, rankings)
+
+    @override
+    def _click_prob(self, rankings):
+        attractive = self._attractiveness(rankings)
+        return attractive * np.cumprod(np.pad(1 - attractive, ((0, 0), (1, 0)), constant_values=1), axis=1)[:, :-1]
+
+    @override
+    def _click_prob_given_history(self, sessions):
+        clicked = np.cumsum(sessions.click, axis=1) - sessions.click > 0
+        return np.where(clicked, 0.0, self._attractiveness(sessions.rankings))
+
+    @override
+    def _relevance(self):
+        return self.attractiveness
+
+
+def test_a_model_that_forgets_holes_is_caught(corpus: Corpus) -> None:
+    attractiveness = np.linspace(0.1, 0.6, corpus.vocabulary.n_pairs + 1)
+    check(OneClick(corpus.vocabulary, attractiveness, forgets_holes=False))
+    with pytest.raises(AssertionError, match="on lists with holes: click_prob must equal the sum"):
+        check(OneClick(corpus.vocabulary, attractiveness, forgets_holes=True))
+
+
+@dataclass(frozen=True, eq=False)
+class StopsAtHoles(ChainModel):
+    """A cascade whose users may leave at a hole: its probabilities are consistent, but a hole is not a skip."""
+
+    vocabulary: object
+    attractiveness: PairTable
+    stop: float
+
+    @override
+    def _chain(self, rankings):
+        attractive = at_results(self.attractiveness, rankings)
+        follow = np.where(rankings.shown, 0.9, 0.9 - self.stop)
+        return Chain(attractive, attractive, np.float64(0.4), follow, np.float64(0.0))
+
+    @override
+    def _relevance(self):
+        return self.attractiveness
+
+
+def test_a_cascade_that_stops_at_holes_is_caught(corpus: Corpus) -> None:
+    attractiveness = np.linspace(0.1, 0.6, corpus.vocabulary.n_pairs + 1)
+    check(StopsAtHoles(corpus.vocabulary, attractiveness, 0.0))
+    with pytest.raises(AssertionError, match="on lists with holes: a hole must be a document of attractiveness 0"):
+        check(StopsAtHoles(corpus.vocabulary, attractiveness, 0.1))
 
 
 def chain_click_prob(chain: Chain) -> np.ndarray:

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
@@ -20,7 +20,7 @@ from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
 from clickshift.counts.cells import check_at_most, check_counts
 from clickshift.counts.tails import HiddenTails, ListsToLastClick, TailsByShape, TailsInParts, n_pair_blocks, pair_block
 from clickshift.data.encoded_log import EncodedLog, Log, weighted_chunks
-from clickshift.data.sessions import Sessions
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 
 
@@ -28,7 +28,8 @@ from clickshift.data.vocabulary import Vocabulary
 class Cascade:
     """Count tables of a log for cascade models (CM, DCM, CCM, DBN, SDBN).
 
-    Tables by pair have an extra last row for `UNSEEN` pairs. An "open" last click is one with a result below it.
+    Tables by pair have an extra last row for `UNSEEN` pairs. An "open" last click is one with a result below it. A hole
+    is no impression of any pair, but users pass over it as over a skip.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class Cascade:
     first_clicks
         Number of first clicks on the pair.
     passed
-        Number of skips above the last click, after which the user certainly continued.
+        Number of skips above the last click, holes included, after which the user certainly continued.
     """
 
     vocabulary: Vocabulary
@@ -88,11 +89,13 @@ class Cascade:
             Weight of each row of the log; by default, its count.
         """
         threads = n_threads(len(log))
-        tables = np.zeros((threads, log.vocabulary.n_pairs + 1, 8))
+        n_pairs = log.vocabulary.n_pairs
+        tables = np.zeros((threads, n_pairs + 2, 8))  # a row for holes and one for UNSEEN pairs, which have index -1
         ranks, passed = np.zeros((threads, log.n_ranks, 2)), np.zeros(threads)
         for part, count in weighted_chunks(log, weight):
             lists = _add_sessions(part, count, tables, ranks, passed)
-        unclicked, to_first, to_last, below, first, clicks, followed, open_last = tables.sum(axis=0).T.copy()
+        total = np.delete(tables.sum(axis=0), n_pairs, axis=0)
+        unclicked, to_first, to_last, below, first, clicks, followed, open_last = total.T.copy()
         followed_at_rank, open_last_at_rank = ranks.sum(axis=0).T
         return cls(
             vocabulary=log.vocabulary,
@@ -158,19 +161,26 @@ def _add_sessions(
 ) -> ListsToLastClick:
     """Add the counts of some sessions to the tables, of which each thread has its own."""
     rankings, width, threads = part.rankings, part.n_ranks, len(tables)
+    pair, holes, unseen = _numbers_with_holes(rankings), rankings.has_holes, part.vocabulary.n_pairs
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
     cuts = np.linspace(0, len(count), threads + 1).astype(int)
     pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
-    unseen = len(tables[0]) - 1
     shapes = np.zeros((threads, n_pair_blocks(unseen), width, width + 1), np.int64)
 
     def add(k: int) -> None:
         rows = pieces[k]
-        lists = rankings.pair[rows], rankings.shown[rows], part.click[rows], count[rows]
-        passed[k] += _add_rows(*lists, length[rows], last[rows], tables[k], ranks[k], shapes[k])
+        lists = pair[rows], rankings.shown[rows], holes, part.click[rows], count[rows]
+        passed[k] += _add_rows(*lists, length[rows], last[rows], unseen, tables[k], ranks[k], shapes[k])
 
     for_each(add, threads)
-    return ListsToLastClick(rankings.pair, length, last, count, pieces, shapes, unseen)
+    return ListsToLastClick(pair, length, last, count, pieces, shapes, unseen, holes)
+
+
+def _numbers_with_holes(rankings: Rankings) -> Int[np.ndarray, "session rank"]:
+    """Return the pair numbers of lists, with the number after the last pair at holes."""
+    if not rankings.has_holes:
+        return rankings.pair
+    return np.where(rankings.shown, rankings.pair, np.int32(rankings.vocabulary.n_pairs))
 
 
 def _sort_tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInParts:
@@ -194,10 +204,10 @@ def _sort_tails_on_disk(log: EncodedLog, weight: np.ndarray | None) -> TailsInPa
 def _lists_to_last_click(part: Sessions, count: Float[np.ndarray, " session"]) -> ListsToLastClick:
     """Find the length and the last click of each list."""
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
-    pair, unseen = part.rankings.pair, part.vocabulary.n_pairs
+    pair, holes, unseen = _numbers_with_holes(part.rankings), part.rankings.has_holes, part.vocabulary.n_pairs
     shapes = np.zeros((1, n_pair_blocks(unseen), part.n_ranks, part.n_ranks + 1), np.int64)
-    _find_ends(pair, part.rankings.shown, part.click, length, last, unseen, shapes[0])
-    return ListsToLastClick(pair, length, last, count, [slice(0, len(count))], shapes, unseen)
+    _find_ends(pair, part.rankings.shown, holes, part.click, length, last, unseen, shapes[0])
+    return ListsToLastClick(pair, length, last, count, [slice(0, len(count))], shapes, unseen, holes)
 
 
 def _summed_in_first_row(table: Float[np.ndarray, " pair_or_unseen"]) -> Float[np.ndarray, " 2"]:
@@ -207,23 +217,24 @@ def _summed_in_first_row(table: Float[np.ndarray, " pair_or_unseen"]) -> Float[n
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _add_rows(pair, shown, click, count, length, last, table, ranks, shapes):
+def _add_rows(pair, shown, has_holes, click, count, length, last, unseen, table, ranks, shapes):
     """Add sessions to a table, and return the number of skips above last clicks.
 
     Columns: impressions without any click, up to the first click, up to the last click, below it; first clicks, clicks,
-    followed clicks, open last clicks. UNSEEN is -1, which indexes the last row.
+    followed clicks, open last clicks. UNSEEN is -1, which indexes the last row; the row before it is that of holes.
     """
     passed, width = 0.0, pair.shape[1]
     for i in range(len(pair)):
         weight, n, first_click, last_click = count[i], 0, width, -1
-        while n < width and shown[i, n]:
+        end = _end_of_list(shown[i]) if has_holes else width
+        while n < end and (shown[i, n] or has_holes):
             if click[i, n]:
                 first_click = min(first_click, n)
                 last_click = n
             n += 1
         length[i], last[i] = n, last_click
         if last_click + 1 < n:
-            shapes[pair_block(pair[i, 0], len(table) - 1, len(shapes)), last_click + 1, n] += 1
+            shapes[pair_block(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1
         if last_click < 0:
             for r in range(n):
                 table[pair[i, r], 0] += weight
@@ -252,12 +263,23 @@ def _add_rows(pair, shown, click, count, length, last, table, ranks, shapes):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _find_ends(pair, shown, click, length, last, unseen, shapes):
+def _end_of_list(shown):
+    """Return the number of ranks of a list down to its last result."""
+    end = len(shown)
+    while not shown[end - 1]:
+        end -= 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _find_ends(pair, shown, has_holes, click, length, last, unseen, shapes):
     """Fill the length and the last click of each list, and count the tails of each shape."""
     width = shown.shape[1]
     for i in range(len(shown)):
         n, last_click = 0, -1
-        while n < width and shown[i, n]:
+        end = _end_of_list(shown[i]) if has_holes else width
+        while n < end and (shown[i, n] or has_holes):
             if click[i, n]:
                 last_click = n
             n += 1

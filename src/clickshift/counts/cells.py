@@ -356,7 +356,8 @@ def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int)
         def work(k: int) -> None:
             rows = slice(cuts[k], cuts[k + 1])
             rankings, click = part.rankings[rows], part.click[rows]
-            _add_all_pairs(rankings.pair, rankings.shown, click, count[rows], by_code, n_situations, tables[k])
+            lists = rankings.pair, rankings.shown, part.rankings.has_holes
+            _add_all_pairs(*lists, click, count[rows], by_code, n_situations, tables[k])
 
         for_each(work, threads)
 
@@ -477,22 +478,23 @@ def _compact(tables, start, stop, first, n_situations, at, end, pair, situation,
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _add_all_pairs(pair, shown, click, count, by, n_situations, table):
+def _add_all_pairs(pair, shown, has_holes, click, count, by, n_situations, table):
     """Add sessions to a table of all pairs; row 0 has the skips and row 1 the clicks.
 
     Clicks are rare: without them in between, skips are closer together in memory. UNSEEN pairs are counted after the
-    last pair.
+    last pair. A hole is no impression, but the ranks below it keep their numbers.
     """
     n, ranks = pair.shape
     last_row = table.shape[1] // n_situations - 1
     for i in range(n):
         first, above, weight = 0, 0, count[i]  # first situation of the rank, and offset by the clicks above
         for r in range(ranks):
-            if not shown[i, r]:
+            if not shown[i, r] and not has_holes:
                 break
             row, clicked = pair[i, r] if pair[i, r] >= 0 else last_row, click[i, r]
-            # unsigned indices spare numba the check for negative ones
-            table[np.uint64(clicked), np.uint64(row * n_situations + first + above)] += weight
+            if shown[i, r]:
+                # unsigned indices spare numba the check for negative ones
+                table[np.uint64(clicked), np.uint64(row * n_situations + first + above)] += weight
             if by == 0:
                 first += 1
             elif by == 1:
@@ -508,8 +510,8 @@ def _add_all_pairs(pair, shown, click, count, by, n_situations, table):
 def _add_pair_range(pair, click, count, start, stop, by, n_situations, table):
     """Add sessions to a table of the pairs from `start` to `stop`, which are all pairs of some queries.
 
-    The first pair of a list decides whether the session's query is in the range. Where nothing is shown there is
-    neither a pair nor a click.
+    The first pair of a list, if it is known, decides whether the session's query is in the range. Where nothing is
+    shown there is neither a pair nor a click.
     """
     n, ranks = pair.shape
     for i in range(n):

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, UInt32
 
 from clickshift.core.artifacts import ArtifactFormat
-from clickshift.core.unique_rows import distinct_rows, distinct_sorted
+from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells, count_situations
-from clickshift.counts.tail_e_step import SESSIONS_PER_BLOCK
-from clickshift.counts.tails import TailsByShape, TailsInParts
+from clickshift.counts.tails import TailsByShape, TailsInParts, merge_tails
 from clickshift.data.days import MAX_DAYS, Time, choose_time, decay, time_range
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import MAX_TOTAL, check_total, union
@@ -156,11 +154,12 @@ class DayCounts:
         FileError
             If the directory cannot be written ("not-writable").
         """
-        cells, cascade, arrays = self.cells, self.cascade, dict[str, np.ndarray]()
+        cells, cascade, arrays, has_holes = self.cells, self.cascade, dict[str, np.ndarray](), False
         for name in ("pair", "situation", "impressions", "clicks"):
             arrays[f"cells.{name}"] = getattr(cells, name)
         if cascade is not None:
-            tails = _merge_tails(_tail_parts(cascade))
+            tails = merge_tails(_tail_parts(cascade))
+            has_holes = tails.hole is not None
             for name in (*_PAIR_TABLES, *_RANK_TABLES):
                 arrays[f"cascade.{name}"] = getattr(cascade, name)
             for name in _SHAPE_TABLES:
@@ -173,6 +172,7 @@ class DayCounts:
             "last": _time_to_json(self.last),
             "by": cells.by,
             "passed": 0.0 if cascade is None else cascade.passed,
+            "has_holes": has_holes,
             "notes": notes or {},
         }
         _COUNTS_FORMAT.write(folder, facts, arrays)
@@ -192,7 +192,7 @@ class DayCounts:
             vocabulary, n_ranks = unpack_vocabulary(header["vocabulary"], arrays), int(header["ranks"])
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
             by_rank = header.get("by") == "rank"
-            cascade = None if by_rank else _load_cascade(vocabulary, n_ranks, arrays, float(header["passed"]))
+            cascade = None if by_rank else _load_cascade(vocabulary, n_ranks, arrays, header)
             day = cls(
                 Cells(vocabulary, n_ranks, "rank" if by_rank else "last_click", *cells),
                 cascade,
@@ -209,11 +209,14 @@ class DayCounts:
         return f"DayCounts({self.sessions:,.0f} sessions, up to {self.n_ranks} ranks, {self.vocabulary})"
 
 
-def _load_cascade(vocabulary: Vocabulary, n_ranks: int, arrays: dict[str, np.ndarray], passed: float) -> Cascade:
+def _load_cascade(
+    vocabulary: Vocabulary, n_ranks: int, arrays: dict[str, np.ndarray], facts: dict[str, Any]
+) -> Cascade:
     """Build cascade counts from the arrays of a file; ValueError if they are damaged."""
     tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
-    tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES))
-    cascade = _make_cascade(vocabulary, n_ranks, tables, passed, tails)
+    hole = vocabulary.n_pairs + 1 if facts.get("has_holes") else None
+    tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES), hole)
+    cascade = _make_cascade(vocabulary, n_ranks, tables, float(facts["passed"]), tails)
     cascade.validate()
     tails.validate(vocabulary.n_pairs, n_ranks)
     return cascade
@@ -281,9 +284,18 @@ def _add_cascades(
         for name in _RANK_TABLES:
             tables[name][: part.n_ranks] += factor * getattr(part, name)
         passed += factor * part.passed
-        pair_number = number.astype(np.uint32)
-        tails += [replace(own, pair=pair_number[own.pair], count=factor * own.count) for own in _tail_parts(part)]
-    return _make_cascade(vocabulary, n_ranks, tables, passed, _merge_tails(tails))
+        hole = vocabulary.n_pairs + 1
+        pair_number = np.append(number, hole).astype(np.uint32)
+        tails += [
+            replace(
+                own,
+                pair=pair_number[own.pair],
+                count=factor * own.count,
+                hole=None if own.hole is None else hole,
+            )
+            for own in _tail_parts(part)
+        ]
+    return _make_cascade(vocabulary, n_ranks, tables, passed, merge_tails(tails))
 
 
 def _make_cascade(
@@ -304,58 +316,6 @@ def _tail_parts(cascade: Cascade) -> Sequence[TailsByShape]:
         "counts can be added and saved only if their tails are on this machine: these are on a cluster.",
         code="tails-on-cluster",
     )
-
-
-def _merge_tails(parts: Sequence[TailsByShape]) -> TailsByShape:
-    """Merge the tails of several logs in one vocabulary, shape by shape; the counts of equal tails are added."""
-    by_shape: dict[tuple[int, int], list[tuple[TailsByShape, int]]] = {}
-    for part in parts:
-        for k, shape in enumerate(zip(part.start.tolist(), part.length.tolist(), strict=True)):
-            by_shape.setdefault(shape, []).append((part, k))
-    shapes = sorted(by_shape)
-    merged = [_merge_shape([_unpack_shape(part, k) for part, k in by_shape[shape]]) for shape in shapes]
-    start, length = np.array(shapes, np.int64).reshape(-1, 2).T.copy()
-    return TailsByShape(
-        start,
-        length,
-        np.array([len(count) for _, count in merged], np.int64),
-        np.concatenate([np.empty(0, np.uint32), *(pair for pair, _ in merged)]),
-        np.concatenate([np.empty(0), *(count for _, count in merged)]),
-    )
-
-
-def _merge_shape(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Merge the tails of one shape, and return their pairs as `TailsByShape` stores them and their counts."""
-    pair, count = _distinct_tails(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
-    return _pack_shape(pair), count
-
-
-def _unpack_shape(tails: TailsByShape, k: int) -> tuple[UInt32[np.ndarray, "row tail"], Float[np.ndarray, " tail"]]:
-    """Return the pairs of shape k, one column per tail, and their counts."""
-    positions, rows = slice(*tails.first_place[k : k + 2]), tails.rows[k]
-    pair = tails.pair[positions].reshape(-1, rows, SESSIONS_PER_BLOCK).transpose(1, 0, 2).reshape(rows, -1)
-    return pair[:, : tails.sessions[k]], tails.count[slice(*tails.first_tail[k : k + 2])]
-
-
-def _distinct_tails(
-    pair: UInt32[np.ndarray, "row tail"], count: Float[np.ndarray, " tail"]
-) -> tuple[UInt32[np.ndarray, "row distinct"], Float[np.ndarray, " distinct"]]:
-    """Return the distinct tails (columns) and the sums of their counts."""
-    rows, n = pair.shape
-    # two pair numbers in one integer: half as much to hash
-    wide = np.zeros((n, rows + rows % 2), np.uint32)
-    wide[:, :rows] = pair.T
-    group, first = distinct_rows(wide.view(np.int64))
-    return pair[:, first], np.bincount(group, count, len(first))
-
-
-def _pack_shape(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " place"]:
-    """Arrange the pairs of one shape in blocks, as `TailsByShape` stores them: the inverse of `_unpack_shape`."""
-    rows, n = pair.shape
-    blocks = -(-n // SESSIONS_PER_BLOCK)
-    padded = np.zeros((rows, blocks * SESSIONS_PER_BLOCK), np.uint32)
-    padded[:, :n] = pair
-    return padded.reshape(rows, blocks, SESSIONS_PER_BLOCK).transpose(1, 0, 2).ravel()
 
 
 def _time_to_json(time: Time | None) -> dict[str, Any] | None:

@@ -1,4 +1,7 @@
-"""Tails: the results shown below the last click of each session. They hardly ever repeat, so all of them are kept."""
+"""Tails: the results shown below the last click of each session. They hardly ever repeat, so all of them are kept.
+
+A hole in a tail is a result of attractiveness 0: it has the pair number after that of `UNSEEN` pairs.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from numba import njit
 
 from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
+from clickshift.core.unique_rows import distinct_rows
 from clickshift.counts.cells import check_counts
 from clickshift.counts.tail_e_step import (
     SESSIONS_PER_BLOCK,
@@ -52,9 +56,9 @@ class ListsToLastClick:
     Parameters
     ----------
     pair
-        Pair numbers of the lists.
+        Pair numbers of the lists; the number after the last pair at holes.
     length
-        Number of results that each list shows.
+        Rank of the last result of each list, from 1.
     last
         Rank of the last click of each list, -1 for none.
     count
@@ -65,6 +69,8 @@ class ListsToLastClick:
         Number of tails by piece, pair block, start rank and list length.
     unseen
         Number that stands for `UNSEEN` in the tails: the number of pairs.
+    has_holes
+        Whether a list has a hole.
     """
 
     pair: Int[np.ndarray, "session rank"]
@@ -74,6 +80,7 @@ class ListsToLastClick:
     pieces: list[slice]
     shapes: Int[np.ndarray, "piece pair_block start length"]
     unseen: int
+    has_holes: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +98,15 @@ class TailsByShape:
     start
         Rank below the last click, ascending; 0 for sessions without clicks.
     length
-        Number of results that the whole lists show.
+        Rank of the last result of the whole lists, from 1.
     sessions
         Number of tails of each shape.
     pair
         Pair numbers of all tails, block by block; the number after the last pair stands for `UNSEEN`.
     count
         Weight of each tail.
+    hole
+        Pair number that stands for a hole, the second after the last pair; None if no list has one.
     """
 
     start: Int[np.ndarray, " shape"]
@@ -105,6 +114,7 @@ class TailsByShape:
     sessions: Int[np.ndarray, " shape"]
     pair: UInt32[np.ndarray, " place"]
     count: Float[np.ndarray, " tail"]
+    hole: int | None = None
 
     @cached_property
     def plain(self) -> bool:
@@ -156,7 +166,7 @@ class TailsByShape:
         check_counts("tails.count", self.count, (len(self.count),))
         if not (self.count > 0).all():
             raise ValueError("tails.count must be positive")
-        if len(self.pair) and self.pair.max() > n_pairs:
+        if len(self.pair) and self.pair.max() > (n_pairs if self.hole is None else n_pairs + 1):
             raise ValueError(f"tails.pair must be at most {n_pairs}: got {self.pair.max()}")
 
     @classmethod
@@ -177,7 +187,7 @@ class TailsByShape:
             _sort_by_shape(*piece, next_tail[:, k].copy(), *offsets, lists.unseen, tails.pair, tails.count)
 
         for_each(sort_piece, len(lists.pieces))
-        return tails
+        return replace(tails, hole=lists.unseen + 1 if lists.has_holes else None)
 
     @classmethod
     def empty(
@@ -188,7 +198,11 @@ class TailsByShape:
         return replace(tails, pair=np.zeros(tails.first_place[-1], np.uint32))
 
     def pooled(self) -> TailsByShape:
-        """Return one tail of each shape, as if all documents were pair 0."""
+        """Return one tail of each shape, and of its holes, as if all documents were pair 0."""
+        if self.hole is not None:  # 2 if there is one pair
+            return merge_tails(
+                [replace(self, pair=np.where(self.pair == self.hole, np.uint32(2), np.uint32(0)), hole=2)]
+            )
         one = TailsByShape.empty(self.start, self.length, np.ones_like(self.sessions))
         return replace(one, count=np.add.reduceat(self.count, self.first_tail[:-1]) if len(self.start) else self.count)
 
@@ -219,7 +233,9 @@ def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: Tran
     EStepSums
         Sums over all tails.
     """
-    walk = walk._replace(skip=np.maximum(walk.skip, 1 - MAX_PROBABILITY))
+    has_holes = any(tails.hole is not None for tails in parts)
+    skip = np.maximum(walk.skip, 1 - MAX_PROBABILITY)
+    walk = walk._replace(skip=np.append(skip, 1.0) if has_holes else skip)
     threads = min(n_threads(), 1 + sum(len(tails.count) for tails in parts) // _TAILS_PER_THREAD)
     sums = [EStepSums.zeros(walk, turns) for _ in range(threads)]
     no_derivatives = TransitionDerivatives(np.zeros(0), np.zeros((1, 1)), np.zeros((0, len(walk.h_rank))))
@@ -235,6 +251,8 @@ def run_e_step(parts: Sequence[TailsByShape], walk: TailTransitions, turns: Tran
     for other in sums[1:]:
         for total, part in zip(sums[0], other, strict=True):
             total += part
+    if has_holes:  # what is expected of holes has been added to the totals
+        return sums[0]._replace(below=sums[0].below[:-1], clicked=sums[0].clicked[:-1])
     return sums[0]
 
 
@@ -256,14 +274,75 @@ class TailsInParts:
         return run_e_step(self.parts, walk, turns).tails()
 
     def pooled(self) -> TailsByShape:
-        """Return one tail of each shape, as if all documents were pair 0."""
+        """Return one tail of each shape, and of its holes, as if all documents were pair 0."""
         ones = [tails.pooled() for tails in self.parts]
+        if any(one.hole is not None for one in ones):
+            return merge_tails(ones)
         ranks = 1 + max((int(one.length.max()) for one in ones if len(one.length)), default=0)
         count = np.zeros((ranks, ranks))
         for one in ones:
             count[one.start, one.length] += one.count
         start, length = np.nonzero(count)
         return replace(TailsByShape.empty(start, length, np.ones_like(start)), count=count[start, length])
+
+
+def merge_tails(parts: Sequence[TailsByShape]) -> TailsByShape:
+    """Merge the tails of several logs in one vocabulary, shape by shape; the counts of equal tails are added.
+
+    Parameters
+    ----------
+    parts
+        Tails of each log.
+    """
+    by_shape: dict[tuple[int, int], list[tuple[TailsByShape, int]]] = {}
+    for part in parts:
+        for k, shape in enumerate(zip(part.start.tolist(), part.length.tolist(), strict=True)):
+            by_shape.setdefault(shape, []).append((part, k))
+    shapes = sorted(by_shape)
+    merged = [_merge_shape([_unpack_shape(part, k) for part, k in by_shape[shape]]) for shape in shapes]
+    start, length = np.array(shapes, np.int64).reshape(-1, 2).T.copy()
+    return TailsByShape(
+        start,
+        length,
+        np.array([len(count) for _, count in merged], np.int64),
+        np.concatenate([np.empty(0, np.uint32), *(pair for pair, _ in merged)]),
+        np.concatenate([np.empty(0), *(count for _, count in merged)]),
+        next((part.hole for part in parts if part.hole is not None), None),
+    )
+
+
+def _merge_shape(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Merge the tails of one shape, and return their pairs as `TailsByShape` stores them and their counts."""
+    pair, count = _distinct_tails(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+    return _pack_shape(pair), count
+
+
+def _unpack_shape(tails: TailsByShape, k: int) -> tuple[UInt32[np.ndarray, "row tail"], Float[np.ndarray, " tail"]]:
+    """Return the pairs of shape k, one column per tail, and their counts."""
+    positions, rows = slice(*tails.first_place[k : k + 2]), tails.rows[k]
+    pair = tails.pair[positions].reshape(-1, rows, SESSIONS_PER_BLOCK).transpose(1, 0, 2).reshape(rows, -1)
+    return pair[:, : tails.sessions[k]], tails.count[slice(*tails.first_tail[k : k + 2])]
+
+
+def _distinct_tails(
+    pair: UInt32[np.ndarray, "row tail"], count: Float[np.ndarray, " tail"]
+) -> tuple[UInt32[np.ndarray, "row distinct"], Float[np.ndarray, " distinct"]]:
+    """Return the distinct tails (columns) and the sums of their counts."""
+    rows, n = pair.shape
+    # two pair numbers in one integer: half as much to hash
+    wide = np.zeros((n, rows + rows % 2), np.uint32)
+    wide[:, :rows] = pair.T
+    group, first = distinct_rows(wide.view(np.int64))
+    return pair[:, first], np.bincount(group, count, len(first))
+
+
+def _pack_shape(pair: UInt32[np.ndarray, "row tail"]) -> UInt32[np.ndarray, " place"]:
+    """Arrange the pairs of one shape in blocks, as `TailsByShape` stores them: the inverse of `_unpack_shape`."""
+    rows, n = pair.shape
+    blocks = -(-n // SESSIONS_PER_BLOCK)
+    padded = np.zeros((rows, blocks * SESSIONS_PER_BLOCK), np.uint32)
+    padded[:, :n] = pair
+    return padded.reshape(rows, blocks, SESSIONS_PER_BLOCK).transpose(1, 0, 2).ravel()
 
 
 def n_pair_blocks(n_pairs: int) -> int:
@@ -285,13 +364,13 @@ def pair_block(pair, n_pairs, n):
     Parameters
     ----------
     pair
-        Pair number; `UNSEEN` belongs to the first block.
+        Pair number; `UNSEEN` and a hole belong to the first block.
     n_pairs
         Number of pairs in the vocabulary.
     n
         Number of blocks.
     """
-    return max(pair, 0) * n // max(n_pairs, 1)
+    return (pair if 0 <= pair < n_pairs else 0) * n // max(n_pairs, 1)
 
 
 @njit(cache=True, nogil=True)
@@ -309,5 +388,6 @@ def _sort_by_shape(pair, length, last, count, next_tail, first_tail, first_place
         block = k // SESSIONS_PER_BLOCK * SESSIONS_PER_BLOCK
         at = first_place[start, n] + block * (n - top) + k - block
         for r in range(n - 1, top - 1, -1):
-            tail_pair[at] = pair[i, r] if pair[i, r] >= 0 else unseen
+            p = pair[i, r]
+            tail_pair[at] = unseen if p < 0 else p + (p == unseen)  # `unseen` stands for a hole in `pair`
             at += SESSIONS_PER_BLOCK

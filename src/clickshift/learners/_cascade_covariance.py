@@ -73,7 +73,7 @@ class _CoOccurrences(NamedTuple):
 
 def lists_repeat(parts: Sequence[TailsByShape], vocabulary: Vocabulary) -> bool:
     """Return whether sessions of one query often show the same results at the same ranks, from a sample of them."""
-    query = np.append(vocabulary.pair_query, -1)
+    query = np.append(vocabulary.pair_query, [-1, -2])  # of unseen pairs and of holes
     compared_and_equal = np.zeros(2)
     for tails in parts:
         _count_repeats(tails.rows, tails.sessions, tails.first_place, tails.pair, query, compared_and_equal)
@@ -89,7 +89,9 @@ def co_occurrences(
         return None
     ends = np.append(0, np.cumsum(size**2))
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
-    row = np.append(np.repeat(ends[:-1], size) + place * np.repeat(size, size), -1)
+    # unseen pairs and holes have no row; nobody is attracted by a hole
+    row = np.append(np.repeat(ends[:-1], size) + place * np.repeat(size, size), [-1, -1])
+    transitions = transitions._replace(skip=np.append(transitions.skip, 1.0))
     threads = n_threads(sum(len(tails.count) for tails in parts))
     sums = np.zeros((threads, 2, int(ends[-1])))
 
@@ -97,7 +99,7 @@ def co_occurrences(
         for tails in parts:
             shapes = tails.start, tails.length, tails.first_tail, tails.first_place
             _add_co_occurrences(
-                *shapes, tails.pair, tails.count, k, threads, *transitions, row, np.append(place, 0), *sums[k]
+                *shapes, tails.pair, tails.count, k, threads, *transitions, row, np.append(place, [0, 0]), *sums[k]
             )
 
     for_each(work, threads)
@@ -114,7 +116,7 @@ def _count_repeats(rows, sessions, first_place, pairs, query, compared_and_equal
             begin = first_place[shape] + block * size
             for r in range(rows[shape]):
                 for at in range(begin + r * SESSIONS_PER_BLOCK, begin + (r + 1) * SESSIONS_PER_BLOCK - 1):
-                    if query[pairs[at]] == query[pairs[at + 1]]:
+                    if query[pairs[at]] == query[pairs[at + 1]] >= -1:
                         compared_and_equal[0] += 1
                         compared_and_equal[1] += pairs[at] == pairs[at + 1]
 
@@ -124,7 +126,7 @@ def _count_repeats(rows, sessions, first_place, pairs, query, compared_and_equal
 def _add_co_occurrences(
     starts, lengths, first_tail, first_place, pairs, count, k, parts, skip, g, h_pair, h_rank, row, place, both, below
 ):
-    """Add up the co-occurrences of part k of every shape; unseen pairs (row -1) are left out."""
+    """Add up the co-occurrences of part k of every shape; unseen pairs and holes (row -1) are left out."""
     onward, examined = np.empty(len(h_rank) + 1), np.empty(len(h_rank))
     for shape in range(len(starts)):
         start, depth = starts[shape], lengths[shape] - starts[shape]

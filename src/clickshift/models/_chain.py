@@ -4,6 +4,9 @@ Top-down cascades, bottom-up browsing and rows of a carousel are parameters of o
 module has its forward and backward messages, compiled. They repeat the formulas of `_formulas`, are tested against
 them, and add the bottom-up direction: there the clicks above a result happen *later*, and the clicks below, which are
 not known yet, are summed out.
+
+A hole is never clicked, and the user goes on after it as after a skip; the ranks below a list are passed over with
+certainty.
 """
 
 from __future__ import annotations
@@ -61,16 +64,22 @@ class ChainModel(ClickModel):
 
     def _chain_arrays(self, rankings: Rankings) -> tuple[np.ndarray, ...]:
         """Return the probabilities of the chain as arrays of shape `session rank`."""
-        chain = self._chain(rankings)
+        chain, holes = self._chain(rankings), rankings.has_holes
+        if holes:
+            chain = chain._replace(
+                click=np.where(rankings.shown, chain.click, 0.0),
+                click_after_click=np.where(rankings.shown, chain.click_after_click, 0.0),
+            )
         if not rankings.shown[:, -1].all():
-            chain = _pass_over_empty_ranks(chain, rankings.shown)
+            listed = np.arange(rankings.n_ranks) < rankings.length[:, None] if holes else rankings.shown
+            chain = _pass_over_padding(chain, listed)
         return tuple(np.broadcast_to(part, rankings.pair.shape) for part in chain)
 
 
-def _pass_over_empty_ranks(chain: Chain, shown: np.ndarray) -> Chain:
-    """Let browsing pass over ranks where nothing is shown, from whichever end it starts."""
+def _pass_over_padding(chain: Chain, listed: np.ndarray) -> Chain:
+    """Let browsing pass over the ranks below a list, from whichever end it starts."""
     pass_over = Chain(click=0.0, click_after_click=0.0, follow_click=1.0, follow_skip=1.0, follow_unseen=0.0)
-    return Chain(*(np.where(shown, part, constant) for part, constant in zip(chain, pass_over, strict=True)))
+    return Chain(*(np.where(listed, part, constant) for part, constant in zip(chain, pass_over, strict=True)))
 
 
 @njit(cache=True, nogil=True)

@@ -46,6 +46,17 @@ class Differentiable(ABC):
         return {"attractiveness": 1}
 
     @classmethod
+    def output_at_hole(cls, name: str) -> float:
+        """Return the value of an output at a hole: a logit of attractiveness near 0, and 0 for any other input.
+
+        Parameters
+        ----------
+        name
+            Name of the output.
+        """
+        return -LOGIT_LIMIT if name == "attractiveness" else 0.0
+
+    @classmethod
     @abstractmethod
     def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Return the initial values of the shared parameters, by name.

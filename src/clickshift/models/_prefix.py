@@ -19,7 +19,7 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._differentiable import Arrays, ExaminationBased
 from clickshift.models._formulas import sigmoid
 from clickshift.models._histories import MAX_ENUMERATED, Histories, average_over_draws
-from clickshift.models.base import ClickModel, Evidence, PairTable
+from clickshift.models.base import ClickModel, Evidence, PairTable, at_results
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class PrefixModel(ClickModel, ExaminationBased):
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         """Sum over all histories of clicks above, or average over a sample of them in longer lists."""
-        attractiveness, n, ranks = self.attractiveness[rankings.pair], len(rankings), rankings.n_ranks
+        attractiveness, n, ranks = at_results(self.attractiveness, rankings), len(rankings), rankings.n_ranks
         if ranks > MAX_ENUMERATED:
             return average_over_draws(
                 lambda click, session: attractiveness[session] * self._examination_by_result(click), n, ranks

@@ -25,7 +25,7 @@ from clickshift.models.intervals import EffectiveCounts, ParameterIntervals, bet
 if TYPE_CHECKING:
     from clickshift.models.summary import ModelSummary
 
-__all__ = ["MARGINAL_ERROR", "ClickModel", "Evidence", "PairTable", "at_rank", "pair_table"]
+__all__ = ["MARGINAL_ERROR", "ClickModel", "Evidence", "PairTable", "at_rank", "at_results", "pair_table"]
 
 PairTable = Float[np.ndarray, " pair_or_unseen"]
 """One value per pair of the vocabulary; the last row has the value of pairs that the vocabulary does not hold."""
@@ -100,6 +100,10 @@ class ClickModel(ABC):
     Subclasses are frozen dataclasses of parameters that implement the private methods, which see one block of rows.
     The public methods translate row numbers from the log's vocabulary to the model's, work block by block on all
     cores, and return 0 where nothing is shown.
+
+    A hole, a rank above the last result at which nothing is recorded, is a result that is never clicked, like a
+    document of attractiveness 0. `shown` is False there and `pair` is `UNSEEN`: `at_results` looks up a table of
+    attractiveness accordingly.
 
     Parameters
     ----------
@@ -532,6 +536,34 @@ def pair_table(values: Float[np.ndarray, " pair"], *, unseen: float) -> PairTabl
         The table, one row longer than `values`.
     """
     return np.append(np.asarray(values, np.float64), unseen)
+
+
+def at_results(table: PairTable, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
+    """Return the value of a table for each result of some lists, and 0 at holes, which are never clicked.
+
+    Below the end of a list the value is arbitrary.
+
+    Parameters
+    ----------
+    table
+        One value per pair, that of unseen pairs last.
+    rankings
+        Lists in the vocabulary of the table.
+
+    Returns
+    -------
+    numpy.ndarray
+        Values of shape `session rank`.
+
+    Examples
+    --------
+    >>> vocabulary, _, _ = Vocabulary.of(["shoes", "shoes"], ["a", "b"])
+    >>> lists = Rankings(vocabulary, np.array([0]), np.array([[0, -1, 1]]))
+    >>> at_results(pair_table(np.array([0.5, 0.4]), unseen=0.1), lists)
+    array([[0.5, 0. , 0.4]])
+    """
+    values: np.ndarray = table[rankings.pair]
+    return np.where(rankings.shown, values, 0.0) if rankings.has_holes else values
 
 
 def at_rank(table: Float[np.ndarray, " known_rank"], n_ranks: int) -> Float[np.ndarray, " rank"]:

@@ -13,7 +13,7 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._chain import ChainModel
 from clickshift.models._formulas import Chain
-from clickshift.models.base import PairTable, at_rank
+from clickshift.models.base import PairTable, at_rank, at_results
 
 
 @final
@@ -61,7 +61,7 @@ class Carousel(ChainModel):
         n_rows = -(-rankings.n_ranks // self.columns)
         # after the last result of a row, the next row is examined or not, whatever happened before
         next_row = at_rank(self.row_examination, n_rows + 1)[rank // self.columns + 1]
-        attractiveness = self.attractiveness[rankings.pair]
+        attractiveness = at_results(self.attractiveness, rankings)
         after_click = self.continuation * (1 - self.satisfaction[rankings.pair])
         return Chain(
             click=attractiveness,

@@ -18,7 +18,7 @@ from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._chain import ChainModel
 from clickshift.models._formulas import Chain
-from clickshift.models.base import PairTable, at_rank
+from clickshift.models.base import PairTable, at_rank, at_results
 
 
 @final
@@ -48,7 +48,7 @@ class CM(ChainModel):
 
     @override
     def _chain(self, rankings: Rankings) -> Chain:
-        attractiveness = self.attractiveness[rankings.pair]
+        attractiveness = at_results(self.attractiveness, rankings)
         return Chain(
             click=attractiveness,
             click_after_click=attractiveness,
@@ -91,7 +91,7 @@ class DCM(ChainModel):
 
     @override
     def _chain(self, rankings: Rankings) -> Chain:
-        attractiveness = self.attractiveness[rankings.pair]
+        attractiveness = at_results(self.attractiveness, rankings)
         return Chain(
             click=attractiveness,
             click_after_click=attractiveness,
@@ -139,7 +139,7 @@ class CCM(ChainModel):
 
     @override
     def _chain(self, rankings: Rankings) -> Chain:
-        attractiveness = self.attractiveness[rankings.pair]
+        attractiveness = at_results(self.attractiveness, rankings)
         skip, irrelevant, relevant = self.continuation
         return Chain(
             click=attractiveness,

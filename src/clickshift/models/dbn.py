@@ -13,7 +13,7 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._chain import ChainModel
 from clickshift.models._differentiable import Arrays, HistoryBased
 from clickshift.models._formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
-from clickshift.models.base import ClickModel, Evidence, PairTable
+from clickshift.models.base import ClickModel, Evidence, PairTable, at_results
 
 
 @final
@@ -58,7 +58,7 @@ class DBN(ChainModel, HistoryBased):
 
     @override
     def _chain(self, rankings: Rankings) -> Chain:
-        attractiveness = self.attractiveness[rankings.pair]
+        attractiveness = at_results(self.attractiveness, rankings)
         return Chain(
             click=attractiveness,
             click_after_click=attractiveness,
@@ -140,7 +140,7 @@ class SDBN(ChainModel):
 
     @override
     def _chain(self, rankings: Rankings) -> Chain:
-        attractiveness = self.attractiveness[rankings.pair]
+        attractiveness = at_results(self.attractiveness, rankings)
         return Chain(
             click=attractiveness,
             click_after_click=attractiveness,

@@ -15,7 +15,7 @@ from typing_extensions import override
 from clickshift.core.parallel import for_ranges
 from clickshift.core.progress import Progress, silent
 from clickshift.data.sessions import Rankings, Sessions
-from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import curve_figure
@@ -29,7 +29,14 @@ from clickshift.models import model_name
 from clickshift.models.base import MARGINAL_ERROR, ClickModel, PairTable
 from clickshift.models.intervals import beta_interval
 from clickshift.models.mixture import KNOWN_WEIGHT, Mixture
-from clickshift.models.perturb import STEP, is_pair_table, logit_errors, perturbed_shared_values, shift_logit
+from clickshift.models.perturb import (
+    STEP,
+    is_pair_table,
+    logit_errors,
+    one_pair_per_result,
+    perturbed_shared_values,
+    shift_logit,
+)
 from clickshift.models.storage import ModelLike, open_model
 
 __all__ = ["Forecast", "predict"]
@@ -103,9 +110,9 @@ class Forecast(Result):
     def total_intervals(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper bounds of the expected clicks on each list.
 
-        They are Beta intervals of the expected clicks as a share of the list's length.
+        They are Beta intervals of the expected clicks as a share of the number of results.
         """
-        length = self.rankings.length
+        length = self.rankings.n_shown
         p = np.clip(self.expected_clicks / length, 1e-12, 1 - 1e-12)
         low, high = beta_interval(p, self.total_error / length / (p * (1 - p)), level)
         return low * length, high * length
@@ -122,16 +129,22 @@ class Forecast(Result):
         Returns
         -------
         pyarrow.Table
-            Columns query, docs, click_prob, low and high (lists by rank), expected_clicks, expected_clicks_low,
-            expected_clicks_high, and unseen_share: the share of its results that the model has not seen.
+            Columns query, docs, click_prob, low and high (lists by rank, null at a hole), expected_clicks,
+            expected_clicks_low, expected_clicks_high, and unseen_share: the share of its results that the model has
+            not seen.
         """
         import pyarrow as pa
 
-        shown, vocabulary = self.rankings.shown, self.rankings.vocabulary
-        ends = pa.array(np.r_[0, np.cumsum(self.rankings.length)], pa.int32())
+        shown, vocabulary, length = self.rankings.shown, self.rankings.vocabulary, self.rankings.length
+        ends = pa.array(np.r_[0, np.cumsum(length)], pa.int32())
+        result = None  # which result each entry of the lists has; null at a hole
+        if self.rankings.has_holes:
+            listed = shown[np.arange(self.rankings.n_ranks) < length[:, None]]
+            result = pa.array(np.cumsum(listed) - 1, pa.int64(), mask=~listed)
 
         def lists(values: np.ndarray) -> Any:
-            return pa.ListArray.from_arrays(ends, _arrow_array(values))
+            items = _arrow_array(values)
+            return pa.ListArray.from_arrays(ends, items if result is None else items.take(result))
 
         low, high = self.intervals(level)
         total_low, total_high = self.total_intervals(level)
@@ -144,7 +157,7 @@ class Forecast(Result):
             "expected_clicks": self.expected_clicks,
             "expected_clicks_low": _arrow_array(total_low),
             "expected_clicks_high": _arrow_array(total_high),
-            "unseen_share": self.unseen.sum(axis=1) / self.rankings.length,
+            "unseen_share": self.unseen.sum(axis=1) / self.rankings.n_shown,
         }
         return pa.table(columns)
 
@@ -164,7 +177,8 @@ class Forecast(Result):
 
     def _mean_by_rank(self) -> list[float]:
         """Return the mean click probability of each rank over the lists that show it."""
-        means: list[float] = (self.click_prob.sum(axis=0) / self.rankings.shown.sum(axis=0)).tolist()
+        lists = self.rankings.shown.sum(axis=0)
+        means: list[float] = (self.click_prob.sum(axis=0) / np.where(lists > 0, lists, np.nan)).tolist()
         return means
 
     @override
@@ -187,6 +201,7 @@ class Forecast(Result):
         curve = [
             {"rank": rank, "parameter": "mean click probability", "estimate": mean}
             for rank, mean in enumerate(self._mean_by_rank(), 1)
+            if not np.isnan(mean)
         ]
         lists = Section(
             f"Expected clicks, by {self.model}",
@@ -221,7 +236,10 @@ class Forecast(Result):
                 "expected clicks": float(self.expected_clicks[i]),
                 "low": float(low[i]),
                 "high": float(high[i]),
-                "by rank": " ".join(f"{prob:.3f}" for prob in self.click_prob[i][first.shown[i]]),
+                "by rank": " ".join(
+                    f"{prob:.3f}" if shown else "-"
+                    for prob, shown in zip(self.click_prob[i], first.shown[i, : first.length[i]], strict=False)
+                ),
                 "unseen": int(self.unseen[i].sum()),
             }
             for i in range(len(first))
@@ -370,14 +388,8 @@ def _sensitivities(
     First come the parameters of the pair at each rank, then the shared parameters. In an expanded model every result of
     every list has a pair of its own, so that one call moves the parameters of one rank in all lists at once.
     """
-    shape, number = rankings.pair.shape, np.arange(rankings.pair.size)
-    results = Vocabulary(np.arange(shape[0]), np.arange(shape[1]), *np.divmod(number, shape[1]))
-    lists = Rankings(results, np.arange(shape[0]), number.reshape(shape), rankings.shown)
+    ranks, (expanded, lists) = np.arange(rankings.n_ranks), one_pair_per_result(model, rankings)
     tables = {f.name: getattr(model, f.name)[rankings.pair] for f in fields(model) if is_pair_table(f)}
-    expanded = replace(
-        model, vocabulary=results, evidence=None, **{name: _flat_pair_table(t) for name, t in tables.items()}
-    )
-
     prob = expanded.click_prob(lists)
 
     def change(name: str, value: Any) -> np.ndarray:
@@ -386,8 +398,8 @@ def _sensitivities(
 
     for name in [name for name in errors if name in tables]:
         error = np.where(rankings.shown, errors[name][rankings.pair], 0.0)
-        for rank in range(shape[1]):
-            step = np.where(np.arange(shape[1]) == rank, STEP * error, 0.0)
+        for rank in ranks:
+            step = np.where(ranks == rank, STEP * error, 0.0)
             yield change(name, _flat_pair_table(shift_logit(tables[name], step)))
     for name, value in perturbed_shared_values(model):
         yield change(name, value)

@@ -18,7 +18,6 @@ over all histories, and takes the largest tolerance whose error there is a tenth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final, no_type_check
 
@@ -92,9 +91,9 @@ class NCM(Recurrent, NeuralModel):
         return cls.readout(shared, gru(by_pair["input"] + above[:, :, None] * clicked, unit))
 
     @override
-    def _sum_over_all_histories(self, outputs: Mapping[str, np.ndarray]) -> Float[np.ndarray, "session rank"]:
+    def _sum_over_all_histories(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         """Sum over all histories; each state is computed once, from that of the history without its last result."""
-        shared, inputs = self._shared_parameters(), outputs["input"]
+        shared, inputs = self._shared_parameters(), self._outputs_of(rankings)["input"]
         (unit, clicked), (n, ranks, width) = self.unit(shared), inputs.shape
         states = np.zeros((n, 1, width // 3))
 
@@ -106,7 +105,7 @@ class NCM(Recurrent, NeuralModel):
                 gates = np.concatenate([gates, gates + clicked], axis=1)
             states = gru_step(gates, states, unit)
             prob: np.ndarray = self.readout(shared, states).yes
-            return prob
+            return np.where(rankings.shown[:, rank, None], prob, 0.0) if rankings.has_holes else prob
 
         return sum_over_histories(prob_given_histories, n, ranks)
 
@@ -120,8 +119,12 @@ class NCM(Recurrent, NeuralModel):
             for array in (self.by_pair["input"], *(self.shared[k] for k in ("clicked", "weight", "bias", "readout")))
         )
         readout_bias, out = self.shared["readout_bias"].item(), np.empty(rankings.pair.shape)
+        pair, hole = rankings.pair, len(inputs)
+        if rankings.has_holes:  # the input of a hole is a last row of zeros, after that of unseen pairs
+            pair = np.where(rankings.shown, pair % np.int32(hole), np.int32(hole))
+            inputs = np.concatenate([inputs, np.zeros_like(inputs[:1])])
         network = (inputs, clicked, weight, bias, readout, readout_bias)
-        _click_prob_kernel(rankings.pair, rankings.length, *network, float(tolerance), out)
+        _click_prob_kernel(pair, rankings.length, hole, *network, float(tolerance), out)
         return out
 
 
@@ -135,8 +138,11 @@ _ROWS_PER_PRODUCT = 16
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 @no_type_check
-def _click_prob_kernel(pair, length, inputs, clicked, weight, bias, readout, readout_bias, tolerance, out):
-    """Write the click probabilities of each list into `out`; a list is the first `length` of its pair numbers."""
+def _click_prob_kernel(pair, length, hole, inputs, clicked, weight, bias, readout, readout_bias, tolerance, out):
+    """Write the click probabilities of each list into `out`; a list is the first `length` of its pair numbers.
+
+    The pair number `hole` is never clicked.
+    """
     n, ranks = pair.shape
     size = len(readout)
     max_states = min(1 << min(ranks - 1, 30), int(1 / tolerance) + 1)  # histories of a list are at least that likely
@@ -180,7 +186,9 @@ def _click_prob_kernel(pair, length, inputs, clicked, weight, bias, readout, rea
                             new = state[current, m]
                             _gru_step(gates, clicked, click, product[parent], state[above, parent], work, new)
                             prob[current, m] = p * (yes if outcome else 1 - yes) if split else p
-                            click_prob[current, m] = 1 / (1 + np.exp(-(readout_bias + _dot(readout, new))))
+                            click_prob[current, m] = 0.0
+                            if pair[row, rank] != hole:
+                                click_prob[current, m] = 1 / (1 + np.exp(-(readout_bias + _dot(readout, new))))
                             clicks += prob[current, m] * click_prob[current, m]
                             m += 1
                 end[current, i] = m

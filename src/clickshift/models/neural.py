@@ -5,7 +5,7 @@ A subclass implements `start` and `click_given_history`; docs/how-to/add-a-click
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,7 +43,9 @@ class NeuralModel(ClickModel, HistoryBased):
     """Base class of click models that are given by a differentiable formula for P(click | clicks above).
 
     `Gradient` fits it; marginals, sampling, likelihoods and files come with this class. Relevance is attractiveness if
-    the model has such an output, otherwise the click probability of the document at the first rank.
+    the model has such an output, otherwise the click probability of the document at the first rank. At a hole, a rank
+    at which nothing is recorded, the formula sees no click and the outputs of `output_at_hole`, and its probability
+    there is replaced by 0.
 
     Parameters
     ----------
@@ -84,9 +86,13 @@ class NeuralModel(ClickModel, HistoryBased):
     def from_parameters(cls, vocabulary: Vocabulary, by_pair: Arrays, shared: Arrays, evidence: Evidence) -> ClickModel:
         return cls(vocabulary, dict(by_pair), dict(shared), evidence=evidence)
 
-    def _outputs_of(self, pair: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the outputs of pairs, in double precision."""
-        return {name: table[pair].astype(np.float64) for name, table in self.by_pair.items()}
+    def _outputs_of(self, rankings: Rankings) -> dict[str, np.ndarray]:
+        """Return the outputs of all results, in double precision."""
+        outputs = {name: table[rankings.pair].astype(np.float64) for name, table in self.by_pair.items()}
+        if rankings.has_holes:
+            for name, values in outputs.items():
+                values[~rankings.shown] = self.output_at_hole(name)
+        return outputs
 
     def _shared_parameters(self) -> dict[str, np.ndarray]:
         """Return the shared parameters, in double precision."""
@@ -94,52 +100,45 @@ class NeuralModel(ClickModel, HistoryBased):
 
     @override
     def _click_prob_given_history(self, sessions: Sessions) -> Float[np.ndarray, "session rank"]:
-        prob = self.click_given_history(
-            self._outputs_of(sessions.rankings.pair), self._shared_parameters(), sessions.click
-        )
+        prob = self.click_given_history(self._outputs_of(sessions.rankings), self._shared_parameters(), sessions.click)
         click_prob: np.ndarray = prob.yes
         return click_prob
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         """Sum over all histories of clicks above, or average over a sample of them in longer lists."""
-        outputs, ranks = self._outputs_of(rankings.pair), rankings.n_ranks
-        if ranks <= MAX_ENUMERATED:
-            width = sum(array[0, 0].size for array in outputs.values())
-            step = max(1, _MAX_TABLE_SIZE // (ranks << ranks) // max(width // ranks, 1))
-            parts = [slice(at, at + step) for at in range(0, len(rankings), step)]
-            return np.concatenate(
-                [self._sum_over_all_histories({k: v[part] for k, v in outputs.items()}) for part in parts]
-            )
-        shared = self._shared_parameters()
+        ranks = rankings.n_ranks
+        if ranks > MAX_ENUMERATED:
+            return average_over_draws(self._prob_given_clicks(rankings), len(rankings), ranks)
+        width = sum(table[0].size for table in self.by_pair.values())
+        step = max(1, _MAX_TABLE_SIZE // (ranks << ranks) // max(width // ranks, 1))
+        parts = [slice(at, at + step) for at in range(0, len(rankings), step)]
+        return np.concatenate([self._sum_over_all_histories(rankings[part]) for part in parts])
 
-        def prob_given_clicks(click: np.ndarray, session: np.ndarray) -> np.ndarray:
-            prob: np.ndarray = self.click_given_history({k: v[session] for k, v in outputs.items()}, shared, click).yes
-            return prob
-
-        return average_over_draws(prob_given_clicks, len(rankings), ranks)
-
-    def _sum_over_all_histories(self, outputs: Mapping[str, np.ndarray]) -> Float[np.ndarray, "session rank"]:
+    def _sum_over_all_histories(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         """Sum over all histories, for any model."""
-        return self._sum_over_histories(outputs, 0.0)
+        return self._sum_over_histories(rankings, 0.0)
 
-    def _sum_over_histories(
-        self, outputs: Mapping[str, np.ndarray], tolerance: float
-    ) -> Float[np.ndarray, "session rank"]:
+    def _sum_over_histories(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, "session rank"]:
         """Sum over the histories that are at least as likely as `tolerance`; each list of clicks is one evaluation."""
-        shared, (n, ranks) = self._shared_parameters(), next(iter(outputs.values())).shape[:2]
+        given = self._prob_given_clicks(rankings)
+        return sum_over_likely_histories(given, len(rankings), rankings.n_ranks, tolerance)
+
+    def _prob_given_clicks(self, rankings: Rankings) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Return the function of clicks and row numbers that gives P(click | clicks above), which is 0 at holes."""
+        outputs, shared = self._outputs_of(rankings), self._shared_parameters()
 
         def prob_given_clicks(click: np.ndarray, session: np.ndarray) -> np.ndarray:
             prob: np.ndarray = self.click_given_history({k: v[session] for k, v in outputs.items()}, shared, click).yes
-            return prob
+            return np.where(rankings.shown[session], prob, 0.0) if rankings.has_holes else prob
 
-        return sum_over_likely_histories(prob_given_clicks, n, ranks, tolerance)
+        return prob_given_clicks
 
     def _sum_over_likely_histories(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, "session rank"]:
         """Sum over likely histories of lists of any length; 0 where nothing is shown."""
         if rankings.n_ranks > MAX_ENUMERATED:
             tolerance = max(tolerance, MIN_TOLERANCE_LONG_LISTS)
-        prob = self._sum_over_histories(self._outputs_of(rankings.pair), tolerance)
+        prob = self._sum_over_histories(rankings, tolerance)
         return np.where(rankings.shown, prob, 0.0)
 
     @override
@@ -175,7 +174,8 @@ class NeuralModel(ClickModel, HistoryBased):
         if "attractiveness" in self.by_pair:
             attractiveness: np.ndarray = sigmoid(self.by_pair["attractiveness"].astype(np.float64)).yes
             return attractiveness
-        pair = np.arange(len(next(iter(self.by_pair.values()))))[:, None]
-        first = self.click_given_history(self._outputs_of(pair), self._shared_parameters(), np.zeros(pair.shape, bool))
+        outputs = {name: table[:, None].astype(np.float64) for name, table in self.by_pair.items()}
+        no_clicks = np.zeros(next(iter(outputs.values())).shape[:2], bool)
+        first = self.click_given_history(outputs, self._shared_parameters(), no_clicks)
         relevance: np.ndarray = first.yes[:, 0]
         return relevance

@@ -7,12 +7,22 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
+from clickshift.data.sessions import Rankings
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.models._formulas import LOGIT_LIMIT
 from clickshift.models.base import ClickModel, PairTable
 
-__all__ = ["STEP", "is_pair_table", "logit_errors", "perturbed_models", "perturbed_shared_values", "shift_logit"]
+__all__ = [
+    "STEP",
+    "is_pair_table",
+    "logit_errors",
+    "one_pair_per_result",
+    "perturbed_models",
+    "perturbed_shared_values",
+    "shift_logit",
+]
 
 STEP = 1e-5
 """Step of the finite differences in standard errors: small against the curvature, large against rounding."""
@@ -81,6 +91,46 @@ def perturbed_models(model: ClickModel) -> Iterator[ClickModel]:
 def is_pair_table(field: Field[Any]) -> bool:
     """Return whether a field of a model's dataclass is a table over pairs."""
     return field.type in ("PairTable", PairTable)
+
+
+def one_pair_per_result(
+    model: ClickModel, rankings: Rankings, *, shown: Bool[np.ndarray, "list rank"] | None = None
+) -> tuple[ClickModel, Rankings]:
+    """Give every result of every list a pair of its own, with the parameters of its pair.
+
+    Parameters
+    ----------
+    model
+        A click model.
+    rankings
+        Lists in the vocabulary of the model.
+    shown
+        Where the new lists show a document; by default, where the lists do.
+
+    Returns
+    -------
+    tuple
+        The model of the new pairs, in which unseen pairs have arbitrary parameters, and the lists. The pair at rank r
+        of list i has number i times the number of ranks, plus r.
+    """
+    shape, number = rankings.pair.shape, np.arange(rankings.pair.size)
+    results = Vocabulary(np.arange(shape[0]), np.arange(shape[1]), *np.divmod(number, shape[1]))
+    lists = Rankings(results, np.arange(shape[0]), number.reshape(shape), rankings.shown if shown is None else shown)
+    return _with_pairs(model, results, np.append(rankings.pair.ravel(), np.int32(UNSEEN))), lists
+
+
+def _with_pairs(model: ClickModel, vocabulary: Vocabulary, pair: Int[np.ndarray, " pair_or_unseen"]) -> ClickModel:
+    """Return the model of other pairs, each of which has the parameters of one of the model's pairs."""
+    changes: dict[str, Any] = {}
+    for field in fields(model):
+        value = getattr(model, field.name)
+        if is_pair_table(field):
+            changes[field.name] = value[pair]
+        elif field.name == "by_pair":
+            changes[field.name] = {name: table[pair] for name, table in value.items()}
+        elif field.name == "components":
+            changes[field.name] = tuple(_with_pairs(component, vocabulary, pair) for component in value)
+    return replace(model, vocabulary=vocabulary, evidence=None, **changes)
 
 
 def shift_logit(prob: Float[np.ndarray, "*n"], by: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models.base import ClickModel, PairTable
+from clickshift.models.base import ClickModel, PairTable, at_results
 
 
 @final
@@ -65,7 +65,7 @@ class SoftDBN(ClickModel):
 
         E[e_{r+1}^j] = continuation^j ( E[e_r^j] - a_r (1 - (1 - s_r)^j) E[e_r^{j+1}] )
         """
-        attractiveness, stay = self.attractiveness[rankings.pair], 1 - self.satisfaction[rankings.pair]
+        attractiveness, stay = at_results(self.attractiveness, rankings), 1 - self.satisfaction[rankings.pair]
         out = np.empty(rankings.pair.shape)
         moments = [np.ones(len(rankings)) for _ in range(rankings.n_ranks + 1)]
         for rank in range(rankings.n_ranks):

@@ -14,7 +14,7 @@ from clickshift.counts.cells import By
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.models._differentiable import ExaminationTableBased
-from clickshift.models.base import ClickModel, PairTable
+from clickshift.models.base import ClickModel, PairTable, at_results
 
 
 @final
@@ -79,7 +79,8 @@ class UBM(ClickModel, ExaminationTableBased):
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
         """Run the forward recursion over the last click: last[:, l] = P(last click at rank l, from 1; 0: none)."""
-        attractiveness, examination = self.attractiveness[rankings.pair], self.examination_matrix(rankings.n_ranks)
+        attractiveness = at_results(self.attractiveness, rankings)
+        examination = self.examination_matrix(rankings.n_ranks)
         last = np.zeros((len(rankings), rankings.n_ranks + 1))
         last[:, 0] = 1.0
         out = np.empty(attractiveness.shape)
@@ -92,6 +93,8 @@ class UBM(ClickModel, ExaminationTableBased):
 
     @override
     def _expected_clicks(self, rankings: Rankings, tolerance: float) -> Float[np.ndarray, " session"]:
+        if rankings.has_holes:
+            return super()._expected_clicks(rankings, tolerance)
         out = np.empty(len(rankings))
         _expected_clicks_kernel(
             self.attractiveness, self.examination_matrix(rankings.n_ranks), rankings.pair, rankings.length, out

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 
 import numpy as np
 from jaxtyping import Bool
 
+from clickshift.core.rng import stream_key
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.models._formulas import LOGIT_LIMIT
 from clickshift.models.base import ClickModel
+from clickshift.models.mixture import Mixture
+from clickshift.models.neural import NeuralModel
+from clickshift.models.perturb import is_pair_table, one_pair_per_result
 from clickshift.testing._rules import MAX_STANDARD_ERRORS, require
 
 
@@ -20,8 +26,10 @@ def check_click_model(
 
     Probabilities lie in [0, 1]; likelihoods of all click patterns sum to 1; marginals equal the sum over patterns; a
     click changes no probability at or above its own rank; sampled frequencies match; padding changes nothing; permuting
-    sessions permutes the results; a model that declares not to use history does not. Only the relevance is checked of a
-    model that declares not to predict clicks, or to peek at them.
+    sessions permutes the results; a model that declares not to use history does not. All of this holds on lists with
+    holes, too, and a hole is a result that is never clicked: probabilities are those of the same list with a document
+    of attractiveness 0 there, where the model has a table of attractiveness. Only the relevance is checked of a model
+    that declares not to predict clicks, or to peek at them.
 
     Parameters
     ----------
@@ -47,18 +55,24 @@ def check_click_model(
     >>> check_click_model(users.PBM().on(builtin_corpus(queries=5)))
     """
     rng = np.random.default_rng(seed)
-    rankings = random_rankings(model.vocabulary, lists, ranks, rng=rng)
     if model.ranks_documents:
         relevance = model.relevance(np.arange(UNSEEN, model.vocabulary.n_pairs))
         require(np.isfinite(relevance).all(), "relevance must be finite for every pair, unseen ones included")
     if not model.predicts_clicks or model.peeks:
         return
-    marginal = model.click_prob(rankings)
-    require(((marginal >= 0) & (marginal <= 1)).all(), "click_prob must lie in [0, 1]")
-    require((marginal[~rankings.shown] == 0).all(), "click_prob must be 0 where nothing is shown")
-    _check_click_patterns(model, rankings, marginal)
-    _check_samples(model, rankings, draws, rng)
-    _check_invariance(model, rankings, rng)
+    for holes in (False, True):
+        rankings = random_rankings(model.vocabulary, lists, ranks, rng=rng, holes=holes)
+        try:
+            marginal = model.click_prob(rankings)
+            require(((marginal >= 0) & (marginal <= 1)).all(), "click_prob must lie in [0, 1]")
+            require((marginal[~rankings.shown] == 0).all(), "click_prob must be 0 where nothing is shown")
+            _check_click_patterns(model, rankings, marginal)
+            _check_samples(model, rankings, draws, rng)
+            _check_invariance(model, rankings, rng)
+            if holes:
+                _check_holes(model, rankings, rng)
+        except AssertionError as broken:
+            raise AssertionError(f"on lists with holes: {broken}") from None if holes else broken
 
 
 def _check_click_patterns(model: ClickModel, rankings: Rankings, marginal: np.ndarray) -> None:
@@ -136,7 +150,46 @@ def _check_invariance(model: ClickModel, rankings: Rankings, rng: np.random.Gene
     require(same, "padding must change nothing")
 
 
-def random_rankings(vocabulary: Vocabulary, lists: int, ranks: int, *, rng: np.random.Generator) -> Rankings:
+def _check_holes(model: ClickModel, rankings: Rankings, rng: np.random.Generator) -> None:
+    """Check that a hole is a document of attractiveness 0, if a document of the model can be one."""
+    if _never_clicked(model, np.zeros(model.vocabulary.n_pairs + 1, bool)) is None:
+        return
+    hole = (np.arange(rankings.n_ranks) < rankings.length[:, None]) & ~rankings.shown
+    results, lists = one_pair_per_result(model, rankings, shown=rankings.shown | hole)
+    silent = _never_clicked(results, np.append(hole.ravel(), False))
+    if silent is None or (silent.click_prob(lists)[hole] > 1e-12).any():
+        return
+    click = model.sample_clicks(rankings, key=stream_key(rng))
+    for found, expected in (
+        (model.click_prob(rankings), silent.click_prob(lists)),
+        (
+            model.click_prob_given_history(Sessions(rankings, click)),
+            silent.click_prob_given_history(Sessions(lists, click)),
+        ),
+    ):
+        worst = np.abs(found - expected)[rankings.shown].max()
+        require(worst < 1e-9, f"a hole must be a document of attractiveness 0: differs by {worst:.2g}")
+
+
+def _never_clicked(model: ClickModel, pairs: Bool[np.ndarray, " pair_or_unseen"]) -> ClickModel | None:
+    """Return the model with attractiveness 0 of some pairs; None if it has no table of attractiveness."""
+    if isinstance(model, Mixture):
+        parts = [_never_clicked(component, pairs) for component in model.components]
+        silent = tuple(part for part in parts if part is not None)
+        return replace(model, components=silent) if len(silent) == len(parts) else None
+    if isinstance(model, NeuralModel):
+        if "attractiveness" not in model.by_pair:
+            return None
+        logits = np.where(pairs, -LOGIT_LIMIT, model.by_pair["attractiveness"])
+        return replace(model, by_pair={**model.by_pair, "attractiveness": logits})
+    if not any(field.name == "attractiveness" and is_pair_table(field) for field in fields(model)):
+        return None
+    return replace(model, attractiveness=np.where(pairs, 0.0, model.attractiveness))  # type: ignore[attr-defined, call-arg]
+
+
+def random_rankings(
+    vocabulary: Vocabulary, lists: int, ranks: int, *, rng: np.random.Generator, holes: bool = False
+) -> Rankings:
     """Draw random lists of different lengths, of which at least one is full if a query has enough documents.
 
     Parameters
@@ -149,6 +202,8 @@ def random_rankings(vocabulary: Vocabulary, lists: int, ranks: int, *, rng: np.r
         Largest length of a list.
     rng
         Random generator.
+    holes
+        Whether lists have holes; the first one then begins with a hole.
 
     Returns
     -------
@@ -168,7 +223,11 @@ def random_rankings(vocabulary: Vocabulary, lists: int, ranks: int, *, rng: np.r
     pair = np.full((lists, ranks), UNSEEN, np.int32)
     for i, q in enumerate(query):
         length = min(ranks, size[q]) if i == 0 else rng.integers(1, min(ranks, size[q]) + 1)
-        pair[i, :length] = offsets[q] + rng.permutation(size[q])[:length]
+        rank = np.arange(length)
+        if holes:
+            rank = np.sort(rng.permutation(ranks)[:length]) if i else np.delete(np.arange(ranks), slice(0, -1, 2))
+            length = min(len(rank), size[q])
+        pair[i, rank[-length:]] = offsets[q] + rng.permutation(size[q])[:length]
     return Rankings(vocabulary, query, pair)
 
 

@@ -29,6 +29,7 @@ from clickshift.models.base import ClickModel
 from clickshift.policies.basic import Scores
 from clickshift.testing import check_click_model
 from tests.codes import raises_code, warns_code
+from tests.holes import log_with_holes
 from tests.learners.gradient.cases import arrays, contents, counted, first_ranks, ready, small
 from tests.models.random_models import random_neural
 
@@ -64,6 +65,18 @@ def test_what_is_trained_is_what_predicts(name: str, fitted: Fitted, short_lists
     model = fitted(name)
     assert model.vocabulary.n_pairs < short_lists.vocabulary.n_pairs
     check(model, short_lists)
+
+
+@pytest.mark.parametrize("name", ["DBN", "NCM"])
+def test_the_loss_of_lists_with_holes_is_that_of_the_model(
+    name: str, short_lists: Sessions, rng: np.random.Generator
+) -> None:
+    """Models that are learned from counts never see a hole."""
+    log = log_with_holes(short_lists, rng)
+    assert log.rankings.has_holes
+    model = small(name, rounds=1).fit(log, held_out=log)
+    nats = -np.average(model.log_likelihood(log), weights=log.count)
+    assert model.evidence.held_out_loss == pytest.approx(nats, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["UBM", "DBN", "NCM"])

@@ -18,8 +18,10 @@ from clickshift.learners.gradient._encoding import SessionEncoder
 from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.learners.training import RunProgress
 from clickshift.metrics.click_prediction import perplexity
+from clickshift.simulation.users import DBN as DBNUser
 from clickshift.testing import check_click_model
 from tests.codes import raises_code, warns_code
+from tests.holes import lists_with_holes
 from tests.learners.gradient.cases import arrays, contents, first_ranks, ready, small
 
 
@@ -152,9 +154,13 @@ def test_large_batches_stream_from_a_file(short_lists: Sessions, monkeypatch: py
 
 
 @pytest.mark.usefixtures("optimising_compiler")
-@pytest.mark.parametrize("name", ["PBM", "UBM", "DBN"])
-def test_free_towers_reach_the_solution_of_em(name: str, world: tuple[Corpus, Sessions]) -> None:
-    log = world[1]
+@pytest.mark.parametrize(("name", "holes"), [("PBM", False), ("UBM", True), ("DBN", False), ("DBN", True)])
+def test_free_towers_reach_the_solution_of_em(
+    name: str, holes: bool, world: tuple[Corpus, Sessions], rng: np.random.Generator
+) -> None:
+    corpus, log = world
+    if holes:
+        log = DBNUser().on(corpus).sample(lists_with_holes(log.rankings, rng), rng=rng)
     by_em = MaximumLikelihood(name, prior=(0.001, 0.01)).fit(log)
     by_gradient = Gradient(name, tower="free", learning_rate=0.01).fit(log, held_out=log)
     assert perplexity(by_gradient, log).average == pytest.approx(perplexity(by_em, log).average, abs=1e-4)

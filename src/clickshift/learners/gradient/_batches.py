@@ -128,7 +128,8 @@ def _loss_arrays(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Bat
 
     For models that are learned from counts, there is one entry per pair and situation: "cell.pair", "cell.situation",
     "impressions", "clicks". For recurrent models, there is one entry per branch for every rank: see `_tree_arrays`. For
-    other models, there is one entry per result: "pair", "click", and "weight", which is 0 where nothing is shown.
+    other models, there is one entry per result: "pair", "click", and "weight", which is 0 where nothing is shown; and
+    "hole", which is true there, if the log has holes.
     """
     if log.as_tree:
         return _tree_arrays(log, place)
@@ -136,7 +137,8 @@ def _loss_arrays(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Bat
     if log.situation is None:
         pair = np.zeros(log.shown.shape, np.int64)
         pair[log.shown] = place
-        return {"pair": pair, "click": log.click, "weight": np.where(log.shown, weight, 0.0)}
+        arrays = {"pair": pair, "click": log.click, "weight": np.where(log.shown, weight, 0.0)}
+        return arrays | ({"hole": ~log.shown} if log.has_holes else {})
     n_situations = int(log.situation.max()) + 1
     key, cell = np.unique(place * n_situations + log.situation[log.shown], return_inverse=True)
     pair, situation = np.divmod(key, n_situations)
@@ -153,19 +155,22 @@ def _tree_arrays(log: EncodedSessions, place: Int[np.ndarray, " result"]) -> Bat
     """Return the distinct prefixes of lists and their clicks for every rank r.
 
     The arrays are "pair.r", "above.r" (1 if the result above was clicked), "parent.r" (the prefix without this result),
-    "impressions.r" and "clicks.r".
+    "impressions.r" and "clicks.r". A hole is a result of pair -1, without impressions.
     """
     pair = np.full(log.shown.shape, -1, np.int64)
     pair[log.shown] = place
+    listed = log.shown
+    if log.has_holes:
+        listed = np.logical_or.accumulate(log.shown[:, ::-1], axis=1)[:, ::-1]
     branch = np.zeros(len(pair), np.int64)
     out: Batch = {}
     for rank in range(log.shown.shape[1]):
-        rows = np.flatnonzero(log.shown[:, rank])
+        rows = np.flatnonzero(listed[:, rank])
         above = log.click[rows, rank - 1].astype(np.int64) if rank else np.zeros(len(rows), np.int64)
         group, first = distinct_rows(np.stack([branch[rows], pair[rows, rank], above], axis=1))
         out[f"pair.{rank}"], out[f"above.{rank}"] = pair[rows[first], rank], above[first].astype(np.float64)
         out[f"parent.{rank}"] = branch[rows[first]]
-        count = log.count[rows]
+        count = log.count[rows] * log.shown[rows, rank]
         out[f"impressions.{rank}"] = np.bincount(group, count, len(first))
         out[f"clicks.{rank}"] = np.bincount(group, count * log.click[rows, rank], len(first))
         branch[rows] = group

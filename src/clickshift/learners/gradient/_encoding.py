@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -35,6 +35,8 @@ class EncodedSessions:
         Situation of each result, for models that are learned from counts.
     as_tree
         Whether lists that begin with the same documents and clicks are merged, for recurrent models.
+    has_holes
+        Whether the log has holes that the model sees: not if it is learned from counts.
     """
 
     pair: Int[np.ndarray, "session rank"]
@@ -43,6 +45,7 @@ class EncodedSessions:
     count: Float[np.ndarray, " session"]
     situation: Int[np.ndarray, "session rank"] | None = None
     as_tree: bool = False
+    has_holes: bool = False
 
     def __len__(self) -> int:
         """Return the number of rows; see `total` for the number of sessions."""
@@ -56,8 +59,13 @@ class EncodedSessions:
     def __getitem__(self, rows: slice | np.ndarray) -> EncodedSessions:
         """Return some of the rows."""
         situation = None if self.situation is None else self.situation[rows]
-        return EncodedSessions(
-            self.pair[rows], self.shown[rows], self.click[rows], self.count[rows], situation, self.as_tree
+        return replace(
+            self,
+            pair=self.pair[rows],
+            shown=self.shown[rows],
+            click=self.click[rows],
+            count=self.count[rows],
+            situation=situation,
         )
 
 
@@ -75,12 +83,15 @@ class SessionEncoder:
         For "prefix", the distinct click patterns of whole lists.
     history
         History of each result of each click pattern.
+    has_holes
+        Whether a log has holes that the model sees.
     """
 
     model: type[Differentiable]
     histories: Histories
     patterns: RowIndex | None
     history: Int[np.ndarray, "pattern rank"]
+    has_holes: bool = False
 
     @classmethod
     def of(cls, model: type[Differentiable], logs: Sequence[encoded_log.Log]) -> SessionEncoder:
@@ -88,7 +99,9 @@ class SessionEncoder:
         ranks = max(log.n_ranks for log in logs)
         if _situation_kind(model) != "prefix":
             histories, history = Histories.of(np.zeros((1, ranks), bool))
-            return cls(model, histories, None, history)
+            from_counts = issubclass(model, ExaminationBased)
+            has_holes = not from_counts and any(part.rankings.has_holes for log in logs for part in log.chunks())
+            return cls(model, histories, None, history, has_holes)
         click = np.zeros((0, ranks), bool)
         for part in (part for log in logs for part in log.chunks()):
             click = np.concatenate([click, _pad_lists(part, ranks).click])
@@ -111,7 +124,7 @@ class SessionEncoder:
         else:
             situation = self.history[self.patterns.find(_pack_clicks(part.click))]
         count, as_tree = part.count.astype(np.float64), issubclass(self.model, Recurrent)
-        return EncodedSessions(pair, part.rankings.shown, part.click, count, situation, as_tree)
+        return EncodedSessions(pair, part.rankings.shown, part.click, count, situation, as_tree, self.has_holes)
 
 
 def _situation_kind(model: type[Differentiable]) -> By | None:

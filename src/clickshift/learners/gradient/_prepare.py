@@ -148,7 +148,16 @@ def prepare(
     typical = weight / weight.sum()
     return TrainingData(
         TrainingProgram(
-            model, tower, outputs, encoder.histories, learner.state, typical, per_batch, levels, examination
+            model,
+            tower,
+            outputs,
+            encoder.histories,
+            learner.state,
+            typical,
+            per_batch,
+            levels,
+            examination,
+            encoder.has_holes,
         ),
         vocabulary,
         pair_table(impressions, unseen=0.0),

@@ -63,7 +63,7 @@ def shuffle_on_disk(
             rows_of_bucket = np.concatenate([pieces[piece] for piece in range(k, len(pieces), buckets)])
             shuffled.append(rows_of_bucket[rng.permutation(len(rows_of_bucket))])
         fields = {name: shuffled.whole[name] for name in shuffled.whole.dtype.names or ()}
-        return EncodedSessions(**fields, as_tree=first.as_tree)
+        return EncodedSessions(**fields, as_tree=first.as_tree, has_holes=first.has_holes)
 
 
 def _runs(parts: Iterable[EncodedSessions]) -> Iterator[np.ndarray]:

@@ -65,6 +65,8 @@ class TrainingProgram:
         Initial logits of outputs, by name, where they are known.
     examination
         Initial examination by situation, in models with a table of it. The largest one, which is 1, is not learned.
+    has_holes
+        Whether the log has holes that the model sees.
     """
 
     model: type[Differentiable]
@@ -76,6 +78,7 @@ class TrainingProgram:
     scale: float
     levels: Mapping[str, float]
     examination: Float[np.ndarray, " situation"] | None
+    has_holes: bool = False
 
     def start(self, seeds: Sequence[int]) -> PyTree:
         """Return the states of the seeds before the first step; each depends on its seed alone."""
@@ -115,16 +118,25 @@ class TrainingProgram:
             levels = [
                 TreeLevel(*(batch[f"{part}.{r}"] for part in TreeLevel._fields)) for r in range(self.histories.n_ranks)
             ]
-            unit, clicked = self.model.unit(shared)
-            states = tree_states(by_pair["input"], clicked, unit, levels)
+            (unit, clicked), inputs = self.model.unit(shared), by_pair["input"]
+            if self.has_holes:  # pair -1
+                inputs = jnp.concatenate([inputs, jnp.full_like(inputs[:1], self.model.output_at_hole("input"))])
+            states = tree_states(inputs, clicked, unit, levels)
             at_rank = enumerate(self.model.readout(shared, state) for state in states)
             return sum(
                 _cross_entropy_of_counts(click, batch[f"impressions.{r}"], batch[f"clicks.{r}"]) for r, click in at_rank
             )
         assert issubclass(self.model, HistoryBased)
         at_results = {name: output[batch["pair"]] for name, output in by_pair.items()}
+        if self.has_holes:
+            at_results = {name: self._without_holes(name, output, batch["hole"]) for name, output in at_results.items()}
         given = self.model.click_given_history(at_results, shared, batch["click"])
         return -jnp.sum(batch["weight"] * jnp.log(jnp.where(batch["click"], given.yes, given.no)))
+
+    def _without_holes(self, name: str, output: Any, hole: Any) -> Any:
+        """Return an output of results with the value of holes where they are."""
+        wide = hole.reshape(hole.shape + (1,) * (output.ndim - hole.ndim))
+        return jnp.where(wide, self.model.output_at_hole(name), output)
 
     def step(self, frozen: PyTree, state: PyTree, batch: PyTree, rate: Any) -> tuple[PyTree, Any]:
         """Take one step of Adam, or of its limit for table rows; rows that the batch does not contain cost nothing."""
