@@ -30,8 +30,7 @@ def test_lists_of_different_lengths() -> None:
     ("pair", "code", "facts"),
     [
         ([[0, 1], [5, 5]], "duplicate-document", {"row": 2, "rank": 2, "document": "5", "first_rank": 1}),
-        ([[0, UNSEEN, 2]], "gap-in-list", {"row": 1, "rank": 2}),
-        ([[UNSEEN, 1]], "gap-in-list", {"row": 1, "rank": 1}),
+        ([[UNSEEN, 1, UNSEEN, 1]], "duplicate-document", {"row": 1, "rank": 4, "document": "1", "first_rank": 2}),
         ([[0, 1], [UNSEEN, UNSEEN]], "empty-list", {"row": 2, "rank": 1}),
         ([[0, 10]], "pair-out-of-range", {"row": 1, "rank": 2, "n_pairs": 10}),
         ([[0, -2]], "pair-out-of-range", {"row": 1, "rank": 2, "n_pairs": 10}),

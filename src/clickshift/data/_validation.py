@@ -77,13 +77,11 @@ def raise_for_rows(bad: np.ndarray, rule: str, value: Callable[[int], Any], advi
         )
 
 
-_EMPTY, _GAP, _RANGE, _OTHER_QUERY, _DUPLICATE = 1, 2, 3, 4, 5
+_EMPTY, _RANGE, _OTHER_QUERY, _DUPLICATE = 1, 2, 3, 4
+_LONG_LIST = 64
+"""Length from which documents of a list are sorted to find a duplicate, instead of compared with each other."""
 _LIST_RULES = {
     _EMPTY: ("empty-list", "a list must show at least one document. Remove the session."),
-    _GAP: (
-        "gap-in-list",
-        "a list must have no gap: nothing is shown at rank {rank}, but something is shown below it. Close the gap.",
-    ),
     _RANGE: (
         "pair-out-of-range",
         "the pair number at rank {rank} is outside the vocabulary's {n_pairs} pairs. "
@@ -103,7 +101,7 @@ _LIST_RULES = {
 
 
 def check_lists(vocabulary: Vocabulary, query: np.ndarray, pair: np.ndarray, shown: np.ndarray) -> None:
-    """Raise for the first list that is empty, has a gap, repeats a document, or does not fit its query."""
+    """Raise for the first list that is empty, repeats a document, or does not fit its query."""
     violations: list[tuple[int, int, int, int]] = []
 
     def check_range(rows: slice) -> None:
@@ -131,17 +129,11 @@ def _first_violation(query, pair, shown, pair_query):
     """Return (rule, row, rank, other rank) of the first list that breaks a rule; zeros if there is none."""
     n, ranks = pair.shape
     for i in range(n):
-        if not shown[i, 0]:
-            for r in range(1, ranks):
-                if shown[i, r]:
-                    return _GAP, i, 0, 0
-            return _EMPTY, i, 0, 0
+        empty, compare = True, not (ranks > _LONG_LIST and _all_differ(pair[i], shown[i]))
         for r in range(ranks):
             if not shown[i, r]:
-                for later in range(r + 1, ranks):
-                    if shown[i, later]:
-                        return _GAP, i, r, 0
-                break
+                continue
+            empty = False
             p = pair[i, r]
             if p == UNSEEN:
                 continue
@@ -149,7 +141,44 @@ def _first_violation(query, pair, shown, pair_query):
                 return _RANGE, i, r, 0
             if pair_query[p] != query[i]:
                 return _OTHER_QUERY, i, r, 0
-            for earlier in range(r):
-                if pair[i, earlier] == p:
-                    return _DUPLICATE, i, r, earlier
+            if compare:
+                for earlier in range(r):
+                    if pair[i, earlier] == p:
+                        return _DUPLICATE, i, r, earlier
+        if empty:
+            return _EMPTY, i, 0, 0
     return 0, 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _all_differ(pair, shown):
+    """Return whether the known pairs of a list differ, by sorting them."""
+    ordered = np.sort(pair[shown])
+    same = (ordered[1:] == ordered[:-1]) & (ordered[1:] != UNSEEN)
+    return not same.any()
+
+
+def any_hole(shown: np.ndarray) -> bool:
+    """Return whether a row shows nothing at a rank above one where it shows something."""
+    return bool(_any_hole(shown))
+
+
+def last_ranks(shown: np.ndarray) -> np.ndarray:
+    """Return the last rank of each row where something is shown, from 1; 0 for a row that shows nothing."""
+    last: np.ndarray = shown.shape[1] - shown[:, ::-1].argmax(axis=1)
+    return np.where(shown.any(axis=1), last, 0)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _any_hole(shown):
+    """Return whether an entry of a row that is True follows one that is False; rows are read one after the other."""
+    n, ranks = shown.shape
+    for i in range(n):
+        found = False
+        for r in range(1, ranks):
+            found |= shown[i, r] and not shown[i, r - 1]
+        if found:
+            return True
+    return False

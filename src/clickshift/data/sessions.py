@@ -1,15 +1,17 @@
 """Rankings and Sessions: the lists that were shown, their clicks, and how often each occurred.
 
 Both are rectangular: one row per session, one column per rank. A list shorter than the longest one is padded on the
-right, where `shown` is False. The documented shapes are those after construction. Arguments are validated once, with an
+right, where `shown` is False. A rank above the end of a list where nothing is shown is a hole: an advertisement, or a
+result that was not recorded. The documented shapes are those after construction. Arguments are validated once, with an
 error that names the first bad row; slices of a validated container are not validated again.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -18,7 +20,28 @@ from jaxtyping import Bool, Float, Int
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data._arrow import Layout, arrow_tables, check_layout
-from clickshift.data._validation import check_bits, check_integers, check_lists, check_shape, raise_for_rows
+from clickshift.data._columns import (
+    VIEWED,
+    checked_propensity,
+    checked_segments,
+    checked_signals,
+    concat_segments,
+    concat_signals,
+    key_columns,
+    pack_bits,
+    padded,
+    rows_of,
+)
+from clickshift.data._validation import (
+    any_hole,
+    check_bits,
+    check_integers,
+    check_lists,
+    check_shape,
+    last_ranks,
+    raise_for_rows,
+)
+from clickshift.data.segments import Segment
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
@@ -68,17 +91,25 @@ class Rankings:
     pair
         Int[session rank]: pair number; `UNSEEN` for a pair that is not in the vocabulary and where nothing is shown.
     shown
-        Bool[session rank]: True where a document is shown. By default, everywhere that `pair` is not `UNSEEN`.
+        Bool[session rank]: True where a document is shown. By default, everywhere that `pair` is not `UNSEEN`. A rank
+        above the last document where nothing is shown is a hole: nobody knows what was there, and it is never clicked.
     log_prob
         Float[session]: log-probability of the list under the policy that drew it (the logging policy's propensity),
         if known.
+    propensity
+        Float[session rank]: probability that this policy shows the document at its rank, if known; 0 where nothing is
+        shown.
+    segments
+        Labels of a session that are known before its clicks, by name, such as its device. The segment `arm` is the
+        experiment arm.
 
     Raises
     ------
     DataError
         If the log is empty ("empty-log"), an array has the wrong type or shape ("not-integers", "not-zero-or-one",
-        "wrong-shape"), a list breaks a rule ("empty-list", "gap-in-list", "duplicate-document", "pair-out-of-range",
-        "pair-of-other-query"), or `log_prob` is not the log of a probability ("not-a-probability").
+        "wrong-shape"), a list breaks a rule ("empty-list", "duplicate-document", "pair-out-of-range",
+        "pair-of-other-query"), a propensity is not a probability above 0 ("not-a-probability"), a segment has more than
+        1,000 labels ("too-many-segments"), or its name is that of another column ("bad-column-name").
 
     Examples
     --------
@@ -93,6 +124,8 @@ class Rankings:
     pair: np.ndarray
     shown: np.ndarray = None  # type: ignore[assignment]
     log_prob: np.ndarray | None = None
+    propensity: np.ndarray | None = None
+    segments: Mapping[str, Segment] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         query, pair = check_integers("query", self.query, 1), check_integers("pair", self.pair, 2)
@@ -118,6 +151,9 @@ class Rankings:
                 code="not-a-probability",
             )
             object.__setattr__(self, "log_prob", log_prob)
+        if self.propensity is not None:
+            object.__setattr__(self, "propensity", checked_propensity(self.propensity, shown))
+        object.__setattr__(self, "segments", checked_segments(self.segments, len(query)))
 
     @classmethod
     def checked(
@@ -127,10 +163,23 @@ class Rankings:
         pair: np.ndarray,
         shown: np.ndarray,
         log_prob: np.ndarray | None = None,
+        propensity: np.ndarray | None = None,
+        segments: Mapping[str, Segment] | None = None,
+        *,
+        has_holes: bool | None = None,
     ) -> Rankings:
-        """Build rankings from arrays that are known to be valid, e.g. read back from disk, without validation."""
+        """Build rankings from arrays that are known to be valid, e.g. read back from disk, without validation.
+
+        Parameters
+        ----------
+        vocabulary, query, pair, shown, log_prob, propensity, segments
+            As for `Rankings`.
+        has_holes
+            Whether a list has a hole, if that is known.
+        """
         fields = {"vocabulary": vocabulary, "query": query, "pair": pair, "shown": shown, "log_prob": log_prob}
-        return _replace(object.__new__(cls), **fields)
+        known = {} if has_holes is None else {"has_holes": has_holes}
+        return _replace(object.__new__(cls), **fields, propensity=propensity, segments=segments or {}, **known)
 
     def __len__(self) -> int:
         """Return the number of lists."""
@@ -138,24 +187,39 @@ class Rankings:
 
     def __getitem__(self, rows: RowSelection) -> Rankings:
         """Return the rankings of some rows."""
-        return _replace(
+        part = _replace(
             self,
             query=self.query[rows],
             pair=self.pair[rows],
             shown=self.shown[rows],
             log_prob=None if self.log_prob is None else self.log_prob[rows],
+            propensity=None if self.propensity is None else self.propensity[rows],
+            segments=rows_of(self.segments, rows),
         )
+        if vars(part).get("has_holes"):  # perhaps not in these rows
+            del vars(part)["has_holes"]
+        return part
 
     @property
     def n_ranks(self) -> int:
         """Number of ranks: the length of the longest list."""
         return int(self.pair.shape[1])
 
+    @cached_property
+    def has_holes(self) -> bool:
+        """Whether any list has a hole: a rank above its last document where nothing is shown."""
+        return any_hole(self.shown)
+
     @property
     def length(self) -> Int[np.ndarray, " session"]:
-        """Number of results that each list shows."""
-        length: np.ndarray = self.shown.sum(axis=1)
-        return length
+        """Rank of the last document of each list, from 1: its end, with the holes above it."""
+        return last_ranks(self.shown) if self.has_holes else self.n_shown
+
+    @property
+    def n_shown(self) -> Int[np.ndarray, " session"]:
+        """Number of documents that each list shows, without holes."""
+        n_shown: np.ndarray = self.shown.sum(axis=1)
+        return n_shown
 
     def in_vocabulary(self, vocabulary: Vocabulary) -> Rankings:
         """Return the same lists in the numbers of another vocabulary; missing queries and pairs become `UNSEEN`."""
@@ -187,13 +251,19 @@ class Sessions:
         Integers, floats or datetime64 that increase with time; a day number is enough.
     user
         Raw user ids, integers or strings: the clusters within which sessions are not independent.
+    signals
+        Further signals of a result, by name: [session rank] arrays, such as purchases or revenue. They become Bool
+        where all values are 0 or 1, else Float with NaN where a value is unknown; 0 where nothing is shown. The signal
+        `viewed` is whether the result was in the viewport; all others are conversions.
 
     Raises
     ------
     DataError
-        If an array has the wrong type or shape ("not-zero-or-one", "not-integers", "wrong-shape"), a click is on an
-        empty rank ("click-without-document"), a count is below 1 ("bad-count"), the counts add up to 2^62 or more
-        ("too-many-sessions"), or a time or user is missing ("missing-value").
+        If an array has the wrong type or shape ("not-zero-or-one", "not-integers", "not-a-number", "wrong-shape"), a
+        click or signal is on an empty rank ("click-without-document", "signal-without-document"), a count is below 1
+        ("bad-count"), the counts add up to 2^62 or more ("too-many-sessions"), a time or user is missing
+        ("missing-value"), a signal is negative or infinite ("bad-signal"), or its name is that of another column
+        ("bad-column-name").
 
     Examples
     --------
@@ -211,6 +281,7 @@ class Sessions:
     count: np.ndarray = None  # type: ignore[assignment]
     time: np.ndarray | None = None
     user: np.ndarray | None = field(default=None, repr=False)
+    signals: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         shape = self.rankings.pair.shape
@@ -246,6 +317,7 @@ class Sessions:
                         code="missing-value",
                     )
                 object.__setattr__(self, name, values)
+        object.__setattr__(self, "signals", checked_signals(self.signals, self.rankings.shown))
 
     @classmethod
     def checked(
@@ -255,10 +327,11 @@ class Sessions:
         count: np.ndarray,
         time: np.ndarray | None = None,
         user: np.ndarray | None = None,
+        signals: Mapping[str, np.ndarray] | None = None,
     ) -> Sessions:
         """Build sessions from arrays that are known to be valid, without validation."""
         fields = {"rankings": rankings, "click": click, "count": count, "time": time, "user": user}
-        return _replace(object.__new__(cls), **fields)
+        return _replace(object.__new__(cls), **fields, signals=signals or {})
 
     def __len__(self) -> int:
         """Return the number of rows; see `total` for the number of sessions."""
@@ -273,6 +346,7 @@ class Sessions:
             count=self.count[rows],
             time=None if self.time is None else self.time[rows],
             user=None if self.user is None else self.user[rows],
+            signals=rows_of(self.signals, rows),
         )
 
     @property
@@ -295,6 +369,16 @@ class Sessions:
         """Number of ranks: the length of the longest list."""
         return int(self.click.shape[1])
 
+    @property
+    def segments(self) -> Mapping[str, Segment]:
+        """Segments of the rankings: labels of a session that are known before its clicks, by name."""
+        return self.rankings.segments
+
+    @property
+    def viewed(self) -> np.ndarray | None:
+        """The signal `viewed`: whether each result was in the viewport; None if the log does not have it."""
+        return self.signals.get(VIEWED)
+
     def chunks(self) -> Iterator[Sessions]:
         """Yield the log itself as its only chunk; an `EncodedLog` yields several."""
         yield self
@@ -314,9 +398,14 @@ class Sessions:
         return ctr
 
     def merged(self) -> Sessions:
-        """Return equal sessions merged into one row each, with their counts added; times and users are dropped."""
+        """Return equal sessions merged into one row each, with their counts added; times and users are dropped.
+
+        Sessions are equal if their lists, clicks, propensities, signals and segments are.
+        """
         rankings = self.rankings
-        parts = [rankings.query[:, None], rankings.length[:, None], rankings.pair, _pack_clicks(self.click)]
+        parts = [rankings.query[:, None], rankings.n_shown[:, None], rankings.pair, pack_bits(self.click)]
+        parts += [pack_bits(rankings.shown)] if rankings.has_holes else []
+        parts += key_columns(rankings.propensity, self.signals, self.segments)
         if rankings.log_prob is not None:
             parts.append(rankings.log_prob[:, None].view(np.int64))
         group, first = distinct_rows(np.concatenate(parts, axis=1, dtype=np.int64))
@@ -398,7 +487,7 @@ class Sessions:
     def concat(cls, parts: Sequence[Sessions]) -> Sessions:
         """Concatenate the rows of several logs; different vocabularies are replaced by their union.
 
-        Propensities, times and users are kept if every log has them.
+        Propensities, times, users, signals and segments are kept if every log has them.
 
         Raises
         ------
@@ -410,19 +499,22 @@ class Sessions:
         vocabulary = union([part.vocabulary for part in parts])
         ranks = max(part.n_ranks for part in parts)
         rankings = [part.rankings.in_vocabulary(vocabulary) for part in parts]
-        pad = [((0, 0), (0, ranks - part.n_ranks)) for part in parts]
+        propensities = [None if r.propensity is None else padded(r.propensity, ranks) for r in rankings]
         return cls(
             Rankings(
                 vocabulary,
                 np.concatenate([r.query for r in rankings]),
-                np.concatenate([np.pad(r.pair, p, constant_values=UNSEEN) for r, p in zip(rankings, pad, strict=True)]),
-                np.concatenate([np.pad(r.shown, p) for r, p in zip(rankings, pad, strict=True)]),
+                np.concatenate([padded(r.pair, ranks, UNSEEN) for r in rankings]),
+                np.concatenate([padded(r.shown, ranks) for r in rankings]),
                 _concat_if_all([r.log_prob for r in rankings]),
+                _concat_if_all(propensities),
+                concat_segments([r.segments for r in rankings]),
             ),
-            np.concatenate([np.pad(part.click, p) for part, p in zip(parts, pad, strict=True)]),
+            np.concatenate([padded(part.click, ranks) for part in parts]),
             np.concatenate([part.count for part in parts]),
             _concat_if_all([part.time for part in parts]),
             _concat_if_all([part.user for part in parts]),
+            concat_signals([part.signals for part in parts], ranks),
         )
 
     def to_arrow(self, layout: Layout = "wide") -> Any:
@@ -546,14 +638,6 @@ def _concat_if_all(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """Concatenate optional columns; None if any part lacks the column."""
     present = [part for part in parts if part is not None]
     return np.concatenate(present) if len(present) == len(parts) else None
-
-
-def _pack_clicks(click: np.ndarray) -> np.ndarray:
-    """Pack click patterns into one integer per 32 ranks, which hash faster."""
-    weights = 1 << (np.arange(click.shape[1], dtype=np.int64) % 32)
-    starts = np.arange(0, click.shape[1], 32)
-    packed: np.ndarray = np.add.reduceat(click * weights, starts, axis=1)
-    return packed
 
 
 def _first_part_size(fraction: float, total: int) -> int:
