@@ -137,14 +137,17 @@ def answer_on(users: Users, sessions: int, seed: int, *, reverse: bool = False) 
     return answered(draw(users, sessions, seed), lists([own[::-1] for own in BEST] if reverse else BEST))
 
 
-@pytest.mark.parametrize("users", [pbm, ubm, dbn, ccm])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_interval_holds_the_gain_for_users_of_every_family(users: Users, seed: int) -> None:
-    answer = answer_on(users, 20_000, seed)
-    assert answer.difference_low <= gain(users, BEST) <= answer.difference_high
-    assert answer.verdict == "usable"
-    right = users.__name__.upper()
-    assert right in [family.name for family in answer.families if family.kept]
+def test_the_interval_holds_the_gain_for_users_of_every_family() -> None:
+    """In twelve logs: one of them may miss by chance, at a level of 95 %."""
+    missed = []
+    for users, seed in itertools.product((pbm, ubm, dbn, ccm), range(3)):
+        answer = answer_on(users, 20_000, seed)
+        assert answer.verdict == "usable"
+        right = users.__name__.upper()
+        assert right in [family.name for family in answer.families if family.kept]
+        if not answer.difference_low <= gain(users, BEST) <= answer.difference_high:
+            missed.append((right, seed, answer.estimator))
+    assert len(missed) <= 1, missed
 
 
 @pytest.mark.parametrize("users", [pbm, ubm, dbn, ccm])
@@ -165,13 +168,22 @@ def test_families_are_rejected_where_users_are_others() -> None:
     assert "held-out" in fits["PBM"].reason
 
 
-def test_users_of_no_family_make_the_answer_weak() -> None:
-    answer = answer_on(neighbour, 50_000, 1, reverse=True)
+def test_users_of_no_family_get_no_answer_unless_whole_lists_were_logged() -> None:
+    """Before, the families that the log rejects answered all the same, with a wider interval."""
+    upside_down = [own[::-1] for own in BEST]
+    assert answer_on(neighbour, 50_000, 1, reverse=True).estimator == "List"
+    others = POLICY.copy()
+    others[range(QUERIES), [LISTS.index(own) for own in upside_down]] = 0
+    answer = answered(draw(neighbour, 50_000, 1, others / others.sum(axis=1, keepdims=True)), lists(upside_down))
     assert not any(family.kept for family in answer.families)
-    if answer.estimator != "List":
-        assert answer.verdict == "weak"
-        assert any("contradicts every click-model family" in reason for reason in answer.reasons)
-        assert answer.parts["choice of model"] > 0
+    assert answer.verdict == "not identified"
+    assert answer.estimator == ""
+    assert all(math.isnan(x) for x in (answer.value, answer.difference, answer.difference_low, answer.low))
+    assert all(math.isnan(family.low) for family in answer.families)
+    points = [family.difference for family in answer.families]
+    assert f"between {min(points):+.4f} and {max(points):+.4f}" in answer.reasons[0]
+    assert "show the target to some users" in answer.reasons[-1]
+    assert math.isfinite(answer.today)
 
 
 def test_whole_lists_answer_where_enough_were_logged_and_no_family_fits() -> None:
@@ -184,7 +196,7 @@ def test_whole_lists_answer_where_enough_were_logged_and_no_family_fits() -> Non
 
 
 def test_parts_add_up_to_half_of_the_interval() -> None:
-    for answer in (answer_on(pbm, 20_000, 0), answer_on(dbn, 20_000, 0), answer_on(neighbour, 50_000, 1, reverse=True)):
+    for answer in (answer_on(pbm, 20_000, 0), answer_on(dbn, 20_000, 0)):
         assert set(answer.parts) == {"sampling", "model", "lost mass", "choice of model"}
         assert all(part >= -1e-12 for part in answer.parts.values())
         assert sum(answer.parts.values()) == pytest.approx((answer.difference_high - answer.difference_low) / 2)
@@ -362,20 +374,20 @@ def test_any_click_is_answered_too() -> None:
 
 
 def test_users_are_groups_of_the_jackknife() -> None:
-    """A user who does the same ten times is one observation: the interval is about sqrt(10) times as wide."""
+    """A user who does the same ten times is one observation, whose interval is that of one session."""
     log = draw(pbm, 700, 3)
     single = np.repeat(np.arange(len(log)), log.count)
     ten = np.repeat(single, 10)
     many = Sessions(log.rankings[ten], log.click[ten], user=np.repeat(np.arange(len(single)), 10))
     found = (
         answered(many, lists(BEST), cluster="user"),
-        answered(many, lists(BEST), cluster="session"),
         answered(log, lists(BEST)),
+        answered(many, lists(BEST), cluster="session"),
     )
-    by_user, by_session, alone = (answer.families[0].high - answer.families[0].low for answer in found)
+    by_user, alone = (answer.families[0].high - answer.families[0].low for answer in found[:2])
     assert found[0].families[0].kept, "the tests of click models know users, too"
     assert by_user == pytest.approx(alone, rel=0.4)
-    assert by_session < 0.5 * by_user
+    assert not found[2].families[0].kept, "the same sessions ten times over are no independent sessions of any model"
 
 
 def test_the_result_says_it_all(tmp_path: Path) -> None:

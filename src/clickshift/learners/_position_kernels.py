@@ -9,6 +9,10 @@ rank: in every situation in which it was shown, pseudo-clicks at the group's cli
 rates, but not about the share of examination in a rate: the group's own clicks compare situations as they do without
 it. A prior on attractiveness would inform about that share, little for each document; but where few clicks compare
 ranks, the sum over all documents would dominate.
+
+Of situations of one rank, which differ by the last click (UBM), a group's click rates would compare other documents:
+those of queries with many clicks are more often below a click. The group's rate at the rank is therefore divided among
+them as each document's own clicks are.
 """
 
 from __future__ import annotations
@@ -168,6 +172,12 @@ def attractiveness_variance(start, stop, offsets, situation, skips, clicked, tot
         variance[p] = 1 / information + max(added, 0.0) / (information * information)
 
 
+_MAX_RATE = 0.95
+"""Largest click rate of pseudo-counts."""
+_MAX_SCALING_STEPS, _SCALING_TOLERANCE = 50, 0.01
+"""Steps and relative change by which rates of situations are found: they are needed for pseudo-counts only."""
+_SCALING_PRIOR = 1.0
+"""Clicks that are added to those of each situation, and to the expected ones."""
 _MIN_COUNT = 1e-12
 """Smallest count to divide by: sessions have fractional weights in a mixture, so counts below 1 matter."""
 
@@ -209,7 +219,13 @@ def add_pseudo_counts(
         len(ranges),
     )
     impressions, clicks = totals.sum(axis=0)
-    rate = clicks / np.maximum(impressions, _MIN_COUNT)
+    if cells.by == "rank":
+        rate = clicks / np.maximum(impressions, _MIN_COUNT)
+    else:
+        at_rank = np.eye(cells.n_ranks)[rank_of(cells.by, cells.n_ranks)]  # (situation, rank)
+        relative = clicks_per_impression(cells)
+        expected = (impressions * relative) @ at_rank
+        rate = np.minimum(relative * ((clicks @ at_rank) / np.maximum(expected, _MIN_COUNT) @ at_rank.T), _MAX_RATE)
     by_pair, by_situation = np.zeros(len(group)), np.zeros((len(ranges), n))
     for_each(
         lambda k: _add_group_rates(
@@ -219,6 +235,50 @@ def add_pseudo_counts(
         len(ranges),
     )  # fmt: skip
     return by_pair, by_situation.sum(axis=0)
+
+
+def clicks_per_impression(cells: Cells) -> Float[np.ndarray, " situation"]:
+    """Compare how often the same documents are clicked in different situations: relative rates, at most 1.
+
+    The rates r solve clicks(s) = sum over pairs of clicks(p) r(s) impressions(p, s) / sum over t of r(t)
+    impressions(p, t): unbiased for the product of attractiveness and examination, however rarely documents were shown
+    (the conditional likelihood of Poisson counts). Iterative proportional fitting solves it.
+
+    Parameters
+    ----------
+    cells
+        Impressions and clicks by pair and situation.
+    """
+    (_, clicked), (impressions, clicks) = cells.by_pair(), cells.by_situation()
+    ranges = cells.ranges(n_threads(len(cells.pair)))
+    rate = np.ones(cells.n_situations)
+    for _ in range(_MAX_SCALING_STEPS):
+        expected = np.zeros((len(ranges), cells.n_situations))
+        for_each(
+            lambda k, rate=rate, expected=expected: _divide_clicks(
+                *ranges[k], cells.offsets, cells.situation, cells.impressions, clicked, rate, expected[k]
+            ),
+            len(ranges),
+        )
+        factor = (clicks + _SCALING_PRIOR) / (expected.sum(axis=0) + _SCALING_PRIOR)
+        rate = rate * factor
+        rate /= np.average(rate, weights=impressions)
+        if np.abs(factor - 1).max() < _SCALING_TOLERANCE:
+            break
+    return rate
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _divide_clicks(start, stop, offsets, situation, impressions, clicked, rate, expected):
+    """Divide the clicks of each pair among its situations, in proportion to impressions x rate."""
+    for p in range(start, stop):
+        if clicked[p] > 0:
+            total = 0.0
+            for k in range(offsets[p], offsets[p + 1]):
+                total += impressions[k] * rate[situation[k]]
+            for k in range(offsets[p], offsets[p + 1]):
+                expected[situation[k]] += clicked[p] * impressions[k] * rate[situation[k]] / total
 
 
 @njit(cache=True, nogil=True)

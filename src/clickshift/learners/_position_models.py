@@ -218,7 +218,7 @@ def fit_examination(
             if cells.by == "rank":
                 e = shrink_examination(e, problem.alike(reference), free, error)
             else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
-                curve = problem.examination_by_rank(unshrunk, tolerance=tolerance, max_steps=max_steps)
+                curve = problem.examination_by_rank(unshrunk, reference, tolerance=tolerance, max_steps=max_steps)
                 e = shrink_towards_ranks(e, curve, free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = problem.profile(e, free)
@@ -404,11 +404,12 @@ class _ExaminationProblem:
         return alike
 
     def examination_by_rank(
-        self, fitted: _ProfileLikelihood, *, tolerance: float, max_steps: int
+        self, fitted: _ProfileLikelihood, reference: int, *, tolerance: float, max_steps: int
     ) -> Float[np.ndarray, " situation"]:
         """Return the examination of each situation's rank in a PBM of the same log, which starts from the means.
 
-        Only products with attractiveness are identified: the scale is that of equally many expected examinations.
+        Only products with attractiveness are identified: it is relative to the same reference situation, so that UBM
+        becomes this PBM where all deviations are shrunk to nothing.
         """
         rank, weight = rank_of(self.cells.by, self.cells.n_ranks), np.maximum(self.impressions, 1e-9)
         means = np.bincount(rank, weight * fitted.examination) / np.bincount(rank, weight)
@@ -421,8 +422,7 @@ class _ExaminationProblem:
             errors=False,
         )
         curve = by_rank.examination[rank]
-        scale = (self.impressions @ fitted.examination) / (self.impressions @ curve)
-        examination: np.ndarray = np.minimum(scale * curve, 1.0)
+        examination: np.ndarray = np.minimum(curve / curve[reference], 1.0)
         return examination
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:

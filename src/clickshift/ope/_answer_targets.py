@@ -151,10 +151,8 @@ class LogModels:
         """
         target = self.targets[number]
         clip = clipping_constant(self._n_sessions(target))
-        kept = any(fit.kept for fit in self.fits)
         families = [
-            self.jackknife.value(fit, target, clip, replicates=fit.kept or not kept, progress=progress)
-            for fit in self.fits
+            self.jackknife.value(fit, target, clip, replicates=fit.kept, progress=progress) for fit in self.fits
         ]
         exact = model_free_value(
             self.log, probabilities, target, logging, n_groups=N_GROUPS, max_lost=MAX_LOST_USABLE, seed=0

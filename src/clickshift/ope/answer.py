@@ -39,14 +39,12 @@ MIN_EFFECTIVE = 100
 """Effective sample size that a usable answer needs, in sessions."""
 MIN_SESSIONS = 100
 """Sessions of queries that the target ranks below which there is no answer."""
-SPREAD_FACTOR = 0.25
+SPREAD_FACTOR = 0.5
 """Half-width for the choice of the model, in ranges of the values of the families that predict about as well."""
 CLOSE_Z = 10.0
 """Deficit in standard errors up to which a family predicts about as well as the best one."""
-MISFIT_FACTOR = 1.0
-"""The same half-width, in ranges of the values of all families, where the log rejects every one of them."""
-MISFIT_SHARE = 0.5
-"""The same half-width as a share of the difference, at least: families that are all wrong may be wrong alike."""
+TOTAL_SPREAD_FACTOR = 0.25
+"""The same half-width in ranges of the values of all families, at least: users of none of them may look like one."""
 MIN_SWAPS = 30
 """Effective swaps of documents between ranks below which an answer that rests on PBM or UBM is weak."""
 MIN_RELATIVE_WIDTH = 0.002
@@ -283,10 +281,10 @@ def make_answer(
         elif lost > MAX_LOST:
             nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
         elif union.none_fits:
-            weak.append("The log contradicts every click-model family: the interval is that of all of them, widened.")
+            nothing = _contradicted(target, against)
     families = _families(fits, target, against, union)
     if nothing:
-        advice = _advice(lost, effective, sessions, lists=True)
+        advice = (*_advice(lost, effective, sessions), _RANDOMISE)
         return _unanswered(today, level, lost, effective, (nothing, *weak, *advice), families)
     if use_lists and exact is not None:
         if not union.none_fits and (
@@ -309,7 +307,7 @@ def make_answer(
     if effective < MIN_EFFECTIVE:
         weak.append(f"The effective sample size is {effective:,.0f} sessions, fewer than {MIN_EFFECTIVE}.")
     if weak:
-        weak += _advice(lost, effective, sessions, lists=not use_lists and union.none_fits)
+        weak += _advice(lost, effective, sessions)
     limits, parts = _at_least(chosen.difference, chosen.parts, MIN_RELATIVE_WIDTH * today)
     low, high = (min(max(end, 0.0), largest) for end in chosen.value)
     return Answer(
@@ -333,6 +331,8 @@ def make_answer(
 
 _NEGLIGIBLE = 0.0005
 """Lost share that reasons do not mention."""
+_RANDOMISE = "Randomise the order of some results and log the propensities, or show the target to some users."
+"""What helps where nothing answers."""
 
 
 class _Combined(NamedTuple):
@@ -359,22 +359,26 @@ class _Combined(NamedTuple):
 def _union(
     fits: Sequence[FamilyFit], target: TargetValues, against: TargetValues | None, share: float, level: float
 ) -> _Combined:
-    """Unite the intervals of all families that the log does not reject, at a slightly higher level."""
+    """Unite the intervals of all families that the log does not reject, at a slightly higher level.
+
+    Where it rejects all of them, there is no interval: their estimates may all be wrong alike.
+    """
     kept = tuple(k for k, fit in enumerate(fits) if fit.kept)
     used = kept or tuple(range(len(fits)))
     best = min(used, key=lambda k: fits[k].deficit)
+    full = target.families[best].full
+    everyone = _points(target, against)
+    if not kept:
+        unknown = Interval(math.nan, math.nan)
+        return _Combined(full.value, everyone[best], unknown, unknown, {}, used=used, best=best, none_fits=True)
     level = min(level + REJECTION_LEVEL, (1 + level) / 2)
-    points, intervals, values, widths = {}, {}, {}, {}
-    for k in used:
+    intervals, values, widths = {}, {}, {}
+    for k in kept:
         other = None if against is None else against.families[k]
-        difference = _difference(target.families[k], other)
-        intervals[k], *widths[k] = difference.interval(share, level)
+        intervals[k], *widths[k] = _difference(target.families[k], other).interval(share, level)
         values[k] = _value(target.families[k]).interval(share, level)[0]
-    for k, fit in enumerate(fits):
-        if k in used or fit.z < CLOSE_Z:
-            points[k] = float(_difference(target.families[k], None if against is None else against.families[k]).full[0])
-    spread = max(points.values()) - min(points.values())
-    extra = SPREAD_FACTOR * spread if kept else max(MISFIT_FACTOR * spread, MISFIT_SHARE * abs(points[best]))
+    close = [point for k, point in enumerate(everyone) if k in kept or fits[k].z < CLOSE_Z]
+    extra = max(SPREAD_FACTOR * _range(close), TOTAL_SPREAD_FACTOR * _range(everyone))
     united, value = (
         Interval(min(i.low for i in ends.values()) - extra, max(i.high for i in ends.values()) + extra)
         for ends in (intervals, values)
@@ -386,9 +390,28 @@ def _union(
         "lost mass": _rounded(intervals[best].width / 2 - sampling - model),
         "choice of model": _rounded((united.width - intervals[best].width) / 2),
     }
-    full = target.families[best].full
-    return _Combined(full.value, points[best], value, united, parts, used=used, best=best, none_fits=not kept,
-                     by_family=intervals)  # fmt: skip
+    return _Combined(full.value, everyone[best], value, united, parts, used=kept, best=best, by_family=intervals)
+
+
+def _range(values: Sequence[float]) -> float:
+    """Return the largest value minus the smallest one."""
+    return max(values) - min(values)
+
+
+def _points(target: TargetValues, against: TargetValues | None) -> list[float]:
+    """Return the difference under each family, without interval."""
+    others: Sequence[FamilyValue | None] = [None] * len(target.families) if against is None else against.families
+    return [float(_difference(own, other).full[0]) for own, other in zip(target.families, others, strict=True)]
+
+
+def _contradicted(target: TargetValues, against: TargetValues | None) -> str:
+    """Say that no family is left, and what the families estimate."""
+    points = _points(target, against)
+    return (
+        "The log contradicts every click-model family, and too few of its sessions show lists of the target for an "
+        f"answer without one. The click models put the difference between {min(points):+.4f} and {max(points):+.4f}, "
+        "but all of them may be wrong alike."
+    )
 
 
 def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None:
@@ -483,19 +506,15 @@ def _on_families(fits: Sequence[FamilyFit], union: _Combined) -> str:
     """Name the families that an answer rests on."""
     names = join_words([fits[k].name for k in union.used])
     rejected = [fit.name for fit in fits if not fit.kept]
-    if union.none_fits:
-        return f"It rests on all click-model families, {names}."
     reason = f"It rests on {names}, which the log does not reject"
     return f"{reason}; it rejects {join_words(rejected)}." if rejected else f"{reason}."
 
 
-def _advice(lost: float, effective: float, sessions: float, *, lists: bool) -> list[str]:
+def _advice(lost: float, effective: float, sessions: float) -> list[str]:
     """Say what would help."""
     advice = []
     if lost > MAX_LOST_USABLE:
         advice.append("Show the target's new documents to some users, at high ranks, and log that.")
     if 0 < effective < MIN_EFFECTIVE:
         advice.append(f"About {sessions * (MIN_EFFECTIVE / effective - 1):,.0f} more sessions would help.")
-    if lists:
-        advice.append("Randomise the order of some results and log the propensities, or show the target to some users.")
     return advice
