@@ -4,8 +4,9 @@
     python benchmarks/policy_shift.py --reference        # the same, and write the rows that are shipped
     python benchmarks/policy_shift.py --scale quick
 
-Finished cells are kept in the work folder; the table says how many seconds each model's cells took when they ran, and
-`--fresh` forgets them first. Seconds are of one process on one core: the wall time is that of all processes together.
+Finished cells are kept in the work folder, and the same command continues with the missing ones: tables 3 and 4 first,
+then cheap models on all logs, then the others. The table says how many CPU seconds and megabytes each model's cells
+took when they ran; `--fresh` forgets them first.
 """
 
 from __future__ import annotations
@@ -49,35 +50,38 @@ def main() -> None:
     settings = start_run(protocol, folder)
     cells = protocol.tasks()
     missing = sum(not folder.has(cell) for cell in cells)
+    awaited = missing + sum(not folder.has(cell) for cell in beside)
     start, done = time.perf_counter(), 0
 
     def hear(news: object) -> None:
         nonlocal done
         done += 1
-        print(f"{done}/{missing} {time.perf_counter() - start:.0f} s: {news.task.name}: ", end="", file=sys.stderr)  # type: ignore[attr-defined]
+        print(f"{done}/{awaited} {time.perf_counter() - start:.0f} s: {news.task.name}: ", end="", file=sys.stderr)  # type: ignore[attr-defined]
         print(news.error or f"{news.seconds:.1f} s", file=sys.stderr, flush=True)  # type: ignore[attr-defined]
 
     # fits of seconds first, then the long ones; a log is simulated once for each kind
     ordered = sorted(cells, key=lambda cell: cell.contender.name in LONG)
     with process_pool(options.workers) as pool:
         workers = pool._max_workers  # type: ignore[attr-defined]
-        run_tasks(ordered, folder, pool, progress=hear)
-        wall = time.perf_counter() - start
         run_tasks(beside, folder, pool, progress=hear)
+        start_grid = time.perf_counter()
+        run_tasks(ordered, folder, pool, progress=hear)
+        wall = time.perf_counter() - start_grid
 
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for cell in cells:
         rows, seconds = folder.rows([cell]), parts[cell.contender.name]
-        seconds["cells"] += rows[0]["task_seconds"]
+        seconds["cells"] += rows[0]["task_cpu_seconds"]
+        seconds["megabytes"] = max(seconds["megabytes"], rows[0].get("task_megabytes", 0.0))
         seconds["fit"] += max((row.get("fit_seconds", 0.0) for row in rows), default=0.0)
         seconds["derived policies"] += sum(row.get("seconds", 0.0) for row in rows if row["kind"] == "policy")
     total = sum(seconds["cells"] for seconds in parts.values())
-    print("| model | cells | fits | derived policies | rest |\n|---|---|---|---|---|")
+    print("| model | cells | fits | derived policies | rest | MB |\n|---|---|---|---|---|---|")
     for name, seconds in parts.items():
         rest = seconds["cells"] - seconds["fit"] - seconds["derived policies"]
-        columns = (seconds["cells"], seconds["fit"], seconds["derived policies"], rest)
+        columns = (seconds["cells"], seconds["fit"], seconds["derived policies"], rest, seconds["megabytes"])
         print(f"| {name} | {' | '.join(f'{value:.0f}' for value in columns)} |")
-    print(f"{total:.0f} seconds of work; {wall:.0f} s on {workers} processes for the {missing} cells that were missing")
+    print(f"{total:.0f} CPU seconds of work; {wall:.0f} s on {workers} processes for {missing} missing cells")
     result = {"scale": options.scale, "cells": len(cells), "missing": missing, "wall_seconds": wall, "workers": workers}
     result["peak_megabytes"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # of the largest process
     result |= {"work_seconds": total, "by_model": parts, "machine": platform.platform(), "settings": settings}

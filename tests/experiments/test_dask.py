@@ -155,7 +155,8 @@ def pids(cell: Cell) -> list[int]:
 
 
 def rows(folder: RunFolder, wanted: list[Cell]) -> list[dict[str, Any]]:
-    return [{**row, "task_seconds": 0, "cores": ""} for row in folder.rows(wanted)]
+    same = {"task_seconds": 0, "task_cpu_seconds": 0, "task_megabytes": 0, "cores": ""}
+    return [row | same for row in folder.rows(wanted)]
 
 
 def test_the_same_rows_as_here(dask: Dask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clickshift.display.tables import read_rows, write_rows
@@ -48,6 +49,33 @@ def tasks(folder: Path, n: int, seconds: float = 0.0) -> list[Square]:
 
 def done_by_whom(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "notes").read_text().split()]
+
+
+@dataclass(frozen=True)
+class Costly:
+    """A task that holds some megabytes for a while, and is busy and idle for a tenth of a second each."""
+
+    megabytes: int
+    name: str = "costly"
+
+    def rows(self) -> list[dict[str, Any]]:
+        held = np.ones(self.megabytes << 17)
+        busy = time.process_time()
+        while time.process_time() - busy < 0.1:
+            held.sum()
+        time.sleep(0.1)
+        return [{"sum": 1.0}]
+
+
+def test_rows_say_what_their_task_cost(tmp_path: Path) -> None:
+    """A task that follows one with more memory does not inherit its peak."""
+    folder, small, large = RunFolder(tmp_path), Costly(10), Costly(200)
+    for task in (Costly(1), large, small):  # the first one loads what writes rows
+        run_tasks([task], folder, ThisProcess())
+    (low,), (high,) = folder.rows([small]), folder.rows([large])
+    assert 0.1 <= low["task_cpu_seconds"] <= low["task_seconds"] - 0.09
+    if Path("/proc/self/clear_refs").exists():
+        assert 150 < high["task_megabytes"] - low["task_megabytes"] < 250
 
 
 def test_rows_come_back_without_the_keys_they_did_not_have(tmp_path: Path) -> None:

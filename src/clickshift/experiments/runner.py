@@ -353,18 +353,39 @@ def _run_task(task: Task, folder: RunFolder, run_id: str) -> FinishedTask | None
             return None
         if folder.has(task):
             return FinishedTask(task, 0.0)
-        start, problem = time.perf_counter(), None
+        start, cost, problem = time.perf_counter(), TaskCost(), None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
             try:
                 rows = task.rows()
-                seconds = time.perf_counter() - start
-                folder.write(task, [{**row, "task_seconds": seconds} for row in rows])
+                used = cost.columns()
+                folder.write(task, [row | used for row in rows])
             except ClickshiftError as error:
                 problem = str(error)
             except Exception as error:  # a bug in one model, perhaps a user's own, must not stop the other tasks
                 problem = f"{type(error).__name__}: {error}"
         return FinishedTask(task, time.perf_counter() - start, problem, clickshift_warnings(caught))
+
+
+class TaskCost:
+    """Time and memory that a task takes from the creation of this object on, as columns of its rows."""
+
+    def __init__(self) -> None:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: the largest memory from now on
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def columns(self) -> dict[str, float]:
+        """Columns ``task_seconds``, ``task_cpu_seconds`` and, where it is known, ``task_megabytes`` of the process."""
+        columns = {
+            "task_seconds": time.perf_counter() - self._wall,
+            "task_cpu_seconds": time.process_time() - self._cpu,
+        }
+        with suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    columns["task_megabytes"] = int(line.split()[1]) / 1024
+        return columns
 
 
 def clickshift_warnings(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:

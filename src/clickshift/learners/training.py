@@ -30,7 +30,10 @@ PyTree = Any
 SAVE_EVERY = 30.0
 """Seconds between two checkpoints."""
 _RATE_FACTOR = 0.5
-"""Factor of the learning rate of a run that makes no progress."""
+"""Factor of the learning rate of a run on a plateau."""
+_PLATEAU_GAIN, _SMALLEST_CHANGE = 1e-4, 1e-8
+"""Relative gain in held-out loss that ends a plateau, and change of the rate that is too small to be made: `threshold`
+and `eps` of PyTorch's ReduceLROnPlateau."""
 
 
 @runtime_checkable
@@ -64,15 +67,17 @@ class EarlyStopping:
         Largest number of rounds, of all runs or of each.
     patience
         Number of rounds without progress after which a run stops, of all runs or of each.
-    halve_after
-        Number of rounds without progress after which the learning rate is halved; None for never.
+    plateau_patience
+        Number of bad rounds in a row that leave the learning rate as it is: it is halved at the next one, as by
+        PyTorch's ``ReduceLROnPlateau(factor=0.5, patience=plateau_patience)``. None for never. A round is bad unless
+        its loss is below that of the last good round by a ten thousandth of it.
     keep_last
         Whether the parameters of the last round are kept instead of those of the best one, for all runs or each.
     """
 
     rounds: int | Int[np.ndarray, " run"]
     patience: int | Int[np.ndarray, " run"]
-    halve_after: int | None = None
+    plateau_patience: int | None = None
     keep_last: bool | Bool[np.ndarray, " run"] = False
 
 
@@ -88,6 +93,10 @@ class RunProgress:
         Smallest held-out loss.
     since_best
         Number of rounds since then.
+    plateau_loss
+        Loss of the last good round, with which the next ones are compared to find a plateau.
+    plateau_rounds
+        Number of bad rounds since then, or since the rate was last halved.
     rounds
         Number of rounds.
     done
@@ -101,6 +110,8 @@ class RunProgress:
     rate: Float[np.ndarray, " run"]
     best: Float[np.ndarray, " run"]
     since_best: Int[np.ndarray, " run"]
+    plateau_loss: Float[np.ndarray, " run"]
+    plateau_rounds: Int[np.ndarray, " run"]
     rounds: Int[np.ndarray, " run"]
     done: Bool[np.ndarray, " run"]
     converged: Bool[np.ndarray, " run"]
@@ -111,7 +122,8 @@ class RunProgress:
         """Return the progress before the first round."""
         n = len(rate)
         zeros, no = np.zeros(n, np.int64), np.zeros(n, bool)
-        return cls(rate, np.full(n, np.inf), zeros, zeros, no, no, np.zeros((0, n)))
+        worst = np.full(n, np.inf)
+        return cls(rate, worst, zeros, worst, zeros, zeros, no, no, np.zeros((0, n)))
 
     @property
     def round(self) -> int:
@@ -125,7 +137,14 @@ class RunProgress:
         self.rounds = self.rounds + ~self.done
         self.best = np.where(better, loss, self.best)
         self.since_best = np.where(better, 0, self.since_best + 1)
-        self.rate = np.where(self.since_best == rule.halve_after, self.rate * _RATE_FACTOR, self.rate)
+        if rule.plateau_patience is not None:
+            good = loss < self.plateau_loss * (1 - _PLATEAU_GAIN)
+            self.plateau_loss = np.where(good, loss, self.plateau_loss)
+            self.plateau_rounds = np.where(good, 0, self.plateau_rounds + 1)
+            ended = self.plateau_rounds > rule.plateau_patience
+            halved = self.rate * _RATE_FACTOR
+            self.rate = np.where(ended & (self.rate - halved > _SMALLEST_CHANGE), halved, self.rate)
+            self.plateau_rounds = np.where(ended, 0, self.plateau_rounds)
         self.converged = self.converged | (~self.done & (self.since_best >= rule.patience))
         self.done = self.done | self.converged | diverged | (self.rounds >= rule.rounds)
         return better
@@ -284,8 +303,8 @@ def _load_checkpoint(path: Path, key: str, states: PyTree, best: PyTree) -> tupl
     arrays = read_arrays(path)
     if arrays is None or not np.array_equal(arrays.get("key", 0), _digest(key)):
         return None
-    if "losses" not in arrays:  # a checkpoint of an earlier version
-        arrays["losses"] = np.full((int(arrays["rounds"].max()), len(arrays["rounds"])), np.nan)
+    if not {field.name for field in fields(RunProgress)} <= arrays.keys():  # a checkpoint of an earlier version
+        return None
     leaves, shape = jax.tree.flatten((states, best))
     states, best = jax.tree.unflatten(shape, [jnp.asarray(arrays[f"{k}"]) for k in range(len(leaves))])
     return states, best, RunProgress(**{field.name: arrays[field.name] for field in fields(RunProgress)})

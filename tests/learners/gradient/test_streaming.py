@@ -74,11 +74,12 @@ def per_result(model: cs.ClickModel) -> float:
     return float(np.exp(loss_of(model) / 3))
 
 
+@pytest.mark.parametrize("name", ["PBM", "DBN"])
 def test_what_is_learned_from_a_file_is_what_is_learned_from_memory(
-    stored: EncodedLog, request: pytest.FixtureRequest
+    name: str, stored: EncodedLog, request: pytest.FixtureRequest
 ) -> None:
     """With free logits there is one solution, and the log itself says when it is reached."""
-    learner, log = Gradient("DBN", tower="free", learning_rate=0.1), stored.sessions()
+    learner, log = Gradient(name, tower="free", learning_rate=0.01), stored.sessions()
     in_memory = learner.fit(log, held_out=log)
     request.getfixturevalue("no_memory")
     streamed = learner.fit(stored, held_out=stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -79,17 +80,52 @@ def test_a_loss_that_is_not_a_number_stops_with_advice(short_lists: Sessions, mo
     assert "learning_rate" in str(error.value)
 
 
-def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() -> None:
+class _ReduceOnPlateau:
+    """What torch.optim.lr_scheduler.ReduceLROnPlateau (mode "min", threshold_mode "rel") does, step by step."""
+
+    def __init__(self, rate: float, factor: float, patience: int) -> None:
+        self.rate, self.factor, self.patience = rate, factor, patience
+        self.threshold, self.cooldown, self.min_rate, self.eps = 1e-4, 0, 0.0, 1e-8  # its defaults
+        self.best, self.cooling, self.bad_epochs = float("inf"), 0, 0
+
+    def step(self, loss: float) -> None:
+        if loss < self.best * (1.0 - self.threshold):
+            self.best, self.bad_epochs = loss, 0
+        else:
+            self.bad_epochs += 1
+        if self.cooling > 0:
+            self.cooling, self.bad_epochs = self.cooling - 1, 0
+        if self.bad_epochs > self.patience:
+            new = max(self.rate * self.factor, self.min_rate)
+            self.rate = new if self.rate - new > self.eps else self.rate
+            self.cooling, self.bad_epochs = self.cooldown, 0
+
+
+class _StopEarly:
+    """What lightning.pytorch.callbacks.EarlyStopping (mode "min", min_delta 0) does, check by check."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience, self.best, self.wait, self.stopped = patience, float("inf"), 0, False
+
+    def step(self, loss: float) -> None:
+        if loss < self.best:
+            self.best, self.wait = loss, 0
+        else:
+            self.wait += 1
+            self.stopped = self.wait >= self.patience
+
+
+def test_a_plateau_of_three_rounds_halves_the_rate_and_three_rounds_without_gain_stop() -> None:
     course, rule = RunProgress.of(np.array([1.0, 1.0])), trainer.early_stopping(100)
     for losses, rate, done in [
         ([5.0, 5.0], [1.0, 1.0], [False, False]),
-        ([6.0, 4.0], [1.0, 1.0], [False, False]),
-        ([6.0, 3.0], [0.5, 1.0], [False, False]),
-        ([4.0, 2.0], [0.5, 1.0], [False, False]),
-        ([4.5, 2.5], [0.5, 1.0], [False, False]),
-        ([4.5, 2.5], [0.25, 0.5], [False, False]),
-        ([4.5, 1.0], [0.25, 0.5], [True, False]),
-        ([0.1, 0.5], [0.25, 0.5], [True, False]),
+        ([6.0, 4.9999], [1.0, 1.0], [False, False]),  # the second still falls, but by less than a ten thousandth
+        ([6.0, 4.9998], [1.0, 1.0], [False, False]),
+        ([4.0, 4.9997], [1.0, 0.5], [False, False]),
+        ([4.5, 4.9996], [1.0, 0.5], [False, False]),
+        ([4.5, 4.9], [1.0, 0.5], [False, False]),
+        ([4.5, 4.9], [0.5, 0.5], [True, False]),
+        ([0.1, 0.5], [0.5, 0.5], [True, False]),
     ]:
         course.record(rule, np.array(losses), np.zeros(2, bool))
         assert course.rate.tolist() == rate
@@ -97,6 +133,32 @@ def test_the_rate_is_halved_after_two_bad_rounds_and_a_seed_stops_after_three() 
     assert course.best.tolist() == [4.0, 0.5]
     assert course.rounds.tolist() == [7, 8]
     assert course.converged.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("rate", [1.0, 1e-7])
+@pytest.mark.parametrize("drift", [1e-4, 3e-4, -1e-4])
+def test_the_rate_and_the_stop_are_those_of_pytorch(drift: float, rate: float, rng: np.random.Generator) -> None:
+    """On random walks of the loss: one that falls by about the threshold, a faster one, and one that rises. At the
+    smaller rate, the smallest change that is made matters."""
+    n = 200
+    losses = 2 - np.cumsum(rng.normal(drift, 3e-4, (60, n)), axis=0)
+    halved, stopped = np.zeros(n, int), np.zeros(n, bool)
+    for patience in (3, 100):  # the second shows what happens to the rate where training would have stopped
+        course = RunProgress.of(np.full(n, rate))
+        rule = replace(trainer.early_stopping(100), patience=patience)
+        theirs = [(_ReduceOnPlateau(rate, 0.5, 2), _StopEarly(patience)) for _ in range(n)]
+        for row in losses:
+            for (plateau, stop), loss in zip(theirs, row.tolist(), strict=True):
+                if not stop.stopped:
+                    plateau.step(loss)
+                    stop.step(loss)
+            course.record(rule, row, np.zeros(n, bool))
+            running = ~course.done
+            assert course.done.tolist() == [stop.stopped for _, stop in theirs]
+            assert course.rate[running].tolist() == [plateau.rate for plateau, stop in theirs if not stop.stopped]
+        halved, stopped = halved + (course.rate < rate), stopped | course.done
+    assert halved.any()
+    assert stopped.any()
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,9 @@ def _role_order(role: str) -> int:
 
 def _is_ranking_metric(name: str, value: Any) -> bool:
     """Whether a column is a metric for the table, which shows only nDCG@10 of head and tail queries."""
-    if name in _COUNTS or name == "seed" or name.endswith("_seconds") or not isinstance(value, int | float):
+    if name in _COUNTS or name == "seed" or not isinstance(value, int | float):
+        return False
+    if name.startswith("task_") or name.endswith("_seconds"):  # costs
         return False
     return not name.startswith(("head ", "tail ")) or name.endswith("nDCG@10")
 

@@ -138,10 +138,10 @@ class DerivedPolicies:
         share = frequency / frequency.sum()
         key = stream_key(as_generator(rng))
         for policy, seed, derive in self._policies(models, seen):
-            start = time.perf_counter()
+            start = time.process_time()
             derived = derive(rng=generator(key, policy, seed))
             row: dict[str, Any] = {"kind": "policy", "seed": seed, "policy": policy}
-            row["seconds"] = time.perf_counter() - start
+            row["seconds"] = time.process_time() - start
             lists, weight = _weighted_lists(derived)
             # common random numbers: policies of one seed are shown to the same users, for less noise in differences
             row |= self._clicks(user, lists, share[lists.query] * weight, generator(key, "sessions", seed))

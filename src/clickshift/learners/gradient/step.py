@@ -37,8 +37,9 @@ _ROW_STEP_FACTOR = (1 - 0.999) ** -0.5
 1 / 1000 per step, so a gradient g moves the row by rate x 31.6 x g / sqrt(sum of all its g^2), spread over some steps;
 here the move is made at once (docs/decisions/0006)."""
 _PROBABILITY_RATE_FACTOR = 5.0
-"""Factor of the learning rate of examination and continuation: every session informs about them, so they take larger
-steps than the weights of a network."""
+"""Factor of the learning rate of examination and continuation that start anywhere: every session informs about them, so
+they take larger steps than the weights of a network. Examination that starts at maximum likelihood does not: larger
+steps would carry it away before attractiveness has been learned (docs/decisions/0006)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,8 @@ class TrainingProgram:
             step = rate * _ROW_STEP_FACTOR * gradient / (jnp.sqrt(squares) + 1e-12)
             moved = {"rows": rows[name] - step, "squares": squares}
             tables[name] = jax.tree.map(partial(_set_rows, index=index[name]), table, moved)
-        rates = {"shared": rate * (1.0 if self.model.network else _PROBABILITY_RATE_FACTOR), "tower": rate}
+        starts_anywhere = not self.model.network and self.examination is None
+        rates = {"shared": rate * (_PROBABILITY_RATE_FACTOR if starts_anywhere else 1.0), "tower": rate}
         weights = {
             part: jax.tree.map(lambda value, move, by=rates[part]: value - by * move, old, change[part])
             for part, old in state["weights"].items()
