@@ -169,7 +169,8 @@ def test_fit_and_evaluate(shell: Shell, clicks: Path, tmp_path: Path) -> None:
 
 
 def test_judgments_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> None:
-    facts = shell.json("judgments", fitted / "DBN", "-o", tmp_path / "j.parquet", "--grades", "0.1,0.3")
+    options = ("--grades", "0.1,0.3", "--keep-prior")
+    facts = shell.json("judgments", fitted / "DBN", "-o", tmp_path / "j.parquet", *options)
     table = pq.read_table(tmp_path / "j.parquet")
     assert facts["cut_points"] == [0.1, 0.3]
     assert facts["pairs"] == table.num_rows == load_model(fitted / "DBN").vocabulary.n_pairs
@@ -178,6 +179,7 @@ def test_judgments_as_a_table(shell: Shell, fitted: Path, tmp_path: Path) -> Non
     for row in table.to_pylist():
         assert row["grade"] == (row["relevance"] >= 0.1) + (row["relevance"] >= 0.3)
         assert row["low"] <= row["relevance"] <= row["high"]
+    assert facts["pairs_left_to_prior"] == 0 < facts["pairs_graded_by_prior"] < facts["pairs"]
     text = shell.text("judgments", fitted / "DBN", "-o", tmp_path / "j.csv")
     assert "cut points" in text
     assert "0.05, 0.1, 0.2, 0.4" in text

@@ -94,13 +94,13 @@ BAD: list[tuple[str, tuple[str, ...]]] = [
     ("examine models/TopPop -o before.html", ("TopPop", "examination")),
     ("judgments models/rCTR -o before.csv", ("RCTR", "rank documents")),
     # outputs
-    ("judgments models/PBM -o before.txt", ("before.txt", "--format")),
+    ("judgments models/PBM -o before.txt", ("before.txt", "--for")),
     ("judgments models/PBM -o before.txt --format csv", ("before.txt", ".csv")),
     ("judgments models/PBM -o before.txt --format lightgbm", ("before.txt", ".csv, .parquet")),
     ("judgments models/PBM -o before.csv --format docx", ("'docx'",)),
     ("judgments models/PBM -o before.csv --grades high,low", ("grades", "'high,low'")),
     ("judgments models/PBM -o before.csv --min-impressions 99999", ("99,999", "--min-impressions")),
-    ("judgments models/PBM -o models", ("models", "--format")),
+    ("judgments models/PBM -o models", ("models", "--for")),
     ("judgments models/PBM -o before.txt/new.csv", ("before.txt/new.csv",)),
     ("examine models/PBM -o before.txt", ("before.txt", ".html")),
     ("examine models/PBM -o before.txt/new.html", ("before.txt/new.html",)),
@@ -194,12 +194,15 @@ def test_markup_is_shown_as_it_is(shell: Shell, strange: Path, tmp_path: Path) -
     assert EVIL in (tmp_path / "judgments.csv").read_text(encoding="utf-8")
 
 
-def test_an_id_with_white_space_stops_qrels_alone(shell: Shell, strange: Path, tmp_path: Path) -> None:
+def test_an_id_with_white_space_is_numbered_in_qrels(shell: Shell, strange: Path, tmp_path: Path) -> None:
     shell.text("fit", "dCTR", strange.name, "-o", "model")
-    said = shell.error("judgments", "model", "-o", "judgments.qrels")
-    assert f"'{MARKUP}'" in said
-    assert "parquet" in said
-    assert not (tmp_path / "judgments.qrels").exists()
+    shell.text("judgments", "model", "-o", "judgments.qrels", "--keep-prior")
+    keys = [(tmp_path / f"judgments.qrels.{name}.csv").read_text(encoding="utf-8") for name in ("queries", "docs")]
+    assert MARKUP in "".join(keys)
+    assert MARKUP not in (tmp_path / "judgments.qrels").read_text(encoding="utf-8")
+    said = shell.error("judgments", "model", "-o", "new.txt", "--for", "ltr", "--keep-prior")
+    assert "white space" in said
+    assert not (tmp_path / "new.txt").exists()
 
 
 def test_an_interrupt_is_one_line(shell: Shell, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_seeds_are_judged_together(shell: Shell, several: Path, clicks: Path) ->
 
 
 def test_the_other_commands_take_the_folder(shell: Shell, several: Path, clicks: Path, tmp_path: Path) -> None:
-    shell.json("judgments", several, "-o", tmp_path / "judgments.parquet")
+    shell.json("judgments", several, "-o", tmp_path / "judgments.parquet", "--keep-prior")
     assert pq.read_table(tmp_path / "judgments.parquet").num_rows == load_model(several).vocabulary.n_pairs
     lists = shell.json("predict", several, clicks)["lists"]
     assert all(0 < p < 1 for p in lists[0]["click_prob"])

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+import clickshift as cs
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, DataError, FileError, SpecError
-from clickshift.grading.export import judgments_format
+from clickshift.grading._evidence import reliability_weight
+from clickshift.grading.export import JUDGMENT_FORMATS, judgments_format
 from clickshift.grading.graded_judgments import (
     _assign_grades,
     _quantile_cuts,
-    _reliability_weight,
     judgments,
     parse_grades,
 )
-from clickshift.io.qrels import read_qrels
 from clickshift.learners import fit
 from clickshift.models import DCTR, GCTR
 from clickshift.models.base import Evidence
@@ -168,25 +168,9 @@ def test_a_model_without_documents_or_counts_says_so(log: Sessions) -> None:
 def test_weights_fall_with_the_error() -> None:
     relevance = np.array([0.2, 0.5, 0.8])
     spread = np.var(np.log(relevance / (1 - relevance)))
-    weight = _reliability_weight(relevance, np.array([0.0, np.sqrt(spread), np.inf]))
+    weight = reliability_weight(relevance, np.array([0.0, np.sqrt(spread), np.inf]))
     assert weight == pytest.approx([1.0, 0.5, 0.0])
-    assert _reliability_weight(np.full(3, 0.2), np.ones(3)).tolist() == [1.0, 1.0, 1.0]
-
-
-def test_qrels(tmp_path: Path) -> None:
-    judgments(model()).write(tmp_path / "out.qrels", format="qrels")
-    assert (tmp_path / "out.qrels").read_text() == "<dogs> 0 a 3\n<dogs> 0 d 1\ncats 0 [c] 4\ncats 0 a 3\ncats 0 b 0\n"
-    assert len(read_qrels(tmp_path / "out.qrels")) == 5
-
-
-@pytest.mark.parametrize("bad", ["red shoes", "tab\there", " x", "line\n", "\u2003", "\x1c"])
-def test_ids_with_white_space_have_no_place_in_qrels(bad: str, tmp_path: Path) -> None:
-    (tmp_path / "out.qrels").write_text("before")
-    with raises_code("bad-id", DataError, value=bad, count=1) as caught:
-        judgments(model(doc=["a", "b", bad, "a", "d"])).write(tmp_path / "out.qrels", format="qrels")
-    assert caught.value.facts["kind"] == "document"
-    assert (tmp_path / "out.qrels").read_text() == "before"
-    judgments(model(doc=["a", "b", bad, "a", "d"])).write(tmp_path / "out.csv", format="csv")
+    assert reliability_weight(np.full(3, 0.2), np.ones(3)).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -229,7 +213,8 @@ def test_tables_say_their_cut_points(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "out.parquet")
     told = json.loads(table.schema.metadata[b"clickshift"])
     assert told == {"cut_points": [0.05, 0.1, 0.2, 0.4], "model": "dCTR"}
-    columns = ["query", "doc", "relevance", "low", "high", "support", "impressions", "clicks", "grade"]
+    columns = ["query", "doc", "relevance", "low", "high", "support", "impressions", "clicks", "ctr", "mean_rank"]
+    columns += ["grade", "grade_from"]
     assert table.column_names == columns
     judgments(model(errors=False)).write(tmp_path / "out.csv", format="csv")
     rows = read_csv(tmp_path / "out.csv")
@@ -240,10 +225,9 @@ def test_tables_say_their_cut_points(tmp_path: Path) -> None:
 
 def test_the_format_is_told_or_told_by_the_ending(tmp_path: Path) -> None:
     assert judgments_format("a.parquet") == "parquet"
-    assert judgments_format("a.qrels") == "qrels"
-    assert judgments_format("a.txt", "qrels") == "qrels"
+    assert judgments_format("a.qrels") == judgments_format("a.txt", "qrels") == judgments_format("a", "trec") == "trec"
     assert judgments_format("a.csv", "lightgbm") == "lightgbm"
-    formats = ["parquet", "csv", "qrels", "lightgbm"]
+    formats = list(JUDGMENT_FORMATS)
     with raises_code("unknown-format", SpecError, value=None, known=formats):
         judgments_format("a.txt")
     with raises_code("unknown-format", SpecError, value="xlsx", known=formats):
@@ -255,3 +239,98 @@ def test_the_format_is_told_or_told_by_the_ending(tmp_path: Path) -> None:
     (tmp_path / "a.qrels").mkdir()
     with raises_code("is-a-folder", FileError, path=tmp_path / "a.qrels"):
         judgments_format(tmp_path / "a.qrels")
+
+
+def counted(shown: list[float], clicked: list[float], *, prior: float = 4.0) -> DCTR:
+    """A model of one query whose documents have a prior of a fifth, with its strength, besides these counts."""
+    words, _, _ = Vocabulary.of(["cats"] * len(shown), [f"d{k}" for k in range(len(shown))])
+    n, yes = np.append(shown, 0.0), np.append(clicked, 0.0)
+    ctr = (yes + prior / 5) / (n + prior)
+    errors = {"relevance": 1 / np.sqrt((n + prior) * ctr * (1 - ctr))}
+    evidence = Evidence("by hand", n, yes, errors, effective_counts={"relevance": np.stack([yes, n])})
+    return DCTR(words, ctr, evidence=evidence)
+
+
+def test_grades_of_the_prior_are_left_out() -> None:
+    """Prior 0.8 of 4. Never clicked: 13 impressions leave 0.047, grade 0; 3 leave 0.114, and 12 leave exactly 0.05."""
+    shown = [0.0, 3.0, 12.0, 13.0, 1.0, 0.5, 40.0]
+    clicked = [0.0, 0.0, 0.0, 0.0, 1.0, 0.4, 20.0]
+    found = judgments(counted(shown, clicked))
+    assert sorted(found.table["doc"].to_pylist()) == ["d3", "d4", "d6"]
+    assert (found.left_to_prior, found.left_out) == (4, 0)
+    assert "4 others are left out" in found.conclusion
+    kept = judgments(counted(shown, clicked), keep_prior=True)
+    rows = {row["doc"]: (row["grade"], row["grade_from"]) for row in kept.rows()}
+    assert rows == {
+        "d0": (3, "prior"),  # never shown
+        "d1": (2, "prior"),  # hardly shown
+        "d2": (1, "prior"),  # a grade above the lowest one without a click
+        "d3": (0, "log"),
+        "d4": (3, "log"),  # a click is evidence
+        "d5": (3, "prior"),  # less than one effective observation
+        "d6": (4, "log"),
+    }
+    assert (kept.kept_from_prior, kept.left_to_prior) == (4, 0)
+    assert {name: kept.to_dict()[name] for name in ("pairs_graded_by_prior", "pairs_left_to_prior")} == {
+        "pairs_graded_by_prior": 4,
+        "pairs_left_to_prior": 0,
+    }
+
+
+def test_no_click_in_few_impressions_is_no_evidence_of_irrelevance() -> None:
+    """Prior 2 of 10 is as much information as 10 impressions; 11 without a click leave a rate of 0.095."""
+    with warns_code("single-grade"):
+        found = judgments(counted([9.0, 11.0], [0.0, 0.0], prior=10.0), grades="0.15", keep_prior=True)
+    assert {row["doc"]: (row["grade"], row["grade_from"]) for row in found.rows()} == {
+        "d0": (0, "prior"),
+        "d1": (0, "log"),
+    }
+    with raises_code("graded-by-prior", DataError, count=2):
+        judgments(counted([9.0, 3.0], [0.0, 0.0], prior=10.0), grades="0.15")
+
+
+def test_a_model_without_effective_counts_needs_five_impressions() -> None:
+    hand = model()
+    assert hand.evidence is not None
+    seen = np.array([*sorted(IMPRESSIONS), 0.0])
+    unclicked = DCTR(hand.vocabulary, np.full(6, 0.01), evidence=Evidence("by hand", seen, np.zeros(6)))
+    with warns_code("single-grade"):
+        found = judgments(unclicked)
+    assert (found.table.num_rows, found.left_to_prior) == (4, 1)
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+def test_no_unclicked_document_has_a_high_grade_in_a_fitted_log() -> None:
+    log = cs.simulate(cs.builtin_corpus(20), cs.BM25(), cs.users.PBM(), 4000, rng=3)
+    unclicked = 0
+    for name in ("PBM", "UBM", "DBN", "dCTR"):
+        fitted = fit(name, log)
+        found = judgments(fitted).to_pandas()
+        assert (found.loc[found["clicks"] == 0, "grade"] == 0).all(), name
+        unclicked += (found["clicks"] == 0).sum()
+        assert set(found["grade_from"]) == {"log"}
+        everything = judgments(fitted, keep_prior=True).to_pandas()
+        assert len(everything) == fitted.vocabulary.n_pairs
+        kept = everything[everything["grade_from"] == "log"].drop(columns="weight").reset_index(drop=True)
+        assert kept.equals(found.drop(columns="weight"))
+    assert unclicked > 0, "some documents are shown to be irrelevant"
+
+
+@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
+def test_evidence_is_that_of_the_log(log: Sessions) -> None:
+    """Impressions, clicks, raw rate and mean rank against a loop over the sessions, for both ways of counting them."""
+    counts: dict[tuple[object, object], list[float]] = {}
+    words, lists = log.vocabulary, log.rankings
+    for i in range(len(log)):
+        for r in range(log.n_ranks):
+            if lists.shown[i, r]:
+                pair = int(lists.pair[i, r])
+                key = words.query_ids[words.pair_query[pair]], words.doc_ids[words.pair_doc[pair]]
+                total = counts.setdefault(key, [0.0, 0.0, 0.0])
+                for k, value in enumerate((1.0, float(log.click[i, r]), r + 1.0)):
+                    total[k] += value * log.count[i]
+    for name in ("PBM", "DBN"):
+        for row in judgments(fit(name, log), keep_prior=True).rows():
+            shown, clicked, ranks = counts[row["query"], row["doc"]]
+            assert [row["impressions"], row["clicks"]] == [shown, clicked]
+            assert [row["ctr"], row["mean_rank"]] == pytest.approx([clicked / shown, ranks / shown])

@@ -159,7 +159,11 @@ def judgments(
     model: Path = MODEL_FOLDER,
     output: Path | None = typer.Option(None, "--output", "-o", help="File for the judgments, or page (.html)."),
     format: str | None = typer.Option(
-        None, help="Format of the file: parquet, csv, qrels or lightgbm; by default, that of its ending."
+        None,
+        "--for",
+        "--format",
+        help="What the file is for: opensearch, quepid, quepid-rre, rre, trec, ltr, ranx, lightgbm, xgboost, parquet "
+        "or csv; by default, that of its ending.",
     ),
     grades: str = typer.Option(
         "0.05,0.1,0.2,0.4", help="Ascending cut points of the relevance, or quantile:N for N grades of equal size."
@@ -167,12 +171,19 @@ def judgments(
     min_impressions: int = typer.Option(
         0, min=0, help="Smallest number of impressions of a (query, document) pair to be judged."
     ),
+    keep_prior: bool = typer.Option(
+        False, "--keep-prior", help="Keep pairs whose grade the prior decides, marked in the column grade_from."
+    ),
+    query_text: Path | None = typer.Option(
+        None, help="Table with the columns query and text: the texts of the queries, if the log has ids."
+    ),
     report: Path | None = PAGE,
     json: bool = JSON,
 ) -> None:
-    """Export graded relevance judgments with their uncertainty from a fitted model.
+    """Export graded relevance judgments with their evidence from a fitted model.
 
-    They are written as a table, as TREC qrels, or as labels and weights for LightGBM.
+    They are written as a table, as TREC qrels, for OpenSearch, Quepid or RRE, or as labels for a ranker. Documents
+    about which the log says too little are left out and counted: their grade would be that of the prior.
     """
     from clickshift.grading.graded_judgments import GradedJudgments
     from clickshift.grading.graded_judgments import judgments as grade
@@ -182,7 +193,14 @@ def judgments(
     check_report(report)
     with warnings_shown():
         with reporting("grading"):
-            result = grade(model, grades=grades, min_impressions=min_impressions, format=format)
+            result = grade(
+                model,
+                grades=grades,
+                min_impressions=min_impressions,
+                keep_prior=keep_prior,
+                query_text=query_text,
+                format=format,
+            )
         render(result, json=json, output=output, report=report)
 
 

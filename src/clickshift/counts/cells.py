@@ -160,6 +160,13 @@ class Cells:
         equal_weights = np.ones(self.n_situations)
         return self._weighted_sums(self.impressions, equal_weights), self._weighted_sums(self.clicks, equal_weights)
 
+    def mean_rank(self) -> Float[np.ndarray, " pair"]:
+        """Return the mean rank, from 1, at which each pair was shown; NaN where it was not shown."""
+        impressions, _ = self.by_pair()
+        ranks = self.weighted_impressions(rank_of(self.by, self.n_ranks) + 1.0)
+        mean: np.ndarray = np.where(impressions > 0, ranks / np.maximum(impressions, 1e-12), np.nan)
+        return mean
+
     def weighted_impressions(self, weight: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the weighted impressions of each pair: the sum over its cells of impressions times `weight`."""
         return self._weighted_sums(self.impressions, weight)
@@ -212,6 +219,25 @@ class Cells:
         key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + coarse)
         impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
         return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks)
+
+
+def mean_ranks(log: Log) -> Float[np.ndarray, " pair"]:
+    """Return the mean rank, from 1, at which a log shows each pair; NaN where it does not show it.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    """
+    shown, ranks = np.zeros(log.vocabulary.n_pairs), np.zeros(log.vocabulary.n_pairs)
+    for part, count in weighted_chunks(log, None):
+        for rank in range(part.n_ranks):
+            pair = part.rankings.pair[:, rank]
+            rows = np.flatnonzero(pair != UNSEEN)
+            impressions = np.bincount(pair[rows], count[rows], len(shown))
+            shown += impressions
+            ranks += (rank + 1) * impressions
+    return np.where(shown > 0, ranks / np.maximum(shown, 1e-12), np.nan)
 
 
 def check_counts(name: str, counts: np.ndarray, shape: tuple[int, ...]) -> None:

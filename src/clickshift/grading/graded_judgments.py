@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from typing_extensions import override
 
 from clickshift.display.document import Document, Section
@@ -24,11 +24,12 @@ from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS, SYMBOLS, counts_figure, dot_plot
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, facts_table
-from clickshift.errors import CapabilityError, ClickshiftWarning, DataError, SpecError
+from clickshift.errors import ClickshiftWarning, DataError, SpecError
+from clickshift.grading._evidence import graded_by_prior, reliability_weight, shown_often
 from clickshift.grading.export import judgments_format, write_judgments
 from clickshift.grading.quantiles import quantile_grades
+from clickshift.io.query_texts import read_query_texts
 from clickshift.models import model_name
-from clickshift.models.base import ClickModel
 from clickshift.models.storage import ModelLike, open_model
 
 __all__ = ["DEFAULT_GRADES", "GradedJudgments", "judgments", "parse_grades"]
@@ -52,8 +53,8 @@ class GradedJudgments(Result):
     model
         Name of the model.
     table
-        A pyarrow table with the columns query, doc, relevance, low, high, support, impressions, clicks, grade and
-        weight.
+        A pyarrow table with the columns query, doc, relevance, low, high, support, impressions, clicks, ctr,
+        mean_rank, grade, grade_from ("log" or "prior") and weight.
     cuts
         Cut points of the grades, ascending.
     left_out
@@ -62,6 +63,8 @@ class GradedJudgments(Result):
         Format of the file that `write` writes; None to choose it by the ending of the file.
     data
         What the training log was, in one line.
+    left_to_prior
+        Number of pairs that are left out because the prior decides their grade.
 
     Notes
     -----
@@ -70,6 +73,8 @@ class GradedJudgments(Result):
     - model: name of the model;
     - queries, pairs: number of queries and of graded pairs;
     - pairs_left_out: number of pairs with too few impressions;
+    - pairs_left_to_prior: number of pairs that are left out because the prior, and not the log, decides their grade;
+    - pairs_graded_by_prior: number of such pairs that are kept, because keep_prior was chosen;
     - cut_points: cut points of the grades;
     - pairs_by_grade: number of pairs with each grade;
     - pairs_whose_interval_has_one_grade: share of pairs whose whole confidence interval has one grade, None if the
@@ -83,6 +88,14 @@ class GradedJudgments(Result):
     left_out: int
     format: str | None = None
     data: str = ""
+    left_to_prior: int = 0
+
+    @property
+    def kept_from_prior(self) -> int:
+        """Number of pairs whose grade the prior decides that are kept."""
+        import pyarrow.compute as pc
+
+        return int(pc.sum(pc.equal(self.table["grade_from"], "prior")).as_py() or 0)
 
     @property
     def counts(self) -> Int[np.ndarray, " grade"]:
@@ -113,6 +126,13 @@ class GradedJudgments(Result):
             f"{self.model} grades {self.table.num_rows:,} documents of {len(self.group_sizes):,} queries from 0 to "
             f"{len(self.cuts)}, with {counts[-1]:,} of them in the highest grade."
         )
+        if self.left_to_prior:
+            text += (
+                f" {self.left_to_prior:,} others are left out: the log says too little about them, so the prior would "
+                "grade them."
+            )
+        elif kept := self.kept_from_prior:
+            text += f" The prior decides the grade of {kept:,} of them: the log says too little."
         certain = self.certain_share
         if math.isnan(certain):
             return f"{text} The model has no standard errors, so it is not known how certain the grades are."
@@ -124,7 +144,7 @@ class GradedJudgments(Result):
 
     @override
     def rows(self) -> Rows:
-        """Return a row per pair: query, doc, relevance, low, high, support, impressions, clicks, grade and weight."""
+        """Return a row per pair: its ids, relevance with interval, counts, grade, what decided it, and weight."""
         rows: Rows = self.table.to_pylist()
         return rows
 
@@ -135,6 +155,8 @@ class GradedJudgments(Result):
             "queries": len(self.group_sizes),
             "pairs": self.table.num_rows,
             "pairs_left_out": self.left_out,
+            "pairs_left_to_prior": self.left_to_prior,
+            "pairs_graded_by_prior": self.kept_from_prior,
             "cut_points": list(self.cuts),
             "pairs_by_grade": {str(grade): int(count) for grade, count in enumerate(self.counts)},
             "pairs_whose_interval_has_one_grade": self.certain_share,
@@ -195,13 +217,16 @@ class GradedJudgments(Result):
                 "impressions": _whole(row["impressions"]),
                 "clicks": _whole(row["clicks"]),
                 "clicks per impression": _rate_text(row["clicks"], row["impressions"]),
-                "rests on": row["support"],
+                "mean rank": None if math.isnan(row["mean_rank"]) else round(row["mean_rank"], 1),
+                "rests on": row["grade_from"],
             }
             for row in top
         ]
         return Section(
             f"Query {query}: its most relevant documents",
-            table=table if top[0]["support"] else [{k: v for k, v in row.items() if k != "rests on"} for row in table],
+            table=table
+            if top[0]["grade_from"]
+            else [{k: v for k, v in row.items() if k != "rests on"} for row in table],
             figure=partial(_list_figure, top, self.cuts),
             caption=f"and {more:,} more documents of this query" if more else "",
             name=f"query {query}",
@@ -223,8 +248,8 @@ class GradedJudgments(Result):
         path
             The file; a page if its ending is .html.
         format
-            "parquet", "csv", "qrels" or "lightgbm", as `write_judgments` explains; by default, that of the result, or
-            that of the file's ending.
+            One of those that `write_judgments` explains, e.g. "opensearch"; by default, that of the result, or that of
+            the file's ending.
 
         Returns
         -------
@@ -299,10 +324,17 @@ def judgments(
     *,
     grades: str = DEFAULT_GRADES,
     min_impressions: int = 0,
+    keep_prior: bool = False,
+    query_text: str | Path | Any | None = None,
     level: float = 0.95,
     format: str | None = None,
 ) -> GradedJudgments:
-    """Grade every (query, document) pair of a click model that was shown often enough.
+    """Grade the (query, document) pairs of a click model whose grade the log decides.
+
+    A model also has an estimate for documents that were hardly shown, which is that of its prior. Pairs are left out,
+    and counted, where the prior decides the grade: where the log holds less than one effective observation, and where
+    a document was never clicked and either has a grade above the lowest one, which no click supports, or the log has
+    less than half of the information in its estimate (fewer than five impressions, for a model that does not know it).
 
     Warns where the cut points do not suit the relevance of the model.
 
@@ -314,11 +346,15 @@ def judgments(
         Ascending cut points, e.g. "0.05,0.1,0.2,0.4", or "quantile:5" for five grades of equal size.
     min_impressions
         Smallest number of impressions of a graded pair.
+    keep_prior
+        Whether to keep the pairs whose grade the prior decides; the column grade_from marks them.
+    query_text
+        Texts of the queries, if the log has ids: a table or a data frame of query and text.
     level
         Confidence level of the relevance intervals.
     format
-        Format of the file that `write` of the result writes: parquet, csv, qrels or lightgbm; by default, that of the
-        file's ending.
+        Format of the file that `write` of the result writes, see `write_judgments`: "trec", "opensearch", "quepid" and
+        others; by default, that of the file's ending.
 
     Returns
     -------
@@ -332,7 +368,8 @@ def judgments(
     CapabilityError
         If the model has no impressions because it was not fitted on a log ("no-evidence").
     DataError
-        If no pair was shown often enough ("too-few-impressions").
+        If no pair was shown often enough ("too-few-impressions"), the prior decides the grades of all pairs
+        ("graded-by-prior"), or a query has no text of its own ("missing-query-text", "repeated-query-text").
 
     Examples
     --------
@@ -345,17 +382,52 @@ def judgments(
     import pyarrow as pa
 
     parsed, model = parse_grades(grades), open_model(model)
-    table = model.relevance_table(level=level)
-    keep = _has_impressions(model, table["impressions"].to_numpy(), min_impressions)
-    error = None if model.evidence is None else model.evidence.logit_error.get("relevance")
-    weight = np.ones(table.num_rows)
-    if error is not None:
-        pair = model.vocabulary.pair_numbers(table["query"], table["doc"])
-        weight = _reliability_weight(table["relevance"].to_numpy(), error[pair])
-    table = table.append_column("weight", pa.array(weight)).filter(pa.array(keep))
-    relevance = table["relevance"].to_numpy()
-    cuts = _quantile_cuts(relevance, parsed) if isinstance(parsed, int) else parsed
+    texts = None if query_text is None else read_query_texts(query_text, model.vocabulary)
+    table, relevance = model.relevance_table(level=level), model.relevance()
+    order = np.lexsort((-relevance, model.vocabulary.pair_query))  # of the rows of the table
+    impressions = np.zeros(len(relevance)) if model.evidence is None else model.evidence.impressions[:-1]
+    often = shown_often(model, impressions, min_impressions)
+    candidate = often if keep_prior else often & ~graded_by_prior(model, np.zeros(len(relevance), np.int64))
+    cuts = _quantile_cuts(relevance[candidate], parsed) if isinstance(parsed, int) else parsed
     grade = _assign_grades(relevance, cuts)
+    by_prior = often & graded_by_prior(model, grade)
+    keep = often if keep_prior else often & ~by_prior
+    if not keep.any():
+        raise DataError(
+            f"the log must decide the grade of at least one pair: the prior decides those of all {len(keep):,}, most "
+            "of which were hardly shown and never clicked. Collect more clicks, or pass keep_prior=True.",
+            code="graded-by-prior",
+            count=len(keep),
+        )
+    error = None if model.evidence is None else model.evidence.logit_error.get("relevance")
+    weight = np.ones(len(relevance)) if error is None else reliability_weight(relevance, error[:-1])
+    clicks, shown = table["clicks"].to_numpy(), table["impressions"].to_numpy()
+    with np.errstate(invalid="ignore"):
+        rate = clicks / np.where(shown > 0, shown, np.nan)
+    origin = np.where(by_prior, "prior", "" if model.evidence is None else "log").astype(object)
+    for name, column in (("ctr", rate), ("mean_rank", table["mean_rank"]), ("grade", grade[order])):
+        table = table.drop_columns([name]) if name in table.column_names else table
+        table = table.append_column(name, column if name == "mean_rank" else pa.array(column))
+    table = table.append_column("grade_from", pa.array(origin[order])).append_column("weight", pa.array(weight[order]))
+    if texts is not None:
+        named = pa.array(texts[model.vocabulary.pair_query[order]])
+        table = table.set_column(table.column_names.index("query"), "query", named)
+    _warn_of_doubtful_grades(relevance[keep], grade[keep], cuts)
+    return GradedJudgments(
+        model_name(model),
+        table.filter(pa.array(keep[order])),
+        cuts,
+        int((~often).sum()),
+        format,
+        model.summary().data,
+        left_to_prior=0 if keep_prior else int(by_prior.sum()),
+    )
+
+
+def _warn_of_doubtful_grades(
+    relevance: Float[np.ndarray, " pair"], grade: Int[np.ndarray, " pair"], cuts: tuple[float, ...]
+) -> None:
+    """Warn if the cut points do not suit the relevance."""
     if relevance.max() > 1 and max(cuts, default=2.0) <= 1:
         warnings.warn(
             ClickshiftWarning(
@@ -364,7 +436,7 @@ def judgments(
                 code="relevance-not-a-probability",
                 value=float(relevance.max()),
             ),
-            stacklevel=2,
+            stacklevel=3,
         )
     if len(np.unique(grade)) < 2 and len(grade) > 1:
         warnings.warn(
@@ -378,11 +450,8 @@ def judgments(
                 low=float(relevance.min()),
                 high=float(relevance.max()),
             ),
-            stacklevel=2,
+            stacklevel=3,
         )
-    position = table.column_names.index("weight")
-    table = table.add_column(position, "grade", pa.array(grade))
-    return GradedJudgments(model_name(model), table, cuts, int((~keep).sum()), format, model.summary().data)
 
 
 def parse_grades(text: str) -> tuple[float, ...] | int:
@@ -454,45 +523,6 @@ def _quantile_cuts(relevance: Float[np.ndarray, " pair"], grades: int) -> tuple[
             stacklevel=3,
         )
     return tuple(cuts.tolist())
-
-
-def _reliability_weight(
-    relevance: Float[np.ndarray, " pair"], error: Float[np.ndarray, " pair"]
-) -> Float[np.ndarray, " pair"]:
-    """Inverse variance of a pair, relative to that of an exactly known pair: V / (V + error^2) in logits.
-
-    V is the variance of the logits over all pairs, so that a pair whose error is as large as the differences between
-    pairs weighs 1/2. The plain inverse variance would give a few frequent pairs all the weight.
-    """
-    logit = np.log(np.clip(relevance, 1e-12, 1) / np.clip(1 - relevance, 1e-12, 1))
-    variance = logit.var()
-    if not variance > 0:
-        return np.ones(len(relevance))
-    weight: np.ndarray = variance / (variance + np.where(np.isnan(error), np.inf, error) ** 2)
-    return weight
-
-
-def _has_impressions(model: ClickModel, impressions: np.ndarray, minimum: int) -> Bool[np.ndarray, " pair"]:
-    """Whether each pair was shown often enough."""
-    if minimum <= 0:
-        return np.ones(len(impressions), bool)
-    if model.evidence is None:
-        name = type(model).__name__
-        raise CapabilityError(
-            f"this {name} was not fitted on a log, so it has no impressions. Pass min_impressions=0.",
-            code="no-evidence",
-            model=name,
-        )
-    keep: np.ndarray = impressions >= minimum
-    if not keep.any():
-        raise DataError(
-            f"at least one pair must be shown {minimum:,} times: the most frequent one was shown "
-            f"{impressions.max():,.0f} times. Choose a smaller min_impressions.",
-            code="too-few-impressions",
-            value=float(impressions.max()),
-            minimum=minimum,
-        )
-    return keep
 
 
 def _list_cuts(cuts: tuple[float, ...]) -> str:

@@ -15,7 +15,7 @@ from clickshift.errors import FileError
 from clickshift.io.frames import read_source
 from clickshift.io.qrels import consistent_pairs
 from clickshift.io.read_report import ReadReport, unreadable_lines_error
-from clickshift.io.tables.columns import id_column, number_column
+from clickshift.io.tables.columns import Column, id_column, number_column
 from clickshift.io.tables.formats import ColumnError, TableFile
 
 _ID_COLUMNS = ("query", "doc")
@@ -106,17 +106,41 @@ def pair_values_of(part: TableFile, value: str) -> PairValues:
 
 def read_pair_columns(part: TableFile, value: str) -> tuple[Any, Any, Float[np.ndarray, " row"]]:
     """Return the raw queries, documents and numbers of a table, none of which may be missing."""
+    query, doc, number = complete_columns(part, _ID_COLUMNS, (value,))
+    return query.ids(), doc.ids(), number.values.astype(np.float64)
+
+
+def complete_columns(part: TableFile, ids: Sequence[str], numbers: Sequence[str] = ()) -> list[Column]:
+    """Convert columns of ids and of numbers, in which no value may be missing.
+
+    Parameters
+    ----------
+    part
+        A table that was read.
+    ids, numbers
+        Names of the columns.
+
+    Returns
+    -------
+    list of Column
+        The columns, in this order.
+
+    Raises
+    ------
+    FileError
+        "unreadable-line", "empty-file", "bad-column" or "missing-value".
+    """
     path = part.path
     if part.unreadable:
         raise unreadable_lines_error(path, part.unreadable, "Fix or remove it.")
     if not part.table.num_rows:
         raise FileError(path, "has no rows. There must be at least one.", code="empty-file")
     try:
-        query, doc = (id_column(name, [part.table[name]]) for name in _ID_COLUMNS)
-        number = number_column(value, [part.table[value]])
+        columns = [id_column(name, [part.table[name]]) for name in ids]
+        columns += [number_column(name, [part.table[name]]) for name in numbers]
     except ColumnError as error:
         raise FileError(path, f"column {error.name} {error.problem}.", code=error.code, column=error.name) from None
-    for name, column in zip((*_ID_COLUMNS, value), (query, doc, number), strict=True):
+    for name, column in zip((*ids, *numbers), columns, strict=True):
         if column.bad.any():
             row, count = int(column.bad.argmax()) + 1, int(column.bad.sum())
             raise FileError(
@@ -127,7 +151,7 @@ def read_pair_columns(part: TableFile, value: str) -> tuple[Any, Any, Float[np.n
                 row=row,
                 count=count,
             )
-    return query.ids(), doc.ids(), number.values.astype(np.float64)
+    return columns
 
 
 def _choose_columns(path: Path, names: Sequence[str], value: str) -> dict[str, str]:

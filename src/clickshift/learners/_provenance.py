@@ -7,15 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from clickshift._version import __version__
-from clickshift.counts.cells import Cells
+from clickshift.counts.cells import Cells, mean_ranks
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.fingerprint import counts_fingerprint, log_fingerprint
 from clickshift.data.days import time_range
 from clickshift.data.description import log_source
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Sessions
-from clickshift.models.base import ClickModel
+from clickshift.models.base import ClickModel, Evidence, pair_table
 
 __all__ = ["with_provenance"]
 
@@ -50,8 +52,25 @@ def with_provenance(model: ClickModel, opened: Any, log: Any) -> ClickModel:
         version=__version__,
         first_time=first,
         last_time=last,
+        mean_rank=_mean_ranks(evidence, opened, model),
     )
     return replace(model, evidence=kept)
+
+
+def _mean_ranks(evidence: Evidence, opened: Any, model: ClickModel) -> np.ndarray | None:
+    """Return the mean rank of each pair, where the learner's own counts do not have it; None if it is not known."""
+    if evidence.mean_rank is not None:
+        return evidence.mean_rank
+    if isinstance(opened, DayCounts):
+        ranks = opened.cells.mean_rank()
+    elif isinstance(opened, Sessions | EncodedLog):
+        ranks = mean_ranks(opened)
+    else:
+        return None
+    by_pair = pair_table(ranks, unseen=math.nan)
+    if model.vocabulary is opened.vocabulary:
+        return by_pair
+    return pair_table(by_pair[opened.vocabulary.pairs_of(model.vocabulary)], unseen=math.nan)
 
 
 def _n_sessions(opened: Any) -> int:

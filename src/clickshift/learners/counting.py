@@ -122,7 +122,10 @@ class Counting:
     def evidence(self, cells: Cells, **errors: np.ndarray) -> Evidence:
         """Return the evidence of a model fitted on these cells, with the standard errors of its parameters."""
         impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
-        return Evidence(label(self), impressions, clicks, errors)
+        counts = np.stack([clicks, impressions])
+        ranks = pair_table(cells.mean_rank(), unseen=float("nan"))
+        effective = dict.fromkeys(errors, counts) if "relevance" in errors else {}  # of dCTR: errors by pair
+        return Evidence(label(self), impressions, clicks, errors, mean_rank=ranks, effective_counts=effective)
 
 
 def _global_rate(cells: Cells) -> float:

@@ -293,6 +293,8 @@ class MaximumLikelihood:
             effective = {"attractiveness": found.attractiveness_counts, "examination": found.examination_counts}
             logit_error["relevance"], effective["relevance"] = found.attractiveness, found.attractiveness_counts
         evidence = self._evidence(impressions, clicks, logit_error, fitted.newton, effective)
+        if errors:  # replicates need none of this
+            evidence = replace(evidence, mean_rank=pair_table(cells.mean_rank(), unseen=float("nan")))
         return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
 
     def _fit_cascade(

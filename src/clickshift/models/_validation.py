@@ -123,6 +123,9 @@ def _check_evidence(model: ClickModel, evidence: Evidence) -> None:
             raise ValueError(f"evidence.{name} must be finite numbers of 0 or more")
     if not (evidence.clicks <= evidence.impressions * (1 + _ROUNDING) + _ROUNDING).all():
         raise ValueError("there must not be more clicks than impressions")
+    ranks = evidence.mean_rank
+    if ranks is not None and (ranks.shape != evidence.clicks.shape or ranks.dtype.kind != "f" or (ranks < 1).any()):
+        raise ValueError("evidence.mean_rank must have a rank from 1 for each pair")  # NaN where it was not shown
     for name, error in evidence.logit_error.items():
         if error.dtype.kind != "f" or (error < 0).any():  # NaN where there is none
             raise ValueError(f"the standard errors of {name} must not be negative")

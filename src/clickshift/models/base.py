@@ -73,6 +73,8 @@ class Evidence:
     effective_counts
         Effective successes and trials of each parameter in the likelihood of the log without priors, by the
         parameter's name: what intervals come from (`clickshift.models.intervals`).
+    mean_rank
+        Mean rank, from 1, at which each pair was shown, NaN where it was not; None if it is not known.
     """
 
     learner: str
@@ -91,6 +93,7 @@ class Evidence:
     first_time: str = ""
     last_time: str = ""
     effective_counts: Mapping[str, EffectiveCounts] = field(default_factory=dict)
+    mean_rank: PairTable | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -402,8 +405,8 @@ class ClickModel(ABC):
         Returns
         -------
         pyarrow.Table
-            Columns query, doc, relevance, low, high, support, impressions and clicks; the most relevant document first
-            within each query.
+            Columns query, doc, relevance, low, high, support, impressions, clicks and mean_rank (from 1); the most
+            relevant document first within each query.
         """
         import pyarrow as pa
 
@@ -420,6 +423,7 @@ class ClickModel(ABC):
             "support": intervals.support,
             "impressions": missing if evidence is None else evidence.impressions[:-1],
             "clicks": missing if evidence is None else evidence.clicks[:-1],
+            "mean_rank": missing if evidence is None or evidence.mean_rank is None else evidence.mean_rank[:-1],
         }
         raw = {k: v[order].astype(object) if v.dtype.kind == "T" else v[order] for k, v in columns.items()}
         return pa.table(raw)

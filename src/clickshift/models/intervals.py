@@ -20,8 +20,8 @@ EffectiveCounts = Float[np.ndarray, "2 _"]
 """Effective successes and trials of each value of a parameter."""
 FEW_CLICKS = 5.0
 """Effective clicks below which the upper bound is exact, and the estimate rests on its prior too."""
-_MIN_TRIALS = 1.0
-"""Effective trials below which the log does not identify a parameter."""
+_MIN_TRIALS = 1.0 - 1e-6
+"""Effective trials below which the log does not identify a parameter: one, which rounding may make slightly less."""
 
 
 class ParameterIntervals(NamedTuple):

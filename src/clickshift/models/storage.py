@@ -309,6 +309,8 @@ def _unpack_model(
 def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Put the arrays of the evidence into `arrays`, and return its other fields."""
     arrays[f"{prefix}impressions"], arrays[f"{prefix}clicks"] = evidence.impressions, evidence.clicks
+    if evidence.mean_rank is not None:
+        arrays[f"{prefix}mean_rank"] = evidence.mean_rank
     for name, error in evidence.logit_error.items():
         arrays[f"{prefix}logit_error.{name}"] = error
     for name, counts in evidence.effective_counts.items():
@@ -345,4 +347,5 @@ def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.n
         effective_counts={
             name: arrays[f"{prefix}effective_counts.{name}"] for name in header.get("effective_counts", [])
         },
+        mean_rank=arrays.get(f"{prefix}mean_rank"),
     )
