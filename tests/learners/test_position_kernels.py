@@ -14,7 +14,7 @@ from clickshift.learners._priors import prior_strength_by_moments
 
 @pytest.mark.parametrize("by", ["rank", "last_click"])
 def test_borrowed_sessions_are_like_those_of_the_group(log: Sessions, by: By) -> None:
-    """Written out: the clicks of a group at a rank, divided among the situations of the rank by their relative rates."""
+    """Written out: clicks of a group at a rank, divided among the situations of the rank by their relative rates."""
     cells = Cells.of(log, by)
     (shown, clicked), group = cells.by_pair(), usual_rank(cells)
     skips = np.zeros(len(cells.pair))
@@ -34,7 +34,7 @@ def test_borrowed_sessions_are_like_those_of_the_group(log: Sessions, by: By) ->
 
 
 def test_rates_of_situations_compare_the_same_documents(rng: np.random.Generator) -> None:
-    """Two kinds of documents: attractive ones are usually shown in the second situation, which is examined half as often.
+    """Two kinds of documents: attractive ones are usually shown in the second situation, examined half as often.
 
     Click-through rates say that the second situation is clicked more. Documents have three impressions each.
     """

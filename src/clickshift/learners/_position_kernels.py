@@ -17,6 +17,7 @@ them as each document's own clicks are.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import no_type_check
 
 import numpy as np
@@ -254,18 +255,19 @@ def clicks_per_impression(cells: Cells) -> Float[np.ndarray, " situation"]:
     rate = np.ones(cells.n_situations)
     for _ in range(_MAX_SCALING_STEPS):
         expected = np.zeros((len(ranges), cells.n_situations))
-        for_each(
-            lambda k, rate=rate, expected=expected: _divide_clicks(
-                *ranges[k], cells.offsets, cells.situation, cells.impressions, clicked, rate, expected[k]
-            ),
-            len(ranges),
-        )
+        columns = cells.offsets, cells.situation, cells.impressions, clicked, rate
+        for_each(partial(_divide_range, ranges, columns, expected), len(ranges))
         factor = (clicks + _SCALING_PRIOR) / (expected.sum(axis=0) + _SCALING_PRIOR)
         rate = rate * factor
         rate /= np.average(rate, weights=impressions)
         if np.abs(factor - 1).max() < _SCALING_TOLERANCE:
             break
     return rate
+
+
+def _divide_range(ranges: list[tuple[int, int]], columns: tuple[np.ndarray, ...], expected: np.ndarray, k: int) -> None:
+    """Divide the clicks of a range of pairs among its cells, and add them up by situation."""
+    _divide_clicks(*ranges[k], *columns, expected[k])
 
 
 @njit(cache=True, nogil=True)
