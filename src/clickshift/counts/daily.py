@@ -215,7 +215,8 @@ def _load_cascade(
     """Build cascade counts from the arrays of a file; ValueError if they are damaged."""
     tables = {name: arrays[f"cascade.{name}"] for name in (*_PAIR_TABLES, *_RANK_TABLES)}
     hole = vocabulary.n_pairs + 1 if facts.get("has_holes") else None
-    tails = TailsByShape(*(arrays[f"tails.{name}"] for name in _SHAPE_TABLES), hole=hole)
+    shapes = {name: arrays[f"tails.{name}"] for name in _SHAPE_TABLES}
+    tails = TailsByShape(**shapes, hole=hole)
     cascade = _make_cascade(vocabulary, n_ranks, tables, float(facts["passed"]), tails)
     cascade.validate()
     tails.validate(vocabulary.n_pairs, n_ranks)
