@@ -58,7 +58,7 @@ def write_lists(path: Path, docs: list[str], queries: int = 4) -> Path:
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ope")
     write_clicks(folder / "log.parquet", queries=4, sessions=12_000, seed=0, keep=0.4)
-    write_clicks(folder / "small.parquet", queries=2, sessions=1000, seed=0, keep=0.4)
+    write_clicks(folder / "small.parquet", queries=2, sessions=3000, seed=0, keep=0.4)
     write_lists(folder / "worst.parquet", WORST)
     write_lists(folder / "better.parquet", ["a", "b", "d", "c"])
     write_lists(folder / "top.parquet", ["b", "a", "c", "d"])

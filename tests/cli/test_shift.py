@@ -18,6 +18,7 @@ from clickshift.experiments.papers import TABLES_AND_FIGURES
 from clickshift.io.datasets.letor import read_corpus
 from clickshift.simulation.search_engine import World
 from tests.cli.shell import Shell, call
+from tests.rows import without_costs
 
 SMALL = ("--queries", 12, "--sessions", 400, "--test-sessions", 50, "--testing", "oracle", "--testing", "random")
 SMALL += ("--user", "CoCM-mismatch", "--training", "PL-oracle", "--workers", 1, "--model", "EM('PBM')")
@@ -110,7 +111,7 @@ def test_a_corpus_may_be_an_object(tmp_path: Path) -> None:
     from_object = cs.policy_shift(tmp_path / "object", corpus=read, **options)
 
     def values(result: Any) -> list[dict[str, Any]]:
-        return [{k: v for k, v in row.items() if "seconds" not in k} for row in result.to_dict()["rows"]]
+        return without_costs(result.to_dict()["rows"])
 
     assert values(from_object) == values(from_file)
     lines: list[str] = []

@@ -30,6 +30,7 @@ from clickshift.experiments import runner
 from clickshift.experiments.dask import cluster
 from clickshift.experiments.runner import FinishedTask, RunFolder, process_pool, run_tasks
 from tests.codes import raises_code
+from tests.rows import without_costs
 
 Client = pytest.importorskip("distributed", reason="a cluster needs Dask: pip install 'clickshift[dask]'").Client
 LONG = 60
@@ -417,7 +418,7 @@ def test_from_the_command_line(
     assert call(*command, "-o", "here") == 0
     second = json.loads(capsys.readouterr().out)["rows"]
     assert {row["model"] for row in first} == {"dCTR", "rCTR"}
-    assert [without_times(row) for row in first] == [without_times(row) for row in second]
+    assert without_costs(first) == without_costs(second)
     assert call(*command, "-o", "there", "--cluster", dask.address, "--workers", "2") == 2
     told = capsys.readouterr().err
     assert "--workers" in told
@@ -425,10 +426,6 @@ def test_from_the_command_line(
     assert call(*command, "-o", "new", "--cluster", "host") == 2
     told = capsys.readouterr().err
     assert [line for line in told.splitlines() if line.startswith("clickshift: ") and "'host'" in line]
-
-
-def without_times(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.endswith("seconds")}
 
 
 def test_every_command_that_runs_cells_takes_a_cluster() -> None:

@@ -40,6 +40,7 @@ from clickshift.policies import POLICIES
 from clickshift.simulation.simulate import simulate
 from clickshift.simulation.users import PBM
 from tests.codes import raises_code, warns_code
+from tests.rows import without_costs
 
 Rows = list[dict[str, Any]]
 NEURAL = "Gradient('PBM', tower='free', rounds=2)"
@@ -87,10 +88,6 @@ def rows_in(found: RealLogs) -> Rows:
 
 def of(rows: Rows, kind: str, **about: object) -> Rows:
     return [row for row in rows if row["kind"] == kind and all(row[name] == value for name, value in about.items())]
-
-
-def untimed(rows: Rows) -> Rows:
-    return [{name: value for name, value in row.items() if not name.endswith("_seconds")} for row in rows]
 
 
 def test_a_model_that_knows_no_ranks_breaks_when_the_ranker_changes(engine: Path) -> None:
@@ -388,7 +385,9 @@ def test_a_cell_is_known_by_content_not_by_place(engine: Path, tmp_path: Path) -
     (clicked,) = protocol(engine, "good", test=("bad",), with_clicks=True).tasks()
     assert digest(clicked) != digest(cell)
     assert str(tmp_path) not in repr(moved)
-    assert untimed(pickle.loads(pickle.dumps(cell)).rows()) == untimed(cell.rows()), "another process does the same"
+    assert without_costs(pickle.loads(pickle.dumps(cell)).rows()) == without_costs(cell.rows()), (
+        "another process does the same"
+    )
 
 
 def test_a_run_goes_on_with_what_is_missing(engine: Path, tmp_path: Path) -> None:
@@ -400,7 +399,7 @@ def test_a_run_goes_on_with_what_is_missing(engine: Path, tmp_path: Path) -> Non
         run_tasks(cells, folder, pool, progress=lambda news: done.append((news.task.name, news.error)))
     names = ["good log", "rCTR, good log", "dCTR, good log"]
     assert done == [(name, None) for name in [*names, names[1]]]
-    assert untimed(folder.rows(cells)) == untimed([row for cell in cells for row in cell.rows()])
+    assert without_costs(folder.rows(cells)) == without_costs([row for cell in cells for row in cell.rows()])
 
 
 def test_roles_follow_from_what_a_model_can_do() -> None:
@@ -559,7 +558,7 @@ def test_a_log_larger_than_memory_gives_the_rows_of_one_in_memory(
         protocol = RealLogs(tuple(logs[:1]), tuple(logs[1:]), models, preparation)
         found = [row for task in (*protocol.facts(), *protocol.tasks()) for row in task.rows()]
         clear_log_cache()
-        return [{name: value for name, value in row.items() if not name.endswith("seconds")} for row in found]
+        return without_costs(found)
 
     in_memory = rows()
     monkeypatch.setattr(open_log, "MEMORY_LIMIT", 0)

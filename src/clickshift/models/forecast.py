@@ -322,6 +322,7 @@ def predict(
 
     Examples
     --------
+    >>> from clickshift.data.vocabulary import Vocabulary
     >>> from clickshift.models.ctr import RCTR
     >>> vocabulary, _, _ = Vocabulary.of(["shoes", "shoes"], ["a", "b"])
     >>> rankings = Rankings(vocabulary, np.array([0]), np.array([[0, 1]]), np.array([[True, True]]))

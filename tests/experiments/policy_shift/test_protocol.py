@@ -36,6 +36,7 @@ from clickshift.simulation import users
 from clickshift.simulation.search_engine import IND, World
 from clickshift.simulation.simulate import simulate
 from tests.codes import raises_code
+from tests.rows import without_costs
 from tests.suite import Study
 
 Rows = list[dict[str, Any]]
@@ -248,7 +249,7 @@ def test_a_run_is_read_again(finished: tuple[PolicyShift, Path, dict[str, Any]])
 
 
 def _without_time(rows: Rows) -> Rows:
-    return [{name: value for name, value in row.items() if "seconds" not in name and value is not None} for row in rows]
+    return [{k: value for k, value in row.items() if value is not None} for row in without_costs(rows)]
 
 
 @pytest.fixture(scope="module")
