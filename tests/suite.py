@@ -61,11 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # Several workers share the cores: threads that wait must not spin, and small products need no threads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Compiled JAX programs are keyed by what they compute: every worker and every later run may use them.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.rootpath / ".pytest_cache" / "jax"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-    # Nearly all of them run for less time than they are compiled; `optimising_compiler` is for the others.
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    settings = {
+        # Compiled JAX programs are keyed by what they compute: every worker and every later run may use them.
+        "jax_compilation_cache_dir": str(config.rootpath / ".pytest_cache" / "jax"),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
+        # Nearly all of them run for less time than they are compiled; `optimising_compiler` is for the others.
+        "jax_disable_most_optimizations": True,
+    }
+    for name, value in settings.items():
+        if name.upper() not in os.environ:  # workers inherit it
+            os.environ[name.upper()] = str(int(value) if value is True else value)
+            if "jax" in sys.modules:  # a plugin of pytest has imported it already
+                sys.modules["jax"].config.update(name, value)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Costs(config), "clickshift-costs")
 
