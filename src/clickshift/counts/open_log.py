@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = 1 << 28
 """Total size of log files, in bytes, from which a log is encoded instead of read into memory."""
-_ENCODING_VERSION = 3
+_ENCODING_VERSION = 4
 """Version of the encoding, raised when the same log would be encoded differently."""
 _DIGEST_BYTES = 1 << 16
 """Number of bytes at the end of each file that enter the cache key."""

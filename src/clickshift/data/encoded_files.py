@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final, no_type_check
 
@@ -19,12 +20,14 @@ from numba import njit
 
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.parallel import for_each
+from clickshift.data._encoded_columns import ResultColumns, check_codes, check_results, stored_segments
+from clickshift.data.segments import Segment
 from clickshift.data.sessions import MAX_TOTAL
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
 
-PAIRS, CLICKS = "pair", "click"
-"""Names of the files of pair numbers and of click bits."""
+PAIRS, CLICKS, RESULTS, SEGMENTS = "pair", "click", "result", "segment"
+"""Names of the files of pair numbers, of click bits, of other columns of results, and of codes of segments."""
 COLUMNS = {"count": ("<i8",), "log_prob": ("<f8",), "user": ("<i8",), "time": ("<M8[us]", "<f8", "<i8")}
 """Columns of sessions, one file each, with the types that they may have."""
 CHECKSUM = "xxh3_64"
@@ -35,8 +38,12 @@ CHECKSUMS: Mapping[str, Callable[[Any], int]] = {
     "crc32": zlib.crc32,
 }
 """Checksums of an array of bytes by the name in the header; logs that name none have CRC-32, which takes longest."""
-LOG_FORMAT = ArtifactFormat("log", 3, "encode the log again", "clickshift log encode", (PAIRS, CLICKS, *COLUMNS))
+LOG_FORMAT = ArtifactFormat(
+    "log", 4, "encode the log again", "clickshift log encode", (PAIRS, CLICKS, RESULTS, SEGMENTS, *COLUMNS)
+)
 """Format of the directory's header and vocabulary."""
+PLAIN_FORMAT = 3
+"""Version of the format of logs without holes, columns of results and segments, which older programs read, too."""
 
 
 QueryRanges = tuple[np.ndarray, np.ndarray]
@@ -44,7 +51,7 @@ QueryRanges = tuple[np.ndarray, np.ndarray]
 
 
 def query_ranges(vocabulary: Vocabulary) -> QueryRanges:
-    """Return the pairs of the queries of a vocabulary, for `LogFiles.check_block`."""
+    """Return the pairs of the queries of a vocabulary, for `LogFiles.check_lists`."""
     return vocabulary.pair_query.astype(np.int32), vocabulary.query_offsets.astype(np.int32)
 
 
@@ -115,6 +122,12 @@ class LogFiles:
         Name of the checksum.
     checked
         What this process has checked: names of columns and numbers of blocks.
+    has_holes
+        Whether a list may have a hole.
+    results
+        Positions of the columns of results.
+    segments
+        Labels of each segment.
     """
 
     folder: Path
@@ -124,6 +137,9 @@ class LogFiles:
     checksums: Mapping[str, Sequence[int]]
     checksum: str = CHECKSUM
     checked: set[str | int] = field(default_factory=set)
+    has_holes: bool = False
+    results: ResultColumns = field(default_factory=ResultColumns)
+    segments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path, header: Mapping[str, Any]) -> LogFiles:
@@ -150,7 +166,11 @@ class LogFiles:
             rows, pairs, bytes_ = rows + block.rows, block.pair_slice.stop, block.click_slice.stop
         if not blocks:
             raise ValueError("there must be a block")
-        for name, size in {PAIRS: 4 * pairs, CLICKS: bytes_, **dict.fromkeys(kinds, 8 * rows)}.items():
+        results, segments = ResultColumns.of(header, len(blocks)), stored_segments(header)
+        sizes = {PAIRS: 4 * pairs, CLICKS: bytes_, **dict.fromkeys(kinds, 8 * rows)}
+        sizes |= {RESULTS: results.ends[-1]} if results.names else {}
+        sizes |= {SEGMENTS: 2 * rows * len(segments)} if segments else {}
+        for name, size in sizes.items():
             try:
                 found = (folder / names[name]).stat().st_size
             except FileNotFoundError:
@@ -160,13 +180,16 @@ class LogFiles:
             if found != size:
                 raise ValueError(f"{names[name]} must have {size:,} bytes: it has {found:,}")
         checksums = header.get("checksums", {})
-        lengths = {PAIRS: len(blocks), CLICKS: len(blocks), **dict.fromkeys(kinds, 1)}
+        lengths = {name: 1 if name in kinds else len(blocks) for name in sizes}
         if checksums and {name: len(sums) for name, sums in checksums.items()} != lengths:
             raise ValueError("there must be a checksum of each block and of each column")
         checksum = header.get("checksum", "crc32")
         if checksum not in CHECKSUMS:
             raise ValueError(f"a checksum must be one of {', '.join(CHECKSUMS)}: got {checksum!r}")
-        return cls(folder, names, blocks, kinds, checksums, checksum)
+        has_holes = header.get("holes", False) is True
+        return cls(
+            folder, names, blocks, kinds, checksums, checksum, has_holes=has_holes, results=results, segments=segments
+        )
 
     def map(self, name: str, dtype: str) -> np.ndarray:
         """Map a file into memory.
@@ -186,10 +209,10 @@ class LogFiles:
                 code="file-not-found",
             ) from None
 
-    def check_block(
+    def check_lists(
         self, number: int, pair: np.ndarray, packed: np.ndarray, click: np.ndarray, queries: QueryRanges
     ) -> np.ndarray | None:
-        """Check a block that was read, unless this process has checked it before.
+        """Check the lists and clicks of a block that was read, unless this process has checked them before.
 
         Parameters
         ----------
@@ -221,12 +244,71 @@ class LogFiles:
             if self.checksums and self._checksum(content) != self.checksums[name][number]:
                 raise self._damaged(name, "its checksum is wrong", row)
         query = np.empty(len(pair), np.int32)
-        bad = int(_first_bad_row(pair, click, *queries, query))
+        bad = int(_first_bad_row(pair, click, *queries, self.has_holes, query))
         if bad >= 0:
             rule = f"a list must have pairs of one query, from 0 to {len(queries[0]) - 1}, and clicks on them only"
             raise self._damaged(PAIRS, rule, row + bad)
         self.checked.add(number)
         return query
+
+    def read_results(self, number: int, content: np.ndarray, shown: np.ndarray) -> dict[str, np.ndarray]:
+        """Unpack the columns of results of a block, and check them if this process has not done that before.
+
+        Parameters
+        ----------
+        number
+            Number of the block.
+        content
+            Its bytes.
+        shown
+            Where its lists show a document.
+
+        Raises
+        ------
+        FileError
+            If the block was changed ("damaged-file").
+        """
+        row, key = self.blocks[number].first_row, f"{RESULTS} {number}"
+        if self.results.n_results[number] != np.count_nonzero(shown):
+            raise self._damaged(RESULTS, "there must be a value of each result", row)
+        if key not in self.checked and self.checksums and self._checksum(content) != self.checksums[RESULTS][number]:
+            raise self._damaged(RESULTS, "its checksum is wrong", row)
+        try:
+            values = self.results.unpack(number, content)
+            if key not in self.checked:
+                check_results(values)
+        except ValueError as error:
+            raise self._damaged(RESULTS, str(error), row) from None
+        self.checked.add(key)
+        return values
+
+    def read_segments(self, number: int, codes: np.ndarray) -> dict[str, Segment]:
+        """Return the segments of a block, and check them if this process has not done that before.
+
+        Parameters
+        ----------
+        number
+            Number of the block.
+        codes
+            Codes of its rows: one segment after the other.
+
+        Raises
+        ------
+        FileError
+            If the block was changed ("damaged-file").
+        """
+        row, key = self.blocks[number].first_row, f"{SEGMENTS} {number}"
+        matrix = codes.reshape(len(self.segments), -1)
+        if key not in self.checked:
+            if self.checksums and self._checksum(codes) != self.checksums[SEGMENTS][number]:
+                raise self._damaged(SEGMENTS, "its checksum is wrong", row)
+            try:
+                check_codes(matrix, list(self.segments.values()))
+            except ValueError as error:
+                raise self._damaged(SEGMENTS, str(error), row) from None
+            self.checked.add(key)
+        segments = zip(self.segments.items(), matrix, strict=True)
+        return {name: Segment.checked(labels, column.astype(np.int32)) for (name, labels), column in segments}
 
     def column(self, name: str) -> np.ndarray:
         """Map a session column from its file, and check it if this process has not done that before.
@@ -265,7 +347,9 @@ class LogFiles:
         return FileError(path, problem, place=f"session {row + 1}", code="damaged-file", row=row + 1, rule=rule)
 
 
-def checksums_of(folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str]) -> dict[str, list[int]]:
+def checksums_of(
+    folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str], results: ResultColumns, n_segments: int
+) -> dict[str, list[int]]:
     """Return the checksums of the files of a new encoded log, named pair.bin and so on, as `LogFiles` has them.
 
     Parameters
@@ -276,13 +360,24 @@ def checksums_of(folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str]
         Positions of the blocks.
     kinds
         Numpy type of each session column.
+    results
+        Positions of the columns of results.
+    n_segments
+        Number of segments.
     """
-    pairs, bits = (np.memmap(folder / f"{name}.bin", dtype, "r") for name, dtype in ((PAIRS, "<i4"), (CLICKS, "u1")))
-    sums, checksum = {PAIRS: [0] * len(blocks), CLICKS: [0] * len(blocks)}, CHECKSUMS[CHECKSUM]
+    checksum = CHECKSUMS[CHECKSUM]
+    parts = {PAIRS: [slice(4 * b.pair_slice.start, 4 * b.pair_slice.stop) for b in blocks]}
+    parts |= {CLICKS: [block.click_slice for block in blocks]}
+    parts |= {RESULTS: [results.block(k) for k in range(len(blocks))]} if results.names else {}
+    if n_segments:
+        ends = [2 * n_segments * block.row_slice.stop for block in blocks]
+        parts |= {SEGMENTS: [slice(start, stop) for start, stop in pairwise([0, *ends])]}
+    files = {name: np.memmap(folder / f"{name}.bin", "u1", "r") for name in parts}
+    sums = {name: [0] * len(blocks) for name in parts}
 
     def add(k: int) -> None:
-        sums[PAIRS][k] = checksum(np.asarray(pairs[blocks[k].pair_slice]).view(np.uint8))
-        sums[CLICKS][k] = checksum(np.asarray(bits[blocks[k].click_slice]))
+        for name, slices in parts.items():
+            sums[name][k] = checksum(np.asarray(files[name][slices[k]]))
 
     for_each(add, len(blocks))
     return sums | {name: [checksum(np.asarray(np.memmap(folder / f"{name}.bin", "u1", "r")))] for name in kinds}
@@ -297,15 +392,20 @@ def _integer(value: Any) -> int:
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _first_bad_row(pair, click, pair_query, query_offsets, query):
-    """Return the first row that is empty, has a gap, pairs out of range or of other queries, or clicks on nothing.
+def _first_bad_row(pair, click, pair_query, query_offsets, has_holes, query):
+    """Return the first row that is empty, has pairs out of range or of other queries, clicks on nothing, or a gap.
 
-    It is -1 if all are right; `query` is filled with the query of each row. The pairs of a query are contiguous: one
-    look-up gives the range for a whole list.
+    A gap is a hole if the log may have holes. The row is -1 if all are right; `query` is filled with the query of each
+    row. The pairs of a query are contiguous: one look-up gives the range for a whole list.
     """
     n, ranks = pair.shape
     for i in range(n):
         first = pair[i, 0]
+        if has_holes:
+            for r in range(1, ranks):
+                if first != UNSEEN:
+                    break
+                first = pair[i, r]
         if first < 0 or first >= len(pair_query):
             return i
         low = high = first
@@ -315,7 +415,12 @@ def _first_bad_row(pair, click, pair_query, query_offsets, query):
         start, stop = query_offsets[query[i]], query_offsets[query[i] + 1]
         if high >= stop:
             return i
-        if low >= start:  # a full list, as most are
+        if low >= start and pair[i, 0] >= start:  # a full list, as most are
+            continue
+        if has_holes:
+            for r in range(ranks):
+                if pair[i, r] < start and (pair[i, r] != UNSEEN or click[i, r]):
+                    return i
             continue
         length = 1
         while length < ranks and pair[i, length] >= start:

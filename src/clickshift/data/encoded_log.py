@@ -1,7 +1,8 @@
 """EncodedLog: a log encoded as numbers in memory-mapped files, for logs that are larger than memory.
 
 A directory holds the sessions in blocks. A block has a rectangle of pair numbers (`UNSEEN` where nothing is shown) and
-the clicks as bits: 42 bytes for a list of ten. Readers of the log get it block by block, as `Sessions`.
+the clicks as bits: 42 bytes for a list of ten. Readers of the log get it block by block, as `Sessions`. Where lists
+have very different lengths, blocks are narrow or short, so that no rectangle is far larger than its results.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ from jaxtyping import Bool, Float, Int
 
 from clickshift.core.parallel import map_in_order
 from clickshift.core.rng import as_generator
-from clickshift.data.encoded_files import CLICKS, PAIRS, Block, LogFiles, query_ranges
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data._columns import PROPENSITY_AT_RANK
+from clickshift.data.encoded_files import CLICKS, PAIRS, RESULTS, SEGMENTS, Block, LogFiles, query_ranges
+from clickshift.data.segments import Segment
+from clickshift.data.sessions import MAX_PADDING, Rankings, Sessions, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 
 _StoredLists = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Pair numbers and clicks of a block, and the queries of its rows if a check has found them in passing."""
+_StoredColumns = tuple[dict[str, np.ndarray], dict[str, Segment]]
+"""Columns of the results of a block, and its segments."""
+SMALL_BLOCK = 1 << 14
+"""Number of places that the matrix of a block may have, however few results it has."""
 _ROWS_AT_ONCE = 1 << 20
 """Number of rows that are sorted by query at a time."""
 
@@ -103,6 +110,13 @@ class EncodedLog:
         return max(block.ranks for block in self.blocks)
 
     @cached_property
+    def _padded_ranks(self) -> int:
+        """Number of ranks that chunks have at least: those of the log, unless its matrix would be far too large."""
+        places = sum(block.rows * block.ranks for block in self.blocks)
+        full = self._stored_rows * self.n_ranks <= MAX_PADDING * max(places, SMALL_BLOCK)
+        return self.n_ranks if full else 0
+
+    @cached_property
     def total(self) -> int:
         """Number of sessions: the sum of the counts of all rows."""
         if not self.has_counts:
@@ -130,13 +144,23 @@ class EncodedLog:
         return "count" in self.kinds
 
     def chunks(self) -> Iterator[Sessions]:
-        """Yield the sessions block by block, in the order of the log, with a few blocks read ahead."""
+        """Yield the sessions block by block, in the order of the log, with a few blocks read ahead.
+
+        Chunks have the ranks of the longest list of the log; but if the lists have very different lengths, fewer.
+        """
         columns = {name: self.files.column(name) for name in self.kinds}
         kept = [None if self.kept is None else self.kept[block.row_slice] for block in self.blocks]
         numbers = [k for k, rows in enumerate(kept) if rows is None or rows.any()]
-        for number, lists in zip(numbers, map_in_order(self._block_reader(), numbers), strict=True):
+        read_lists, read_columns = self._block_reader(), self._column_reader()
+
+        def read(number: int) -> tuple[_StoredLists, _StoredColumns]:
+            lists = read_lists(number)
+            return lists, read_columns(number, lists[0] != UNSEEN) if read_columns else ({}, {})
+
+        for number, (lists, (results, segments)) in zip(numbers, map_in_order(read, numbers), strict=True):
             rows, mask = self.blocks[number].row_slice, kept[number]
-            part = self._sessions(*lists, {name: np.asarray(column[rows]) for name, column in columns.items()})
+            of_rows = {name: np.asarray(column[rows]) for name, column in columns.items()}
+            part = self._sessions(*lists, of_rows, results, segments)
             yield part if mask is None or mask.all() else part[mask]
 
     def lists(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -161,27 +185,68 @@ class EncodedLog:
             pair = np.asarray(pairs[block.pair_slice]).reshape(block.rows, block.ranks)
             packed = np.asarray(bits[block.click_slice]).reshape(block.rows, block.click_bytes)
             click = np.unpackbits(packed, axis=1, count=block.ranks).view(bool)
-            query = None if queries is None else self.files.check_block(number, pair, packed, click, queries)
-            if block.ranks < self.n_ranks:
-                padding = ((0, 0), (0, self.n_ranks - block.ranks))
+            query = None if queries is None else self.files.check_lists(number, pair, packed, click, queries)
+            if block.ranks < self._padded_ranks:
+                padding = ((0, 0), (0, self._padded_ranks - block.ranks))
                 pair, click = np.pad(pair, padding, constant_values=UNSEEN), np.pad(click, padding)
             return pair, click, query
 
         return read
 
+    def _column_reader(self) -> Callable[[int, np.ndarray], _StoredColumns] | None:
+        """Return a function that reads the columns of results and the segments of a block; None if there are none.
+
+        Its arguments are the number of the block, and where its lists show a document.
+        """
+        files = self.files
+        results = files.map(RESULTS, "u1") if files.results.names else None
+        codes = files.map(SEGMENTS, "<i2") if files.segments else None
+        if results is None and codes is None:
+            return None
+
+        def read(number: int, shown: np.ndarray) -> _StoredColumns:
+            matrices, segments = dict[str, np.ndarray](), dict[str, Segment]()
+            if results is not None:
+                values = files.read_results(number, np.asarray(results[files.results.block(number)]), shown)
+                matrices = {name: as_matrix(column, shown, 0) for name, column in values.items()}
+            if codes is not None:
+                rows = self.blocks[number].row_slice
+                width = len(files.segments)
+                segments = files.read_segments(number, np.asarray(codes[width * rows.start : width * rows.stop]))
+            return matrices, segments
+
+        return read
+
     def _sessions(
-        self, pair: np.ndarray, click: np.ndarray, query: np.ndarray | None, columns: Mapping[str, np.ndarray]
+        self,
+        pair: np.ndarray,
+        click: np.ndarray,
+        query: np.ndarray | None,
+        columns: Mapping[str, np.ndarray],
+        results: Mapping[str, np.ndarray],
+        segments: Mapping[str, Segment],
     ) -> Sessions:
-        """Build the sessions of a block from what `_block_reader` returns and its session columns."""
-        shown = pair != UNSEEN
+        """Build the sessions of a block from what `_block_reader` and `_column_reader` return and its columns."""
+        shown, has_holes = pair != UNSEEN, self.files.has_holes
+        known_pair = pair.max(axis=1) if has_holes else pair[:, 0]
         if self.translation is None or self.translated_query is None:
-            query = self.vocabulary.pair_query[pair[:, 0]].astype(np.int32) if query is None else query
+            query = self.vocabulary.pair_query[known_pair].astype(np.int32) if query is None else query
         else:
-            query, pair = self.translated_query[pair[:, 0]], self.translation[pair]
-        rankings = Rankings.checked(self.vocabulary, query, pair, shown, columns.get("log_prob"))
+            query, pair = self.translated_query[known_pair], self.translation[pair]
+        rankings = Rankings.checked(
+            self.vocabulary,
+            query,
+            pair,
+            shown,
+            columns.get("log_prob"),
+            results.get(PROPENSITY_AT_RANK),
+            segments,
+            has_holes=None if has_holes else False,
+        )
         count = columns.get("count")
         count = np.ones(len(pair), np.int64) if count is None else count
-        return Sessions.checked(rankings, click, count, columns.get("time"), columns.get("user"))
+        signals = {name: values for name, values in results.items() if name != PROPENSITY_AT_RANK}
+        return Sessions.checked(rankings, click, count, columns.get("time"), columns.get("user"), signals)
 
     def in_vocabulary(self, vocabulary: Vocabulary) -> EncodedLog:
         """Return the same log in the numbers of another vocabulary; blocks are translated as they are read."""

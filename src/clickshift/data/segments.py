@@ -72,6 +72,14 @@ class Segment:
         object.__setattr__(self, "code", np.ascontiguousarray(code, np.int32))
 
     @classmethod
+    def checked(cls, labels: tuple[str, ...], code: np.ndarray) -> Segment:
+        """Build a segment from labels and 32-bit codes that are known to be valid, without validation."""
+        segment = object.__new__(cls)
+        object.__setattr__(segment, "labels", labels)
+        object.__setattr__(segment, "code", code)
+        return segment
+
+    @classmethod
     def of(cls, values: Sequence[Any] | np.ndarray) -> Segment:
         """Number labels in alphabetical order; None, NaN and an empty text are unknown, and numbers become text.
 
@@ -99,10 +107,7 @@ class Segment:
 
     def __getitem__(self, rows: slice | np.ndarray) -> Segment:
         """Return the segment of some sessions, with all labels."""
-        part = object.__new__(Segment)
-        object.__setattr__(part, "labels", self.labels)
-        object.__setattr__(part, "code", self.code[rows])
-        return part
+        return Segment.checked(self.labels, self.code[rows])
 
     def is_label(self, label: str) -> Bool[np.ndarray, " session"]:
         """Return which sessions have a label.

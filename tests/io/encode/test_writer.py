@@ -369,11 +369,11 @@ def test_messages_about_paths_and_tables(tmp_path: Path, log: Path) -> None:
         encoded(log, output=log)
 
 
-def test_a_long_session_with_a_gap_is_named(tmp_path: Path) -> None:
+def test_a_long_session_with_a_rank_twice_is_named(tmp_path: Path) -> None:
     rows = {
         "session": ["a", "a", "b", "b"],
         "query": ["q"] * 4,
-        "rank": [1, 2, 1, 3],
+        "rank": [1, 4, 3, 3],
         "doc": list("wxyz"),
         "click": [0] * 4,
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, no_type_check
 
 import numpy as np
@@ -12,9 +13,10 @@ from numba import njit
 from clickshift.errors import FileError
 from clickshift.io.encode._id_table import hashes_of, pair_hashes
 from clickshift.io.read_report import BadSessions, unreadable_lines_error
-from clickshift.io.tables.columns import check_no_floats
+from clickshift.io.tables.columns import Column, check_no_floats, list_column
+from clickshift.io.tables.extra_columns import is_segment, plain_name, result_values, violations_of_results
 from clickshift.io.tables.formats import ColumnError, TableFile
-from clickshift.io.tables.layouts import TableRows, check_session_columns, read_wide
+from clickshift.io.tables.layouts import TableRows, check_session_columns, ranks_of_lists, read_wide
 
 
 class TextIdsFound(Exception):
@@ -99,6 +101,12 @@ class HashedBatch:
         Number of sessions and lines that were skipped.
     first_skipped
         Location and problem of the first one.
+    rank
+        Rank of each result, from 0, ascending within a session; None if no list has a hole.
+    results
+        Values of each result by the name of the column: signals, NaN where unknown, and propensities by position.
+    segments
+        Labels of each segment, and the label's number for each session, -1 where it is unknown.
     """
 
     query: HashedIds
@@ -110,6 +118,9 @@ class HashedBatch:
     n_read: int
     n_skipped: int = 0
     first_skipped: str = ""
+    rank: Int[np.ndarray, " result"] | None = None
+    results: Mapping[str, np.ndarray] = field(default_factory=dict)
+    segments: Mapping[str, tuple[Sequence[str], np.ndarray]] = field(default_factory=dict)
 
 
 def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> HashedBatch:
@@ -168,6 +179,9 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
         len(bad_sessions.bad) + len(part.unreadable),
         int(bad_sessions.bad.sum()) + len(part.unreadable),
         bad_sessions.first or first_unreadable,
+        log.rank,
+        {plain_name(name): values for name, values in log.results.items()},
+        _segments(log.attributes),
     )
 
 
@@ -191,6 +205,9 @@ def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
     if click.dtype != bool and (click.min() < 0 or click.max() > 1):
         return None
     rows = TableRows([part])
+    results = _valid_results(rows, start)
+    if results is None:
+        return None
     bad_sessions = BadSessions(len(table), locate=rows.locate, skip=True)
     attributes = rows.attributes()
     check_session_columns(rows, bad_sessions, attributes)
@@ -212,7 +229,29 @@ def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
         click.astype(bool),
         _session_attributes(values, part, bad_sessions.bad),
         len(table),
+        rank=results.pop("rank", None),
+        results=results,
+        segments=_segments(attributes),
     )
+
+
+def _valid_results(rows: TableRows, start: Int[np.ndarray, " bound"]) -> dict[str, np.ndarray] | None:
+    """Return the values of the results in further columns; None if a rule may be broken."""
+    results = {}
+    for name, lists in rows.columns_of_results(list_column).items():
+        broken = lists.bad.any() or not np.array_equal(lists.length, np.diff(start))
+        if broken or any(bad.any() for bad, _, _ in violations_of_results(name, lists.items, None)):
+            return None
+        results[plain_name(name)] = result_values(name, lists.items)
+    if "rank" in rows.names:
+        results["rank"] = ranks_of_lists(rows).items.values - 1
+    return results
+
+
+def _segments(attributes: Mapping[str, Column]) -> dict[str, tuple[Sequence[str], np.ndarray]]:
+    """Return the labels and codes of the segments among the columns of sessions."""
+    found = {plain_name(name): column for name, column in attributes.items() if is_segment(name)}
+    return {name: (column.texts.to_pylist(), column.values) for name, column in found.items()}
 
 
 def _session_attributes(

@@ -21,10 +21,12 @@ from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.batches import BATCH_ROWS, DamagedFile, ReadBatch
 from clickshift.io.read_log import check_same
 from clickshift.io.read_report import UnreadableLine
+from clickshift.io.tables.extra_columns import is_of_results, plain_name
 from clickshift.io.tables.formats import Choose, TableFile, log_columns, partition_day
+from clickshift.io.tables.layouts import MAX_RANK
 
 _SEPARATOR = "::"
-_LISTS = ("docs", "clicks")
+_LISTS = {"doc": "docs", "click": "clicks"}
 _DAYS, _FILE = "clickshift_days", "clickshift_file"
 """Names of the table of partitions' days, and of its column of files."""
 _MEMORY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmgt]i?b|%)", re.IGNORECASE)
@@ -243,9 +245,12 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
     """Yield functions that process batches; the batches are fetched one by one, in this thread."""
     chosen = choose(path)(relation.columns)
     long = "docs" not in chosen
-    selected = relation.project(", ".join(f"{sql_name(theirs)} AS {ours}" for ours, theirs in chosen.items()))
+    renamed = (f"{sql_name(theirs)} AS {sql_name(ours)}" for ours, theirs in chosen.items())
+    selected = relation.project(", ".join(renamed))
     if long:
-        selected = _group_by_session(selected, [name for name in chosen if name not in _RESULT_COLUMNS])
+        of_results = [name for name in chosen if is_of_results(name)]
+        of_sessions = [name for name in chosen if name not in {*_RESULT_COLUMNS, *of_results}]
+        selected = _group_by_session(selected, of_sessions, of_results)
     first_row = 0
     for batch in selected.to_arrow_reader(BATCH_ROWS):
         import pyarrow as pa
@@ -255,7 +260,7 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
         yield partial(_to_wide, part, skip=skip) if long else partial(list, [part])
 
 
-def _group_by_session(results: Any, attributes: Sequence[str]) -> Any:
+def _group_by_session(results: Any, attributes: Sequence[str], of_results: Sequence[str]) -> Any:
     """Collect the results of each session, in order of the sessions' first rows, and name a column that differs.
 
     A rank that is no whole number becomes NULL. An attribute may be missing in all rows of a session, or in none.
@@ -263,16 +268,18 @@ def _group_by_session(results: Any, attributes: Sequence[str]) -> Any:
     number = "TRY_CAST(rank AS BIGINT)"
     rank = f"CASE WHEN TRY_CAST(rank AS DOUBLE) = {number} THEN {number} END"
     same = {"query": "min(query) = max(query) AND count(query) = count(*)"} | {
-        name: f"count({name}) = 0 OR (min({name}) = max({name}) AND count({name}) = count(*))" for name in attributes
+        name: "count({0}) = 0 OR (min({0}) = max({0}) AND count({0}) = count(*))".format(sql_name(name))
+        for name in attributes
     }
-    differs = " ".join(f"WHEN NOT coalesce({equal}, false) THEN '{name}'" for name, equal in same.items())
+    differs = " ".join(f"WHEN NOT coalesce({equal}, false) THEN {sql_text(name)}" for name, equal in same.items())
+    values = "".join(f", {sql_text(name)}: {sql_name(name)}" for name in of_results)
     grouped = results.project("*, row_number() OVER () AS place").aggregate(
         ", ".join(
             [
                 "session",
                 f"CASE {differs} END AS differs",
-                f"list({{'rank': {rank}, 'doc': doc, 'click': click}}) AS results",
-                *(f"min({name}) AS {name}" for name in same),
+                f"list({{'rank': {rank}, 'doc': doc, 'click': click{values}}}) AS results",
+                *(f"min({sql_name(name)}) AS {sql_name(name)}" for name in same),
                 "min(place) AS place",
             ]
         ),
@@ -282,29 +289,39 @@ def _group_by_session(results: Any, attributes: Sequence[str]) -> Any:
 
 
 def _to_wide(part: TableFile, *, skip: bool) -> list[TableFile]:
-    """Order the results of each session by rank: the wide layout; bad sessions are an error, or dropped and counted."""
+    """Order the results of each session by rank: the wide layout; bad sessions are an error, or dropped and counted.
+
+    If a list has a hole, the table has a column of ranks.
+    """
     import pyarrow as pa
 
     table = part.table
     lists = table["results"].combine_chunks() if table["results"].num_chunks != 1 else table["results"].chunk(0)
     start = lists.offsets.to_numpy().astype(np.int64)
     items = lists.flatten()
-    rank, doc, click = (items.field(name) for name in ("rank", "doc", "click"))
+    fields = {items.type.field(k).name: items.field(k) for k in range(items.type.num_fields)}
+    number = fields.pop("rank").fill_null(0).to_numpy()
     start -= start[0]
     length = np.diff(start)
     owner = np.repeat(np.arange(len(length)), length)
-    rank_index = rank.fill_null(0).to_numpy() - 1
-    valid = (rank_index >= 0) & (rank_index < length[owner])
+    valid = (number >= 1) & (number <= length[owner])
     order = np.full(len(owner), -1)
-    order[start[owner[valid]] + rank_index[valid]] = np.flatnonzero(valid)
+    order[start[owner[valid]] + number[valid] - 1] = np.flatnonzero(valid)
+    has_holes = bool((order < 0).any())
     bad = np.zeros(len(length), bool)
-    bad[owner[order < 0]] = True
+    if has_holes:
+        order = np.lexsort((number, owner))
+        twice = np.r_[False, (owner[order][1:] == owner[order][:-1]) & (number[order][1:] == number[order][:-1])]
+        bad[owner[order[twice]]] = True
+        bad[owner[(number < 1) | (number > MAX_RANK)]] = True
     bad |= table["differs"].is_valid().to_numpy()
     if bad.any():
         first, count = int(np.argmax(bad)), int(bad.sum())
         session, column = table["session"][first].as_py(), table["differs"][first].as_py()
         rule = (
-            f"{column} must be the same in all rows of a session" if column else "ranks must be 1, 2, 3, ... once each"
+            f"{plain_name(column)} must be the same in all rows of a session"
+            if column
+            else f"ranks must be from 1 to {MAX_RANK:,}, each once"
         )
         if not skip:
             raise FileError(
@@ -321,7 +338,9 @@ def _to_wide(part: TableFile, *, skip: bool) -> list[TableFile]:
         return [replace(wide, unreadable=unreadable) for wide in _to_wide(kept, skip=True)]
     offsets, indices = pa.array(start, pa.int64()), pa.array(order)
     columns = {name: table[name] for name in table.column_names if name not in {"results", "differs", "session"}}
-    for name, values in zip(_LISTS, (doc, click), strict=True):
+    in_lists = {_LISTS.get(name, name): values for name, values in fields.items()}
+    in_lists |= {"rank": pa.array(number)} if has_holes else {}
+    for name, values in in_lists.items():
         columns[name] = pa.LargeListArray.from_arrays(offsets, values.take(indices))
     return [TableFile(part.path, pa.table(columns), first_row=part.first_row)]
 

@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, no_type_check
@@ -23,9 +24,23 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, map_in_order
 from clickshift.core.progress import Progress, silent
-from clickshift.data.encoded_files import CHECKSUM, CLICKS, COLUMNS, LOG_FORMAT, PAIRS, Block, LogFiles, checksums_of
-from clickshift.data.encoded_log import EncodedLog
-from clickshift.data.sessions import as_matrix, check_total
+from clickshift.data._encoded_columns import CODES, ResultColumns, blocks_of_similar_lists, pack_results
+from clickshift.data.encoded_files import (
+    CHECKSUM,
+    CLICKS,
+    COLUMNS,
+    LOG_FORMAT,
+    PAIRS,
+    PLAIN_FORMAT,
+    RESULTS,
+    SEGMENTS,
+    Block,
+    LogFiles,
+    checksums_of,
+)
+from clickshift.data.encoded_log import SMALL_BLOCK, EncodedLog
+from clickshift.data.segments import UNKNOWN, check_number_of_labels
+from clickshift.data.sessions import MAX_PADDING, as_matrix, check_total
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
 from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
@@ -34,6 +49,8 @@ from clickshift.io.encode.batches import DamagedFile, ReadBatch
 from clickshift.io.read_report import ReadReport
 
 _DATES = "<M8[us]"
+_MAX_HOLES = 1 << 27
+"""Number of places that the lists of a log may have, however few results there are."""
 
 
 def write_encoded_log(
@@ -145,14 +162,15 @@ def copy_encoded(log: EncodedLog, folder: Path) -> EncodedLog:
             code="part-of-a-log",
         )
     refuse_other_folder(folder)
+    content = _Content.of(log.files)
     for name in log.kinds:
         log.files.column(name)
-    for _ in log.lists():
+    for _ in log.lists() if content.is_plain else log.chunks():
         pass
     with LOG_FORMAT.replacing(folder) as temporary:
-        for name in (PAIRS, CLICKS, *log.kinds):
+        for name in content.files:
             shutil.copyfile(log.folder / log.files.names[name], temporary / f"{name}.bin")
-        header = _write_header(temporary, log.blocks, log.kinds, log.vocabulary, dict(log.facts))
+        header = _write_header(temporary, content, log.vocabulary, dict(log.facts))
     return EncodedLog(LogFiles.of(folder, header), log.vocabulary, log.facts)
 
 
@@ -195,21 +213,55 @@ def _encode(
             report.fail_empty("session to read", "empty-log")
         vocabulary, numbers = writer.vocabulary()
         _renumber(temporary / f"{PAIRS}.bin", writer.blocks, numbers)
+        content = writer.content()
         all_facts = {
             **facts,
             "sessions_left_out": report.n_sessions,
             "files_left_out": report.files,
         }
-        header = _write_header(temporary, writer.blocks, writer.kinds, vocabulary, json.loads(json.dumps(all_facts)))
+        header = _write_header(temporary, content, vocabulary, json.loads(json.dumps(all_facts)))
     report.report()
     return EncodedLog(LogFiles.of(folder, header), vocabulary, all_facts)
 
 
-def _write_header(
-    folder: Path, blocks: Sequence[Block], kinds: Mapping[str, str], vocabulary: Vocabulary, facts: dict[str, Any]
-) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class _Content:
+    """What the files of an encoded log hold besides its vocabulary, as `LogFiles` has it."""
+
+    blocks: Sequence[Block]
+    kinds: Mapping[str, str]
+    has_holes: bool
+    results: ResultColumns
+    segments: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, files: LogFiles) -> _Content:
+        """Return the content of the files of a log."""
+        return cls(files.blocks, files.kinds, files.has_holes, files.results, files.segments)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the log has neither holes, nor columns of results, nor segments."""
+        return not (self.has_holes or self.results.names or self.segments)
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files."""
+        extra = [RESULTS] * bool(self.results.names) + [SEGMENTS] * bool(self.segments)
+        return [PAIRS, CLICKS, *extra, *self.kinds]
+
+    def to_header(self) -> dict[str, Any]:
+        """Return the entries of the header that a log without any of this does not have."""
+        entries = self.results.to_header()
+        entries |= {"segments": {name: list(labels) for name, labels in self.segments.items()}} if self.segments else {}
+        entries |= {"holes": True} if self.has_holes else {}
+        return entries | ({"format": PLAIN_FORMAT} if self.is_plain else {})
+
+
+def _write_header(folder: Path, content: _Content, vocabulary: Vocabulary, facts: dict[str, Any]) -> dict[str, Any]:
     """Write the header and the vocabulary of a log whose other files are complete; they are named by a digest."""
     arrays: dict[str, np.ndarray] = {}
+    blocks, kinds = content.blocks, content.kinds
     positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
     header = {
         "vocabulary": pack_vocabulary(vocabulary, arrays),
@@ -217,10 +269,11 @@ def _write_header(
         "kinds": dict(kinds),
         "facts": facts,
         "checksum": CHECKSUM,
-        "checksums": checksums_of(folder, blocks, kinds),
+        "checksums": checksums_of(folder, blocks, kinds, content.results, len(content.segments)),
+        **content.to_header(),
     }
     digest = hashlib.blake2b(json.dumps(header).encode(), digest_size=8).hexdigest()
-    names = {name: f"{name}-{digest}.bin" for name in (PAIRS, CLICKS, *kinds)}
+    names = {name: f"{name}-{digest}.bin" for name in content.files}
     for name, file in names.items():
         (folder / f"{name}.bin").rename(folder / file)
     return LOG_FORMAT.write_files(folder, header, arrays, names)
@@ -253,11 +306,16 @@ class _Writer:
         self._doc_ids: list[Any] = []
         self._pair_query: list[np.ndarray] = []
         self._pair_doc: list[np.ndarray] = []
-        self.n_rows = self._pair_offset = self._click_offset = 0
+        self.n_rows = self._pair_offset = self._click_offset = self._n_results = 0
         self._total = 0.0
+        self._has_holes = False
+        self._results: tuple[str, ...] = ()
+        self._forms: list[str] = []
+        self._results_of_block: list[int] = []
+        self._labels: dict[str, dict[str, int]] = {}
 
     def add(self, batch: HashedBatch) -> None:
-        """Append the sessions of a batch."""
+        """Append the sessions of a batch: in one block, or in several if their lists have very different lengths."""
         query, new_queries = self._queries.number(batch.query.hashes)
         self._query_ids.append(batch.query.take(new_queries))
         pair, new_pairs = self._pairs.number(batch.pair)
@@ -267,19 +325,84 @@ class _Writer:
         length = np.diff(batch.start)
         owner = np.searchsorted(batch.start, new_pairs, side="right") - 1
         self._pair_query.append(query[owner])
-        rows, ranks = len(length), int(length.max())
-        click = batch.click
+        extent = length if batch.rank is None else batch.rank[batch.start[1:] - 1] + 1
+        self._has_holes |= batch.rank is not None
+        for rows in blocks_of_similar_lists(extent, length, MAX_PADDING, SMALL_BLOCK):
+            results = slice(batch.start[rows.start], batch.start[rows.stop])
+            rank = None if batch.rank is None else batch.rank[results]
+            self._add_block(pair[results], batch.click[results], length[rows], int(extent[rows].max()), rank)
+            self._add_results({name: values[results] for name, values in batch.results.items()}, len(pair[results]))
+            self._add_segments({name: (labels, code[rows]) for name, (labels, code) in batch.segments.items()})
+        self._n_results += len(pair)
+        self._check_holes()
+        self._add_attributes(batch.attributes)
+
+    def _check_holes(self) -> None:
+        """Raise if nearly all places of the lists are holes, which are stored as results are."""
+        places, results = self._pair_offset, self._n_results
+        if self._has_holes and places > max(MAX_PADDING * results, _MAX_HOLES):
+            raise DataError(
+                f"lists must not consist of holes: {self.n_rows:,} lists with {results:,} results have "
+                f"{places:,} ranks down to their last results. Are the ranks right? Remove results at very low ranks, "
+                "or number ranks by what was shown.",
+                code="lists-too-long",
+                sessions=self.n_rows,
+                ranks=places,
+                results=results,
+            )
+
+    def _add_block(
+        self, pair: np.ndarray, click: np.ndarray, length: np.ndarray, ranks: int, rank: np.ndarray | None
+    ) -> None:
+        """Append the lists of some sessions as a rectangle."""
+        rows = len(length)
         if len(pair) < rows * ranks:
-            shown = np.arange(ranks) < length[:, None]
+            if rank is None:
+                shown = np.arange(ranks) < length[:, None]
+            else:
+                shown = np.zeros((rows, ranks), bool)
+                shown[np.repeat(np.arange(rows), length), rank] = True
             pair, click = as_matrix(pair, shown, UNSEEN), as_matrix(click, shown, False)
         bits = np.packbits(click.reshape(rows, ranks), axis=1)
-        self._file(PAIRS).write(pair.data)
+        self._file(PAIRS).write(np.ascontiguousarray(pair).data)
         self._file(CLICKS).write(bits.data)
-        self._add_attributes(batch.attributes)
         self.blocks.append(Block(self.n_rows, rows, ranks, self._pair_offset, self._click_offset))
         self.n_rows += rows
         self._pair_offset += rows * ranks
         self._click_offset += bits.size
+
+    def _add_results(self, columns: dict[str, np.ndarray], n_results: int) -> None:
+        """Append the columns of results of a block."""
+        if not columns:
+            return
+        self._results = tuple(columns)  # files of one log have the same columns
+        packed = [pack_results(values) for values in columns.values()]
+        for _, content in packed:
+            self._file(RESULTS).write(content)
+        self._forms.append("".join(form for form, _ in packed))
+        self._results_of_block.append(n_results)
+
+    def _add_segments(self, segments: dict[str, tuple[Sequence[str], np.ndarray]]) -> None:
+        """Append the codes of the segments of a block; labels are numbered in order of appearance."""
+        for name, (labels, code) in segments.items():
+            numbers = self._labels.setdefault(name, {})
+            translation = [numbers.setdefault(label, len(numbers)) for label in labels]
+            check_number_of_labels(len(numbers), name)
+            self._file(SEGMENTS).write(np.array([*translation, UNKNOWN])[code].astype(CODES).tobytes())
+
+    def content(self) -> _Content:
+        """Return what the files hold, once the labels of segments are numbered in alphabetical order."""
+        for k, numbers in enumerate(self._labels.values()):
+            order = {label: number for number, label in enumerate(sorted(numbers))}
+            new = np.array([*(order[label] for label in numbers), UNKNOWN], CODES)
+            codes = np.memmap(self._folder / f"{SEGMENTS}.bin", CODES, "r+")
+            for block in self.blocks:
+                start = len(self._labels) * block.first_row + k * block.rows
+                codes[start : start + block.rows] = new[codes[start : start + block.rows]]
+            codes.flush()
+        labels = {name: tuple(sorted(numbers)) for name, numbers in self._labels.items()}
+        results = ResultColumns(self._results, tuple(self._forms), tuple(self._results_of_block))
+        return _Content(self.blocks, self.kinds, self._has_holes, results, labels)
 
     def _add_attributes(self, attributes: dict[str, np.ndarray]) -> None:
         """Append the values of the sessions, each attribute to its own file."""

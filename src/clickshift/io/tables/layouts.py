@@ -167,6 +167,9 @@ class TableRows:
 def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSessions, BadSessions]:
     """Read the wide layout: one row per list, with the columns query, docs and clicks; without clicks, none is clicked.
 
+    A column of ranks, which only lists have that were joined from rows, says where the documents are; else their lists
+    begin at rank 1, and a missing document is a hole.
+
     Parameters
     ----------
     rows
@@ -207,6 +210,7 @@ def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSe
         bad_sessions.mark(docs.length != lists.length, partial(_unequal_lengths, column, docs, lists))
     equal = np.logical_and.reduce([docs.length == lists.length for lists in (clicks, *results.values())])
     docs, clicks = _lists_where(docs, equal), _lists_where(clicks, equal)
+    ranks = _lists_where(ranks_of_lists(rows), equal).items.values - 1 if "rank" in rows.names else None
     hole = docs.items.bad if docs.items.bad.any() else None
     if hole is None:
         not_a_click = _not_zero_or_one(clicks.items)
@@ -232,8 +236,13 @@ def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSe
         for bad, code, rule in violations_of_results(name, items, hole):
             bad_sessions.mark(_any_item(bad, docs.length), partial(rows.violation, name, code, rule))
         values[name] = result_values(name, items)
-    raw = RawSessions(query, docs.length, docs.items, clicks.items.values.astype(bool), attributes, values)
+    raw = RawSessions(query, docs.length, docs.items, clicks.items.values.astype(bool), attributes, values, ranks)
     return _valid_sessions(bad_sessions, raw if hole is None else _without_holes(raw, hole)), bad_sessions
+
+
+def ranks_of_lists(rows: TableRows) -> ListColumn:
+    """Return the ranks of the results, from 1, of lists that were joined from rows; see `io/encode/duckdb.py`."""
+    return rows.read(list_column, "rank")
 
 
 def _unequal_lengths(column: str, docs: ListColumn, lists: ListColumn, row: int) -> Violation:
