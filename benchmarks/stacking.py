@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import clickshift as cs
+from clickshift.core.files import write_atomically
 from clickshift.errors import ClickshiftWarning
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.io.datasets.trec import read_trec
@@ -57,7 +58,8 @@ def add_rows(path: Path, part: str, rows: list[dict]) -> None:
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     kept[part] = kept.get(part, []) + rows
     parts = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in kept[name]) + "\n]" for name in kept]
-    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    with write_atomically(path) as temporary:
+        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 def policy_shifts(seed: int, output: Path, *, reward: bool) -> None:

@@ -88,7 +88,10 @@ def run(folder: Path) -> Any:
     from clickshift.experiments.experiment import open_run
 
     protocol, files, _ = open_run(folder)
-    rows = [{k: v for k, v in row.items() if "seconds" not in k} for row in files.rows(protocol.tasks())]
+    rows = [
+        {k: v for k, v in row.items() if not k.endswith(("seconds", "megabytes"))}
+        for row in files.rows(protocol.tasks())
+    ]
     return repr(rows)
 
 

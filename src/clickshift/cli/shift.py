@@ -21,6 +21,14 @@ app = typer.Typer(
 )
 _OUTPUT = typer.Option(Path("out/shift"), "--output", "-o", help="Folder for the result rows and the report.")
 CORPUS = typer.Option("builtin", help="Corpus: 'builtin', or a LETOR file or folder.")
+_SCORES = typer.Option(
+    [],
+    help="Ranker by its scores: a table of query, doc and score, as FILE or NAME=FILE. NAME and PL-NAME are policies "
+    "for --training and --testing; one that is named in neither ranks a further test log; repeatable.",
+)
+_QUERY_COUNTS = typer.Option(
+    None, help="Table of query and count: how often each query is asked, instead of a power law."
+)
 REFERENCE = typer.Option(
     True, "--reference/--no-reference", help="Use the reference rows that come with the package, where they apply."
 )
@@ -47,6 +55,8 @@ def run(
     ),
     testing: list[str] = typer.Option([], help="Policy of a test log, e.g. random or Feature(25); repeatable."),
     model: list[str] = typer.Option([], help="Click model to compare, instead of the paper's six; repeatable."),
+    scores: list[str] = _SCORES,
+    query_counts: Path | None = _QUERY_COUNTS,
     queries: int | None = typer.Option(None, min=2, help="Number of queries of the corpus."),
     sessions: int | None = typer.Option(None, min=100, help="Number of sessions of each training log."),
     test_sessions: int | None = typer.Option(None, min=10, help="Number of sessions of each test log."),
@@ -82,6 +92,8 @@ def run(
             training=training,
             testing=testing,
             models=model,
+            scores=scores,
+            query_counts=query_counts,
             queries=queries,
             sessions=sessions,
             test_sessions=test_sessions,
@@ -190,6 +202,8 @@ def export(
     user: list[str] = typer.Option([], help="Simulated user, instead of those of the scale; repeatable."),
     training: list[str] = typer.Option([], help="Logging policy of the training log, e.g. PL-BM25; repeatable."),
     testing: list[str] = typer.Option([], help="Policy of a test log, e.g. random or Feature(25); repeatable."),
+    scores: list[str] = _SCORES,
+    query_counts: Path | None = _QUERY_COUNTS,
     queries: int | None = typer.Option(None, min=2, help="Number of queries of the corpus."),
     sessions: int | None = typer.Option(None, min=100, help="Number of sessions of each training log."),
     test_sessions: int | None = typer.Option(None, min=10, help="Number of sessions of each test log."),
@@ -207,6 +221,8 @@ def export(
             users=user,
             training=training,
             testing=testing,
+            scores=scores,
+            query_counts=query_counts,
             queries=queries,
             sessions=sessions,
             test_sessions=test_sessions,

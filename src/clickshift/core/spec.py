@@ -18,6 +18,8 @@ from clickshift.errors import ClickshiftError, SpecError
 
 Registry = Mapping[str, str]
 """Mapping of names to "module:attribute", which is imported when first used."""
+ADDED_LATER = {"added_later": True}
+"""Metadata of a dataclass field that older texts lack: `key` leaves out its default, so that their digests stay."""
 
 
 def resolve(name: str, registry: Registry) -> Any:
@@ -213,6 +215,8 @@ def label(value: Any) -> str:
 def key(value: Any) -> str:
     """Return the full text with every field: a changed default changes the key, so old results are not reused.
 
+    The default of a field with the metadata `ADDED_LATER` is left out.
+
     Parameters
     ----------
     value
@@ -242,7 +246,7 @@ def _format(value: Any, *, short: bool) -> str:
         field_value = getattr(value, field.name)
         has_default = field.default is not dataclasses.MISSING
         required = required and not has_default
-        if short and has_default and field_value == field.default:
+        if (short or "added_later" in field.metadata) and has_default and field_value == field.default:
             continue
         text = _format(field_value, short=short)
         parts.append(text if short and required else f"{field.name}={text}")

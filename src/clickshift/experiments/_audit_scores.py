@@ -72,23 +72,29 @@ def read_scores(scores: ScoresLike | list[ScoresLike] | Mapping[str, ScoresLike]
     FileError
         Those of `read_pair_values`.
     """
+    return {
+        name: [_checked(name, one if isinstance(one, PairValues) else read_pair_values(one))]
+        for name, one in named_scores(scores).items()
+    }
+
+
+def named_scores(scores: ScoresLike | list[ScoresLike] | Mapping[str, ScoresLike] | None) -> dict[str, ScoresLike]:
+    """Return tables of scores by name, unread; parameters and the error "duplicate-name" as in `read_scores`."""
     if scores is None:
         return {}
     if isinstance(scores, Mapping):
-        named = list(scores.items())
-    else:
-        several = list(scores) if isinstance(scores, list | tuple) else [scores]
-        named = [_named(one, number) for number, one in enumerate(several, 1)]
-    models: dict[str, list[ClickModel]] = {}
-    for name, one in named:
-        if name in models:
+        return dict(scores)
+    several = list(scores) if isinstance(scores, list | tuple) else [scores]
+    tables: dict[str, ScoresLike] = {}
+    for name, one in (_named(one, number) for number, one in enumerate(several, 1)):
+        if name in tables:
             raise DataError(
                 f"scores must have different names: two are called {name}. Name them: {name}2=FILE.",
                 code="duplicate-name",
                 name=name,
             )
-        models[name] = [_checked(name, one if isinstance(one, PairValues) else read_pair_values(one))]
-    return models
+        tables[name] = one
+    return tables
 
 
 def _named(one: ScoresLike, number: int) -> tuple[str, ScoresLike]:

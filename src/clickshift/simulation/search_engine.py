@@ -25,7 +25,7 @@ from jaxtyping import Float
 
 from clickshift.core.files import content_key
 from clickshift.core.rng import generator
-from clickshift.core.spec import key, parse
+from clickshift.core.spec import ADDED_LATER, key, parse
 from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
@@ -39,6 +39,7 @@ from clickshift.io.datasets.letor import (
     read_corpus,
     save_corpus,
 )
+from clickshift.io.query_counts import read_query_counts
 from clickshift.metrics.ranking import JudgedPairs
 from clickshift.models.base import ClickModel
 from clickshift.policies import POLICIES
@@ -46,7 +47,8 @@ from clickshift.policies.base import Policy, ScoredPolicy
 from clickshift.policies.basic import Scores
 from clickshift.policies.by_exposure import Placed
 from clickshift.policies.plackett_luce import PlackettLuce
-from clickshift.simulation.simulate import ObservedFrequencies, PowerLaw, simulate
+from clickshift.policies.score_file import SCORE_FILES, located
+from clickshift.simulation.simulate import ObservedFrequencies, PowerLaw, QueryDistribution, simulate
 from clickshift.simulation.users import USERS
 
 Named = tuple[tuple[str, str], ...]
@@ -132,9 +134,14 @@ class SearchEngine:
         """Select queries and candidates."""
         raise NotImplementedError
 
+    def policy(self, text: str) -> Policy:
+        """Return the policy of a specification."""
+        policy: Policy = parse(text, POLICIES)
+        return policy
+
     def ranker(self, text: str) -> tuple[Policy, Scores | None]:
         """Return the policy of a specification, and the cached scores that it ranks by, if it has any."""
-        policy: Policy = parse(text, POLICIES)
+        policy = self.policy(text)
         if isinstance(policy, PlackettLuce):
             scores = _scores(self, key(policy.policy))
             return replace(policy, policy=scores), scores
@@ -167,10 +174,11 @@ def _candidates(engine: SearchEngine) -> Corpus:
 
 
 @lru_cache(maxsize=8)
-def _scores(engine: SearchEngine, policy: str) -> Scores:
+def _scores(engine: SearchEngine, text: str) -> Scores:
     """Return a policy with cached scores, because fitting LambdaMART takes time."""
-    corpus = engine.candidates()
-    return Scores(corpus.vocabulary, parse(policy, POLICIES).scores(corpus))
+    corpus, policy = engine.candidates(), engine.policy(text)
+    assert isinstance(policy, ScoredPolicy)
+    return Scores(corpus.vocabulary, policy.scores(corpus))
 
 
 class SimulatedLogs(NamedTuple):
@@ -235,8 +243,13 @@ class World(SearchEngine):
         Random seed.
     content
         Identity of the corpus: a digest of its files.
+    query_counts
+        Digest of a table with the frequency of each query; empty for the power law of the paper. Queries without a
+        frequency are left out.
     corpus
         Path of the corpus.
+    tables
+        Paths of the table of query frequencies and of files of scores, by the digests of their contents.
 
     References
     ----------
@@ -254,7 +267,24 @@ class World(SearchEngine):
     ranks: int = 10
     seed: int = 0
     content: str = BUILTIN
+    query_counts: str = field(default="", metadata=ADDED_LATER)
     corpus: str = field(default=BUILTIN, repr=False, compare=False)
+    tables: Named = field(default=(), repr=False, compare=False)
+
+    def policy(self, text: str) -> Policy:
+        """Return the policy of a specification, which may rank by the scores of a file."""
+        policy: Policy = located(parse(text, {**POLICIES, **SCORE_FILES}), dict(self.tables))
+        return policy
+
+    def query_distribution(self) -> QueryDistribution:
+        """Return the distribution of the query of a session: as frequent as counted, or a power law."""
+        if not self.query_counts:
+            return PowerLaw(seed=self.seed)
+        return ObservedFrequencies(self._frequencies(self.candidates()))
+
+    def _frequencies(self, corpus: Corpus) -> Float[np.ndarray, " query"]:
+        """Return the frequency of each query of a corpus."""
+        return read_query_counts(dict(self.tables)[self.query_counts], corpus.vocabulary)
 
     def logs(self, user: str, training: str) -> SimulatedLogs:
         """Simulate the logs of one user and one training policy.
@@ -270,7 +300,10 @@ class World(SearchEngine):
         return _logs(self, user, training)
 
     def _select(self, corpus: Corpus) -> Corpus:
-        corpus = corpus.with_queries(corpus.usable_queries()).sample_queries(self.queries, rng=self.rng("queries"))
+        corpus = corpus.with_queries(corpus.usable_queries())
+        if self.query_counts:
+            corpus = corpus.with_queries(self._frequencies(corpus) > 0)
+        corpus = corpus.sample_queries(self.queries, rng=self.rng("queries"))
         return corpus if self.documents is None else corpus.ladder(self.documents, rng=self.rng("documents"))
 
 
@@ -319,13 +352,13 @@ def check_specs(world: World, users: Named, training: Named) -> None:
         parse(text, USERS)
     for _, text in (*training, *world.testing):
         for part in text.split(" + "):
-            parse(part, POLICIES)
+            world.policy(part)
 
 
 @lru_cache(maxsize=1)
 def _logs(world: World, user: str, training: str) -> SimulatedLogs:
     """Simulate training and test logs; the last result is cached."""
-    corpus, power_law = world.candidates(), PowerLaw(seed=world.seed)
+    corpus, distribution = world.candidates(), world.query_distribution()
     model = parse(user, USERS).on(corpus)
     texts = training.split(" + ")
     policies = [world.ranker(text)[0] for text in texts]
@@ -335,7 +368,7 @@ def _logs(world: World, user: str, training: str) -> SimulatedLogs:
             model,
             world.sessions // len(policies),
             *("log", user, training, str(i)),
-            queries=power_law,
+            queries=distribution,
             ranks=world.ranks,
         )
         for i, policy in enumerate(policies)

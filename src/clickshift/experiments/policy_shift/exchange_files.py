@@ -7,7 +7,7 @@ on the test lists. `score_policy_shift` checks these predictions and reports the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from clickshift.experiments import runner
 from clickshift.experiments._rows import above_oracle
 from clickshift.experiments.experiment import open_run, start_run
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
+from clickshift.experiments.policy_shift.own_tables import TableLike
 from clickshift.experiments.policy_shift.protocol import PolicyShift, protocol_at_scale
 from clickshift.experiments.runner import FinishedTask, RunFolder
 from clickshift.io.datasets.letor import CorpusLike
@@ -135,6 +136,8 @@ def export_policy_shift(
     users: Sequence[str] = (),
     training: Sequence[str] = (),
     testing: Sequence[str] = (),
+    scores: TableLike | Sequence[TableLike] | Mapping[str, TableLike] | None = None,
+    query_counts: TableLike | None = None,
     queries: int | None = None,
     sessions: int | None = None,
     test_sessions: int | None = None,
@@ -147,7 +150,7 @@ def export_policy_shift(
     ----------
     output
         Folder to write, with a README.md of its columns. `score_policy_shift` takes it.
-    scale, corpus, users, training, testing, queries, sessions, test_sessions, seed
+    scale, corpus, users, training, testing, scores, query_counts, queries, sessions, test_sessions, seed
         As in `policy_shift`.
     progress
         Called with a step for each log.
@@ -182,6 +185,8 @@ def export_policy_shift(
         users=users,
         training=training,
         testing=testing,
+        scores=scores,
+        query_counts=query_counts,
         queries=queries,
         sessions=sessions,
         test_sessions=test_sessions,

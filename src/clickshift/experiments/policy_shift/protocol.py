@@ -38,6 +38,7 @@ from clickshift.experiments.models import (
 from clickshift.experiments.policy_shift._loss_parts import has_known_parts, sources_of_loss
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.derived_policies import DerivedPolicies
+from clickshift.experiments.policy_shift.own_tables import OwnScores, TableLike, with_query_counts
 from clickshift.experiments.runner import digest
 from clickshift.io.datasets.letor import CorpusLike
 from clickshift.metrics.ranking import head_queries
@@ -231,8 +232,9 @@ class PolicyShift(Experiment[PolicyShiftResult]):
         return PolicyShiftResult(rows, settings, failures)
 
     def sources(self) -> dict[str, Any]:
-        """Return the path of the corpus."""
-        return {"corpus": self.world.corpus}
+        """Return the paths of the corpus and of tables."""
+        tables = [path for _, path in self.world.tables]
+        return {"corpus": self.world.corpus} | ({"tables": tables} if tables else {})
 
 
 _PAPER = {field.name: field.default for field in fields(PolicyShift)}
@@ -260,6 +262,8 @@ def policy_shift(
     training: Sequence[str] = (),
     testing: Sequence[str] = (),
     models: Sequence[str] = (),
+    scores: TableLike | Sequence[TableLike] | Mapping[str, TableLike] | None = None,
+    query_counts: TableLike | None = None,
     queries: int | None = None,
     sessions: int | None = None,
     test_sessions: int | None = None,
@@ -295,6 +299,14 @@ def policy_shift(
         "PL-BM25", or their texts, e.g. "Feature(25)". " + " joins several policies of one log.
     models
         Click models to compare, in place of the paper's six.
+    scores
+        Rankers by their scores: a table with the columns query, doc and score, several, or several by name. A file is
+        named after itself, or as "NAME=FILE". NAME ranks by the scores in `training`, `testing` and their texts, e.g.
+        "PlackettLuce(NAME, temperature=1)"; "PL-NAME" is the text of the paper's LambdaMART with these scores. One that
+        is named nowhere ranks a further test log. Scores are mapped to [0, 1] within each query.
+    query_counts
+        How often each query is asked: a table with the columns query and count. Other queries are left out. By default,
+        the power law of the paper.
     queries, sessions, test_sessions
         Number of queries of the corpus, of sessions of each training log, and of sessions of each test log.
     seeds
@@ -327,6 +339,9 @@ def policy_shift(
     SpecError
         If a name or text cannot be used ("unknown-name" for another scale), or models are to be kept without a folder
         ("bad-option"), before any work.
+    FileError
+        If a table of scores or of query frequencies cannot be used, e.g. "missing-score" if a document that may be
+        ranked has no score.
     RunError
         "failed-tasks" if no task could be finished.
 
@@ -353,6 +368,8 @@ def policy_shift(
             training=training,
             testing=testing,
             models=models,
+            scores=scores,
+            query_counts=query_counts,
             queries=queries,
             sessions=sessions,
             test_sessions=test_sessions,
@@ -385,6 +402,8 @@ def protocol_at_scale(
     training: Sequence[str] = (),
     testing: Sequence[str] = (),
     models: Sequence[str] = (),
+    scores: TableLike | Sequence[TableLike] | Mapping[str, TableLike] | None = None,
+    query_counts: TableLike | None = None,
     seeds: int | None = None,
     derived: bool = True,
     search: str | None = None,
@@ -396,10 +415,12 @@ def protocol_at_scale(
 
     Parameters
     ----------
-    scale, candidates, corpus, users, training, testing, models, seeds, derived, search, penalties, fair
+    scale, candidates, corpus, users, training, testing, models, scores, query_counts
+        As in `policy_shift`.
+    seeds, derived, search, penalties, fair
         As in `policy_shift`.
     folder
-        Folder in which a corpus that is an object is saved.
+        Folder in which a corpus and tables that are objects are saved.
     **numbers
         Settings of `World`: queries, sessions, test_sessions and seed. None stays as the scale has it.
 
@@ -419,13 +440,16 @@ def protocol_at_scale(
         chosen["contenders"] = tuple(dict.fromkeys((*others, *map(compared_model, models))))
     chosen["contenders"] += tuple(map(candidate_model, candidates))
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
-    if testing:
-        given["testing"] = named_specs(testing, World.testing)
-    chosen["world"] = replace(chosen["world"], **given).on_corpus(corpus, folder)
+    own = OwnScores.of(scores, folder)
+    tests = [*(testing or dict(World.testing)), *own.unused([*testing, *training])]
+    if testing or own.files:
+        given["testing"] = own.named(tests, World.testing)
+    if training:
+        chosen["training"] = own.named(training, PolicyShift.training)
+    world = replace(chosen["world"], **given).on_corpus(corpus, folder)
+    chosen["world"] = own.in_world(with_query_counts(world, query_counts, folder))
     if users:
         chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
-    if training:
-        chosen["training"] = named_specs(training, PolicyShift.training)
     policies = {"penalties": tuple(penalties), "fair": fair} | ({} if search is None else {"search": search})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]
