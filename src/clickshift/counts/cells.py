@@ -7,10 +7,10 @@ number of sessions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Literal, no_type_check
+from typing import Any, Literal, NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.unique_rows import distinct_sorted
+from clickshift.data._columns import VIEWED
 from clickshift.data.encoded_log import Log, split_at_queries, weighted_arrays, weighted_chunks
 from clickshift.data.sessions import MAX_TOTAL, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
@@ -37,6 +38,29 @@ _CellColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Pair, situation, impressions and clicks of each cell."""
 _TableSlice = tuple[np.ndarray, int, int, int]
 """Tables to be added up, the range of pairs (start, stop) to read from them, and the first pair of the tables."""
+
+
+class CellViews(NamedTuple):
+    """Clicks and skips of each cell of which it is known whether the result was viewed.
+
+    A click on a result that is marked as not viewed counts as viewed: users examine what they click.
+
+    Parameters
+    ----------
+    clicks
+        Clicks on results whose view is known.
+    skips
+        Results that were viewed and not clicked.
+    unviewed
+        Results that were neither viewed nor clicked.
+    contradicted
+        Number of clicks in the log on results that are marked as not viewed.
+    """
+
+    clicks: Float[np.ndarray, " cell"]
+    skips: Float[np.ndarray, " cell"]
+    unviewed: Float[np.ndarray, " cell"]
+    contradicted: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +87,8 @@ class Cells:
         Number of sessions in which the pair was shown in the situation.
     clicks
         Number of those sessions in which the pair was clicked.
+    views
+        Of those, the ones of which it is known whether the result was viewed; None if the log does not say.
 
     Examples
     --------
@@ -81,9 +107,10 @@ class Cells:
     situation: Int[np.ndarray, " cell"]
     impressions: Float[np.ndarray, " cell"]
     clicks: Float[np.ndarray, " cell"]
+    views: CellViews | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, log: Log, by: By = "rank", *, weight: np.ndarray | None = None) -> Cells:
+    def of(cls, log: Log, by: By = "rank", *, weight: np.ndarray | None = None, views: bool = False) -> Cells:
         """Count a log. Pairs that are not in its vocabulary are left out.
 
         This takes one pass over the log; several, each for a part of the queries, if a table of all possible cells
@@ -97,6 +124,8 @@ class Cells:
             Situation: "rank", "last_click" or "prefix".
         weight
             Weight of each row of the log; by default, its count.
+        views
+            Whether to count views, too, in one more pass, where the log has the signal `viewed`.
 
         Raises
         ------
@@ -109,7 +138,8 @@ class Cells:
         size = log.vocabulary.n_pairs * n_situations
         count_large = _count_sparse if by == "prefix" else _count_by_query_range
         count = _count_dense if size <= _MAX_DENSE_CELLS else count_large
-        return cls(log.vocabulary, log.n_ranks, by, *count(log, weight, by, n_situations))
+        cells = cls(log.vocabulary, log.n_ranks, by, *count(log, weight, by, n_situations))
+        return replace(cells, views=_count_views(log, weight, cells)) if views and has_views(log) else cells
 
     def validate(self) -> None:
         """Raise ValueError unless the columns are what counting gives, e.g. because a file was changed.
@@ -134,6 +164,11 @@ class Cells:
         if not (key[1:] > key[:-1]).all():
             raise ValueError("cells must be sorted by pair and situation")
         check_at_most("clicks", self.clicks, "impressions", self.impressions)
+        if self.views is not None:
+            for name, column in zip(CellViews._fields, self.views[:3], strict=False):
+                check_counts(f"cells.views.{name}", column, (len(self.pair),))
+            check_at_most("views.clicks", self.views.clicks, "clicks", self.clicks)
+            check_at_most("known views", np.sum(self.views[:3], axis=0), "impressions", self.impressions)
 
     @property
     def n_situations(self) -> int:
@@ -218,7 +253,54 @@ class Cells:
         n_situations = count_situations(by, self.n_ranks)
         key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + coarse)
         impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
-        return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks)
+        views = None if self.views is None else add_views([self.views], [1.0], cell, len(key))
+        return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks, views=views)
+
+
+def has_views(log: Log) -> bool:
+    """Return whether a log says which results were viewed.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    """
+    return VIEWED in signal_names(log)
+
+
+def signal_names(log: Log) -> tuple[str, ...]:
+    """Return the names of the signals of a log, `viewed` included.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    """
+    return tuple((log if isinstance(log, Sessions) else next(log.chunks())).signals)
+
+
+def add_views(
+    parts: Sequence[CellViews], factors: Sequence[float], cell: Int[np.ndarray, " row"], n_cells: int
+) -> CellViews:
+    """Add up views of several logs, or of several situations.
+
+    Parameters
+    ----------
+    parts
+        Views of the cells of each part.
+    factors
+        Weight of each part.
+    cell
+        Cell of the sum that each cell of all parts, in their order, belongs to.
+    n_cells
+        Number of cells of the sum.
+    """
+    columns: list[Any] = []
+    for k in range(3):
+        values = np.concatenate([factor * part[k] for factor, part in zip(factors, parts, strict=True)])
+        columns.append(np.bincount(cell, values, n_cells))
+    contradicted = sum(factor * part.contradicted for factor, part in zip(factors, parts, strict=True))
+    return CellViews(columns[0], columns[1], columns[2], float(contradicted))
 
 
 def mean_ranks(log: Log) -> Float[np.ndarray, " pair"]:
@@ -553,6 +635,64 @@ def _add_pair_range(pair, click, count, start, stop, by, n_situations, table):
             else:
                 first += r + 1
                 above = r + 1 if clicked else above
+
+
+def _count_views(log: Log, weight: np.ndarray | None, cells: Cells) -> CellViews:
+    """Count the views of cells that were counted before; each thread counts the pairs of its own range."""
+    counts, contradicted = np.zeros((3, len(cells.pair))), 0.0
+    ranges, by_code = cells.ranges(n_threads(len(log))), _BY_FROM_COARSE_TO_FINE.index(cells.by)
+    columns = cells.offsets, cells.situation.astype(np.int64), counts
+    for part, count in weighted_chunks(log, weight):
+        viewed = part.viewed
+        if viewed is None:
+            continue
+        state = np.where(np.isnan(viewed), 0, np.where(viewed, _VIEWED, _UNVIEWED)).astype(np.int8)
+        contradicted += float(count @ (part.click & (state == _UNVIEWED)).sum(axis=1))
+        arrays = part.rankings.pair, part.click, state, count
+        for_each(partial(_add_range_of_views, ranges, arrays, by_code, columns), len(ranges))
+    return CellViews(counts[0], counts[1], counts[2], contradicted)
+
+
+_VIEWED, _UNVIEWED = 1, 2
+"""States of a result whose view is known."""
+
+
+def _add_range_of_views(
+    ranges: list[tuple[int, int]], arrays: tuple[np.ndarray, ...], by: int, columns: tuple[np.ndarray, ...], k: int
+) -> None:
+    """Add the views of a range of pairs."""
+    _add_views(*arrays, *ranges[k], by, *columns)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add_views(pair, click, state, count, start, stop, by, offsets, situation, counts):
+    """Add the known views of the pairs from `start` to `stop` to their cells: clicks, skips, and what was not viewed.
+
+    A click is viewed, whatever its state says.
+    """
+    n, ranks = pair.shape
+    for i in range(n):
+        first, above = 0, 0  # first situation of the rank, and offset by the clicks above
+        for r in range(ranks):
+            p, clicked = pair[i, r], click[i, r]
+            if p >= start and p < stop and state[i, r] != 0:
+                low, high, wanted = offsets[p], offsets[p + 1] - 1, first + above
+                while low < high:
+                    middle = (low + high) // 2
+                    if situation[middle] < wanted:
+                        low = middle + 1
+                    else:
+                        high = middle
+                counts[0 if clicked else state[i, r], low] += count[i]
+            if by == 0:
+                first += 1
+            elif by == 1:
+                first += r + 1
+                above = r + 1 if clicked else above
+            else:
+                first += 1 << r
+                above |= clicked << r
 
 
 def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:

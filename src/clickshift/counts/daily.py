@@ -17,7 +17,7 @@ import numpy as np
 from clickshift.core.artifacts import ArtifactFormat
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import By, Cells, count_situations
+from clickshift.counts.cells import By, Cells, CellViews, add_views, count_situations
 from clickshift.counts.tails import TailsByShape, TailsInParts, merge_tails
 from clickshift.data.days import MAX_DAYS, Time, choose_time, decay, time_range
 from clickshift.data.encoded_log import Log
@@ -28,6 +28,7 @@ from clickshift.errors import DataError
 _COUNTS_FORMAT = ArtifactFormat("count", 2, "count the log again", "clickshift log count")
 _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "first_examined", "first_clicks")
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
+_VIEW_TABLES = ("clicks", "skips", "unviewed")
 _SHAPE_TABLES = ("start", "length", "sessions", "pair", "count")
 
 
@@ -69,7 +70,7 @@ class DayCounts:
         """Count a log: sessions or an encoded log."""
         ranges = [time_range(part.time) for part in log.chunks()]
         first, last = choose_time([one[0] for one in ranges], min), choose_time([one[1] for one in ranges], max)
-        return cls(Cells.of(log, "last_click"), Cascade.of(log), float(log.total), first, last)
+        return cls(Cells.of(log, "last_click", views=True), Cascade.of(log), float(log.total), first, last)
 
     @classmethod
     def merged(
@@ -157,6 +158,9 @@ class DayCounts:
         cells, cascade, arrays, has_holes = self.cells, self.cascade, dict[str, np.ndarray](), False
         for name in ("pair", "situation", "impressions", "clicks"):
             arrays[f"cells.{name}"] = getattr(cells, name)
+        if cells.views is not None:
+            for name in _VIEW_TABLES:
+                arrays[f"views.{name}"] = getattr(cells.views, name)
         if cascade is not None:
             tails = merge_tails(_tail_parts(cascade))
             has_holes = tails.hole is not None
@@ -173,6 +177,7 @@ class DayCounts:
             "by": cells.by,
             "passed": 0.0 if cascade is None else cascade.passed,
             "has_holes": has_holes,
+            "contradicted_views": None if cells.views is None else cells.views.contradicted,
             "notes": notes or {},
         }
         _COUNTS_FORMAT.write(folder, facts, arrays)
@@ -193,8 +198,13 @@ class DayCounts:
             cells = [arrays[f"cells.{name}"] for name in ("pair", "situation", "impressions", "clicks")]
             by_rank = header.get("by") == "rank"
             cascade = None if by_rank else _load_cascade(vocabulary, n_ranks, arrays, header)
+            contradicted = header.get("contradicted_views")  # None, also in files of earlier versions, for no views
+            views = None
+            if contradicted is not None:
+                columns = [arrays[f"views.{name}"] for name in _VIEW_TABLES]
+                views = CellViews(columns[0], columns[1], columns[2], float(contradicted))
             day = cls(
-                Cells(vocabulary, n_ranks, "rank" if by_rank else "last_click", *cells),
+                replace(Cells(vocabulary, n_ranks, "rank" if by_rank else "last_click", *cells), views=views),
                 cascade,
                 float(header["sessions"]),
                 _time_from_json(header["first"]),
@@ -265,7 +275,15 @@ def _add_cells(
         np.bincount(cell, np.concatenate([f * c for f, c in zip(factors, column, strict=True)]), len(key))
         for column in ([c.impressions for c in cells], [c.clicks for c in cells])
     )
-    return Cells(vocabulary, n_ranks, by, *np.divmod(key, n_situations), *counts)
+    views = None
+    if any(c.views is not None for c in cells):  # of the other days, no view is known
+        views = add_views([c.views or _no_views(len(c.pair)) for c in cells], factors, cell, len(key))
+    return replace(Cells(vocabulary, n_ranks, by, *np.divmod(key, n_situations), *counts), views=views)
+
+
+def _no_views(n_cells: int) -> CellViews:
+    """Return views of cells of which none is known."""
+    return CellViews(np.zeros(n_cells), np.zeros(n_cells), np.zeros(n_cells))
 
 
 def _add_cascades(

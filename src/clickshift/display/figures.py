@@ -63,6 +63,8 @@ def curve_figure(rows: Sequence[Row]) -> Any:
             width=2.5 if i == 0 else 1.5,
             band=i == 0,
         )
+        if i == 0 and "observed" in line[0]:
+            _add_views(figure, line)
     figure.update_layout(
         template="plotly_white",
         yaxis={"title": axis, "rangemode": "tozero"},
@@ -72,6 +74,18 @@ def curve_figure(rows: Sequence[Row]) -> Any:
         height=380,
     )
     return figure
+
+
+def _add_views(figure: Any, line: Sequence[Row]) -> None:
+    """Add the observed examination, and the one that clicks alone would suggest."""
+    ranks = [row["rank"] for row in line]
+    for name, column, mode, style in (
+        ("observed", "observed", "markers", {"marker": {"symbol": "cross", "size": 9, "color": COLOURS[1]}}),
+        ("from clicks alone", "from_clicks", "lines", {"line": {"dash": "dot", "color": COLOURS[2]}}),
+    ):
+        values = [row[column] for row in line]
+        hover = f"rank %{{x}}: %{{y:.3f}}<extra>{name}</extra>"
+        figure.add_scatter(x=ranks, y=values, name=name, mode=mode, hovertemplate=hover, showlegend=True, **style)
 
 
 def add_curve(
@@ -409,5 +423,6 @@ def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for row in rows:
         last = row.get("last_click")
         name = "no click above" if last is None else f"last click at rank {last}"
+        name = name if "last_click" in row else "fitted"
         lines.setdefault(name, []).append(row)
     return lines

@@ -32,7 +32,10 @@ Covariance = Float[np.ndarray, "free free"]
 
 
 def conditional_covariance(
-    cells: Cells, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]
+    cells: Cells,
+    e: Float[np.ndarray, " situation"],
+    free: Int[np.ndarray, " free"],
+    viewed: Float[np.ndarray, " situation"] | float = 0.0,
 ) -> Covariance:
     """Return the covariance of the logits of examination in the conditional likelihood.
 
@@ -46,6 +49,8 @@ def conditional_covariance(
         Examination by situation.
     free
         Situations whose examination is learned.
+    viewed
+        Information of observed examination about the logits, by situation.
     """
     impressions, clicks = cells.by_pair()
     pairs = np.flatnonzero(clicks > 0)
@@ -63,7 +68,7 @@ def conditional_covariance(
     weight = exposure * (scale * clicks[pairs] / total) / (1 - p)
     products = single_threaded_products(weight, weight / weight.sum(axis=0))
     information = (np.diag(weight.sum(axis=1)) - products) * (1 - e) * (1 - e)[:, None]
-    return covariance(information[np.ix_(free, free)])
+    return covariance((information + np.diag(np.broadcast_to(viewed, len(e))))[np.ix_(free, free)])
 
 
 def shrink_examination(

@@ -69,11 +69,14 @@ def _subtract_outer_products(rows, matrix):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
 @no_type_check
-def solve_pairs(start, stop, offsets, situation, skips, clicked, pseudo_yes, no, e, a, gradient, matrix):
+def solve_pairs(
+    start, stop, offsets, situation, skips, clicked, rejected, pseudo_yes, pseudo_no, e, a, gradient, matrix
+):
     """Maximise the likelihood of each pair from `start` to `stop` over its attractiveness `a`, given examination `e`.
 
     Return the sum of the objectives; add their gradient by the logits of e to `gradient`, and minus their curvature to
-    `matrix` (on and above the diagonal). `pseudo_yes` and `no` are pseudo-counts. Newton steps are safeguarded by
+    `matrix` (on and above the diagonal). `skips` are those that may not have been examined, `rejected` those of each
+    pair that are known to have been. `pseudo_yes` and `pseudo_no` are pseudo-counts. Newton steps are safeguarded by
     bisection.
     """
     objective, n_situations = 0.0, len(e)
@@ -81,7 +84,7 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, pseudo_yes, no,
     cross, rows, pending = np.empty(n_situations), np.zeros((8, n_situations)), 0
     for p in range(start, stop):
         n = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined)
-        yes = clicked[p] + pseudo_yes
+        yes, no = clicked[p] + pseudo_yes, rejected[p] + pseudo_no
         low, high, x = 0.0, 1.0, a[p]
         for _ in range(_MAX_NEWTON_STEPS):
             up, down = yes / x, no / (1 - x)
@@ -138,14 +141,17 @@ def solve_pairs(start, stop, offsets, situation, skips, clicked, pseudo_yes, no,
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
 @no_type_check
-def attractiveness_variance(start, stop, offsets, situation, skips, clicked, total, e, a, cov, variance):
-    """Compute the variances of the logits of attractiveness: given examination, plus the part from examination's."""
+def attractiveness_variance(start, stop, offsets, situation, skips, judged, total, e, a, cov, variance):
+    """Compute the variances of the logits of attractiveness: given examination, plus the part from examination's.
+
+    `judged` are the impressions of each pair that are known to have been examined: clicks, and skips that were viewed.
+    """
     n_situations = len(e)
     index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
     cross, every = np.empty(n_situations), np.empty(n_situations)
     for p in range(start, stop):
         n, x, x_no = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined), a[p], 1 - a[p]
-        information = (clicked[p] + total) * x * x_no
+        information = (judged[p] + total) * x * x_no
         for k in range(n):
             skip = 1 - x * examined[k]
             odds = skipped[k] * (x * examined[k]) / skip

@@ -5,6 +5,10 @@ rank (PBM) or the rank and the last click above it (UBM).
 
 Given examination e, each pair is a problem of its own, concave in its attractiveness a:
     (clicks + yes) ln a + no ln(1 - a) + sum over situations of skips ln(1 - a e)
+Views make examination known: a viewed result is a success of its situation and, without a click, a failure of its pair;
+a result that was not viewed is a failure of its situation, and says nothing of its pair. Only skips whose view is
+unknown are left in the sum. Then examination is identified by itself, and no situation is 1 by convention.
+
 So the likelihood is maximised over examination alone, a few dozen numbers, with every attractiveness at its maximum:
 the profile likelihood. Its gradient and curvature come with it: with D the information of a pair, E that of situations
 and C the block between them, all by logits, the curvature is E - C' D^-1 C. A few Newton steps replace a hundred or
@@ -14,7 +18,7 @@ more EM iterations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -216,7 +220,7 @@ def fit_examination(
             found = problem.errors(unshrunk, cov, reference) if errors else None
             error = cov[np.ix_(free, free)]
             if cells.by == "rank":
-                e = shrink_examination(e, problem.alike(reference), free, error)
+                e = shrink_examination(e, problem.alike(e, reference), free, error)
             else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
                 curve = problem.examination_by_rank(unshrunk, reference, tolerance=tolerance, max_steps=max_steps)
                 e = shrink_towards_ranks(e, curve, free, error)
@@ -231,6 +235,19 @@ def fit_examination(
         None if found is None else found.with_unseen(prior),
         newton,
     )
+
+
+def observed_views(cells: Cells) -> tuple[Float[np.ndarray, " situation"], Float[np.ndarray, " situation"]]:
+    """Return how many results were viewed in each situation, and of how many that is known.
+
+    Parameters
+    ----------
+    cells
+        Counts of a log with views.
+    """
+    assert cells.views is not None
+    clicks, skips, unviewed = (np.bincount(cells.situation, counts, cells.n_situations) for counts in cells.views[:3])
+    return clicks + skips, clicks + skips + unviewed
 
 
 def maximum_likelihood_examination(cells: Cells) -> Float[np.ndarray, " situation"]:
@@ -253,8 +270,13 @@ def maximum_likelihood_examination(cells: Cells) -> Float[np.ndarray, " situatio
 
 def _fit_with_reference(
     problem: _ExaminationProblem, start: Float[np.ndarray, " situation"], tolerance: float, max_steps: int
-) -> tuple[_ProfileLikelihood, NewtonResult, int]:
-    """Maximise the likelihood with the first situation as the reference, or with another that is examined more."""
+) -> tuple[_ProfileLikelihood, NewtonResult, int | None]:
+    """Maximise the likelihood with the first situation as the reference, or with another that is examined more.
+
+    There is no reference where examination was observed.
+    """
+    if problem.cells.views is not None:
+        return *problem.maximise(start, None, tolerance=tolerance, max_steps=max_steps), None
     e, reference, tried = start, 0, {0}
     while True:
         fitted, newton = problem.maximise(e, reference, tolerance=tolerance, max_steps=max_steps)
@@ -271,24 +293,43 @@ def _fit_with_reference(
 class _ExaminationProblem:
     """Counts of one log, and its profile likelihood.
 
-    Only skips have hidden causes: of clicks, the totals by pair and by situation suffice.
+    Only skips whose view is unknown have hidden causes: of clicks, and of known views, the totals by pair and by
+    situation suffice.
     """
 
     def __init__(self, cells: Cells, prior: Beta, *, pseudo_counts: bool) -> None:
         self.cells, self.prior, self.offsets = cells, prior, cells.offsets
         _, self.pair_clicks = cells.by_pair()
         self.impressions, self.clicks = cells.by_situation()
-        self.situation, self.skips = cells.situation.astype(np.int32, copy=False), cells.impressions - cells.clicks
+        self.situation = cells.situation.astype(np.int32, copy=False)
         self._attractiveness = np.full(cells.vocabulary.n_pairs, 0.5)
+        # viewed skips by pair and by situation, and results by situation that were not viewed
+        self.rejected: np.ndarray = np.zeros(cells.vocabulary.n_pairs)
+        self.viewed: np.ndarray = np.zeros(1)
+        self.unviewed: np.ndarray = np.zeros(1)
+        self.unknown = cells  # the part of the counts whose views are unknown
+        if (views := cells.views) is not None:
+            self.rejected = np.bincount(cells.pair, views.skips, len(self.rejected))
+            self.viewed, self.unviewed = (
+                np.bincount(cells.situation, counts, cells.n_situations) for counts in (views.skips, views.unviewed)
+            )
+            known = views.clicks + views.skips + views.unviewed
+            self.unknown = replace(
+                cells,
+                impressions=np.maximum(cells.impressions - known, 0.0),
+                clicks=np.maximum(cells.clicks - views.clicks, 0.0),
+                views=None,
+            )
+        self.skips = self.unknown.impressions - self.unknown.clicks
         self._observed_clicks = self.pair_clicks, self.clicks
-        if pseudo_counts:
+        if pseudo_counts and cells.views is None:  # those of a group would be too alike for what views say of a pair
             by_pair, by_situation = add_pseudo_counts(cells, self.skips)
             self.pair_clicks, self.clicks = self.pair_clicks + by_pair, self.clicks + by_situation
 
     def remove_pseudo_counts(self) -> None:
         """Restore the observed counts."""
         self.pair_clicks, self.clicks = self._observed_clicks
-        np.subtract(self.cells.impressions, self.cells.clicks, out=self.skips)
+        np.subtract(self.unknown.impressions, self.unknown.clicks, out=self.skips)
 
     def start(self, rng: np.random.Generator | None) -> Float[np.ndarray, " situation"]:
         """Return examination proportional to the click-through rates of situations, or a random start."""
@@ -296,15 +337,20 @@ class _ExaminationProblem:
             return rng.uniform(0.1, 0.9, self.cells.n_situations)
         rate = (self.clicks + 1) / (self.impressions + 2)
         start: np.ndarray = np.clip(0.95 * rate / rate[self._frequent()].max(), 0.01, 0.95)
-        return start
+        if self.cells.views is None:
+            return start
+        viewed, known = observed_views(self.cells)
+        observed: np.ndarray = np.where(known > 0, (viewed + 0.5) / (known + 1), start)
+        return observed
 
     def maximise(
-        self, start: Float[np.ndarray, " situation"], reference: int, *, tolerance: float, max_steps: int
+        self, start: Float[np.ndarray, " situation"], reference: int | None, *, tolerance: float, max_steps: int
     ) -> tuple[_ProfileLikelihood, NewtonResult]:
-        """Maximise the profile likelihood, with one situation fixed at 1 and ones that never occurred at 1/2."""
-        e = np.where(self.impressions > 0, start, 0.5)
-        e[reference] = 1.0
-        free = np.flatnonzero((self.impressions > 0) & (np.arange(len(e)) != reference))
+        """Maximise the profile likelihood, with the reference fixed at 1 and situations that never occurred at 1/2."""
+        e, occurred = np.where(self.impressions > 0, start, 0.5), self.impressions > 0
+        if reference is not None:
+            e[reference], occurred[reference] = 1.0, False
+        free = np.flatnonzero(occurred)
         self._attractiveness = np.clip(
             self.prior.mode(self.pair_clicks, self.expected_examinations(e)), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY
         )
@@ -324,25 +370,20 @@ class _ExaminationProblem:
         def work(thread: int) -> None:
             for k in range(thread, len(ranges), threads):
                 objective[k] = solve_pairs(
-                    *ranges[k], self.offsets, self.situation, self.skips, self.pair_clicks, yes, no, e, a,
-                    gradient[k], matrix[thread],
+                    *ranges[k], self.offsets, self.situation, self.skips, self.pair_clicks, self.rejected, yes, no, e,
+                    a, gradient[k], matrix[thread],
                 )  # fmt: skip
 
         for_each(work, threads)
         self._attractiveness = a
-        successes = self.clicks + EXAMINATION_PRIOR.yes
+        successes = self.clicks + self.viewed + EXAMINATION_PRIOR.yes
+        failures = self.unviewed + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes)
         curvature = matrix.sum(axis=0)
-        information = (
-            curvature + np.triu(curvature, 1).T + np.diag((self.clicks + EXAMINATION_PRIOR.total) * e * (1 - e))
-        )
+        information = curvature + np.triu(curvature, 1).T + np.diag((successes + failures) * e * (1 - e))
         with np.errstate(divide="ignore", invalid="ignore"):
-            penalty = np.where(
-                e < 1, successes * np.log(e) + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes) * np.log1p(-e), 0.0
-            ).sum()
+            penalty = np.where(e < 1, successes * np.log(e) + failures * np.log1p(-e), 0.0).sum()
         value = float(objective.sum() + penalty)
-        total_gradient = (
-            gradient.sum(axis=0) + successes * (1 - e) - (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes) * e
-        )
+        total_gradient = gradient.sum(axis=0) + successes * (1 - e) - failures * e
         return _ProfileLikelihood(e, free, a, value, total_gradient, information)
 
     def covariance(
@@ -360,14 +401,15 @@ class _ExaminationProblem:
         observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
         found = covariance(observed[np.ix_(free, free)])
         if conditional:
-            least = np.diag(conditional_covariance(self.cells, e, free))
+            viewed = 0.0 if self.cells.views is None else observed_views(self.cells)[1] * e * (1 - e)
+            least = np.diag(conditional_covariance(self.unknown, e, free, viewed))
             scale = np.sqrt(np.maximum(least / np.maximum(np.diag(found), 1e-12), 1.0))
             found = found * scale * scale[:, None]
         cov[np.ix_(free, free)] = found
         return cov
 
     def errors(
-        self, fitted: _ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int
+        self, fitted: _ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int | None
     ) -> ExaminationErrors:
         """Return standard errors of the logits from the full observed information, an arrowhead matrix.
 
@@ -375,36 +417,39 @@ class _ExaminationProblem:
         by convention and has error 0.
         """
         e, free, ranges = fitted.examination, fitted.free, self._ranges()
-        variance = np.empty(len(self.pair_clicks))
+        variance, judged = np.empty(len(self.pair_clicks)), self.pair_clicks + self.rejected
 
         def work(k: int) -> None:
             attractiveness_variance(
-                *ranges[k], self.offsets, self.situation, self.skips, self.pair_clicks, self.prior.total, e,
+                *ranges[k], self.offsets, self.situation, self.skips, judged, self.prior.total, e,
                 fitted.attractiveness, cov, variance,
             )  # fmt: skip
 
         for_each(work, len(ranges))
         errors = np.full(len(e), np.nan)
         errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
-        errors[reference] = 0.0
+        if reference is not None:
+            errors[reference] = 0.0
         a, a_error = fitted.attractiveness, np.sqrt(variance)
         counts = effective_counts(a, a_error, self.prior.slope(a), self.prior.information(a))
         return ExaminationErrors(a_error, errors, counts, effective_counts(e, errors))
 
-    def alike(self, reference: int) -> Float[np.ndarray, " situation"]:
+    def alike(self, e: Float[np.ndarray, " situation"], reference: int | None) -> Float[np.ndarray, " situation"]:
         """Return examination as if documents of all ranks were alike: click-through rates relative to the reference.
 
-        Rates of rare situations are shrunk towards that of their rank.
+        Without one, they are relative to the most examined situation. Rates of rare situations are shrunk towards that
+        of their rank.
         """
+        at = self.most_examined(e) if reference is None else reference
         rank = rank_of(self.cells.by, self.cells.n_ranks)
         clicks, impressions = (np.bincount(rank, counts)[rank] for counts in (self.clicks, self.impressions))
         of_rank = (clicks + 0.5) / (impressions + 1)
         rate = (self.clicks + _RANK_IMPRESSIONS * of_rank) / (self.impressions + _RANK_IMPRESSIONS)
-        alike: np.ndarray = np.minimum(rate / rate[reference], 1.0)
+        alike: np.ndarray = np.minimum(rate / rate[at], 1.0) * e[at]
         return alike
 
     def examination_by_rank(
-        self, fitted: _ProfileLikelihood, reference: int, *, tolerance: float, max_steps: int
+        self, fitted: _ProfileLikelihood, reference: int | None, *, tolerance: float, max_steps: int
     ) -> Float[np.ndarray, " situation"]:
         """Return the examination of each situation's rank in a PBM of the same log, which starts from the means.
 
@@ -421,19 +466,22 @@ class _ExaminationProblem:
             start=np.append(fitted.attractiveness, means),
             errors=False,
         )
-        curve = by_rank.examination[rank]
-        examination: np.ndarray = np.minimum(curve / curve[reference], 1.0)
-        return examination
+        curve: np.ndarray = by_rank.examination[rank]
+        return curve if reference is None else np.minimum(curve / curve[reference], 1.0)
 
     def expected_examinations(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the prior expectation of each pair's examinations, but not less than its clicks."""
-        examinations: np.ndarray = np.maximum(self.cells.weighted_impressions(e), self.pair_clicks)
-        return examinations
+        examinations, certain = self.unknown.weighted_impressions(e), self.pair_clicks + self.rejected
+        if (views := self.cells.views) is not None:
+            examinations += np.bincount(self.cells.pair, views.clicks + views.skips, len(examinations))
+        at_least: np.ndarray = np.maximum(examinations, certain)
+        return at_least
 
-    def most_examined(self, e: Float[np.ndarray, " situation"], *, other_than: int) -> int:
+    def most_examined(self, e: Float[np.ndarray, " situation"], *, other_than: int | None = None) -> int:
         """Return the most examined situation among the frequent ones."""
         e = np.where(self._frequent(), e, -1.0)
-        e[other_than] = -1.0
+        if other_than is not None:
+            e[other_than] = -1.0
         return int(np.argmax(e))
 
     def fill_unobserved(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " situation"]:

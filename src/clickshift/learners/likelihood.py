@@ -17,12 +17,17 @@ from clickshift.core.newton import CascadeParameters, NewtonResult
 from clickshift.core.rng import generator
 from clickshift.core.spec import check_options, label
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import By, Cells
+from clickshift.counts.cells import By, Cells, rank_of
 from clickshift.counts.connectivity import swap_graph
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners._cascade_fit import CascadeCounts, CascadeFamily, CascadeFit
 from clickshift.learners._cascade_models import CCMFamily, DBNFamily, DCMFamily
+from clickshift.learners._observed_examination import (
+    compare_with_clicks,
+    has_usable_views,
+    identifies_all_ranks,
+)
 from clickshift.learners._position_models import ExaminationFit, fit_examination
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
 from clickshift.learners.base import Requirement
@@ -30,6 +35,7 @@ from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
 from clickshift.models.dbn import DBN, SDBN
 from clickshift.models.intervals import product_counts
+from clickshift.models.observed_views import VIEWS_LEVEL, VIEWS_TOLERANCE, largest_difference
 from clickshift.models.pbm import PBM
 from clickshift.models.ubm import UBM
 
@@ -160,7 +166,12 @@ class MaximumLikelihood:
     def fit(self, data: Log | Cells | Cascade) -> ClickModel:
         """Estimate the parameters from a log, or from its counts.
 
-        Warns ("weak-identification") if the log cannot separate attractiveness from examination.
+        PBM and UBM take the signal `viewed` of a log as observed examination, where it is known. Attractiveness is then
+        P(click | viewed), and no rank has examination 1 by convention.
+
+        Warns ("weak-identification") if the log cannot separate attractiveness from examination,
+        ("views-contradict-clicks") if the examination that was observed is not the one that clicks alone would suggest,
+        and ("no-unviewed-results") if views are not used because no result is known not to have been viewed.
 
         Parameters
         ----------
@@ -179,7 +190,11 @@ class MaximumLikelihood:
         """
         counts = self.counts(data)
         fitted = self.fit_from(counts)
-        warning = swap_graph(counts).warning() if isinstance(counts, Cells) else _hidden_documents(fitted)
+        if not isinstance(counts, Cells):
+            warning = _hidden_documents(fitted)
+        else:
+            warning = None if identifies_all_ranks(counts) else swap_graph(counts).warning()
+            self._warn_of_views(counts, fitted)
         if warning:
             warnings.warn(
                 ClickshiftWarning(f"{self.model}: {warning}", code="weak-identification", model=self.model),
@@ -214,7 +229,11 @@ class MaximumLikelihood:
                     code="wrong-counts",
                     model=self.model,
                 )
-            return data.rolled_up(self.by) if isinstance(data, Cells) else Cells.of(data, self.by, weight=weight)
+            return (
+                data.rolled_up(self.by)
+                if isinstance(data, Cells)
+                else Cells.of(data, self.by, weight=weight, views=True)
+            )
         if isinstance(data, Cells):
             raise SpecError(
                 f"{self.model} is fitted on Cascade, not on Cells. Pass the log or its Cascade.",
@@ -270,6 +289,7 @@ class MaximumLikelihood:
         self, cells: Cells, start: ClickModel | None, max_steps: int, *, errors: bool
     ) -> ClickModel:
         """Fit PBM or UBM."""
+        cells = cells if has_usable_views(cells) else replace(cells, views=None)
         prior, cls = self._beta_prior(), PBM if self.model == "PBM" else UBM
         parameters = None
         if isinstance(start, PBM | UBM):
@@ -295,7 +315,38 @@ class MaximumLikelihood:
         evidence = self._evidence(impressions, clicks, logit_error, fitted.newton, effective)
         if errors:  # replicates need none of this
             evidence = replace(evidence, mean_rank=pair_table(cells.mean_rank(), unseen=float("nan")))
+        if errors and cells.views is not None:
+            from_clicks = fit_examination(
+                replace(cells, views=None), prior=prior, tolerance=self.tolerance, max_steps=max_steps
+            )
+            evidence = replace(evidence, views=compare_with_clicks(cells, from_clicks))
         return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
+
+    def _warn_of_views(self, cells: Cells, fitted: ClickModel) -> None:
+        """Warn if views are no observations of examination, or if clicks contradict them."""
+        message, code, facts = "", "", {}
+        views = {} if fitted.evidence is None else fitted.evidence.views
+        if cells.views is not None and not has_usable_views(cells):
+            message, code = (
+                "views are not used, because no result is known not to have been viewed. Record 0 for results that "
+                "were not in the viewport, and leave unknown ones empty.",
+                "no-unviewed-results",
+            )
+        elif views and (largest := largest_difference(views)) is not None:
+            at, difference, p_value = largest
+            if p_value < VIEWS_LEVEL and abs(difference) > VIEWS_TOLERANCE:
+                rank = int(rank_of(cells.by, cells.n_ranks)[at]) + 1
+                message, code, facts = (
+                    f"examination inferred from clicks alone differs from the observed one by up to {difference:+.2f}, "
+                    f"at rank {rank}, which is beyond chance. The model uses what was observed; clicks may depend on "
+                    "rank in other ways, or views be recorded wrongly.",
+                    "views-contradict-clicks",
+                    {"rank": rank, "difference": difference, "p_value": p_value},
+                )
+        if message:
+            warnings.warn(
+                ClickshiftWarning(f"{self.model}: {message}", code=code, model=self.model, **facts), stacklevel=3
+            )
 
     def _fit_cascade(
         self, cascade: Cascade, start: ClickModel | None, max_steps: int, *, errors: bool, intervals: bool

@@ -75,6 +75,10 @@ class Evidence:
         parameter's name: what intervals come from (`clickshift.models.intervals`).
     mean_rank
         Mean rank, from 1, at which each pair was shown, NaN where it was not; None if it is not known.
+    views
+        Of a log with views, by situation: `known`, results whose view is known; `observed` examination; `from_clicks`,
+        examination inferred from clicks alone; and `z`, their difference in standard errors. And `contradicted`, the
+        number of clicks on results marked as not viewed.
     """
 
     learner: str
@@ -94,6 +98,7 @@ class Evidence:
     last_time: str = ""
     effective_counts: Mapping[str, EffectiveCounts] = field(default_factory=dict)
     mean_rank: PairTable | None = None
+    views: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -440,7 +445,8 @@ class ClickModel(ABC):
         Returns
         -------
         list of dict
-            One row per entry of the parameter: its label (e.g. rank), parameter, estimate, low, high and support.
+            One row per entry of the parameter: its label (e.g. rank), parameter, estimate, low, high and support; with
+            views also the observed rate and what clicks alone would suggest (from_clicks), None where unknown.
 
         Raises
         ------
@@ -450,10 +456,15 @@ class ClickModel(ABC):
         name, labels = self._browsing_curve()
         values = np.atleast_1d(getattr(self, name))
         intervals = zip(*self.intervals(name, level=level), strict=True)
-        return [
+        rows: list[dict[str, Any]] = [
             {**label, "parameter": name, "estimate": float(v), "low": float(lo), "high": float(hi), "support": support}
             for label, v, (lo, hi, support) in zip(labels, values, intervals, strict=True)
         ]
+        views = {} if self.evidence is None else self.evidence.views
+        for column in ("observed", "from_clicks") if views else ():
+            for row, value in zip(rows, views[column], strict=True):
+                row[column] = None if np.isnan(value) else float(value)
+        return rows
 
     @final
     def sample(self, rankings: Rankings, *, rng: int | np.random.Generator) -> Sessions:

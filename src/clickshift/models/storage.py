@@ -315,6 +315,8 @@ def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray
         arrays[f"{prefix}logit_error.{name}"] = error
     for name, counts in evidence.effective_counts.items():
         arrays[f"{prefix}effective_counts.{name}"] = counts
+    for name, values in evidence.views.items():
+        arrays[f"{prefix}views.{name}"] = values
     scalars = {
         "learner": evidence.learner,
         "log_likelihood": evidence.log_likelihood if np.isfinite(evidence.log_likelihood) else None,
@@ -324,6 +326,8 @@ def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray
         **{name: getattr(evidence, name) for name in _PROVENANCE},
     }
     names = {"logit_error": list(evidence.logit_error), "effective_counts": list(evidence.effective_counts)}
+    if evidence.views:
+        names["views"] = list(evidence.views)
     return {**scalars, **names}
 
 
@@ -348,4 +352,5 @@ def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.n
             name: arrays[f"{prefix}effective_counts.{name}"] for name in header.get("effective_counts", [])
         },
         mean_rank=arrays.get(f"{prefix}mean_rank"),
+        views={name: arrays[f"{prefix}views.{name}"] for name in header.get("views", [])},
     )

@@ -21,6 +21,7 @@ from clickshift.display.tables import Row, Rows
 from clickshift.errors import CapabilityError
 from clickshift.models import model_name
 from clickshift.models.base import ClickModel, Evidence
+from clickshift.models.observed_views import views_facts, views_sentence
 from clickshift.models.storage import ModelLike, best_seed, open_model, save_seeds
 
 __all__ = ["Examination", "ModelSummary", "examination"]
@@ -49,6 +50,7 @@ class ModelSummary(Result):
     - seeds: number of models, if there are several;
     - source, fitted_at, version, fingerprint: training log, time, version of clickshift, and digest of the log;
     - first_time, last_time: time of its first and of its last session, if it has times;
+    - of a log with views: known_views, clicks_without_a_view and largest_difference, as in `examination`;
     - curve: rows of `examination`, if the model has such a parameter;
     - conclusion.
     """
@@ -81,7 +83,7 @@ class ModelSummary(Result):
     @property
     @override
     def conclusion(self) -> str:
-        return f"{self.headline}. {_curve_sentence(self._curve())}".rstrip()
+        return " ".join(filter(None, (f"{self.headline}.", _curve_sentence(self._curve()), views_sentence(self.model))))
 
     def _curve(self) -> Rows:
         """Return the rows of the browsing parameter; none if the model has no such parameter."""
@@ -128,6 +130,7 @@ class ModelSummary(Result):
             "fitted_at": first.fitted_at,
             "version": first.version,
             "fingerprint": first.fingerprint,
+            **views_facts(self.model),
         }
 
     @override
@@ -206,7 +209,9 @@ class Examination(Result):
 
     - model: name of the model;
     - curve: one row per entry of the parameter: its label (rank, last_click or after), parameter, estimate, low, high,
-      support;
+      support; of a log with views also observed (its rate) and from_clicks (what clicks alone would suggest);
+    - of a log with views: known_views, the number of results whose view is known; clicks_without_a_view; and
+      largest_difference of the two curves, with rank, from_clicks, observed, difference, p_value and beyond_chance;
     - conclusion.
     """
 
@@ -216,7 +221,7 @@ class Examination(Result):
     @property
     @override
     def conclusion(self) -> str:
-        return _curve_sentence(self.curve)
+        return f"{_curve_sentence(self.curve)} {views_sentence(self.model)}".rstrip()
 
     @override
     def rows(self) -> Rows:
@@ -225,7 +230,8 @@ class Examination(Result):
 
     @override
     def facts(self) -> Mapping[str, Any]:
-        return {"model": model_name(self.model), "curve": self.rows(), "conclusion": self.conclusion}
+        facts = {"model": model_name(self.model), "curve": self.rows()}
+        return facts | views_facts(self.model) | {"conclusion": self.conclusion}
 
     @override
     def _document(self) -> Document:
@@ -277,6 +283,8 @@ def _curve_section(curve: Sequence[Row], model: str = "") -> Section:
     name = str(curve[0]["parameter"])
     title = f"{_parameter_text(name)} with 95 % intervals"
     captions = ["Hollow: not identified by the log, a value of the prior."] if _unidentified(curve) else []
+    if "observed" in curve[0]:
+        captions.append("Crosses: rates of observed views. Dotted: inferred from clicks alone.")
     if "last_click" in curve[0]:
         captions.append("Lines: rank of the last click above; the band is that of lists without a click above.")
     return Section(
@@ -313,6 +321,8 @@ def _curve_rows(curve: Sequence[Row]) -> Rows:
                 shown[name] = 0.0 if value < _ROUNDED_TO_ZERO else value
             elif name == "support":
                 shown |= {} if all_from_log else {"rests on": value}
+            elif name == "from_clicks":
+                shown["from clicks alone"] = value
             elif name != "parameter":
                 shown[name] = value
         table.append(shown)
