@@ -50,6 +50,8 @@ def test_a_process_of_its_own(tmp_path: Path) -> None:
     assert failed.stderr.startswith(f"clickshift: {tmp_path}: ")
     assert "model.json" in failed.stderr
     assert failed.stderr.count("\n") == 1
+    as_module = subprocess.run([sys.executable, "-m", "clickshift", "--version"], capture_output=True, text=True)
+    assert as_module.stdout == f"clickshift {__version__}\n"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
