@@ -52,5 +52,5 @@ def test_what_was_left_out_is_shown(tmp_path: Path, shell: Shell) -> None:
     rows = ["1,q,a,1,impression", "1,q,b,3,impression", "1,q,z,,click", "1,q,a,1,hover"]
     (tmp_path / "e.csv").write_text("\n".join(["session,query,item,rank,event", *rows]))
     text = shell.text("import", tmp_path / "e.csv", "-o", tmp_path / "log.parquet")
-    for reason in ("click-without-impression", "other-action", "gap-truncated", "beyond-gap"):
+    for reason in ("click-without-impression", "other-action", "hole"):
         assert reason in text

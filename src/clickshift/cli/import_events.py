@@ -38,9 +38,9 @@ def import_events(
     ),
     page_size: int | None = typer.Option(None, help="Number of results of a page, if ranks begin again on each page."),
     gaps: str = typer.Option(
-        "truncate",
-        help="Lists with a rank without result: 'truncate' keeps what is above the gap, 'close' moves up what is below "
-        "it, 'drop' leaves the list out.",
+        "keep",
+        help="Lists with a rank without result: 'keep' makes it a hole, 'truncate' keeps what is above it, 'close' "
+        "moves up what is below it, 'drop' leaves the list out.",
     ),
     shown: str = typer.Option(
         "impressions", help="Results of a UBI query: 'impressions' that were seen, or 'hits' that the engine returned."

@@ -27,11 +27,13 @@ from clickshift.io.events.options import EventOptions
 from clickshift.io.read_log import check_output, read_log, write_log
 from clickshift.io.read_report import OnBadLine, ReadReport
 from clickshift.io.table_writer import table_ending, write_table
+from clickshift.io.tables.extra_columns import columns_with
 from clickshift.io.target_files import read_target
 
 if TYPE_CHECKING:
     from clickshift.data._arrow import Layout
-    from clickshift.io.events._database import EventDatabase
+    from clickshift.io.events._database import EventDatabase, Loaded
+    from clickshift.io.events._join import Joined
 
 _SHOWN_REASONS = 3
 
@@ -67,6 +69,7 @@ class ImportedEvents(Result):
     - lists_written, results_written, clicks_written: the same in the log.
     - queries, documents: numbers of different ones in the log.
     - gaps: how gaps were treated.
+    - signals, segments: names of the log's further signals of results, such as conversions, and of its segments.
     - first_ranks: the number at which ranks begin, by source, as it was detected.
     - columns: the column that was read as each of ours, by file; for tables of events only.
     - rows: one dict per reason: reason (a stable name), outcome ("skipped", "left out" or "repaired"), count, what, and
@@ -88,7 +91,10 @@ class ImportedEvents(Result):
                 code="no-sessions",
                 format=self.format,
             )
-        return open_log(self.log) if isinstance(self.log, Path) else read_log(self.log)
+        columns = columns_with(None, self.numbers["signals"], self.numbers["segments"])
+        return (
+            open_log(self.log, columns=columns) if isinstance(self.log, Path) else read_log(self.log, columns=columns)
+        )
 
     @cached_property
     def counts(self) -> DayCounts:
@@ -171,7 +177,7 @@ class ImportedEvents(Result):
 
     def _document(self) -> Document:
         """Show the numbers, and the reasons."""
-        hidden = {"title", "columns", "first_ranks"}
+        hidden = {"title", "columns", "first_ranks", "signals", "segments"}
         shown = {name: value for name, value in self.numbers.items() if name not in hidden}
         bases = ", ".join(f"{base} in {source}" if source else str(base) for source, base in self._bases.items())
         if bases:
@@ -204,7 +210,7 @@ def read_events(
     impression: str = "first",
     rank_base: int | None = None,
     page_size: int | None = None,
-    gaps: str = "truncate",
+    gaps: str = "keep",
     shown: str = "impressions",
     application: Sequence[str] | None = None,
     normalise: Sequence[str] = (),
@@ -245,8 +251,9 @@ def read_events(
     page_size
         Number of results of a page, if ranks begin again on each page.
     gaps
-        What to do with a list in which a rank has no result: "truncate" keeps the results above the gap, whose ranks
-        are true; "close" moves the results below it up, which shifts their examination; "drop" leaves the list out.
+        What to do with a list in which a rank has no result: "keep" makes it a hole, so that all ranks are true;
+        "truncate" keeps the results above it only; "close" moves the results below it up, which shifts their
+        examination; "drop" leaves the list out.
     shown
         For UBI: "impressions" takes what was seen, "hits" what the engine returned.
     application
@@ -297,7 +304,7 @@ def read_events(
     from clickshift.io.events._database import event_database
     from clickshift.io.events._sources import open_sources
     from clickshift.io.events.formats import FORMATS, find_format
-    from clickshift.io.events.generic import Loaded, load_generic
+    from clickshift.io.events.generic import load_generic
 
     options = EventOptions(
         dict(columns or {}),
@@ -324,10 +331,9 @@ def read_events(
     with event_database(DuckdbLimits(memory, spill), report) as database:
         progress("reading events")
         loaded = load_generic(database, sources, others, options) if others else chosen.load(database, sources, options)
-        loaded = loaded if isinstance(loaded, Loaded) else Loaded({})
         progress("joining events")
         make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
-        log, numbers = make(database, options, loaded.integers, output)
+        log, numbers = make(database, options, loaded, output)
     if report.skip:
         report.warn_bad()
     facts: dict[str, Any] = {"title": chosen.title, **numbers}
@@ -337,19 +343,19 @@ def read_events(
 
 
 def _lists(
-    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+    database: EventDatabase, options: EventOptions, loaded: Loaded, output: str | Path | None
 ) -> tuple[Any, dict[str, Any]]:
     """Join events into lists, and write them; return the log and its numbers."""
     from clickshift.io.events._join import join_events
 
-    joined = join_events(database, options)
+    joined = join_events(database, options, loaded)
     if not joined.written_lists:
-        database.report.fail_empty("list with a result at rank 1", "empty-log")
+        database.report.fail_empty("list with a result that has a rank", "empty-log")
     queries, documents = database.row(
-        "SELECT (SELECT count(DISTINCT query) FROM lists), (SELECT count(DISTINCT doc) FROM "
+        "SELECT (SELECT count(DISTINCT query) FROM written), (SELECT count(DISTINCT doc) FROM "
         "(SELECT unnest(docs) AS doc FROM lists))"
     )
-    log = _write(database, _selection(database, joined, integers), output)
+    log = _write(database, _selection(database, joined, loaded.integers), joined, output)
     return log, {
         **joined.events,
         "lists": joined.lists,
@@ -362,17 +368,19 @@ def _lists(
         "queries": queries,
         "documents": documents,
         "gaps": options.gaps,
+        "signals": list(joined.signals),
+        "segments": list(joined.segments),
         "first_ranks": joined.bases,
     }
 
 
 def _counts(
-    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+    database: EventDatabase, options: EventOptions, loaded: Loaded, output: str | Path | None
 ) -> tuple[Any, dict[str, Any]]:
     """Make daily counts of a table of counts; return them and their numbers."""
     if not database.number("SELECT count(*) FROM cells"):
         database.report.fail_empty("row with impressions", "empty-log")
-    types = {name: "BIGINT" if name in integers else "VARCHAR" for name in ("query", "doc")}
+    types = {name: "BIGINT" if name in loaded.integers else "VARCHAR" for name in ("query", "doc")}
     table = database.connection.sql(
         f"SELECT CAST(query AS {types['query']}) AS query, CAST(doc AS {types['doc']}) AS doc, rank, impressions, "
         "clicks FROM cells"
@@ -412,7 +420,7 @@ def _counts(
 
 
 def _target(
-    database: EventDatabase, options: EventOptions, integers: Sequence[str], output: str | Path | None
+    database: EventDatabase, options: EventOptions, loaded: Loaded, output: str | Path | None
 ) -> tuple[Any, dict[str, Any]]:
     """Write a target policy as a table; return it and its numbers."""
     if not database.number("SELECT count(*) FROM lists"):
@@ -451,11 +459,16 @@ def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *,
         )
 
 
-def _selection(database: EventDatabase, joined: Any, integers: Sequence[str]) -> str:
+def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str]) -> str:
     """Return the statement that selects the log, in order of time."""
+    from clickshift.io.encode.duckdb import sql_name
+    from clickshift.io.events._join import segment_column
+
     canonical = "regexp_full_match({}, '0|-?[1-9][0-9]{{0,17}}')"
     query = doc = "VARCHAR"
-    if "query" in integers and not database.number(f"SELECT count(*) FROM lists WHERE NOT {canonical.format('query')}"):
+    if "query" in integers and not database.number(
+        f"SELECT count(*) FROM written WHERE NOT {canonical.format('query')}"
+    ):
         query = "BIGINT"
     documents = "(SELECT unnest(docs) AS doc FROM lists)"
     if "doc" in integers and not database.number(
@@ -463,11 +476,12 @@ def _selection(database: EventDatabase, joined: Any, integers: Sequence[str]) ->
     ):
         doc = "BIGINT"
     columns = [f"CAST(query AS {query}) AS query", f"CAST(docs AS {doc}[]) AS docs", "clicks"]
-    columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user
-    return f"SELECT {', '.join(columns)} FROM lists ORDER BY time, first_at, list"
+    columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user + [sql_name(name) for name in joined.signals]
+    columns += [f"{segment_column(name)} AS {sql_name(name)}" for name in joined.segments]
+    return f"SELECT {', '.join(columns)} FROM written ORDER BY time, place"
 
 
-def _write(database: EventDatabase, selection: str, output: str | Path | None) -> Any:
+def _write(database: EventDatabase, selection: str, joined: Joined, output: str | Path | None) -> Any:
     """Write the log to its file, complete or not at all, or return it as an Arrow table."""
     from clickshift.io.encode.duckdb import sql_text
 
@@ -479,5 +493,5 @@ def _write(database: EventDatabase, selection: str, output: str | Path | None) -
         return Path(output)
     whole = database.folder / "log.parquet"
     database.execute(f"COPY ({selection}) TO {sql_text(whole)} (FORMAT parquet)")
-    write_log(open_log(whole), output)
+    write_log(open_log(whole, columns=columns_with(None, joined.signals, joined.segments)), output)
     return Path(output)

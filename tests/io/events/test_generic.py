@@ -117,6 +117,7 @@ def test_a_click_counts_within_the_window_after_any_impression_of_it() -> None:
 def test_the_first_or_the_last_impression_gives_the_rank() -> None:
     table = frame(*TWO, ("impression", "s", "a", 3, 1_700_000_100))
     assert lists_of(cs.read_events(table)) == [(["a", "b"], [0, 0])]
+    assert lists_of(cs.read_events(table, impression="last")) == [([None, "b", "a"], [0, 0, 0])]
     assert lists_of(cs.read_events(table, impression="last", gaps="close")) == [(["b", "a"], [0, 0])]
 
 
@@ -219,7 +220,9 @@ def test_what_is_not_recognised_is_said_with_what_it_looks_like(tmp_path: Path) 
     with raises_code("no-impressions", FileError, known=["hover"]):
         cs.read_events(frame(("hover", "s", "a", 1, 1_700_000_000)))
     with raises_code("empty-log"):
-        cs.read_events(frame(("impression", "s", "a", 5, 1_700_000_000)))
+        cs.read_events(frame(("impression", "s", "a", 5, 1_700_000_000)), gaps="truncate")
+    with raises_code("empty-log"):
+        cs.read_events(frame(("impression", "s", "a", 100_002, 1_700_000_000)))
 
 
 @pytest.mark.parametrize(
@@ -301,8 +304,12 @@ def test_baidu_lists_have_gaps_and_their_query_is_a_text(tmp_path: Path) -> None
     lines = ["1\tred\x01dress\t", *(result.format(rank=k, doc=f"d{k}", click=int(k == 4)) for k in (1, 2, 4))]
     file.write_text("\n".join(lines))
     imported = cs.read_events(file)
-    assert imported.log.to_pylist() == [{"query": "red dress", "docs": ["d1", "d2"], "clicks": [0, 0]}]
-    assert counts(imported) == {"beyond-gap": 1, "beyond-gap-click": 1, "gap-truncated": 1}
+    assert imported.log.to_pylist() == [
+        {
+            **{"query": "red dress", "docs": ["d1", "d2", None, "d4"], "clicks": [0, 0, 0, 1]},
+        }
+    ]
+    assert counts(imported) == {"hole": 1}
     file.write_text("\n".join([*lines, result.format(rank="x", doc="d", click=0)]))
     with raises_code("bad-line", FileError, line=5):
         cs.read_events(file)

@@ -79,7 +79,11 @@ DOCUMENTS = [
     event("impression", "q3", "b", 1, "2025-01-25T00:00:01Z", application="other", user_query="pen é"),
     event("click", "q3", "b", 1, "2025-01-25T00:00:02Z", application="other", user_query="pen é"),
 ]
-LISTS = [("printe", ["a"], [0]), ("printer", ["b", "7", "d"], [0, 1, 1]), ("pen é", ["a", "b"], [0, 1])]
+LISTS = [
+    ("printe", ["a"], [0]),
+    ("printer", ["b", "7", "d", None, "g"], [0, 1, 1, 0, 1]),
+    ("pen é", ["a", "b"], [0, 1]),
+]
 REASONS = {
     "rank-taken": 1,
     "rank-taken-click": 1,
@@ -87,9 +91,7 @@ REASONS = {
     "repeated-click": 1,
     "shown-by-click": 1,
     "click-without-impression": 1,
-    "beyond-gap": 1,
-    "beyond-gap-click": 1,
-    "gap-truncated": 1,
+    "hole": 1,
     "no-query": 1,
     "no-query-id": 1,
     "no-object": 1,
@@ -214,15 +216,24 @@ def test_the_sample_gives_the_golden_counts(application: str, shared_data: Sampl
     assert facts["results"] + reasons.get("rank-taken", 0) == expected["pairs"]
     assert facts["clicked"] + reasons.get("rank-taken-click", 0) == expected["clicked_pairs"]
     assert facts["first_ranks"] == {application: expected["first_rank"]}
-    closed = cs.read_events(shared_data / GOLDEN["sample"], application=[application], gaps="close")
-    assert closed.sessions.vocabulary.n_queries == expected["queries_before_gaps"]
+    assert imported.sessions.vocabulary.n_queries == expected["queries_before_gaps"]
+    sessions = imported.sessions
+    assert (sessions.total, int(sessions.rankings.shown.sum()), int(sessions.click.sum())) == (
+        expected["lists"],
+        expected["results"],
+        expected["clicked"],
+    ), "nothing is lost to gaps between ranks"
 
 
-def test_gaps_are_closed_or_their_lists_dropped_if_asked(tmp_path: Path) -> None:
+def test_gaps_are_closed_cut_or_their_lists_dropped_if_asked(tmp_path: Path) -> None:
     file = tmp_path / "ubi.ndjson"
     file.write_text(bulk(DOCUMENTS))
     closed = cs.read_events(file, gaps="close")
     assert lists_of(closed)[1] == ("printer", ["b", "7", "d", "g"], [0, 1, 1, 1])
+    cut = cs.read_events(file, gaps="truncate")
+    assert lists_of(cut)[1] == ("printer", ["b", "7", "d"], [0, 1, 1])
+    assert cut.log.to_pylist()[1]["add_to_cart"] == [1, 0, 0]
+    assert counts(cut)["beyond-gap"] == counts(cut)["beyond-gap-click"] == counts(cut)["gap-truncated"] == 1
     dropped = cs.read_events(file, gaps="drop")
     assert [text for text, _, _ in lists_of(dropped)] == ["printe", "pen é"]
     assert counts(dropped)["gap-click"] == 3
@@ -233,14 +244,16 @@ def test_hits_are_what_the_engine_returned(tmp_path: Path) -> None:
     file.write_text(bulk(DOCUMENTS))
     imported = cs.read_events(file, shown="hits", application=["shop"])
     assert lists_of(imported) == [("printe", ["x"], [0]), ("printer", ["a", "b", "7"], [0, 0, 1])]
+    assert imported.log["viewed"].to_pylist() == [[None], [0, 1, 1]], "of the first list, nothing is known"
 
 
 def test_types_of_clicks_and_conversions_are_options(tmp_path: Path) -> None:
     file = tmp_path / "ubi.ndjson"
     file.write_text(bulk(DOCUMENTS))
     imported = cs.read_events(file, click_types=["add_to_cart"], conversion_types=["click"])
-    assert lists_of(imported)[1] == ("printer", ["b", "7"], [1, 0])
+    assert lists_of(imported)[1] == ("printer", ["b", "7", None, None, "g"], [1, 0, 0, 0, 0])
     assert imported.to_dict()["converted"] == 3  # 7 and g of printer, b of pen
+    assert imported.log.to_pylist()[1]["click_event"] == [0, 1, None, None, 1]
 
 
 def test_query_texts_are_normalised_if_asked(tmp_path: Path) -> None:

@@ -1,19 +1,19 @@
-"""The DuckDB database in which events are joined: a temporary file, with functions that read times, flags and ranks."""
+"""The DuckDB database in which events are joined: in memory or spilled, with functions for times, flags and ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from clickshift.core.interrupts import temporary_folder
-from clickshift.io.encode.duckdb import DuckdbLimits, duckdb_errors, duckdb_settings
+from clickshift.io.encode.duckdb import DuckdbLimits, duckdb_errors, duckdb_settings, sql_texts
 from clickshift.io.read_report import ReadReport
 
-IMPRESSION, CLICK, CONVERSION = 0, 1, 2
-"""Kinds of events in the table of events."""
+IMPRESSION, CLICK, SIGNAL = 0, 1, 2
+"""Kinds of events in the table of events; further signals of results, such as conversions, count from `SIGNAL`."""
 EVENT_COLUMNS = {
     "place": "BIGINT",  # order of the events in their files
     "source": "VARCHAR",  # whose ranks begin at the same number
@@ -25,7 +25,7 @@ EVENT_COLUMNS = {
     "user": "VARCHAR",
     "kind": "TINYINT",
 }
-"""Columns of the table `events`, which every family of formats fills."""
+"""Columns of the table or view `events`, which every family of formats makes; and one per segment."""
 SEPARATOR = "chr(31)"
 """What separates the parts of the key of a list, in SQL."""
 
@@ -65,6 +65,50 @@ _MACROS = (
     """CREATE MACRO integer_of(x) AS CASE WHEN abs(try_cast(x AS DOUBLE)) < 1e9
         AND try_cast(x AS DOUBLE) = floor(try_cast(x AS DOUBLE)) THEN CAST(try_cast(x AS DOUBLE) AS BIGINT) END""",
 )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a format says about the events that it loaded.
+
+    Parameters
+    ----------
+    columns
+        The table's names of our columns, by file.
+    integers
+        Columns of ids that are integers in all sources, if all of their values are.
+    signals
+        Names of further signals of results, in the order of their kinds.
+    segments
+        Names of the segments that the table of events has.
+    """
+
+    columns: dict[str, dict[str, str]] = field(default_factory=dict)
+    integers: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why rows of a table are left out or repaired.
+
+    Parameters
+    ----------
+    code
+        Stable name.
+    what
+        What the rows are, and what becomes of them.
+    where
+        Condition in SQL.
+    number
+        How many items a row stands for, in SQL.
+    """
+
+    code: str
+    what: str
+    where: str
+    number: str = "1"
 
 
 @dataclass(frozen=True)
@@ -117,9 +161,44 @@ class EventDatabase:
             self.report.repaired(found, what, code, examples=self.examples(table, where, example))
         return found
 
+    def report_reasons(
+        self, table: str, left_out: Sequence[Reason], repaired: Sequence[Reason], example: str, joined: str = ""
+    ) -> None:
+        """Count the rows of a table by reason in one pass, and report them with examples.
+
+        Parameters
+        ----------
+        table
+            The table.
+        left_out, repaired
+            Reasons for which rows are left out, and kept in another form.
+        example
+            An example in SQL.
+        joined
+            The same table with the columns that examples need, if it has not all of them.
+        """
+        reasons = [*left_out, *repaired]
+        if not reasons:
+            return
+        numbers = ", ".join(f"sum({one.number}) FILTER ({one.where})" for one in reasons)
+        for k, (reason, found) in enumerate(zip(reasons, self.row(f"SELECT {numbers} FROM {table}"), strict=True)):
+            if found:
+                add = self.report.left_out if k < len(left_out) else self.report.repaired
+                examples = self.examples(joined or table, reason.where, example)
+                add(int(found), reason.what, reason.code, examples=examples)
+
     def examples(self, table: str, where: str, example: str) -> list[str]:
         """Return up to three examples, which `example` formats in SQL."""
         return [str(text) for (text,) in self.rows(f"SELECT {example} FROM {table} WHERE {where} ORDER BY ALL LIMIT 3")]
+
+
+def kind_of(column: str, impressions: Sequence[str], clicks: Sequence[str], signals: Sequence[str]) -> str:
+    """Return the kind of an event by its type in SQL; NULL for other types."""
+    kinds = {IMPRESSION: impressions, CLICK: clicks} | {k: [name] for k, name in enumerate(signals, SIGNAL)}
+    cases = " ".join(
+        f"WHEN {column} IN ({sql_texts(names)[1:-1]}) THEN {kind}" for kind, names in kinds.items() if names
+    )
+    return f"CAST(CASE {cases} END AS TINYINT)"
 
 
 @contextmanager
@@ -131,7 +210,7 @@ def event_database(limits: DuckdbLimits, report: ReadReport) -> Iterator[EventDa
     parent = None if limits.folder is None else Path(limits.folder)
     with temporary_folder(parent=parent) as folder, duckdb_errors(report.path, advice):
         settings = duckdb_settings(replace(limits, folder=folder / "spill"))
-        with duckdb.connect(str(folder / "events.duckdb"), config=settings) as connection:
+        with duckdb.connect(":memory:", config=settings) as connection:  # beyond the limit, tables are on the disk
             connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
             for macro in _MACROS:
                 connection.execute(macro)

@@ -1,17 +1,24 @@
 """The join that all formats share: a table of events becomes one row per list, with its documents and clicks.
 
-events -> pairs   one row per (list, document): the rank of its first or last impression, and its clicks
-       -> places  one row per (list, rank): of several documents at a rank, the one with the earliest impression
-       -> lists   one row per list: gaps between ranks are closed, or the list is cut at the first one, or left out
+events -> keys   one row per list: its number, query, source, user and time
+       -> pairs  one row per (list, document): the rank of its first or last impression, and its clicks
+       -> lists  one row per list: of several documents at a rank, the one with the earliest impression; a rank without
+                 a result is a hole, or the list is cut at it, or closed, or left out
+
+Lists are numbered once: the aggregates below group by integers. Reasons are counted in one pass over a table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, EventDatabase
+from clickshift.data._columns import VIEWED
+from clickshift.data.segments import MAX_SEGMENTS
+from clickshift.io.encode.duckdb import sql_name
+from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded, Reason
 from clickshift.io.events.options import EventOptions
+from clickshift.io.tables.layouts import MAX_RANK
 
 PAIR_EXAMPLE = "concat_ws(', ', 'query ' || query, 'document ' || doc, strftime(time, '%Y-%m-%d %H:%M:%S'))"
 """An example of an event, or of a pair, in SQL."""
@@ -19,7 +26,9 @@ _LIST_EXAMPLE = (
     "concat_ws(', ', 'query ' || query, 'documents ' || array_to_string(docs[1:3], ', '), "
     "strftime(time, '%Y-%m-%d %H:%M:%S'))"
 )
-_LATE = 1 << 62  # of events without a time
+_LATE = 1 << 62  # microseconds of events without a time
+_PLACES = 1 << 40  # events of equal times are in the order of their files
+_MASKED = 64  # ranks whose bits fit in an integer
 
 
 @dataclass(frozen=True)
@@ -30,33 +39,36 @@ class Joined:
     ----------
     events
         Number of events by kind: impressions, clicks and conversions.
-    lists, results, clicked
-        Numbers of lists, of results with a rank and of clicked ones, before gaps are treated.
+    lists, results, clicked, converted
+        Numbers of lists, of results with a rank, of clicked ones and of those with a conversion, before gaps are
+        treated.
     written_lists, written_results, written_clicks
         The same after it.
-    converted
-        Number of results with a conversion.
     bases
         The rank that is the first one, by source.
     has_time, has_user
         Whether every list has a time, and a user.
+    signals, segments
+        Names of the signals that occur, and of the segments.
     """
 
     events: dict[str, int]
     lists: int
     results: int
     clicked: int
+    converted: int
     written_lists: int
     written_results: int
     written_clicks: int
-    converted: int
     bases: dict[str, int]
     has_time: bool
     has_user: bool
+    signals: tuple[str, ...]
+    segments: tuple[str, ...]
 
 
-def join_events(database: EventDatabase, options: EventOptions) -> Joined:
-    """Make the table `lists` of the table `events`; what is left out is reported.
+def join_events(database: EventDatabase, options: EventOptions, loaded: Loaded) -> Joined:
+    """Make the tables `lists` and `keys` of the table `events`; what is left out is reported.
 
     Parameters
     ----------
@@ -64,6 +76,8 @@ def join_events(database: EventDatabase, options: EventOptions) -> Joined:
         Database with the table `events`.
     options
         Options of the join.
+    loaded
+        What the format says of the events.
 
     Returns
     -------
@@ -71,37 +85,87 @@ def join_events(database: EventDatabase, options: EventOptions) -> Joined:
         Numbers of what was joined.
     """
     kinds: dict[int, int] = dict(database.rows("SELECT kind, count(*) FROM events GROUP BY kind"))
+    signals = {name: kind for kind, name in enumerate(loaded.signals, SIGNAL) if kinds.get(kind)}
+    segments = _number_lists(database, loaded.segments, options)
     _drop_outside_window(database, options)
-    _make_pairs(database, options)
-    bases = _shift_ranks(database, options)
-    _make_places(database)
+    _make_pairs(database, options, signals)
+    bases = _rank_pairs(database, options, tuple(signals))
+    _make_lists(database, tuple(signals), options.gaps)
     lists, results, clicked, converted = database.row(
-        "SELECT count(DISTINCT list), count(*), count(*) FILTER (clicks > 0), count(*) FILTER (conversions > 0) "
-        "FROM places"
+        "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(clicked), 0), coalesce(sum(converted), 0) FROM lists"
     )
-    _make_lists(database)
-    _treat_gaps(database, options.gaps)
+    _treat_gaps(database, options.gaps, tuple(signals))
+    database.execute("CREATE VIEW written AS SELECT * FROM lists JOIN keys USING (list)")
     written = database.row(
-        "SELECT count(*), coalesce(sum(len(docs)), 0), coalesce(sum(list_sum(clicks)), 0), count(time), "
-        'count("user") FROM lists'
+        'SELECT count(*), coalesce(sum(size), 0), coalesce(sum(clicked), 0), count(time), count("user") FROM written'
     )
+    converting = [kind for name, kind in signals.items() if name != VIEWED]
     return Joined(
         {
             "impressions": kinds.get(IMPRESSION, 0),
             "clicks": kinds.get(CLICK, 0),
-            "conversions": kinds.get(CONVERSION, 0),
+            "conversions": sum(kinds[kind] for kind in converting),
         },
         lists,
-        results,
-        clicked,
+        int(results),
+        int(clicked),
+        int(converted),
         int(written[0]),
         int(written[1]),
         int(written[2]),
-        converted,
         bases,
         bool(written[0]) and written[3] == written[0],
         bool(written[0]) and written[4] == written[0],
+        tuple(signals),
+        segments,
     )
+
+
+def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: EventOptions) -> tuple[str, ...]:
+    """Make the table `keys`, and the view `numbered` of the events with the numbers of their lists; return segments.
+
+    The moment of an event orders impressions before clicks without one, and those before conversions; for the last
+    impression, later ones first.
+    """
+    of_segments = "".join(
+        f", CASE WHEN min({name}) = max({name}) THEN min({name}) END AS {name}, "
+        f"coalesce(min({name}) <> max({name}), false) AS {sql_name(f'several {segment}')}"
+        for segment, name in ((segment, segment_column(segment)) for segment in segments)
+    )
+    database.execute(
+        f"""CREATE TABLE keys AS SELECT CAST(row_number() OVER () AS INTEGER) AS list, * RENAME (list AS key) FROM (
+        SELECT list, any_value(query) AS query, coalesce(max(source), '') AS source, min("user") AS "user",
+            coalesce(min(time) FILTER (kind = {IMPRESSION}), min(time)) AS time, min(place) AS place{of_segments}
+        FROM events GROUP BY list)"""
+    )
+    for name in segments:
+        labels = database.number(f"SELECT count(DISTINCT {segment_column(name)}) FROM keys")
+        if labels > MAX_SEGMENTS:
+            what = f"labels of {name}, of which there must be at most {MAX_SEGMENTS:,}: it is left out"
+            database.report.left_out(labels, what, "too-many-labels")
+            segments = tuple(other for other in segments if other != name)
+    example = "concat_ws(', ', 'query ' || query, strftime(time, '%Y-%m-%d %H:%M:%S'))"
+    mixed = [
+        Reason("several-labels", f"lists whose events differ in {name}: it is unknown", sql_name(f"several {name}"))
+        for name in segments
+    ]
+    database.report_reasons("keys", [], mixed, example=example)
+    moment = f"CAST(coalesce(epoch_us(events.time), {_LATE}) AS HUGEINT) * {_PLACES} + events.place"
+    late = f"CAST({_LATE} AS HUGEINT) * {_PLACES * 4}"
+    shown = moment if options.impression == "first" else f"-({moment})"
+    database.execute(
+        f"""CREATE VIEW numbered AS SELECT keys.list, doc, kind, events.time, events.place,
+        CASE WHEN kind <= {CLICK} THEN ordinal END AS ordinal,
+        CASE kind WHEN {IMPRESSION} THEN {shown} WHEN {CLICK} THEN {moment} + {late} ELSE {moment} + 2 * {late} END
+            AS moment
+        FROM events JOIN keys ON events.list = keys.key"""
+    )
+    return segments
+
+
+def segment_column(name: str) -> str:
+    """Return the name of the column of a segment in the table of events, in SQL."""
+    return sql_name(f"segment {name}")
 
 
 def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None:
@@ -109,193 +173,245 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
     if options.window_seconds is None:
         return
     seconds = options.window_seconds
+    database.execute("CREATE TABLE timed AS FROM numbered; DROP VIEW numbered")
     database.execute(
         f"""CREATE TABLE waits AS
-        SELECT c.place, c.query, c.doc, c.time, date_diff('millisecond', i.time, c.time) / 1000.0 AS waited,
-               i.list IS NOT NULL AS shown
-        FROM (FROM events WHERE kind <> {IMPRESSION} AND time IS NOT NULL) c
-        ASOF LEFT JOIN (FROM events WHERE kind = {IMPRESSION} AND time IS NOT NULL) i
+        SELECT c.*, date_diff('millisecond', i.time, c.time) / 1000.0 AS waited, i.list IS NOT NULL AS shown
+        FROM (FROM timed WHERE kind <> {IMPRESSION} AND time IS NOT NULL) c
+        ASOF LEFT JOIN (FROM timed WHERE kind = {IMPRESSION} AND time IS NOT NULL) i
         ON c.list = i.list AND c.doc = i.doc AND c.time >= i.time"""
     )
-    example = PAIR_EXAMPLE
-    later = f"clicks or conversions more than {seconds:g} seconds after their impression"
-    database.left_out("waits", f"shown AND waited > {seconds}", later, "late-click", example=example)
-    database.execute(f"DELETE FROM events WHERE place IN (SELECT place FROM waits WHERE shown AND waited > {seconds})")
     database.execute(
-        f"""CREATE TABLE early AS SELECT * FROM waits WHERE NOT shown AND place IN (
-                      SELECT c.place FROM events c JOIN events i ON c.list = i.list AND c.doc = i.doc
-                      WHERE c.kind <> {IMPRESSION} AND i.kind = {IMPRESSION} AND i.time > c.time)"""
+        f"""CREATE TABLE outside AS SELECT *, shown AS late FROM waits WHERE shown AND waited > {seconds}
+        UNION ALL SELECT *, false FROM waits c WHERE NOT shown AND EXISTS (SELECT 1 FROM timed i
+            WHERE i.kind = {IMPRESSION} AND i.list = c.list AND i.doc = c.doc AND i.time > c.time)"""
     )
-    earlier = "clicks or conversions before every impression of their document"
-    database.left_out("early", "true", earlier, "click-before-impression", example=example)
-    database.execute("DELETE FROM events WHERE place IN (SELECT place FROM early)")
-    database.execute("DROP TABLE waits; DROP TABLE early")
+    reasons = [
+        Reason("late-click", f"clicks or conversions more than {seconds:g} seconds after their impression", "late"),
+        Reason(
+            "click-before-impression", "clicks or conversions before every impression of their document", "NOT late"
+        ),
+    ]
+    database.report_reasons("outside", reasons, [], example=PAIR_EXAMPLE, joined=_with_query("outside"))
+    database.execute(
+        """CREATE VIEW numbered AS FROM timed ANTI JOIN outside
+        ON timed.place = outside.place AND timed.doc = outside.doc AND timed.kind = outside.kind"""
+    )
 
 
-def _make_pairs(database: EventDatabase, options: EventOptions) -> None:
+def _with_query(table: str) -> str:
+    """Return a table with the query of each list, for examples."""
+    return f"(SELECT t.*, keys.query FROM {table} t JOIN keys USING (list))"
+
+
+def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping[str, int]) -> None:
     """Make the table `pairs`: one row per list and document."""
-    shown, clicked = f"kind = {IMPRESSION}", f"kind = {CLICK}"
-    chosen = "arg_min" if options.impression == "first" else "arg_max"
-    time = "min" if options.impression == "first" else "max"
+    of_signals = "".join(f", bool_or(kind = {kind}) AS {sql_name(name)}" for name, kind in signals.items())
     database.execute(
         f"""CREATE TABLE pairs AS
-        SELECT list, doc, any_value(query) AS query, any_value(source) AS source, min("user") AS "user",
-               {chosen}(ordinal, moment) FILTER ({shown} AND ordinal IS NOT NULL) AS shown_ordinal,
-               arg_min(ordinal, moment) FILTER ({clicked} AND ordinal IS NOT NULL) AS clicked_ordinal,
-               {time}(moment) FILTER ({shown}) AS shown_at, min(moment) AS first_at,
-               coalesce({time}(time) FILTER ({shown}), min(time)) AS time,
-               count(*) FILTER ({shown}) AS impressions, count(*) FILTER ({clicked}) AS clicks,
-               count(*) FILTER (kind = {CONVERSION}) AS conversions,
-               min(time) FILTER ({clicked}) AS clicked_time, min(time) FILTER ({shown}) AS first_shown_time
-        FROM (SELECT *, CAST(coalesce(epoch_us(time), {_LATE}) AS HUGEINT) * 1099511627776 + place AS moment
-              FROM events)
-        GROUP BY list, doc"""
+        SELECT list, doc, CAST(arg_min(ordinal, moment) FILTER (ordinal IS NOT NULL) AS INTEGER) AS ordinal,
+            min(moment) AS moment, CAST(count(*) FILTER (kind = {IMPRESSION}) AS INTEGER) AS impressions,
+            CAST(count(*) FILTER (kind = {CLICK}) AS INTEGER) AS clicks, CAST(count(*) AS INTEGER) AS events,
+            min(time) FILTER (kind = {IMPRESSION}) AS time,
+            min(time) FILTER (kind = {CLICK}) AS clicked_time{of_signals}
+        FROM numbered GROUP BY list, doc"""
     )
-    example = PAIR_EXAMPLE
-    database.left_out(
-        "pairs",
-        "impressions = 0 AND clicks > 0 AND clicked_ordinal IS NULL",
-        "clicks on documents that no impression shows",
-        "click-without-impression",
-        example=example,
-        count="sum(clicks)",
-    )
-    database.left_out(
-        "pairs",
-        "impressions = 0 AND clicks = 0",
-        "conversions of documents without an impression and without a click",
-        "conversion-without-impression",
-        example=example,
-        count="sum(conversions)",
-    )
-    database.left_out(
-        "pairs",
-        "impressions > 0 AND shown_ordinal IS NULL AND clicked_ordinal IS NULL",
-        "impressions without a rank",
-        "no-rank",
-        example=example,
-        count="sum(impressions)",
-    )
-    database.execute(
-        "DELETE FROM pairs WHERE coalesce(shown_ordinal, clicked_ordinal) IS NULL OR impressions + clicks = 0"
-    )
-    database.repaired(
-        "pairs",
-        "impressions = 0",
-        "clicked documents without an impression: shown at the rank of their click",
-        "shown-by-click",
-        example=example,
-    )
-    database.repaired(
-        "pairs",
-        "impressions > 1",
-        f"repeated impressions of a document in a list: the {options.impression} one counts",
-        "repeated-impression",
-        example=example,
-        count="sum(impressions - 1)",
-    )
-    database.repaired(
-        "pairs",
-        "clicks > 1",
-        "repeated clicks on a document in a list: they count once",
-        "repeated-click",
-        example=example,
-        count="sum(clicks - 1)",
-    )
+    kept = "ordinal IS NOT NULL AND impressions + clicks > 0"
+    viewed = VIEWED if VIEWED in signals else "false"
+    left_out = [
+        Reason(
+            "click-without-impression",
+            "clicks on documents that no impression shows",
+            "impressions = 0 AND clicks > 0 AND ordinal IS NULL",
+            "clicks",
+        ),
+        Reason(
+            "conversion-without-impression",
+            "conversions of documents without an impression and without a click",
+            f"impressions = 0 AND clicks = 0 AND NOT {viewed}",
+            "events",
+        ),
+        Reason(
+            "view-without-result",
+            "events of documents that were seen and that no list has",
+            f"impressions = 0 AND clicks = 0 AND {viewed}",
+            "events",
+        ),
+        Reason("no-rank", "impressions without a rank", "impressions > 0 AND ordinal IS NULL", "impressions"),
+    ]
+    repaired = [
+        Reason(
+            "shown-by-click",
+            "clicked documents without an impression: shown at the rank of their click",
+            f"{kept} AND impressions = 0",
+        ),
+        Reason(
+            "repeated-impression",
+            f"repeated impressions of a document in a list: the {options.impression} one counts",
+            f"{kept} AND impressions > 1",
+            "impressions - 1",
+        ),
+        Reason(
+            "repeated-click",
+            "repeated clicks on a document in a list: they count once",
+            f"{kept} AND clicks > 1",
+            "clicks - 1",
+        ),
+    ]
     if options.window_seconds is None:
-        database.repaired(
-            "pairs",
-            "clicked_time < first_shown_time",
-            "documents that were clicked before their first impression: the click counts",
-            "click-before-impression",
-            example=example,
-        )
+        what = "documents that were clicked before their first impression: the click counts"
+        repaired.append(Reason("click-before-impression", what, f"{kept} AND clicked_time < time"))
+    database.report_reasons("pairs", left_out, repaired, example=PAIR_EXAMPLE, joined=_with_query("pairs"))
 
 
-def _shift_ranks(database: EventDatabase, options: EventOptions) -> dict[str, int]:
-    """Make ranks begin at 1 in every source; return the first rank by source."""
-    ordinal = "coalesce(shown_ordinal, clicked_ordinal)"
-    found = dict(database.rows(f"SELECT source, min({ordinal}) FILTER ({ordinal} >= 0) FROM pairs GROUP BY source"))
+def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[str, ...]) -> dict[str, int]:
+    """Make the view `ranked` of pairs with ranks that begin at 1 in every source; return the first rank by source."""
+    sources = [source for (source,) in database.rows("SELECT DISTINCT source FROM keys ORDER BY source")]
+    smallest = "min(ordinal) FILTER (ordinal >= 0 AND impressions + clicks > 0)"
+    if len(sources) == 1:
+        found = {sources[0]: database.row(f"SELECT {smallest} FROM pairs")[0]}
+    else:
+        found = dict(database.rows(f"SELECT source, {smallest} FROM pairs JOIN keys USING (list) GROUP BY source"))
     if options.rank_base is None:
-        bases = {source: 1 if smallest is None else min(int(smallest), 1) for source, smallest in found.items()}
+        bases = {source: 1 if least is None else min(int(least), 1) for source, least in found.items()}
     else:
-        bases = dict.fromkeys(found, options.rank_base)
-    import pyarrow as pa
+        bases = dict.fromkeys(sources, options.rank_base)
+    if len({*bases.values()}) == 1:
+        base, table = str(next(iter(bases.values()))), "pairs"
+    else:
+        import pyarrow as pa
 
-    columns = pa.table(
-        {"source": pa.array(list(bases), pa.string()), "base": pa.array(list(bases.values()), pa.int64())}
-    )
-    database.connection.register("found_bases", columns)
-    database.execute("CREATE TABLE bases AS FROM found_bases")
+        columns = pa.table({"source": pa.array(list(bases), pa.string()), "base": pa.array(bases.values(), pa.int32())})
+        database.connection.register("bases", columns)
+        base = "base"
+        table = "pairs JOIN (SELECT list, base FROM keys JOIN bases USING (source)) USING (list)"
+    of_signals = "".join(f", {sql_name(name)}" for name in signals)
     database.execute(
-        f"""CREATE VIEW ranked AS SELECT list, doc, query, "user", shown_at, first_at, time, clicks, conversions,
-        {ordinal} - base + 1 AS rank FROM pairs JOIN bases ON pairs.source IS NOT DISTINCT FROM bases.source"""
+        f"""CREATE VIEW ranked AS SELECT list, doc, ordinal - {base} + 1 AS rank, abs(moment) AS moment,
+        clicks > 0 AS click, time{of_signals} FROM {table} WHERE ordinal IS NOT NULL AND impressions + clicks > 0"""
     )
-    below = "results above the first rank (negative ranks, e.g. of filters)"
-    database.left_out("ranked", "rank < 1", below, "rank-below-base", example=PAIR_EXAMPLE)
-    return {source or "": base for source, base in sorted(bases.items(), key=str)}
+    left_out = [
+        Reason("rank-below-base", "results above the first rank (negative ranks, e.g. of filters)", "rank < 1"),
+        Reason("rank-too-high", f"results below rank {MAX_RANK:,}", f"rank > {MAX_RANK}"),
+    ]
+    database.report_reasons("ranked", left_out, [], example=PAIR_EXAMPLE, joined=_with_query("ranked"))
+    return {source: bases[source] for source in sorted(bases)}
 
 
-def _make_places(database: EventDatabase) -> None:
-    """Make the table `places`: one document per list and rank, the one with the earliest impression."""
-    # an impression comes before a click without one; never chosen by click
-    moment = f"coalesce(shown_at, first_at + CAST({_LATE} AS HUGEINT) * 2199023255552)"
+def _make_lists(database: EventDatabase, signals: tuple[str, ...], gaps: str) -> None:
+    """Make the table `lists`: documents and clicks in order of rank, one document per rank.
+
+    A list whose ranks are all different, which the bits of their ranks tell, needs no choice.
+    """
+    names = ["doc", "click", *map(sql_name, signals)]
+    packed = "{" + ", ".join(f"{name}: {name}" for name in names) + "}"
+    converted = " OR ".join(sql_name(name) for name in signals if name != VIEWED) or "false"
+    sums = (
+        "CAST(max(rank) AS INTEGER) AS extent, CAST(count(*) AS INTEGER) AS size, "
+        f"CAST(count(*) FILTER (click) AS INTEGER) AS clicked, CAST(count(*) FILTER ({converted}) AS INTEGER) "
+        f"AS converted, {f'bool_or({VIEWED})' if VIEWED in signals else 'true'} AS tracked, list(rank) AS ranks, "
+    )
+    possible = f"rank BETWEEN 1 AND {MAX_RANK}"
+    bits = f"bit_or(CASE WHEN rank BETWEEN 1 AND {_MASKED} THEN CAST(1 AS UBIGINT) << (rank - 1) END) AS bits"
     database.execute(
-        f"""CREATE TABLE places AS SELECT list, rank, arg_min(doc, moment) AS doc, any_value(query) AS query,
-        min("user") AS "user", min(time) AS time, arg_min(clicks, moment) AS clicks,
-        arg_min(conversions, moment) AS conversions, min(first_at) AS first_at, count(*) AS candidates,
-        count(*) FILTER (clicks > 0) AS clicked
-        FROM (SELECT *, {moment} AS moment FROM ranked WHERE rank >= 1) GROUP BY list, rank"""
+        f"""CREATE TABLE grouped AS SELECT *, CASE WHEN extent <= {_MASKED} THEN bit_count(bits) < size
+            ELSE len(list_distinct(ranks)) < size END AS crowded
+        FROM (SELECT list, {sums}list({packed}) AS items, {bits} FROM ranked WHERE {possible} GROUP BY list)"""
     )
-    taken = "results at a rank that another result of the list takes, whose impression was earlier"
-    example = "concat('query ', query, ', rank ', rank, ', kept ', doc)"
-    database.left_out("places", "candidates > 1", taken, "rank-taken", example=example, count="sum(candidates - 1)")
-    lost = "clicked ones among these results"
-    count = "sum(clicked - CAST(clicks > 0 AS BIGINT))"
-    database.left_out(
-        "places", "clicked > CAST(clicks > 0 AS BIGINT)", lost, "rank-taken-click", example=example, count=count
-    )
-    database.execute("DROP VIEW ranked; DROP TABLE pairs")
-
-
-def _make_lists(database: EventDatabase) -> None:
-    """Make the table `lists`: documents and clicks in order of rank, and how many ranks there are before a gap."""
+    made = "FROM grouped WHERE NOT crowded"
+    columns = "list, extent, size, clicked, converted, tracked, ranks, items"
+    if database.number("SELECT count(*) FROM grouped WHERE crowded"):
+        _choose_one_per_rank(database, names, packed, possible)
+        unpacked = ", ".join(f"item.{name} AS {name}" for name in names)
+        made = f"""FROM (SELECT {columns} FROM grouped WHERE NOT crowded UNION ALL
+            SELECT list, {sums}list({packed}) AS items FROM (SELECT list, rank, {unpacked} FROM places)
+            GROUP BY list)"""
+    dense = "extent = size" if gaps == "keep" else "true"
+    at = "[coalesce(list_position(ranks, r), 0) FOR r IN range(1, extent + 1)]"
+    values = {"docs": "item.doc", "clicks": "CAST(item.click AS TINYINT)"}
+    values |= {sql_name(name): f"CAST(item.{sql_name(name)} AS TINYINT)" for name in signals}
+    if VIEWED in signals:  # a list of which nothing was seen was not tracked
+        values[sql_name(VIEWED)] = f"CASE WHEN tracked THEN CAST(item.{VIEWED} AS TINYINT) END"
+    lists = {name: f"list_select([{value} FOR item IN items], places)" for name, value in values.items()}
+    if gaps == "keep":
+        filled = f"[coalesce(click, 0) FOR click IN {lists['clicks']}]"
+        lists["clicks"] = f"CASE WHEN {dense} THEN {lists['clicks']} ELSE {filled} END"
+    else:
+        lists["ranks"] = "list_sort(ranks)"
     database.execute(
-        """CREATE TABLE lists AS SELECT list, any_value(query) AS query, min("user") AS "user", min(time) AS time,
-        min(first_at) AS first_at, list(doc ORDER BY rank) AS docs,
-        list(CAST(clicks > 0 AS TINYINT) ORDER BY rank) AS clicks, list(rank ORDER BY rank) AS ranks
-        FROM places GROUP BY list"""
+        f"""CREATE TABLE lists AS SELECT list, extent, size, clicked, converted,
+            {", ".join(f"{value} AS {name}" for name, value in lists.items())}
+        FROM (SELECT *, CASE WHEN {dense} THEN list_grade_up(ranks) ELSE {at} END AS places
+            FROM (SELECT {columns} {made}))"""
     )
+    database.execute("DROP TABLE grouped; DROP TABLE IF EXISTS places")
+
+
+def _choose_one_per_rank(database: EventDatabase, names: list[str], packed: str, possible: str) -> None:
+    """Make the table `places` of crowded lists: at each rank the document with the earliest impression.
+
+    It is never chosen by click.
+    """
     database.execute(
-        """CREATE TABLE gapped AS SELECT list, count(*) FILTER (rank = place) AS kept FROM (
-        SELECT list, unnest(ranks) AS rank, generate_subscripts(ranks, 1) AS place FROM lists
-        WHERE ranks[-1] > len(ranks)) GROUP BY list"""
+        f"""CREATE TABLE places AS SELECT list, rank, arg_min({packed}, moment) AS item, count(*) AS candidates,
+            count(*) FILTER (click) AS clicked
+        FROM ranked SEMI JOIN (FROM grouped WHERE crowded) USING (list) WHERE {possible} GROUP BY list, rank"""
     )
+    lost = "clicked - CAST(item.click AS BIGINT)"
+    reasons = [
+        Reason(
+            "rank-taken",
+            "results at a rank that another result of the list takes, whose impression was earlier",
+            "candidates > 1",
+            "candidates - 1",
+        ),
+        Reason("rank-taken-click", "clicked ones among these results", f"{lost} > 0", lost),
+    ]
+    example = "concat('query ', query, ', rank ', rank, ', kept ', item.doc)"
+    database.report_reasons("places", reasons, [], example=example, joined=_with_query("places"))
 
 
-def _treat_gaps(database: EventDatabase, gaps: str) -> None:
-    """Close the gaps of lists, cut the lists at the first one, or leave them out; report what that costs."""
-    joined = "(SELECT *, list_sum(clicks) AS clicked FROM lists JOIN gapped USING (list))"
-    facts: dict[str, Any] = {"example": _LIST_EXAMPLE}
-    if gaps == "close":
+def _treat_gaps(database: EventDatabase, gaps: str, signals: tuple[str, ...]) -> None:
+    """Report the holes of lists; or close the gaps, cut the lists at the first one, or leave them out."""
+    joined = "(SELECT * FROM lists JOIN keys USING (list) WHERE extent > size)"
+    if gaps == "keep":
+        what = "lists with a rank at which nothing was recorded: it is a hole"
+        database.report_reasons("lists", [], [Reason("hole", what, "extent > size")], _LIST_EXAMPLE, joined)
+    elif gaps == "close":
         what = "lists with a gap between their ranks: results below it move up"
-        database.repaired(joined, "true", what, "gap-closed", **facts)
+        database.report_reasons("lists", [], [Reason("gap-closed", what, "extent > size")], _LIST_EXAMPLE, joined)
     elif gaps == "drop":
-        database.left_out(joined, "true", "lists with a gap between their ranks", "gap", **facts)
-        lost = "clicks in lists with a gap"
-        database.left_out(joined, "clicked > 0", lost, "gap-click", count="sum(clicked)", **facts)
-        database.execute("DELETE FROM lists WHERE list IN (SELECT list FROM gapped)")
+        reasons = [
+            Reason("gap", "lists with a gap between their ranks", "extent > size"),
+            Reason("gap-click", "clicks in lists with a gap", "extent > size AND clicked > 0", "clicked"),
+        ]
+        database.report_reasons("lists", reasons, [], _LIST_EXAMPLE, joined)
+        database.execute("DELETE FROM lists WHERE extent > size")
     else:
-        database.left_out(joined, "kept = 0", "lists without a result at rank 1", "no-first-rank", **facts)
-        what = "lists with a gap between their ranks: they end above the first one"
-        database.repaired(joined, "kept > 0", what, "gap-truncated", **facts)
-        beyond = "results below the first gap of their list"
-        database.left_out(joined, "true", beyond, "beyond-gap", count="sum(len(docs) - kept)", **facts)
-        lost = "clicks below the first gap of their list"
-        after = "coalesce(list_sum(clicks[kept + 1:]), 0)"
-        database.left_out(joined, f"{after} > 0", lost, "beyond-gap-click", count=f"sum({after})", **facts)
-        database.execute(
-            """UPDATE lists SET docs = docs[1:kept], clicks = clicks[1:kept] FROM gapped
-            WHERE lists.list = gapped.list"""
-        )
-        database.execute("DELETE FROM lists WHERE len(docs) = 0")
+        _truncate(database, signals)
+
+
+def _truncate(database: EventDatabase, signals: tuple[str, ...]) -> None:
+    """Cut lists at their first gap."""
+    database.execute(
+        """CREATE TABLE gapped AS SELECT list, CAST(count(*) FILTER (rank = place) AS INTEGER) AS kept FROM (
+        SELECT list, unnest(ranks) AS rank, generate_subscripts(ranks, 1) AS place FROM lists
+        WHERE extent > size) GROUP BY list"""
+    )
+    database.execute(
+        """CREATE VIEW cut AS SELECT lists.*, kept, coalesce(list_sum(clicks[kept + 1:]), 0) AS beyond, query, time
+        FROM lists JOIN gapped USING (list) JOIN keys USING (list)"""
+    )
+    left_out = [
+        Reason("no-first-rank", "lists without a result at rank 1", "kept = 0"),
+        Reason("beyond-gap", "results below the first gap of their list", "true", "size - kept"),
+        Reason("beyond-gap-click", "clicks below the first gap of their list", "beyond > 0", "beyond"),
+    ]
+    what = "lists with a gap between their ranks: they end above the first one"
+    database.report_reasons("cut", left_out, [Reason("gap-truncated", what, "kept > 0")], example=_LIST_EXAMPLE)
+    shorter = "".join(f", {name} = {name}[1:kept]" for name in map(sql_name, signals))
+    database.execute(
+        f"""UPDATE lists SET docs = docs[1:kept], clicks = clicks[1:kept], size = kept,
+        clicked = coalesce(list_sum(clicks[1:kept]), 0){shorter} FROM gapped WHERE lists.list = gapped.list"""
+    )
+    database.execute("DELETE FROM lists WHERE size = 0")

@@ -5,11 +5,11 @@ A click belongs to the latest list of its session that holds its item.
 
 from __future__ import annotations
 
-from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, SEPARATOR, EventDatabase
+from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase
 
 VIEW_TABLE = (
     "CREATE TABLE views (place BIGINT, session VARCHAR, name VARCHAR, term VARCHAR, page VARCHAR, doc VARCHAR, "
-    'ordinal BIGINT, offset_ BIGINT, time TIMESTAMP, "user" VARCHAR)'
+    'ordinal BIGINT, offset_ BIGINT, time TIMESTAMP, "user" VARCHAR, device VARCHAR)'
 )
 """Items of viewed lists: name of the list, search term, and what tells pages apart (NULL: every event is one)."""
 ACT_TABLE = "CREATE TABLE acts (place BIGINT, session VARCHAR, name VARCHAR, doc VARCHAR, time TIMESTAMP, kind TINYINT)"
@@ -50,14 +50,15 @@ def join_views(database: EventDatabase) -> None:
     what = "clicks on items that no earlier list of the session shows"
     database.left_out("found", f"view IS NULL AND kind = {CLICK}", what, "click-without-impression", example=_EXAMPLE)
     what = "conversions of items that no earlier list of the session shows"
-    lost = f"view IS NULL AND kind = {CONVERSION}"
+    lost = f"view IS NULL AND kind >= {SIGNAL}"
     database.left_out("found", lost, what, "conversion-without-impression", example=_EXAMPLE)
     database.execute(
         f"""CREATE TABLE events AS
         SELECT place * 4096 + least(offset_, 4095) AS place, '' AS source, list, coalesce(term, name) AS query, doc,
-            CAST(rank AS BIGINT) AS ordinal, time, "user", CAST({IMPRESSION} AS TINYINT) AS kind FROM seen
+            CAST(rank AS BIGINT) AS ordinal, time, "user", CAST({IMPRESSION} AS TINYINT) AS kind,
+            device AS "segment device" FROM seen
         UNION ALL
-        SELECT f.place * 4096, '', s.list, s.query, f.doc, NULL, f.time, NULL, f.kind FROM found f
+        SELECT f.place * 4096, '', s.list, s.query, f.doc, NULL, f.time, NULL, f.kind, NULL FROM found f
         JOIN (SELECT place, doc, any_value(list) AS list, any_value(coalesce(term, name)) AS query FROM seen
               GROUP BY place, doc) s ON s.place = f.view AND s.doc = f.doc"""
     )

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from clickshift.errors import ClickshiftWarning, FileError
 from clickshift.io.encode.duckdb import sql_name
-from clickshift.io.events._database import EventDatabase
+from clickshift.io.events._database import EventDatabase, Loaded
 from clickshift.io.events._sources import Source, check_rejected
-from clickshift.io.events.generic import Loaded, is_integer, snake_case
+from clickshift.io.events.generic import is_integer, snake_case
 from clickshift.io.events.options import EventOptions
 from clickshift.io.read_report import BadEvent
 

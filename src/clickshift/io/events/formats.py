@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from clickshift.errors import FileError, SpecError
 from clickshift.io.events import aggregated, ga4, generic, metarank, quepid, research, snowplow, ubi
-from clickshift.io.events._database import EventDatabase
+from clickshift.io.events._database import EventDatabase, Loaded
 from clickshift.io.events._sources import Source
-from clickshift.io.events.generic import Loaded
 from clickshift.io.events.options import EventOptions
 
 Yield = Literal["lists", "counts", "target"]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clickshift.io.encode.duckdb import sql_text, sql_texts
-from clickshift.io.events._database import CLICK, CONVERSION, EventDatabase
+from clickshift.io.events._database import CLICK, SIGNAL, EventDatabase, Loaded
 from clickshift.io.events._keyless import ACT_TABLE, VIEW_TABLE, join_views
 from clickshift.io.events._sources import Source, check_rejected, report_problems
-from clickshift.io.events.options import EventOptions
+from clickshift.io.events.options import EventOptions, signal_names
 
 _UNSET = "('(not set)', '', '(not available)', 'not available in demo dataset')"
-_PATHS = ("event_name", "event_timestamp", "user_pseudo_id", "user_id", "batch_page_id")
+_PATHS = ("event_name", "event_timestamp", "user_pseudo_id", "user_id", "batch_page_id", "device.category")
 _PARAMETERS = ("ga_session_id", "search_term", "page_location", "item_list_id", "item_list_name")
 
 
@@ -24,7 +24,7 @@ def is_ga4(names: Sequence[str]) -> bool:
     return {"event_name", "event_timestamp", "event_params"} <= {*names}
 
 
-def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> None:
+def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
     """Make the table `events` of the lists and clicks of an export.
 
     Raises
@@ -34,7 +34,7 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, event VARCHAR, session VARCHAR, person VARCHAR, time TIMESTAMP, page VARCHAR, "
-        "term VARCHAR, name VARCHAR, items JSON[], problem VARCHAR, got VARCHAR)"
+        "term VARCHAR, name VARCHAR, device VARCHAR, items JSON[], problem VARCHAR, got VARCHAR)"
     )
     views = options.impression_types or ("view_item_list",)
     clicks = options.click_types or ("select_item",)
@@ -42,7 +42,7 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
     searches = ("view_search_results",)
     wanted = sql_texts([*views, *clicks, *conversions, *searches])[1:-1]
     paths = ", ".join(f"'$.{name}'" for name in _PATHS)
-    fields = ", ".join(f"v[{k}] AS {name}" for k, name in enumerate(_PATHS, 1))
+    fields = ", ".join(f"v[{k}] AS {name.partition('.')[0]}" for k, name in enumerate(_PATHS, 1))
     keys = "coalesce(json_extract_string(doc, '$.event_params.list[*].element.key'), [])"
     keys = f"(CASE WHEN len({keys}) > 0 THEN {keys} ELSE json_extract_string(doc, '$.event_params[*].key') END)"
     parameters = ", ".join(f"nullif(parameter({sql_text(name)}, keys, params), '') AS {name}" for name in _PARAMETERS)
@@ -58,7 +58,7 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
             coalesce(user_id, user_pseudo_id), time_of(event_timestamp) AS time,
             nullif(concat_ws(' ', page_location, batch_page_id), ''), CASE WHEN search_term NOT IN {_UNSET}
                 THEN search_term END, CASE WHEN coalesce(item_list_id, item_list_name) NOT IN {_UNSET}
-                THEN coalesce(item_list_id, item_list_name) END, items,
+                THEN coalesce(item_list_id, item_list_name) END, nullif(device, ''), items,
             CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN event_name IN ({wanted}) AND time IS NULL THEN 'bad-time'
             WHEN event_name IN ({wanted}) AND coalesce(user_pseudo_id, user_id) IS NULL THEN 'user' END AS problem,
             CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END
@@ -75,8 +75,9 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
         "user": ("an event must have user_pseudo_id or user_id", "missing-value"),
     }
     report_problems(database, sources, rules)
-    _fill(database, views, {CLICK: clicks, CONVERSION: conversions})
+    _fill(database, views, {CLICK: clicks} | {kind: [name] for kind, name in enumerate(conversions, SIGNAL)})
     join_views(database)
+    return Loaded(signals=signal_names(conversions), segments=("device",))
 
 
 def _array(name: str, inner: str = "") -> str:
@@ -97,9 +98,9 @@ def _fill(database: EventDatabase, views: Sequence[str], kinds: dict[int, Sequen
     database.execute(f"{VIEW_TABLE}; {ACT_TABLE}")
     database.execute(
         f"""INSERT INTO views SELECT v.place, v.session, v.name, coalesce(v.term, s.term), page, doc, ordinal, position,
-        v.time, person FROM (
+        v.time, person, device FROM (
             SELECT place, session, {listed} AS name, term, page, {value("item_id")} AS doc,
-            try_cast({value("item_list_index")} AS BIGINT) AS ordinal, position, time, person
+            try_cast({value("item_list_index")} AS BIGINT) AS ordinal, position, time, person, device
             FROM (SELECT rowid AS place, *, unnest(items) AS item, generate_subscripts(items, 1) AS position FROM raw
                 WHERE event IN ({sql_texts(views)[1:-1]}))) v
         ASOF LEFT JOIN (SELECT session, time, min(term) AS term FROM raw WHERE event = 'view_search_results'

@@ -7,6 +7,8 @@
 | rank | the rank of the document; or `docs`, all documents of a list in order |
 | event | type of the event, in a table that has several |
 | click, conversion | whether the document was clicked, and bought, in a table with a row per result |
+| viewed | whether the document was seen, in such a table |
+| arm, device | segments: the arm of an experiment, the device |
 | time, user, page, source | optional |
 """
 
@@ -14,15 +16,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from clickshift.data._columns import ARM, VIEWED
 from clickshift.errors import DataError, FileError, SpecError
-from clickshift.io.encode.duckdb import sql_name, sql_texts
-from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, SEPARATOR, EventDatabase
+from clickshift.io.encode.duckdb import sql_name
+from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, kind_of
 from clickshift.io.events._sources import Source, check_rejected, rejected_lines
-from clickshift.io.events.options import EventOptions
+from clickshift.io.events.options import EventOptions, signal_names
 from clickshift.io.read_report import BadEvent
+from clickshift.io.tables.extra_columns import SEGMENT as SEGMENT_PREFIX
+from clickshift.io.tables.extra_columns import SIGNAL as SIGNAL_PREFIX
+from clickshift.io.tables.extra_columns import chosen_extras, is_segment, plain_name
 
 NAMES = {
     "event": ("event_type", "event_name", "action", "action_name", "type", "kind", "interaction"),
@@ -44,25 +49,12 @@ NAMES = {
     "click": ("clicked", "is_click", "is_clicked"),
     "conversion": ("converted", "is_conversion", "purchased", "is_purchase"),
     "source": ("application", "app"),
+    VIEWED: ("is_viewed", "in_viewport"),
+    ARM: ("experiment_arm", "search_config"),
+    "device": ("device_category", "device_type"),
 }
 """Our columns of tables of events, and their common names, the most telling one first, in any case of letters."""
 _EXAMPLE = "concat_ws(', ', 'session ' || key, 'query ' || query, 'document ' || doc, time)"
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a format says about the events that it loaded.
-
-    Parameters
-    ----------
-    columns
-        The table's names of our columns, by file.
-    integers
-        Columns of ids that are integers in all sources, if all of their values are.
-    """
-
-    columns: dict[str, dict[str, str]]
-    integers: tuple[str, ...] = ()
 
 
 @cache
@@ -100,11 +92,17 @@ def recognise(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str
         theirs = next((by_snake[name] for name in (ours, *common) if name in by_snake), None)
         if theirs is not None:
             found[ours] = theirs
+    found |= {ours: theirs for ours, theirs in columns.items() if _is_extra(ours) and theirs}
     if found.get("list") == found.get("query") and "list" not in columns:
         found.pop("list", None)
     if found.get("docs") == found.get("doc"):
         found.pop("docs", None)
     return found
+
+
+def _is_extra(name: str) -> bool:
+    """Return whether a name of a column is that of a signal or of a segment that a caller chose."""
+    return name.startswith((SIGNAL_PREFIX, SEGMENT_PREFIX))
 
 
 def load_generic(
@@ -133,45 +131,57 @@ def load_generic(
         "missing-page-size" if ranks begin again on each page.
     """
     _check_columns(options.columns)
+    tables = [*((source, False) for source in sources), *((source, True) for source in clicks)]
+    founds = [_columns_of(source, options, clicked=clicked, apart=bool(clicks)) for source, clicked in tables]
+    names = {
+        f"{source.path}{' (clicks)' * clicked}": found for (source, clicked), found in zip(tables, founds, strict=True)
+    }
+    known = [name for name in dict.fromkeys(name for found in founds for name in found)]
+    segments = [name for name in known if is_segment(name) or name == "device"]
+    flags = [name for name in known if name in {"conversion", VIEWED} or name.startswith(SIGNAL_PREFIX)]
+    extra = ", ".join(f"{sql_name(f'segment {plain_name(name)}')} VARCHAR" for name in segments)
     database.execute(
         "CREATE TABLE acts (file INTEGER, source VARCHAR, key VARCHAR, query VARCHAR, doc VARCHAR, ordinal BIGINT, "
-        'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR)'
+        f'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR'
+        f"{', ' * bool(extra)}{extra})"
     )
-    names: dict[str, dict[str, str]] = {}
-    founds: list[dict[str, str]] = []
     scans: list[str] = []
-    tables = [*((source, False) for source in sources), *((source, True) for source in clicks)]
-    for number, (source, clicked) in enumerate(tables):
-        found = _columns_of(source, options, clicked=clicked, apart=bool(clicks))
-        founds.append(found)
-        names[f"{source.path}{' (clicks)' * clicked}"] = found
+    for number, ((source, clicked), found) in enumerate(zip(tables, founds, strict=True)):
         relation = source.columns(database, list(dict.fromkeys(found.values())))
-        unnumbered = _checked(source, f"(SELECT *, 0 AS row FROM {relation})", found, options, clicked=clicked)
-        database.execute(_insertion(unnumbered, number, found, clicked=clicked))
+        unnumbered = f"(SELECT *, 0 AS row FROM {relation})"
+        checked = _checked(source, unnumbered, found, options, clicked=clicked, segments=segments, flags=flags)
+        kinds = _kinds_of_flags(found, flags, len(options.conversions), clicked=clicked)
+        database.execute(_insertion(checked, number, kinds, segments))
         numbered = f"(SELECT *, row_number() OVER () AS row FROM {relation})"
-        scans.append(_checked(source, numbered, found, options, clicked=clicked))
+        scans.append(_checked(source, numbered, found, options, clicked=clicked, segments=segments, flags=flags))
     check_rejected(database, [source for source, _ in tables])
     _report_problems(database, [source for source, _ in tables], scans)
     _report_other_types(database, tables)
     _number_pages(database, options)
     _name_queries(database)
     columns = f"""place, source, concat_ws({SEPARATOR}, key, query) AS list, query, doc, ordinal, time, "user", kind"""
+    columns += "".join(f", {sql_name(f'segment {plain_name(name)}')}" for name in segments)
     database.execute(
-        f"""CREATE TABLE events AS SELECT {columns} FROM (SELECT rowid AS place, * FROM acts WHERE query IS NOT NULL)
+        f"""CREATE VIEW events AS SELECT {columns} FROM (SELECT rowid AS place, * FROM acts WHERE query IS NOT NULL)
         UNION ALL SELECT {columns} FROM named"""
     )
-    database.execute("DROP TABLE acts; DROP TABLE named")
     given = [(source, found) for (source, _), found in zip(tables, founds, strict=True)]
     integers = {
         "query": all(is_integer(source, found.get("query")) for source, found in given),
         "doc": all(is_integer(source, found.get("doc", found.get("docs"))) for source, found in given),
     }
-    return Loaded(names, tuple(name for name, whole in integers.items() if whole))
+    return Loaded(
+        names,
+        tuple(name for name, whole in integers.items() if whole),
+        (*signal_names(options.conversions), *map(plain_name, flags)),
+        tuple(map(plain_name, segments)),
+    )
 
 
 def _check_columns(columns: Mapping[str, str]) -> None:
     """Check that columns are given by our names."""
-    if unknown := [name for name in columns if name not in NAMES]:
+    chosen_extras(columns)
+    if unknown := [name for name in columns if name not in NAMES and not _is_extra(name)]:
         raise DataError(
             f"columns must map our names to the events': {unknown[0]} is not one of ours, which are "
             f'{", ".join(NAMES)}. Pass columns={{"doc": "sku"}} for events that call the document sku.',
@@ -244,7 +254,16 @@ def _columns_of(source: Source, options: EventOptions, *, clicked: bool, apart: 
     return found
 
 
-def _checked(source: Source, relation: str, found: Mapping[str, str], options: EventOptions, *, clicked: bool) -> str:
+def _checked(
+    source: Source,
+    relation: str,
+    found: Mapping[str, str],
+    options: EventOptions,
+    *,
+    clicked: bool,
+    segments: Sequence[str],
+    flags: Sequence[str],
+) -> str:
     """Return the events of a table in SQL, each with the problem that it has, and the value that is to blame."""
 
     def text(name: str) -> str:
@@ -257,6 +276,8 @@ def _checked(source: Source, relation: str, found: Mapping[str, str], options: E
     query = text("query")
     for name in options.normalise:
         query = f"lower({query})" if name == "lower" else f"trim({query})"
+    extra = "".join(f"{text(name)} AS {sql_name(f'segment {plain_name(name)}')}, " for name in segments)
+    extra += "".join(f"{_flag(text(name))} AS {sql_name(f'flag {name}')}, " for name in flags)
     query_needed = "" if clicked else "WHEN query IS NULL THEN 'query'"
     click_needed = "WHEN click IS NULL THEN 'bad-click'" if _has_flag(found, clicked=clicked) else ""
     return f"""(SELECT *, CASE problem WHEN 'bad-time' THEN time_text WHEN 'bad-rank' THEN rank_text
@@ -269,18 +290,33 @@ def _checked(source: Source, relation: str, found: Mapping[str, str], options: E
             {text("user")} AS "user", {text("event")} AS event, {_kind(found, options, clicked=clicked)} AS kind,
             {text("time")} AS time_text, {parsed("time", "time_of")} AS time, {parsed("page", "integer_of")} AS page,
             {parsed("click", "flag_of")} AS click, {text("click")} AS click_text,
-            {parsed("conversion", "flag_of")} AS bought,
-            readable, row, {_documents(source, found)} FROM {relation})))"""
+            {extra}readable, row, {_documents(source, found)} FROM {relation})))"""
 
 
-def _insertion(checked: str, number: int, found: Mapping[str, str], *, clicked: bool) -> str:
+def _flag(text: str) -> str:
+    """Return whether a value says yes, or is a number above 0, in SQL."""
+    return f"coalesce(flag_of({text}) = 1, try_cast({text} AS DOUBLE) > 0, false)"
+
+
+def _kinds_of_flags(found: Mapping[str, str], flags: Sequence[str], first: int, *, clicked: bool) -> str:
+    """Return the kinds of events that a row has in SQL: an impression, and one for each flag of the result."""
+    own = [name for name in flags if name in found] if "event" not in found and not clicked else []
+    kinds = [f"CASE WHEN {sql_name(f'flag {name}')} THEN [{SIGNAL + first + flags.index(name)}] END" for name in own]
+    if _has_flag(found, clicked=clicked):
+        kinds.insert(0, f"CASE WHEN click = 1 THEN [{CLICK}] END")
+    if not kinds:
+        return "kind"
+    joined = f"[{IMPRESSION}]"
+    for one in kinds:
+        joined = f"list_concat({joined}, coalesce({one}, []))"
+    return f"unnest({joined})"
+
+
+def _insertion(checked: str, number: int, kinds: str, segments: Sequence[str]) -> str:
     """Return the statement that inserts the events of a table into `acts`."""
-    kind = (
-        f"unnest(list_concat(CASE WHEN click = 1 THEN [{IMPRESSION}, {CLICK}] ELSE [{IMPRESSION}] END, "
-        f"CASE WHEN bought = 1 THEN [{CONVERSION}] ELSE [] END))"
-    )
+    extra = "".join(f", {sql_name(f'segment {plain_name(name)}')}" for name in segments)
     return f"""INSERT INTO acts SELECT {number}, source, key, query, doc, ordinal, time, "user", page,
-        {kind if _has_flag(found, clicked=clicked) else "kind"}, event, problem FROM {checked}"""
+        {kinds}, event, problem{extra} FROM {checked}"""
 
 
 def _has_flag(found: Mapping[str, str], *, clicked: bool) -> bool:
@@ -315,12 +351,8 @@ def _kind(found: Mapping[str, str], options: EventOptions, *, clicked: bool) -> 
     if "event" not in found:
         return f"CAST({CLICK if clicked else IMPRESSION} AS TINYINT)"
     column = f"lower(trim(CAST({sql_name(found['event'])} AS VARCHAR)))"
-    kinds = {IMPRESSION: options.impressions, CLICK: options.clicks, CONVERSION: options.conversions}
-    cases = " ".join(
-        f"WHEN {column} IN ({sql_texts([name.lower() for name in names])[1:-1]}) THEN {kind}"
-        for kind, names in kinds.items()
-    )
-    return f"CAST(CASE {cases} END AS TINYINT)"
+    types = ([name.lower() for name in names] for names in (options.impressions, options.clicks, options.conversions))
+    return kind_of(column, *types)
 
 
 def _report_problems(database: EventDatabase, sources: Sequence[Source], scans: Sequence[str]) -> None:
@@ -412,6 +444,9 @@ def _number_pages(database: EventDatabase, options: EventOptions) -> None:
 
 def _name_queries(database: EventDatabase) -> None:
     """Make the table `named` of clicks without a query: on the latest impression of their document before them."""
+    if not database.number("SELECT count(*) FROM acts WHERE query IS NULL"):
+        database.execute("CREATE TABLE named AS SELECT rowid AS place, * FROM acts LIMIT 0")
+        return
     database.execute(
         f"""CREATE TABLE named AS SELECT e.* REPLACE (coalesce(i.query, f.query) AS query)
         FROM (SELECT rowid AS place, * FROM acts WHERE query IS NULL) e

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clickshift.io.encode.duckdb import sql_text, sql_texts
-from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, EventDatabase
+from clickshift.io.encode.duckdb import sql_text
+from clickshift.io.events._database import IMPRESSION, EventDatabase, Loaded, kind_of
 from clickshift.io.events._sources import Source, report_problems
-from clickshift.io.events.options import EventOptions
+from clickshift.io.events.options import EventOptions, signal_names
 
 _KINDS = {"ranking", "interaction", "item", "user"}
 _PATHS = ("event", "id", "ranking", "timestamp", "user", "session", "type", "item")
@@ -26,7 +26,7 @@ def is_metarank(names: Sequence[str], sample: Sequence[dict[str, Any]]) -> bool:
     return bool(kinds) and kinds <= _KINDS and {"event", "id", "timestamp"} <= {*names}
 
 
-def load_metarank(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> None:
+def load_metarank(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
     """Make the table `events` of Metarank's rankings and interactions.
 
     Raises
@@ -65,10 +65,9 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
         "item": ("an interaction must have an item", "missing-value"),
     }
     report_problems(database, sources, rules)
-    kinds = {CLICK: options.clicks, CONVERSION: options.conversions}
-    cases = " ".join(f"WHEN type IN ({sql_texts(names)[1:-1]}) THEN {kind}" for kind, names in kinds.items())
+    kind = kind_of("type", (), options.clicks, options.conversions)
     database.execute(
-        f"""CREATE TABLE acts AS SELECT rowid AS place, *, CAST(CASE {cases} END AS TINYINT) AS kind
+        f"""CREATE TABLE acts AS SELECT rowid AS place, *, {kind} AS kind
         FROM raw WHERE event = 'interaction'"""
     )
     database.left_out("acts", "kind IS NULL", "interactions of other types", "other-action", example=_EXAMPLE)
@@ -87,3 +86,4 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
         WHERE kind IS NOT NULL AND list IS NOT NULL"""
     )
     database.execute("DROP TABLE raw; DROP TABLE acts")
+    return Loaded(signals=signal_names(options.conversions))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from clickshift.data._columns import ARM, TABLE_COLUMNS, VIEWED
 from clickshift.errors import SpecError
 
 CLICK_TYPES = ("click", "clicked", "item_click", "product_click", "result_click", "select_item", "list_click")
@@ -18,7 +19,7 @@ IMPRESSION_TYPES = ("impression", "impressions", "view", "viewed", "show", "show
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "impression": ("first", "last"),
-    "gaps": ("truncate", "close", "drop"),
+    "gaps": ("keep", "truncate", "close", "drop"),
     "shown": ("impressions", "hits"),
     "rank_base": (None, 0, 1),
 }
@@ -51,7 +52,7 @@ class EventOptions:
     impression: str = "first"
     rank_base: int | None = None
     page_size: int | None = None
-    gaps: str = "truncate"
+    gaps: str = "keep"
     shown: str = "impressions"
     application: Sequence[str] | None = None
     normalise: Sequence[str] = ()
@@ -106,6 +107,17 @@ class EventOptions:
         if match is None or unit is None or float(match[1]) <= 0:
             raise _bad_option("window", self.window, 'must be a time above 0, such as "30min", "1h" or 90 seconds')
         return float(match[1]) * unit
+
+
+def signal_names(types: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of signals of types of events; one that another column of a log has gets an ending.
+
+    Examples
+    --------
+    >>> signal_names(["purchase", "click"])
+    ('purchase', 'click_event')
+    """
+    return tuple(f"{name}_event" if name in {*TABLE_COLUMNS, ARM, VIEWED} else name for name in types)
 
 
 def _bad_option(name: str, value: object, rule: str) -> SpecError:

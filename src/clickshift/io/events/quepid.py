@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clickshift.errors import FileError
 from clickshift.io.encode.duckdb import sql_name, sql_text
-from clickshift.io.events._database import EventDatabase
+from clickshift.io.events._database import EventDatabase, Loaded
 from clickshift.io.events._sources import Source, check_rejected
 from clickshift.io.events.options import EventOptions
 
@@ -18,7 +18,7 @@ def is_quepid(names: Sequence[str]) -> bool:
     return {*_COLUMNS.values()} <= {*names}
 
 
-def load_quepid(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> None:
+def load_quepid(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
     """Make the table `lists` of a snapshot: one list per query, with weight 1.
 
     Raises
@@ -50,3 +50,4 @@ def load_quepid(database: EventDatabase, sources: Sequence[Source], options: Eve
     database.execute(
         "CREATE TABLE lists AS SELECT query, list(doc ORDER BY ordinal, doc) AS docs FROM places GROUP BY query"
     )
+    return Loaded()

@@ -9,9 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clickshift.io.events._database import CLICK, IMPRESSION, EventDatabase
+from clickshift.data._columns import VIEWED
+from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded
 from clickshift.io.events._sources import Source, check_rejected, report_problems
-from clickshift.io.events.generic import Loaded, load_generic
+from clickshift.io.events.generic import load_generic
 from clickshift.io.events.options import EventOptions
 
 EXPEDIA = {
@@ -20,13 +21,15 @@ EXPEDIA = {
     "doc": "prop_id",
     "rank": "position",
     "click": "click_bool",
-    "conversion": "booking_bool",
+    "signal:booking_bool": "booking_bool",
+    "segment:random_bool": "random_bool",
     "time": "date_time",
 }
 """Columns of the Expedia data of ICDM 2013; hotels at the positions of opaque offers are missing."""
 BAIDU_UVA = {"list": "query_id", "query": "query_md5", "doc": "url_md5", "rank": "position", "click": "click"}
+BAIDU_UVA["viewed"] = "displayed_time"
 """Columns of Baidu-ULTR as the University of Amsterdam publishes it."""
-_NO_OTHERS = dict.fromkeys(("session", "docs", "event", "user", "page", "source"), "")
+_NO_OTHERS = dict.fromkeys(("session", "docs", "event", "user", "page", "source", "conversion", "arm", "device"), "")
 _GRAPHCM_LINE = re.compile(r"[^\t]+\t[^\t]+\t\[[^\t]*\]\t\[[^\t]*\]\t\[[^\t]*\](\t\[.*\])?\s*")
 ONE_QUERY = "all"
 """Query of data sets that have none."""
@@ -72,13 +75,13 @@ def _load_table(
     database: EventDatabase, sources: Sequence[Source], options: EventOptions, columns: dict[str, str]
 ) -> Loaded:
     """Load a table of results whose columns are known; optional ones are left out where they are missing."""
-    optional = ("time", "conversion")
+    optional = ("time", "viewed", "signal:booking_bool", "segment:random_bool")
     present = {
         ours: theirs
         for ours, theirs in columns.items()
         if ours not in optional or all(theirs in source.names for source in sources)
     }
-    absent = dict.fromkeys((name for name in optional if name not in present), "")
+    absent = dict.fromkeys((name for name in ("time", "viewed") if name not in present), "")
     return load_generic(database, sources, (), replace(options, columns=_NO_OTHERS | absent | present))
 
 
@@ -153,12 +156,13 @@ def load_baidu_ultr(database: EventDatabase, sources: Sequence[Source], options:
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, width BIGINT, query VARCHAR, doc VARCHAR, ordinal BIGINT, click INTEGER, "
-        "problem VARCHAR, got VARCHAR)"
+        "viewed BOOLEAN, problem VARCHAR, got VARCHAR)"
     )
     for number, source in enumerate(sources):
         database.execute(
             f"""INSERT INTO raw SELECT {number}, width, CASE WHEN width <= 3 THEN trim(replace(f[2], chr(1), ' ')) END,
             f[2], integer_of(f[1]) AS ordinal, flag_of(f[6]) AS click,
+            coalesce(try_cast(f[11] AS DOUBLE) > 0, false),
             CASE WHEN width <= 3 THEN CASE WHEN width < 2 OR trim(f[2]) = '' THEN 'list' END
             WHEN width < 6 OR ordinal IS NULL OR click IS NULL OR f[2] = '' THEN 'result' END AS problem,
             CASE WHEN problem IS NOT NULL THEN line END
@@ -166,7 +170,7 @@ def load_baidu_ultr(database: EventDatabase, sources: Sequence[Source], options:
                 WHERE line <> '')"""
         )
     database.execute(
-        """CREATE TABLE results AS SELECT r.place, r.file, r.doc, r.ordinal, r.click, h.place AS list, h.query
+        """CREATE TABLE results AS SELECT r.place, r.file, r.doc, r.ordinal, r.click, r.viewed, h.place AS list, h.query
         FROM (SELECT rowid AS place, * FROM raw WHERE width > 3 AND problem IS NULL) r
         ASOF LEFT JOIN (SELECT rowid AS place, * FROM raw WHERE width <= 3) h
         ON r.file = h.file AND r.place >= h.place"""
@@ -186,10 +190,11 @@ def load_baidu_ultr(database: EventDatabase, sources: Sequence[Source], options:
     database.execute(
         f"""CREATE TABLE events AS {impressions}, CAST({IMPRESSION} AS TINYINT) AS kind
         FROM results WHERE query IS NOT NULL UNION ALL {impressions}, {CLICK} FROM results
-        WHERE query IS NOT NULL AND click = 1"""
+        WHERE query IS NOT NULL AND click = 1 UNION ALL {impressions}, {SIGNAL} FROM results
+        WHERE query IS NOT NULL AND viewed"""
     )
     database.execute("DROP TABLE raw; DROP TABLE results")
-    return Loaded({})
+    return Loaded(signals=(VIEWED,))
 
 
 def _list(source: Source, name: str) -> str:

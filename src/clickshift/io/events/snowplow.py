@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from clickshift.errors import FileError
 from clickshift.io.encode.duckdb import sql_texts
-from clickshift.io.events._database import CLICK, CONVERSION, EventDatabase
+from clickshift.io.events._database import CLICK, SIGNAL, EventDatabase, Loaded
 from clickshift.io.events._keyless import ACT_TABLE, VIEW_TABLE, join_views
 from clickshift.io.events._sources import Source, check_rejected, report_problems
-from clickshift.io.events.options import EventOptions
+from clickshift.io.events.options import EventOptions, signal_names
 
 _ACTION = "unstruct_event_com_snowplowanalytics_snowplow_ecommerce_snowplow_ecommerce_action_1"
 _PRODUCTS = "contexts_com_snowplowanalytics_snowplow_ecommerce_product_1"
@@ -24,7 +24,7 @@ def is_snowplow(names: Sequence[str]) -> bool:
     return any(name.lower().startswith(_ACTION) for name in names)
 
 
-def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> None:
+def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
     """Make the table `events` of the lists and clicks.
 
     The query of a list is its name, or the column that ``columns={"query": ...}`` gives, e.g. page_urlquery.
@@ -74,17 +74,19 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
     item = "json_extract_string(item, '$.id')"
     database.execute(
         f"""INSERT INTO views SELECT place, session, name, term, page, {item},
-        try_cast(json_extract_string(item, '$.position') AS BIGINT), position, time, person
+        try_cast(json_extract_string(item, '$.position') AS BIGINT), position, time, person, NULL
         FROM (SELECT rowid AS place, *, unnest(items) AS item, generate_subscripts(items, 1) AS position FROM raw
             WHERE action IN ({sql_texts(views)[1:-1]}))"""
     )
-    for kind, names in {CLICK: clicks, CONVERSION: conversions}.items():
+    kinds = {CLICK: clicks} | {kind: [name] for kind, name in enumerate(conversions, SIGNAL)}
+    for kind, names in kinds.items():
         database.execute(
             f"""INSERT INTO acts SELECT place, session, name, {item}, time, {kind} FROM (
             SELECT rowid AS place, *, unnest(items) AS item FROM raw WHERE action IN ({sql_texts(names)[1:-1]}))"""
         )
     database.execute("DROP TABLE raw")
     join_views(database)
+    return Loaded(signals=signal_names(conversions))
 
 
 def _column(source: Source, beginning: str) -> str:

@@ -6,7 +6,8 @@ applications, and times of both kinds.
 
 A list is what one query text of one `query_id` of an application shows: type-ahead searches log several texts under one
 id. An event without a text gets that of the latest query of its id that is not later. Ordinals of each application
-begin at the smallest one. At one rank the document with the earliest impression stays.
+begin at the smallest one. At one rank the document with the earliest impression stays. `search_config` of an object,
+the configuration that ranked it, is the segment `arm` of a list if all of its objects have the same one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clickshift.data._columns import ARM, VIEWED
 from clickshift.io.encode.duckdb import sql_text, sql_texts
-from clickshift.io.events._database import CLICK, CONVERSION, IMPRESSION, SEPARATOR, EventDatabase
+from clickshift.io.events._database import IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, Reason, kind_of
 from clickshift.io.events._sources import Source, check_rejected, report_problems
-from clickshift.io.events.options import EventOptions
+from clickshift.io.events.options import EventOptions, signal_names
 
 _ACTIONS = ("index", "create", "update", "delete")  # of bulk files
 _PATHS = {
@@ -32,10 +34,13 @@ _PATHS = {
     "flat_doc": "$.object_id",
     "ordinal": "$.event_attributes.position.ordinal",
     "flat_ordinal": "$.position",
+    "arm": "$.event_attributes.object.search_config",
+    "flat_arm": "$.search_config",
     "hits": "$.query_response_hit_ids",
     "attributes": "$.event_attributes",
     **{f"to_{action}": f"$.{action}" for action in _ACTIONS},
 }
+_KEY = f"concat_ws({SEPARATOR}, coalesce(application, ''), query_id, query)"
 _EXAMPLE = (
     "concat_ws(', ', action, 'query_id ' || query_id, 'object ' || doc, "
     "concat('at ', strftime(time, '%Y-%m-%d %H:%M:%S')))"
@@ -60,7 +65,7 @@ def is_ubi(names: Sequence[str], sample: Sequence[dict[str, Any]]) -> bool:
     )
 
 
-def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> None:
+def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
     """Make the table `events` of UBI documents; see `_database.EVENT_COLUMNS`.
 
     Raises
@@ -69,11 +74,22 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
         "bad-json", "bad-time" or "bad-rank" for events that break the format, unless they are skipped.
     """
     database.execute(
-        "CREATE TABLE raw (file INTEGER, application VARCHAR, action VARCHAR, query_id VARCHAR, user_query VARCHAR, "
-        "person VARCHAR, time TIMESTAMP, doc VARCHAR, ordinal BIGINT, hits VARCHAR, problem VARCHAR, got VARCHAR)"
+        "CREATE TABLE raw (file INTEGER, application VARCHAR, action VARCHAR, kind TINYINT, query_id VARCHAR, "
+        "query VARCHAR, person VARCHAR, time TIMESTAMP, doc VARCHAR, ordinal BIGINT, arm VARCHAR, hits VARCHAR, "
+        "problem VARCHAR, got VARCHAR)"
     )
+    text = "user_query"
+    for name in options.normalise:
+        text = f"lower({text})" if name == "lower" else f"trim({text})"
+    impressions, signals = options.impression_types or ("impression",), options.conversions
+    names = signal_names(signals)
+    kind = kind_of("action", impressions, options.clicks, signals)
+    if options.shown == "hits":  # impressions say what was seen of the hits
+        kind = f"coalesce({kind_of('action', (), options.clicks, signals)}, {kind_of('action', impressions, (), ())}"
+        kind += f" + {SIGNAL + len(signals)})"
+        names = (*names, VIEWED)
     for number, source in enumerate(sources):
-        database.execute(_extraction(source.documents(database), number))
+        database.execute(_extraction(source.documents(database), number, text, kind))
     check_rejected(database, sources)
     rules = {
         "bad-json": ("a line must be a JSON object", "bad-json"),
@@ -84,54 +100,44 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
     report_problems(database, sources, rules)
     wanted = "" if options.application is None else f"AND application IN {_tuple(options.application)}"
     _check_application(database, options)
-    text = "user_query"
-    for name in options.normalise:
-        text = f"lower({text})" if name == "lower" else f"trim({text})"
     database.execute(
-        f"""CREATE TABLE queries AS SELECT rowid AS place, application, query_id, nullif({text}, '') AS query, time,
-        person, hits FROM raw WHERE action IS NULL AND query_id IS NOT NULL {wanted}"""
+        f"""CREATE TABLE queries AS SELECT rowid AS place, application, query_id, query, time, person, hits
+        FROM raw WHERE action IS NULL AND query_id IS NOT NULL {wanted}"""
     )
-    kinds = {
-        IMPRESSION: options.impression_types or ("impression",),
-        CLICK: options.clicks,
-        CONVERSION: options.conversions,
-    }
-    cases = " ".join(f"WHEN action IN {_tuple(names)} THEN {kind}" for kind, names in kinds.items())
-    database.execute(
-        f"""CREATE VIEW acts AS SELECT *, rowid AS place, nullif({text}, '') AS query,
-        CAST(CASE {cases} END AS TINYINT) AS kind
-        FROM raw WHERE action IS NOT NULL {wanted}"""
+    database.execute(f"CREATE VIEW acts AS SELECT rowid AS place, * FROM raw WHERE action IS NOT NULL {wanted}")
+    others = database.rows(
+        "SELECT action, count(*) FROM acts WHERE kind IS NULL GROUP BY action ORDER BY count(*) DESC, action"
     )
-    others = [
-        f"{action} ({count:,})"
-        for action, count in database.rows(
-            "SELECT action, count(*) FROM acts WHERE kind IS NULL GROUP BY action ORDER BY count(*) DESC, action"
-        )
+    if others:
+        examples = [f"{action} ({count:,})" for action, count in others]
+        n_others = sum(count for _, count in others)
+        database.report.left_out(n_others, "events of other actions", "other-action", examples=examples)
+    reasons = [
+        Reason("no-query-id", "events without a query_id", "kind IS NOT NULL AND query_id IS NULL"),
+        Reason(
+            "no-object",
+            "events without an object_id",
+            "kind IS NOT NULL AND query_id IS NOT NULL AND doc IS NULL",
+        ),
     ]
-    n_others = database.number("SELECT count(*) FROM acts WHERE kind IS NULL")
-    if n_others:
-        database.report.left_out(n_others, "events of other actions", "other-action", examples=others)
-    used = f"kind IS NOT NULL{f' AND kind <> {IMPRESSION}' if options.shown == 'hits' else ''}"
-    database.left_out(
-        "acts", f"{used} AND query_id IS NULL", "events without a query_id", "no-query-id", example=_EXAMPLE
-    )
-    without = f"{used} AND query_id IS NOT NULL AND doc IS NULL"
-    database.left_out("acts", without, "events without an object_id", "no-object", example=_EXAMPLE)
-    _name_queries(database, f"{used} AND query_id IS NOT NULL AND doc IS NOT NULL")
+    database.report_reasons("acts", reasons, [], example=_EXAMPLE)
+    has_arm = database.number(f"SELECT count(arm) FROM raw WHERE kind = {IMPRESSION}") > 0
+    _name_queries(database, has_arm=has_arm)
     if options.shown == "hits":
-        _show_hits(database)
-    database.execute("DROP VIEW acts; DROP TABLE raw; DROP TABLE queries")
+        _show_hits(database, has_arm=has_arm)
+    return Loaded(signals=names, segments=(ARM,) if has_arm else ())
 
 
-def _extraction(documents: str, number: int) -> str:
+def _extraction(documents: str, number: int, text: str, kind: str) -> str:
     """Return the statement that inserts the documents of a source into `raw`."""
     paths = ", ".join(sql_text(path) for path in _PATHS.values())
     fields = ", ".join(f"v[{k}] AS {name}" for k, name in enumerate(_PATHS, 1))
     actions = " AND ".join(f"to_{action} IS NULL" for action in _ACTIONS)
     return f"""
         INSERT INTO raw
-        SELECT file, application, nullif(action, ''), nullif(query_id, ''), user_query, person, time, doc, ordinal,
-               hits, problem, CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END AS got
+        SELECT file, application, nullif(action, '') AS action, {kind} AS kind, nullif(query_id, ''),
+               nullif({text}, ''), person, time, doc, ordinal, arm, hits, problem,
+               CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END AS got
         FROM (
             SELECT *, CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN time IS NULL AND moment IS NOT NULL THEN 'bad-time'
                    WHEN ordinal IS NULL AND ordinal_text IS NOT NULL THEN 'bad-rank'
@@ -140,6 +146,7 @@ def _extraction(documents: str, number: int) -> str:
                 SELECT {number} AS file, raw_doc, application, action, query_id, user_query,
                        coalesce(person, client) AS person, moment, time_of(moment) AS time,
                        nullif(coalesce(doc, flat_doc), '') AS doc, hits,
+                       nullif(coalesce(arm, flat_arm), '') AS arm,
                        coalesce(ordinal, CASE WHEN attributes IS NULL THEN nullif(flat_ordinal, '') END)
                            AS ordinal_text,
                        integer_of(ordinal_text) AS ordinal
@@ -166,8 +173,9 @@ def _check_application(database: EventDatabase, options: EventOptions) -> None:
             )
 
 
-def _name_queries(database: EventDatabase, used: str) -> None:
-    """Make the table `events`: an event without a query text has that of the latest query of its id."""
+def _name_queries(database: EventDatabase, *, has_arm: bool) -> None:
+    """Make the view `events`: an event without a query text has that of the latest query of its id."""
+    used = "kind IS NOT NULL AND query_id IS NOT NULL AND doc IS NOT NULL"
     database.execute(
         f"""CREATE TABLE named AS SELECT e.* REPLACE (q.query AS query)
         FROM (FROM acts WHERE query IS NULL AND {used}) e
@@ -176,21 +184,21 @@ def _name_queries(database: EventDatabase, used: str) -> None:
     )
     what = "events without a query text, which no earlier query of their query_id has either"
     database.left_out("named", "query IS NULL", what, "no-query", example=_EXAMPLE)
-    key = f"concat_ws({SEPARATOR}, coalesce(application, ''), query_id, query)"
-    columns = f"""place, application AS source, {key} AS list, query, doc, ordinal, time, person AS "user", kind"""
+    columns = f"""place, application AS source, {_KEY} AS list, query, doc, ordinal, time, person AS "user", kind"""
+    columns += ', arm AS "segment arm"' * has_arm
     database.execute(
-        f"""CREATE TABLE events AS SELECT {columns} FROM acts WHERE query IS NOT NULL AND {used}
+        f"""CREATE VIEW events AS SELECT {columns} FROM acts WHERE query IS NOT NULL AND {used}
         UNION ALL SELECT {columns} FROM named WHERE query IS NOT NULL"""
     )
-    database.execute("DROP TABLE named")
 
 
-def _show_hits(database: EventDatabase) -> None:
+def _show_hits(database: EventDatabase, *, has_arm: bool) -> None:
     """Add the documents that the engine returned as impressions, in its order; ordinals of events are not used."""
+    database.execute("CREATE TABLE hits AS FROM events; DROP VIEW events; ALTER TABLE hits RENAME TO events")
     database.execute("UPDATE events SET ordinal = NULL")
-    key = f"concat_ws({SEPARATOR}, coalesce(application, ''), query_id, query)"
+    columns = f"place, application, {_KEY}, query, doc, ordinal, time, person, {IMPRESSION}{', NULL' * has_arm}"
     database.execute(
-        f"""INSERT INTO events SELECT place, application, {key}, query, doc, ordinal, time, person, {IMPRESSION} FROM (
+        f"""INSERT INTO events SELECT {columns} FROM (
         SELECT *, unnest(ids) AS doc, generate_subscripts(ids, 1) AS ordinal FROM (
         SELECT *, try_cast(hits AS VARCHAR[]) AS ids FROM queries WHERE query IS NOT NULL AND hits IS NOT NULL))
         WHERE doc IS NOT NULL"""
