@@ -75,7 +75,7 @@ def test_without_a_folder_a_run_leaves_nothing_behind(tmp_path: Path, monkeypatc
     lines: list[str] = []
 
     def progress(step: int | str, /, *, total: int | None = None) -> None:
-        if isinstance(step, str):
+        if isinstance(step, str) and step.endswith("\n"):
             lines.append(step)
 
     protocol = cs.PolicyShift(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clickshift.core.progress import Progress, silent
 from clickshift.display.tables import read_rows, write_rows
 from clickshift.errors import FileError
 from clickshift.experiments.models import Contender
@@ -76,6 +77,56 @@ def test_rows_say_what_their_task_cost(tmp_path: Path) -> None:
     assert 0.1 <= low["task_cpu_seconds"] <= low["task_seconds"] - 0.09
     if Path("/proc/self/clear_refs").exists():
         assert 150 < high["task_megabytes"] - low["task_megabytes"] < 250
+
+
+@dataclass(frozen=True)
+class Long:
+    """A task that reports its state, and goes on once that was read."""
+
+    number: int
+    notes: str
+
+    @property
+    def name(self) -> str:
+        return f"long {self.number}"
+
+    def rows(self, progress: Progress = silent) -> list[dict[str, Any]]:
+        progress(1, total=3)
+        progress("round 1: é")
+        seen = Path(self.notes, f"{self.number}")
+        for _ in range(100):
+            if seen.exists():
+                break
+            time.sleep(0.1)
+        progress("round 2")
+        return [{"number": self.number}]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_running_task_reports_its_state(tmp_path: Path, workers: int) -> None:
+    folder, wanted, states = RunFolder(tmp_path / "run"), [Long(k, str(tmp_path)) for k in range(2)], []
+
+    def state(task: Any, text: str) -> None:
+        states.append((task.number, text))
+        (tmp_path / str(task.number)).touch()
+
+    with process_pool(workers) if workers else ThisProcess() as executor:
+        run_tasks(wanted, folder, executor, state=state)
+    assert [text for text in states if text[1] == "round 1: é"] == [(0, "round 1: é"), (1, "round 1: é")]
+    assert sorted(path.suffix for path in (tmp_path / "run" / "cells").iterdir()) == [".parquet"] * 2
+
+
+def test_states_are_texts_of_limited_length_and_may_be_damaged(tmp_path: Path) -> None:
+    folder, task = RunFolder(tmp_path), Long(0, "")
+    assert folder.read_state(task) == ""
+    folder.write_state(task, "lost")
+    assert folder.read_state(task) == "", "nothing is written where no task runs"
+    with folder.claim(task):
+        folder.write_state(task, "x" * 10_000)
+        assert len(folder.read_state(task)) == 200
+        next(tmp_path.glob("cells/.*.state")).write_bytes(b"\xff\xfe" * 10_000)
+        assert len(folder.read_state(task)) <= 800
+    assert folder.read_state(task) == ""
 
 
 def test_rows_come_back_without_the_keys_they_did_not_have(tmp_path: Path) -> None:

@@ -274,8 +274,8 @@ def reporting_tasks() -> Iterator[Progress]:
     with reporting("tasks") as progress:
 
         def report(step: int | str, /, *, total: int | None = None) -> None:
-            if isinstance(step, str):
-                say(step)
+            if isinstance(step, str) and step.endswith("\n"):
+                say(step[:-1])
             else:
                 progress(step, total=total)
 

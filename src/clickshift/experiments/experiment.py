@@ -178,7 +178,7 @@ class Experiment(Generic[AnyResult]):
         cluster
             Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
         progress
-            Called with a text and a step for each finished task.
+            Called with a line and a step for each finished task, and with texts on how far running tasks are.
 
         Returns
         -------
@@ -204,7 +204,7 @@ class Experiment(Generic[AnyResult]):
             progress(0, total=len(facts) + len(tasks))
             n_copied = runner.copy_reference_rows(tasks, folder) if reference else 0
             if n_copied:
-                progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.")
+                progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.\n")
             self.prepare(folder, progress)
             try:
                 failures = _run_missing(tasks, folder, workers, cluster, progress)
@@ -299,15 +299,18 @@ def _run_missing(
         name, left = finished.task.name, len(tasks) - done
         remaining = (time.perf_counter() - start) / (len(missing) - left) * left
         outcome = finished.error or f"{finished.seconds:.1f} s"
-        progress(f"[{done}/{len(tasks)}] {name}: {outcome} (about {_duration(remaining)} left)")
+        progress(f"[{done}/{len(tasks)}] {name}: {outcome} (about {_duration(remaining)} left)\n")
         progress(1)
         if finished.error:
             failures.append(f"{name}: {finished.error}")
         for note in finished.notes:
             notes.setdefault(note, name)
 
+    def state(task: Task, text: str) -> None:
+        progress(f"{task.name}: {text}")
+
     with _executor(workers, cluster, folder) as executor:
-        runner.run_tasks(missing, folder, executor, progress=report)
+        runner.run_tasks(missing, folder, executor, progress=report, state=state)
     for note, name in notes.items():
         warnings.warn(f"{name}: {note}", ClickshiftWarning, stacklevel=2)
     return tuple(failures)

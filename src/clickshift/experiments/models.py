@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from clickshift.core.files import content_key
+from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import resolve
 from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
@@ -59,7 +60,7 @@ class Contender:
             import_model(self.module)
         return learner_for(self.learner)
 
-    def fit(self, train: Log, held_out: Log, seeds: int) -> list[ClickModel]:
+    def fit(self, train: Log, held_out: Log, seeds: int, *, progress: Progress = silent) -> list[ClickModel]:
         """Fit one model per seed, or a single model if the learner does not depend on a seed.
 
         Parameters
@@ -70,6 +71,8 @@ class Contender:
             Sessions for early stopping; unused by learners without a seed.
         seeds
             Number of seeds.
+        progress
+            Called with a text after each round of training.
 
         Returns
         -------
@@ -78,7 +81,7 @@ class Contender:
         """
         learner = self.make()
         if _depends_on_seed(learner):
-            return fit_seeds(learner, train, seeds, held_out=held_out)
+            return fit_seeds(learner, train, seeds, held_out=held_out, progress=progress)
         return [fit(learner, train)]
 
 

@@ -460,7 +460,7 @@ def reproduce(
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
-        Called with a text and a step for each finished task.
+        Called with a line and a step for each finished task, and with texts on how far running tasks are.
 
     Returns
     -------

@@ -260,21 +260,23 @@ class LogCell:
         """Name of the task in progress messages."""
         return f"{self.contender.name}, {self.log}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, progress: Progress = silent) -> list[dict[str, Any]]:
         """Fit and evaluate the model: rows of click prediction and ranking, and warnings as notes (kind "note")."""
         logs = _read_logs(self.training, self.testing, self.preparation)
         common = {"user": _REAL_USERS, "training": self.training.name}
         common |= {"model": self.contender.name, "role": self.contender.role}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
-            rows = list(self._rows(logs))
+            rows = list(self._rows(logs, progress))
         rows += [{"kind": "note", "text": f"{self.name}: {text}"} for text in clickshift_warnings(caught)]
         return [common | row for row in rows]
 
-    def _rows(self, logs: _PreparedLogs) -> Iterator[dict[str, Any]]:
+    def _rows(self, logs: _PreparedLogs, progress: Progress) -> Iterator[dict[str, Any]]:
+        progress("fitting")
         start = time.perf_counter()
-        models = self.contender.fit(logs.train, logs.held_out, self.seeds)
+        models = self.contender.fit(logs.train, logs.held_out, self.seeds, progress=progress)
         fit_seconds = {"fit_seconds": time.perf_counter() - start}
+        progress("predicting the test logs")
         for row in click_rows(models, logs.test):
             yield row | fit_seconds
         yield from resample_rows(models, logs.test, seed=self.preparation.seed)
@@ -458,7 +460,7 @@ def compare_logs(
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
-        Called with a text and a step for each finished task.
+        Called with a line and a step for each finished task, and with texts on how far running tasks are.
 
     Returns
     -------

@@ -20,6 +20,7 @@ the version of the rows, is unchanged.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import multiprocessing
@@ -48,6 +49,8 @@ from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, Run
 _log = logging.getLogger(__name__)
 _POLL = 0.5
 """Seconds between two checks of a task that another run is computing."""
+_MAX_STATE = 200
+"""Length of a text on how far a task is."""
 _TIMEOUT = 90.0
 """Seconds to wait for a file of another machine: NFS caches for up to a minute that a folder does not have it."""
 _MAX_SETTINGS = 1 << 22
@@ -65,7 +68,7 @@ class Task(Protocol):
         """Name of the task in progress messages."""
 
     def rows(self) -> Rows:
-        """Compute the tidy rows; called in a worker process."""
+        """Compute the tidy rows; called in a worker process. It may take a `progress` to report its state to."""
 
 
 def digest(task: Any) -> str:
@@ -125,6 +128,21 @@ class RunFolder:
         """Path of the rows of the task with a digest."""
         return self.path / "cells" / f"{name}.parquet"
 
+    def write_state(self, task: Any, text: str) -> None:
+        """Write how far a claimed task is, for the process that runs the experiment, perhaps on another machine."""
+        with suppress(OSError):
+            self._hidden(task, "state").write_text(text[:_MAX_STATE], encoding="utf-8")
+
+    def read_state(self, task: Any) -> str:
+        """Read how far a task is; empty if it is not known."""
+        with suppress(OSError), self._hidden(task, "state").open("rb") as file:
+            return file.read(4 * _MAX_STATE).decode("utf-8", "replace")
+        return ""
+
+    def _hidden(self, task: Any, ending: str) -> Path:
+        """Path of a file beside the rows of a task, which exists while it is computed."""
+        return self.path / "cells" / f".{digest(task)}.{ending}"
+
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write the settings of the run to run.json."""
         with write_atomically(self.path / "run.json") as temporary:
@@ -182,7 +200,7 @@ class RunFolder:
         bool
             False if another run is computing the task.
         """
-        path = self.path / "cells" / f".{digest(task)}.lock"
+        path = self._hidden(task, "lock")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             import fcntl
@@ -208,6 +226,7 @@ class RunFolder:
                 yield True
             finally:
                 path.unlink(missing_ok=True)
+                self._hidden(task, "state").unlink(missing_ok=True)
 
 
 def _read(path: Path, name: str) -> Rows | None:
@@ -246,6 +265,7 @@ def run_tasks(
     executor: Executor,
     *,
     progress: Callable[[FinishedTask], None] = lambda finished: None,
+    state: Callable[[Task, str], None] = lambda task, text: None,
 ) -> None:
     """Compute the tasks whose rows are missing; a task that fails is reported, and the others continue.
 
@@ -262,6 +282,8 @@ def run_tasks(
         a single task that it could not compute, and `BrokenExecutor` if it cannot continue.
     progress
         Called with each finished task.
+    state
+        Called with a running task and a text on how far it is, each time that the text has changed.
 
     Raises
     ------
@@ -272,14 +294,21 @@ def run_tasks(
     missing: deque[Task] = deque(task for task in tasks if not folder.has(task))
     claimed_elsewhere: list[Task] = []
     running: dict[Future[FinishedTask | None], Task] = {}
+    states: dict[str, str] = {}
+    direct = (state,) if isinstance(executor, ThisProcess) else ()  # else the texts come by files
     try:
         while missing or running or claimed_elsewhere:
             # one task per process, so that a process that dies loses one task; asked every time, as a cluster may grow
             while missing and len(running) < getattr(executor, "_max_workers", len(tasks)):
                 task = missing.popleft()
                 _log.debug("start task %s: %s", digest(task), task.name)
-                running[executor.submit(_run_task, task, folder, run_id)] = task
+                running[executor.submit(_run_task, task, folder, run_id, *direct)] = task
             done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
+            for future, task in running.items():
+                text = "" if future in done else folder.read_state(task)
+                if text and text != states.get(task.name):
+                    state(task, text)
+                    states[task.name] = text
             if not done:
                 time.sleep(0 if running else _POLL)
                 missing.extend(claimed_elsewhere)
@@ -346,8 +375,19 @@ def wait_for_file(path: Path, *, timeout: float | None = None) -> bool:
     return True
 
 
-def _run_task(task: Task, folder: RunFolder, run_id: str) -> FinishedTask | None:
-    """Compute one task in a worker process and write its rows; None if another run is computing it."""
+def _run_task(
+    task: Task, folder: RunFolder, run_id: str, state: Callable[[Task, str], None] | None = None
+) -> FinishedTask | None:
+    """Compute one task in a worker process and write its rows; None if another run is computing it.
+
+    Without `state`, which belongs to the calling process, texts on how far it is are written to the folder.
+    """
+    send = folder.write_state if state is None else state
+
+    def report(step: int | str, /, *, total: int | None = None) -> None:
+        if isinstance(step, str):
+            send(task, step.strip())
+
     with folder.claim(task, run=run_id) as claimed:
         if not claimed:
             return None
@@ -357,7 +397,8 @@ def _run_task(task: Task, folder: RunFolder, run_id: str) -> FinishedTask | None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClickshiftWarning)
             try:
-                rows = task.rows()
+                takes_progress = "progress" in inspect.signature(task.rows).parameters
+                rows = task.rows(**({"progress": report} if takes_progress else {}))
                 used = cost.columns()
                 folder.write(task, [row | used for row in rows])
             except ClickshiftError as error:

@@ -240,6 +240,28 @@ def test_a_cell_gives_the_same_rows_in_any_process(finished: tuple[PolicyShift, 
     assert _without_time(RunFolder(path).rows(protocol.tasks())) == _without_time(run(protocol))
 
 
+def test_a_cell_says_how_far_it_is() -> None:
+    """Rounds of training, by the learner; and each derived policy, before it is searched for."""
+    heard: list[str] = []
+
+    def progress(step: int | str, /, *, total: int | None = None) -> None:
+        heard.append(str(step))
+
+    cell = PolicyShift(
+        users=(("CoCM", "CoCM"),),
+        training=(("random", "PlackettLuce(Uniform)"),),
+        contenders=(Contender("PBM", "Gradient('PBM', tower='free', rounds=2)"),),
+        world=World(RANDOM, queries=30, sessions=1000, test_sessions=200),
+        seeds=2,
+        derived=DerivedPolicies(sessions=100),
+    ).tasks()[0]
+    cell.rows(progress)
+    rounds = [text.split(":")[0] for text in heard if text.startswith("round")]
+    assert rounds == ["round 1", "round 2"]
+    derived = [text.partition(" of ")[0] + text.partition(",")[2] for text in heard if "queries" in text]
+    assert derived == [f"{name}, seed {k} of 2".replace(",", "") for k in (1, 2) for name in ("Top-Down", "Max-Reward")]
+
+
 def test_a_run_is_read_again(finished: tuple[PolicyShift, Path, dict[str, Any]]) -> None:
     protocol, path, settings = finished
     again, same, noted = open_run(path)

@@ -114,19 +114,22 @@ class SelectionCell:
         """Name of the task in progress messages."""
         return f"{self.contender.name}, {self.log}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, progress: Progress = silent) -> list[dict[str, Any]]:
         """Fit and evaluate the model: one row of metrics known before deployment, and one per test policy.
 
         The kinds of these rows are "metrics" and "clicks". There are two ind perplexities, as published: on held-out
         sessions (`val_perplexity`, by which strategies choose), and on lists that the same policy ranks without
         randomness (`ind_perplexity`, used in the R2 table).
         """
+        progress("simulating logs")
         logs = self.world.logs(self.user[1], self.training[1], self.seed)
+        progress("fitting")
         common = {"user": self.user[0], "training": self.training[0], "seed": self.seed}
         common |= {"model": self.contender.name, "role": self.contender.role}
         start = time.perf_counter()
-        model = self._fit(logs)
+        model = self._fit(logs, progress)
         seconds = {"fit_seconds": time.perf_counter() - start}
+        progress("predicting the test logs, and measuring debiasedness")
         bits = bits_of(Predictions.of(model, logs.held_out))
         tests = list(self._tests(model, logs, bits))
         ind = {"val_perplexity": perplexity_of(bits, logs.held_out.rankings.shown, logs.held_out.count).average}
@@ -135,11 +138,11 @@ class SelectionCell:
                 ind["ind_perplexity"] = test["perplexity"]
         return [common | row for row in ({"kind": "metrics", **ind, **self._metrics(model, logs), **seconds}, *tests)]
 
-    def _fit(self, logs: SeedLogs) -> ClickModel:
+    def _fit(self, logs: SeedLogs, progress: Progress) -> ClickModel:
         """Fit the model, with the task's seed if the learner has one."""
         learner = self.contender.make()
         if isinstance(learner, Gradient):
-            return replace(learner, seed=self.seed).fit(logs.train, held_out=logs.held_out)
+            return replace(learner, seed=self.seed).fit(logs.train, held_out=logs.held_out, progress=progress)
         return learner.fit(logs.train)
 
     def _tests(
@@ -342,7 +345,7 @@ def model_selection(
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
-        Called with a text and a step for each finished task.
+        Called with a line and a step for each finished task, and with texts on how far running tasks are.
 
     Returns
     -------

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import as_generator, generator, stream_key
 from clickshift.core.spec import check_options
 from clickshift.data.corpus import Corpus
@@ -96,6 +97,7 @@ class DerivedPolicies:
         frequency: Float[np.ndarray, " query"],
         *,
         rng: int | np.random.Generator,
+        progress: Progress = silent,
     ) -> Iterator[dict[str, Any]]:
         """Derive the policies of each model and evaluate them on the simulated user.
 
@@ -111,6 +113,8 @@ class DerivedPolicies:
             Weight of each query.
         rng
             Random generator, or seed, of searches and simulated sessions.
+        progress
+            Called with a text before each policy.
 
         Yields
         ------
@@ -138,6 +142,7 @@ class DerivedPolicies:
         share = frequency / frequency.sum()
         key = stream_key(as_generator(rng))
         for policy, seed, derive in self._policies(models, seen):
+            progress(f"{policy} of {seen.n_queries:,} queries, seed {seed + 1} of {len(models)}")
             start = time.process_time()
             derived = derive(rng=generator(key, policy, seed))
             row: dict[str, Any] = {"kind": "policy", "seed": seed, "policy": policy}

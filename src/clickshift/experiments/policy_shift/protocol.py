@@ -95,17 +95,20 @@ class Cell:
         """Name of the task in progress messages."""
         return f"{self.contender.name}, {self.log}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, progress: Progress = silent) -> list[dict[str, Any]]:
         """Fit and evaluate the model: rows of click prediction, ranking and derived policies, by seed."""
+        progress("simulating logs")
         logs = self.world.logs(self.user[1], self.training[1])
         common = {"user": self.user[0], "training": self.training[0]}
         common |= {"model": self.contender.name, "role": self.contender.role}
-        return [common | row for row in self._rows(logs)]
+        return [common | row for row in self._rows(logs, progress)]
 
-    def _rows(self, logs: SimulatedLogs) -> Iterator[dict[str, Any]]:
+    def _rows(self, logs: SimulatedLogs, progress: Progress) -> Iterator[dict[str, Any]]:
+        progress("fitting")
         start = time.process_time()
-        models = self._fit(logs)
+        models = self._fit(logs, progress)
         fit_seconds = {"fit_seconds": time.process_time() - start}
+        progress("predicting the test logs")
         for row in click_rows(models, logs.test):
             yield row | fit_seconds
         if self.contender.role in {"candidate", "click model"} and not models[0].peeks:
@@ -121,19 +124,19 @@ class Cell:
         yield from ranking_rows(models, logs.judged, logs.impressions)
         if self.derived is not None and models[0].predicts_clicks and models[0].ranks_documents:
             rng = self.world.rng("derived", self.user[0], self.training[0], self.contender.name)
-            yield from self.derived.rows(models, logs.seen, logs.user, logs.frequency, rng=rng)
+            yield from self.derived.rows(models, logs.seen, logs.user, logs.frequency, rng=rng, progress=progress)
 
-    def _fit(self, logs: SimulatedLogs) -> list[ClickModel]:
+    def _fit(self, logs: SimulatedLogs, progress: Progress) -> list[ClickModel]:
         """Fit one model per seed, or load those that an earlier run kept; the oracle is the user's own model."""
         if self.contender.role == "oracle":
             return [logs.user]
         if not self.models or self.contender.role == "baseline":
-            return self.contender.fit(logs.train, logs.held_out, self.seeds)
+            return self.contender.fit(logs.train, logs.held_out, self.seeds, progress=progress)
         self.contender.make()  # imports the class of a candidate
         folder = Path(self.models) / digest(self._without_tests())
         if folder.exists():
             return load_seeds(folder)
-        models = self.contender.fit(logs.train, logs.held_out, self.seeds)
+        models = self.contender.fit(logs.train, logs.held_out, self.seeds, progress=progress)
         save_seeds(models, folder)
         return models
 
@@ -327,7 +330,7 @@ def policy_shift(
     cluster
         Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
     progress
-        Called with a text and a step for each finished task.
+        Called with a line and a step for each finished task, and with texts on how far running tasks are.
 
     Returns
     -------
