@@ -64,16 +64,19 @@ def test_clicks_are_neither_needed_nor_read(tmp_path: Path) -> None:
     assert ids(read_rankings(tmp_path / "log.jsonl")) == [(1, [5, 6])]
 
 
+def test_a_missing_document_is_a_hole(tmp_path: Path) -> None:
+    (tmp_path / "lists.jsonl").write_text('{"query": 1, "docs": [null, 6, null, 5, null]}\n')
+    lists = read_rankings(tmp_path / "lists.jsonl")
+    assert lists.shown.tolist() == [[False, True, False, True]], "nothing is known below the last document"
+    assert lists.vocabulary.doc_ids[lists.vocabulary.pair_doc[lists.pair[lists.shown]]].tolist() == [6, 5]
+
+
 @pytest.mark.parametrize(
     ("line", "code", "facts"),
     [
         ('{"query": 1, "docs": []}', "empty-list", {"column": "docs", "value": "[]", "row": 2, "count": 1}),
         ('{"query": 1, "docs": null}', "empty-list", {"column": "docs", "value": "nothing", "row": 2, "count": 1}),
-        (
-            '{"query": 1, "docs": [4, null]}',
-            "missing-value",
-            {"column": "docs", "value": "[4, None]", "row": 2, "count": 1},
-        ),
+        ('{"query": 1, "docs": [null]}', "empty-list", {"column": "docs", "value": "[None]", "row": 2, "count": 1}),
         (
             '{"query": 1, "docs": [4, 5, 4]}',
             "duplicate-document",

@@ -111,10 +111,25 @@ def records_of(sessions: Sessions, ranks: int) -> list[Record]:
     """Every session by itself."""
     r = sessions.rankings
     return [
-        (int(r.query[i]), tuple(r.pair[i][r.shown[i]][:ranks].tolist()), tuple(sessions.click[i][:ranks].tolist()))
+        (int(r.query[i]), list_of(r, i, ranks), tuple(sessions.click[i][:ranks].tolist()))
         for i in range(len(sessions))
         for _ in range(int(sessions.count[i]))
     ]
+
+
+HOLE = -1
+
+
+def list_of(rankings: Rankings, row: int, ranks: int) -> tuple[int, ...]:
+    """The first documents of a list, with holes in their places, but not below the last document."""
+    return without_end(tuple(np.where(rankings.shown[row], rankings.pair[row], HOLE)[:ranks].tolist()))
+
+
+def without_end(shown: tuple[int, ...]) -> tuple[int, ...]:
+    """A list without the holes after its last document."""
+    while shown and shown[-1] == HOLE:
+        shown = shown[:-1]
+    return shown
 
 
 def cut(policy: Policy, ranks: int) -> Policy:
@@ -122,7 +137,7 @@ def cut(policy: Policy, ranks: int) -> Policy:
     for query, lists in policy.items():
         shorter: dict[tuple[int, ...], float] = defaultdict(float)
         for shown, prob in lists.items():
-            shorter[shown[:ranks]] += prob
+            shorter[without_end(shown[:ranks])] += prob
         out[query] = dict(shorter)
     return out
 
@@ -165,6 +180,8 @@ def by_definition(
     used = [r for r in records if r[0] in h]
     for q, a, c in used:
         for k in range(len(a)):
+            if a[k] == HOLE:
+                continue
             w = 1.0 if name == "RCTR" else min(ratio(name, h, pi, q, a, k, theta), clip)  # RCTR has no weights
             reward[k] += theta[k] * c[k] * w
             weight[k] += w

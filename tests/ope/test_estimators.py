@@ -41,6 +41,7 @@ from tests.ope.small_worlds import (
     cut,
     dctr,
     list_frequencies,
+    list_of,
     pbm,
     records_of,
     whole_list,
@@ -100,7 +101,7 @@ def mixed_target(mixed_log: Sessions, rng: np.random.Generator) -> WeightedLists
 def policy_of(target: WeightedLists) -> dict[int, dict[tuple[int, ...], float]]:
     out: dict[int, dict[tuple[int, ...], float]] = {}
     for i, w in enumerate(target.weight):
-        shown = tuple(target.lists.pair[i][target.lists.shown[i]].tolist())
+        shown = list_of(target.lists, i, target.lists.n_ranks)
         lists = out.setdefault(int(target.lists.query[i]), {})
         lists[shown] = lists.get(shown, 0.0) + float(w)
     return out

@@ -534,7 +534,7 @@ class Sessions:
         rankings = [part.rankings.in_vocabulary(vocabulary) for part in parts]
         propensities = [None if r.propensity is None else padded(r.propensity, ranks) for r in rankings]
         return cls(
-            Rankings(
+            Rankings.checked(  # rows of valid lists
                 vocabulary,
                 np.concatenate([r.query for r in rankings]),
                 np.concatenate([padded(r.pair, ranks, UNSEEN) for r in rankings]),

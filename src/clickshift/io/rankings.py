@@ -40,6 +40,10 @@ def read_rankings(
     Rankings
         The lists, in a vocabulary of their own: `Rankings.in_vocabulary` translates them, and models do so themselves.
 
+    Notes
+    -----
+    A missing document is a hole: at its rank, the list shows nothing.
+
     Raises
     ------
     FileError
@@ -70,14 +74,14 @@ def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Ranking
     report.unreadable_lines(path, part.unreadable)
     if not part.table.num_rows:
         report.fail_empty("list")
-    lists, bad_lists = read_wide(TableRows([part]), skip=skip, holes=False)
+    lists, bad_lists = read_wide(TableRows([part]), skip=skip)
     bad_lists.report_to(report)
     if bad_lists.bad.all():
         report.fail_empty("list", "empty-log")
     report.report()
     owner = np.repeat(np.arange(len(lists.length)), lists.length)
     vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
-    shown = np.arange(lists.length.max()) < lists.length[:, None]
+    shown = lists.shown()
     pairs = as_matrix(pair.astype(np.int32), shown, UNSEEN)
     return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
 

@@ -68,7 +68,7 @@ def read_target(source: str | Path | Any) -> WeightedLists | PairValues:
 
 
 def write_target(path: str | Path, policy: WeightedLists) -> None:
-    """Write a stochastic target policy as a table that `read_target` reads back.
+    """Write a stochastic target policy as a table that `read_target` reads back; a hole is a missing document.
 
     Parameters
     ----------
@@ -86,8 +86,12 @@ def write_target(path: str | Path, policy: WeightedLists) -> None:
 
     table_ending(path)
     lists, vocabulary = policy.lists, policy.vocabulary
-    offsets = np.concatenate([[0], np.cumsum(lists.length)]).astype(np.int32)
+    length = lists.length
+    offsets = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
     items = _ids(vocabulary.doc_ids, vocabulary.pair_doc[lists.pair[lists.shown]])
+    if lists.has_holes:
+        shown = lists.shown[np.arange(lists.n_ranks) < length[:, None]]
+        items = items.take(pa.array(np.cumsum(shown) - 1, mask=~shown))
     docs = pa.ListArray.from_arrays(pa.array(offsets), items)
     columns = {"query": _ids(vocabulary.query_ids, lists.query), "docs": docs, "weight": pa.array(policy.weight)}
     write_table(pa.table(columns), path)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from clickshift.data.vocabulary import UNSEEN
 from clickshift.data.weighted_lists import WeightedLists
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
@@ -196,7 +195,8 @@ class OptimisedPolicy(Result):
     def rows(self) -> Rows:
         """Return one row per list of the policy: query, docs and weight."""
         lists, vocabulary = self.policy.lists, self.policy.vocabulary
-        docs = [vocabulary.doc_ids[vocabulary.pair_doc[pair[pair != UNSEEN]]].tolist() for pair in lists.pair]
+        ids = np.append(vocabulary.doc_ids[vocabulary.pair_doc].astype(object), None)  # a hole is None
+        docs = [ids[pair[:length]].tolist() for pair, length in zip(lists.pair, lists.length.tolist(), strict=True)]
         query = vocabulary.query_ids[lists.query].tolist()
         return [
             {"query": q, "docs": d, "weight": w}

@@ -23,7 +23,7 @@ from numba import njit
 from clickshift.errors import CapabilityError
 from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.target_policy import Target, TargetProbabilities
-from clickshift.ope.weights import LoggingPolicy, WeightUnits
+from clickshift.ope.weights import IPWeights, LoggingPolicy, WeightUnits
 
 _TOLERANCE = 1e-22
 """The solver stops at this share of the initial squared gradient."""
@@ -58,6 +58,8 @@ class PIWeights:
         CapabilityError
             If a logging policy is given ("frequencies-only").
         """
+        if logging == "propensities" and log.n_ranks == 1:
+            return IPWeights().units(log, probabilities, logging, target)  # lists of one document
         if logging != "frequencies":
             raise CapabilityError(
                 "PI needs the probability that the logging policy shows two documents together, which is available "
@@ -73,7 +75,7 @@ class PIWeights:
             group=np.zeros(len(lists), np.int64),
             target=np.zeros(len(lists)),
             logging=None,
-            mass=probabilities.mass[:, :1],
+            mass=probabilities.mass_of_lists,
             max_reward=np.array([log.largest]),
             solve=_PlacementSystem.of(log, probabilities).solve,
         )

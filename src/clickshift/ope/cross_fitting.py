@@ -85,7 +85,8 @@ def optimise_policy(
     SpecError
         If the estimator cannot be optimised ("unknown-name").
     CapabilityError
-        If the reward is not a sum over clicks, as all estimators but List need ("nonlinear-reward").
+        If the reward is not a sum over clicks ("nonlinear-reward"), or lists have holes ("lists-with-holes"): all
+        estimators but List need neither.
     DataError
         If the clipping constant is not above 0 ("bad-clip"), or the log breaks a rule.
 
@@ -245,7 +246,8 @@ def best_policy(log: GroupedLog, estimator: str, clip: float) -> WeightedLists:
     SpecError
         If the estimator cannot be optimised ("unknown-name").
     CapabilityError
-        If the reward is not a sum over clicks, as all estimators but List need ("nonlinear-reward").
+        If the reward is not a sum over clicks, or lists have holes ("nonlinear-reward", "lists-with-holes"): all
+        estimators but List need sums over documents at ranks.
 
     Examples
     --------
@@ -259,7 +261,10 @@ def best_policy(log: GroupedLog, estimator: str, clip: float) -> WeightedLists:
     """
     check_estimator(estimator, log.reward)
     found = _optimise_lists(log, clip) if estimator == "List" else _optimise_placements(log, estimator, clip)
-    return WeightedLists(Rankings(log.vocabulary, found.query.astype(np.int32), found.pair), found.weight)
+    pair = found.pair.astype(np.int32)
+    return WeightedLists(
+        Rankings.checked(log.vocabulary, found.query.astype(np.int32), pair, pair != UNSEEN), found.weight
+    )
 
 
 def check_estimator(estimator: str, reward: Reward) -> None:
@@ -290,6 +295,14 @@ def _optimise_lists(log: GroupedLog, clip: float) -> ListArrays:
 
 def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> ListArrays:
     """Maximise the IP, PBM or Item estimator."""
+    if log.lists.has_holes or not log.lists.shown[:, 0].all():
+        raise CapabilityError(
+            f"{estimator} places documents at ranks, and cannot tell whether one may be shown where lists of the log have "
+            "holes. Choose the estimator List, which optimises over logged lists with their holes, or remove the holes "
+            "from the log.",
+            code="lists-with-holes",
+            estimator=estimator,
+        )
     ranks, vocabulary = np.arange(log.n_ranks), log.vocabulary
     pair = log.lists.pair[log.list_of].astype(np.int64)
     cell = np.where(pair == UNSEEN, UNSEEN, pair * log.n_ranks + ranks)

@@ -92,9 +92,12 @@ class Clusters:
 class GroupedLog:
     """Distinct lists of a log, truncated to the ranks that the reward counts. The context of a list is its query.
 
-    An entry is a distinct list together with its logged propensity: entries are lists where the log has no
+    An entry is a distinct list together with its logged propensities: entries are lists where the log has no
     propensities. A cell is a document at a rank, among those that were shown. Lists of a query are adjacent, and so are
     entries of a list, so that counts by document are close in memory.
+
+    Lists are equal if they show the same documents at the same ranks: where their holes are is part of a list. A hole is
+    no cell. A list whose documents are all below the ranks that count is empty here, and its sessions count.
 
     Parameters
     ----------
@@ -108,6 +111,8 @@ class GroupedLog:
         List of each entry.
     log_prob
         Logged log-propensities; None where the log has none, or where they belong to longer lists.
+    rank_prob
+        Logged propensities by position; None where the log has none.
     was_cut
         Whether lists are shorter here than in the log.
     cell
@@ -139,6 +144,7 @@ class GroupedLog:
     lists: Rankings
     list_of: Int[np.ndarray, " entry"]
     log_prob: Float[np.ndarray, " entry"] | None
+    rank_prob: Float[np.ndarray, "entry rank"] | None
     was_cut: bool
     cell: Int[np.ndarray, "list rank"]
     cell_pair: Int[np.ndarray, " cell"]
@@ -191,22 +197,27 @@ class GroupedLog:
             )
         theta = reward.theta(sessions.n_ranks)
         ranks = len(theta)
-        was_cut = ranks < sessions.n_ranks and bool(rankings.shown[:, ranks].any())
-        of_row, first = distinct_rows(pack_rows(rankings.pair[:, :ranks]))
+        was_cut = ranks < sessions.n_ranks and bool(rankings.shown[:, ranks:].any())
+        of_row, first = distinct_rows(list_keys(rankings, ranks))
         of_row, first = _sort_groups(of_row, first, rankings.query, rankings.vocabulary.n_queries)
-        lists = Rankings(rankings.vocabulary, rankings.query[first], _take_prefixes(rankings.pair, first, ranks))
-        list_of, log_prob, entry_of = np.arange(len(first)), None, of_row
-        if rankings.log_prob is not None and not was_cut:
-            if not np.array_equal(rankings.log_prob, rankings.log_prob[first][of_row]):
-                keys = np.stack([of_row, rankings.log_prob.view(np.int64)], axis=1)
-                entry_of, first = _sort_groups(*distinct_rows(keys), of_row, len(lists))
-            list_of, log_prob = of_row[first], rankings.log_prob[first]
+        pairs = _take_prefixes(rankings.pair, first, ranks)
+        lists = Rankings.checked(rankings.vocabulary, rankings.query[first], pairs, pairs != UNSEEN)
+        list_of, entry_of = np.arange(len(first)), of_row
+        log_prob = None if was_cut else rankings.log_prob
+        rank_prob = None if rankings.propensity is None else np.ascontiguousarray(rankings.propensity[:, :ranks])
+        columns = [] if log_prob is None else [log_prob[:, None]]
+        columns += [] if rank_prob is None else [rank_prob]
+        if any(not np.array_equal(column, column[first][of_row]) for column in columns):
+            keys = np.concatenate([of_row[:, None], *(column.view(np.int64) for column in columns)], axis=1)
+            entry_of, first = _sort_groups(*distinct_rows(keys), of_row, len(lists))
+            list_of = of_row[first]
         return cls(
             reward,
             theta,
             lists,
             list_of,
-            log_prob,
+            None if log_prob is None else log_prob[first],
+            None if rank_prob is None else rank_prob[first],
             was_cut,
             *_number_cells(lists),
             entry_of,
@@ -300,8 +311,11 @@ class GroupedLog:
         Raises
         ------
         DataError
-            If the log has none, or those of longer lists ("missing-propensities").
+            If the log has none, or those of longer lists ("missing-propensities"). Of lists of one document, the
+            propensity by position is that of the list.
         """
+        if self.log_prob is None and self.rank_prob is not None and self.n_ranks == 1:
+            return np.where(self.by_entry(self.lists.shown)[:, 0], self.propensity_at_rank[:, 0], 1.0)
         if self.log_prob is None:
             problem = "those that it has are of longer lists than the reward counts" if self.was_cut else "it has none"
             raise DataError(
@@ -312,6 +326,38 @@ class GroupedLog:
             )
         propensity: np.ndarray = np.exp(np.minimum(self.log_prob, 0.0))
         return propensity
+
+    @property
+    def propensity_at_rank(self) -> Float[np.ndarray, "entry rank"]:
+        """Logged propensity of each entry by position; 0 where nothing is shown.
+
+        Of lists of one document, the propensity of the list is that of the document.
+
+        Raises
+        ------
+        DataError
+            If the log has none ("missing-propensities").
+        """
+        if self.rank_prob is None and self.log_prob is not None and self.n_ranks == 1:
+            return np.where(self.by_entry(self.lists.shown), self.propensity[:, None], 0.0)
+        if self.rank_prob is None:
+            raise DataError(
+                "the log must carry the propensities of its documents by position (column propensity_at_rank): it has "
+                'none. Pass the logging policy, or logging="frequencies".',
+                code="missing-propensities",
+                was_cut=False,
+            )
+        return np.minimum(self.rank_prob, 1.0)
+
+    @property
+    def has_propensity(self) -> bool:
+        """Whether the log carries propensities of its lists."""
+        return self.log_prob is not None or (self.rank_prob is not None and self.n_ranks == 1)
+
+    @property
+    def has_propensity_at_rank(self) -> bool:
+        """Whether the log carries propensities by position."""
+        return self.rank_prob is not None or (self.log_prob is not None and self.n_ranks == 1)
 
     def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
         """Spread values by list over entries; not copied where entries are lists."""
@@ -328,7 +374,12 @@ class GroupedLog:
 
 
 def compact_sessions(
-    log: EncodedLog, reward: Reward, *, queries: Bool[np.ndarray, " query"] | None = None, users: bool = False
+    log: EncodedLog,
+    reward: Reward,
+    *,
+    queries: Bool[np.ndarray, " query"] | None = None,
+    users: bool = False,
+    propensities: bool = False,
 ) -> Sessions:
     """Read an encoded log into memory as rows that differ in list, clicks or day: equal sessions are counted.
 
@@ -344,6 +395,8 @@ def compact_sessions(
         Mask of the queries to read; None for all.
     users
         Whether to keep the users of sessions apart.
+    propensities
+        Whether to keep propensities by position, where the log has them.
 
     Returns
     -------
@@ -360,29 +413,40 @@ def compact_sessions(
     for chunk in log.chunks():
         part = chunk if queries is None else chunk[queries[chunk.rankings.query]]
         if len(part):
-            parts.append(_merge_equal_rows(part, ranks, users))
+            parts.append(_merge_equal_rows(part, ranks, users, propensities))
         # the merged rows are merged again when as many new ones wait, so that each row is merged a few times only
         if sum(map(len, parts[1:])) > max(len(parts[0]) if parts else 0, _WAITING_ROWS):
-            parts = [_merge_equal_rows(Sessions.concat(parts), ranks, users)]
+            parts = [_merge_equal_rows(Sessions.concat(parts), ranks, users, propensities)]
     if not parts:
         raise DataError("no session of the log belongs to one of these queries.", code="no-sessions")
-    return parts[0] if len(parts) == 1 else _merge_equal_rows(Sessions.concat(parts), ranks, users)
+    return parts[0] if len(parts) == 1 else _merge_equal_rows(Sessions.concat(parts), ranks, users, propensities)
 
 
-def _merge_equal_rows(sessions: Sessions, ranks: int, users: bool) -> Sessions:
+def _merge_equal_rows(sessions: Sessions, ranks: int, users: bool, propensities: bool) -> Sessions:
     """Merge the rows with equal first ranks, clicks and days, and add their counts."""
     rankings = sessions.rankings
     pair, shown, click = (a[:, :ranks] for a in (rankings.pair, rankings.shown, sessions.click))
     time = None if sessions.time is None else floor_to_day(sessions.time)
     user = sessions.user if users else None
-    keys = [pack_rows(pair), pack_rows(np.packbits(click, axis=1))]
+    keys = [list_keys(rankings, ranks), pack_rows(np.packbits(click, axis=1))]
+    rank_prob = None
+    if propensities and rankings.propensity is not None:
+        rank_prob = np.ascontiguousarray(rankings.propensity[:, :ranks])
+        keys.append(rank_prob.view(np.int64))
     for column in (time, rankings.log_prob, user):
         if column is not None:
             keys.append(np.unique(column, return_inverse=True)[1][:, None])
     group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
     log_prob = None if rankings.log_prob is None else rankings.log_prob[first]
     return Sessions(
-        Rankings(rankings.vocabulary, rankings.query[first], pair[first], shown[first], log_prob),
+        Rankings.checked(
+            rankings.vocabulary,
+            rankings.query[first],
+            pair[first],
+            shown[first],
+            log_prob,
+            None if rank_prob is None else rank_prob[first],
+        ),
         click[first],
         np.bincount(group, sessions.count, len(first)).astype(np.int64),
         None if time is None else time[first],
@@ -435,6 +499,31 @@ def pack_rows(rows: np.ndarray) -> Int[np.ndarray, "row word"]:
     if padding:
         rows = np.pad(rows, ((0, 0), (0, padding)))
     return np.ascontiguousarray(rows).view(np.int64)
+
+
+def list_keys(lists: Rankings, ranks: int, *, with_query: bool | None = None) -> Int[np.ndarray, "row word"]:
+    """Return integers that are equal if, and only if, the first ranks of two lists are; pairs must be known.
+
+    Pairs tell the query apart, except in lists that show nothing at these ranks.
+
+    Parameters
+    ----------
+    lists
+        The lists.
+    ranks
+        Number of ranks to compare.
+    with_query
+        Whether the keys contain the query. By default, if a list shows nothing.
+    """
+    pair = lists.pair[:, :ranks]
+    if with_query is None:
+        with_query = any_empty(lists, ranks)
+    return np.concatenate([lists.query[:, None], pack_rows(pair)], axis=1, dtype=np.int64) if with_query else pack_rows(pair)
+
+
+def any_empty(lists: Rankings, ranks: int) -> bool:
+    """Return whether a list shows nothing at the first ranks, which only lists with holes may do."""
+    return not lists.shown[:, 0].all() and not lists.shown[:, :ranks].any(axis=1).all()
 
 
 def _sort_groups(

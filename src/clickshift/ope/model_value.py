@@ -62,6 +62,7 @@ class TargetLists:
         lists, weight = weighted_lists(log, target)
         if not len(lists):
             return cls(lists, weight, np.zeros(log.n_queries, np.int64))
+        longest, query = np.minimum(lists.length, log.n_ranks), log.vocabulary.queries_of(lists.vocabulary)[lists.query]
         lists = pad_or_truncate(lists, log.n_ranks).in_vocabulary(log.vocabulary)
         keys = np.concatenate(
             [lists.query[:, None], pack_rows(lists.pair), pack_rows(np.packbits(lists.shown, axis=1))],
@@ -71,7 +72,7 @@ class TargetLists:
         group, first = distinct_rows(keys)
         lists, weight = lists[first], np.bincount(group, weight, len(first))
         length = np.zeros(log.n_queries, np.int64)
-        np.maximum.at(length, lists.query, lists.length)
+        np.maximum.at(length, query, longest)
         return cls(lists, weight, length)
 
     @property

@@ -20,7 +20,7 @@ from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.data.weighted_lists import WeightedLists
 from clickshift.io.target_files import read_target
 from clickshift.models.base import ClickModel
-from clickshift.ope.grouped_log import GroupedLog, Tally, pack_rows, sum_by_index
+from clickshift.ope.grouped_log import GroupedLog, Tally, any_empty, list_keys, sum_by_index
 from clickshift.policies.base import RankingDistribution
 from clickshift.policies.plackett_luce import PlackettLuceRankings
 
@@ -126,6 +126,10 @@ def longest_list(target: Target, vocabulary: Vocabulary) -> int:
 class TargetProbabilities:
     """Target-policy probabilities of the logged lists and placements, and its total mass by query and rank.
 
+    A list is a logged one if it has the same documents at the same ranks, and so the same holes: a policy that leaves no
+    hole shows no list that has one. A document of the target at a rank where the log has a hole is a placement like any
+    other: it is logged where sessions show the document at that rank.
+
     Parameters
     ----------
     list_prob
@@ -140,6 +144,9 @@ class TargetProbabilities:
         Number of pairs that the policy may show and the log never shows, over queries that both have.
     unlogged_names
         The most likely of those pairs, as text.
+    list_mass
+        Probability that the policy shows a list; None where that is the mass of the first rank, i.e. where no list of
+        the target begins with a hole.
     """
 
     list_prob: Float[np.ndarray, " list"]
@@ -148,11 +155,18 @@ class TargetProbabilities:
     prefix_prob: Float[np.ndarray, "list rank"] | None = None
     unlogged: int = 0
     unlogged_names: tuple[str, ...] = ()
+    list_mass: Float[np.ndarray, " query"] | None = None
+
+    @property
+    def mass_of_lists(self) -> Float[np.ndarray, "query 1"]:
+        """Probability that the policy shows a list; 0 for queries that it does not rank."""
+        mass: np.ndarray = self.mass[:, :1] if self.list_mass is None else self.list_mass[:, None]
+        return mass
 
     @property
     def ranked(self) -> Bool[np.ndarray, " query"]:
         """Whether the policy ranks each query."""
-        ranked: np.ndarray = self.mass[:, 0] > 0
+        ranked: np.ndarray = self.mass_of_lists[:, 0] > 0
         return ranked
 
     @classmethod
@@ -181,7 +195,17 @@ class TargetProbabilities:
         share = tally.shown / np.maximum(tally.sessions, 1)[log.query]
         list_prob = sum_by_index(log.list_of, share, len(log.lists))[:, 0]
         mass = sum_by_index(log.lists.query, list_prob[:, None] * log.lists.shown, log.n_queries)
-        return cls(list_prob, _placement(log, log.lists, list_prob), mass)
+        return cls(
+            list_prob,
+            _placement(log, log.lists, list_prob),
+            mass,
+            list_mass=_list_mass(log.lists, list_prob, log.n_queries),
+        )
+
+
+def _list_mass(lists: Rankings, weight: np.ndarray, n_queries: int) -> Float[np.ndarray, " query"] | None:
+    """Total weight of the lists of each query; None where every list shows a document at the first rank."""
+    return None if lists.shown[:, 0].all() else sum_by_index(lists.query, weight[:, None], n_queries)[:, 0]
 
 
 def _probabilities_of_lists(log: GroupedLog, target: WeightedLists, prefixes: bool) -> TargetProbabilities:
@@ -197,7 +221,8 @@ def _probabilities_of_lists(log: GroupedLog, target: WeightedLists, prefixes: bo
     pair, index = np.unique(lists.pair[row, rank], return_inverse=True)
     unlogged = _describe_unlogged(lists.vocabulary, pair, np.bincount(index, weight[row], len(pair)))
     list_prob = _list_prob(log.lists, translated, weight)
-    return TargetProbabilities(list_prob, _placement(log, translated, weight), mass, prefix_prob, *unlogged)
+    list_mass = _list_mass(translated, weight, log.n_queries)
+    return TargetProbabilities(list_prob, _placement(log, translated, weight), mass, prefix_prob, *unlogged, list_mass)
 
 
 def _probabilities_of_policy(log: GroupedLog, target: RankingDistribution, prefixes: bool) -> TargetProbabilities:
@@ -211,9 +236,10 @@ def _probabilities_of_policy(log: GroupedLog, target: RankingDistribution, prefi
     mass = sum_by_index(log_query[vocabulary.pair_query], placement, log.n_queries)
     target_pair = vocabulary.pairs_of(log.vocabulary)
     log_placement = np.where((target_pair == UNSEEN)[:, None], 0.0, placement[target_pair])
-    # a policy shows min(ranks, candidates) documents: a shorter list is not one of its lists
+    # a policy shows min(ranks, candidates) documents, without a hole: a shorter list is not one of its lists
     candidates = np.append(np.diff(vocabulary.query_offsets), 0)[target_query[lists.query]]
-    list_prob = np.where(lists.length == np.minimum(candidates, ranks), np.exp(target.log_prob(lists)), 0.0)
+    whole = (lists.length == np.minimum(candidates, ranks)) & (lists.n_shown == lists.length)
+    list_prob = np.where(whole, np.exp(target.log_prob(lists)), 0.0)
     never_logged = ~_is_logged(log)[log.vocabulary.pairs_of(vocabulary)]
     total = placement.sum(axis=1)
     pair = np.flatnonzero(never_logged & (total > 0))
@@ -225,8 +251,10 @@ def _probabilities_of_policy(log: GroupedLog, target: RankingDistribution, prefi
 def _prefix_prob_of_policy(lists: Rankings, target: RankingDistribution) -> Float[np.ndarray, "list rank"]:
     """Probability, under a distribution over rankings, of every prefix of the logged lists."""
     prob = np.zeros(lists.pair.shape)
+    unbroken = np.ones(len(lists), bool)
     for r in range(lists.n_ranks):
-        rows = np.flatnonzero(lists.shown[:, r])
+        unbroken &= lists.shown[:, r]  # a policy leaves no hole
+        rows = np.flatnonzero(unbroken)
         if len(rows):
             prefix = Rankings(lists.vocabulary, lists.query[rows], lists.pair[rows, : r + 1])
             prob[rows, r] = np.exp(target.log_prob(prefix))
@@ -238,8 +266,9 @@ def _list_prob(logged: Rankings, target: Rankings, weight: np.ndarray) -> Float[
 
     Both are in the log's vocabulary. A target list with a document that the log does not have equals none.
     """
-    rows = np.flatnonzero((target.shown == (target.pair != UNSEEN)).all(axis=1))
-    target_keys, logged_keys = pack_rows(target.pair[rows]), pack_rows(logged.pair)
+    rows, ranks = np.flatnonzero((target.shown == (target.pair != UNSEEN)).all(axis=1)), logged.n_ranks
+    with_query = any_empty(target, ranks) or any_empty(logged, ranks)
+    target_keys, logged_keys = (list_keys(lists, ranks, with_query=with_query) for lists in (target[rows], logged))
     group, first = distinct_rows(target_keys)
     prob, index = np.append(np.bincount(group, weight[rows], len(first)), 0.0), RowIndex.of(target_keys[first])
     list_prob = np.empty(len(logged))
@@ -253,13 +282,18 @@ def _list_prob(logged: Rankings, target: Rankings, weight: np.ndarray) -> Float[
 
 
 def _prefix_prob_of_lists(logged: Rankings, target: Rankings, weight: np.ndarray) -> Float[np.ndarray, "list rank"]:
-    """Total weight of the target's lists that share each prefix of each logged list."""
+    """Total weight of the target's lists that share each prefix of each logged list; holes are part of prefixes."""
     prefix_prob = np.zeros(logged.pair.shape)
     # rows whose prefix may still be shared, and the number of that prefix
     logged_rows, target_rows = np.arange(len(logged)), np.arange(len(target))
-    logged_prefix, target_prefix = np.zeros(len(logged_rows), np.int64), np.zeros(len(target_rows), np.int64)
+    # a prefix that begins with a hole does not tell its query
+    logged_prefix, target_prefix = logged.query.astype(np.int64), target.query.astype(np.int64)
+    logged_length, target_length = logged.length, target.length
     for rank in range(logged.n_ranks):
-        logged_on, target_on = logged.pair[logged_rows, rank] != UNSEEN, target.pair[target_rows, rank] != UNSEEN
+        logged_on = rank < logged_length[logged_rows]
+        target_on = (rank < target_length[target_rows]) & (
+            target.shown[target_rows, rank] == (target.pair[target_rows, rank] != UNSEEN)
+        )
         logged_rows, target_rows = logged_rows[logged_on], target_rows[target_on]
         keys = np.stack([target_prefix[target_on], target.pair[target_rows, rank].astype(np.int64)], axis=1)
         target_prefix, first = distinct_rows(keys)
@@ -267,7 +301,7 @@ def _prefix_prob_of_lists(logged: Rankings, target: Rankings, weight: np.ndarray
         logged_keys = np.stack([logged_prefix[logged_on], logged.pair[logged_rows, rank].astype(np.int64)], axis=1)
         logged_prefix = RowIndex.of(keys[first]).find(logged_keys)
         logged_rows, logged_prefix = logged_rows[logged_prefix >= 0], logged_prefix[logged_prefix >= 0]
-        prefix_prob[logged_rows, rank] = prob[logged_prefix]
+        prefix_prob[logged_rows, rank] = np.where(logged.shown[logged_rows, rank], prob[logged_prefix], 0.0)
     return prefix_prob
 
 
@@ -297,10 +331,13 @@ def _describe_unlogged(vocabulary: Vocabulary, pair: np.ndarray, prob: np.ndarra
 
 
 def pad_or_truncate(lists: Rankings, ranks: int) -> Rankings:
-    """Give lists exactly `ranks` ranks: truncate longer ones, pad shorter ones with `UNSEEN`."""
+    """Give lists exactly `ranks` ranks: truncate longer ones, pad shorter ones with `UNSEEN`.
+
+    Lists that begin with holes may show nothing then.
+    """
     padding = ((0, 0), (0, max(0, ranks - lists.n_ranks)))
     pair = np.pad(lists.pair[:, :ranks], padding, constant_values=UNSEEN)
-    return Rankings(lists.vocabulary, lists.query, pair, np.pad(lists.shown[:, :ranks], padding))
+    return Rankings.checked(lists.vocabulary, lists.query, pair, np.pad(lists.shown[:, :ranks], padding))
 
 
 def weighted_lists(

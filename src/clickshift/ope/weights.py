@@ -6,7 +6,14 @@ Every estimator of Li et al. (2018) sums the reward of units of the log, each ti
 
 A unit is a list, a document at a rank, or a document; h is the target policy and pi the logging policy. If the logging
 policy is estimated from the same log, pi_u is the unit's exposure divided by the query's sessions, so that counts are
-all that is needed.
+all that is needed. A hole in a list is no unit: nobody knows what was there.
+
+If the log carries propensities by position, every impression is weighted by the propensity pi_t(a, k) of its document a
+at its rank k in its session t. IP takes h(a, k) / pi_t(a, k). PBM and Item would need the propensities of the document
+at all ranks, which a log does not carry. They take X / (pi_t(a, k) sum_j e_j) with the target's exposure
+X = sum_j e_j h(a, j), e_j = theta_j p_j: multiple importance sampling over the ranks at which a document may be shown,
+with the weights e_k / sum_j e_j (Veach & Guibas 1995). This is unbiased where the logging policy may show every document
+of the target at every rank; otherwise the mean weight is below 1.
 
 References
 ----------
@@ -17,6 +24,8 @@ KDD.
 
 Tanaka, K. et al. (2026). Off-policy evaluation for ranking policies under deterministic logging policies. ICLR.
 (CIPS and, with a model of rewards, CDR)
+
+Veach, E. & Guibas, L. (1995). Optimally combining sampling techniques for Monte Carlo rendering. SIGGRAPH.
 """
 
 from __future__ import annotations
@@ -201,7 +210,7 @@ class ListWeights:
             group=np.zeros(len(list_of_unit), np.int64),
             target=probabilities.list_prob[list_of_unit],
             logging=logging_prob,
-            mass=probabilities.mass[:, :1],
+            mass=probabilities.mass_of_lists,
             max_reward=np.array([log.largest]),
         )
 
@@ -228,15 +237,20 @@ class IPWeights:
         target: Target | None = None,
     ) -> WeightUnits:
         """Return one unit per cell, i.e. per document at a rank."""
-        pair, rank = log.cell_pair, log.cell_rank
-        known = _known_logging_policy(self, logging)
+        pair, rank, unit = log.cell_pair, log.cell_rank, log.cell
+        if logging == "propensities":
+            unit, cell, propensity = _units_by_propensity(self, log, log.by_entry(log.cell))
+            pair, rank = pair[cell], rank[cell]
+        else:
+            unit, known = log.by_entry(unit), _known_logging_policy(logging)
+            propensity = None if known is None else known.placement[pair, rank]
         return WeightUnits(
-            unit=log.by_entry(log.cell),
+            unit=unit,
             exposure=np.ones((1, log.n_ranks)),
             query=log.vocabulary.pair_query[pair],
             group=rank,
             target=probabilities.placement[pair, rank],
-            logging=None if known is None else known.placement[pair, rank],
+            logging=propensity,
             mass=probabilities.mass,
             max_reward=log.theta,
         )
@@ -379,10 +393,22 @@ class RIPSWeights:
         Raises
         ------
         CapabilityError
-            If the probabilities of prefixes were not computed ("missing-prefixes").
+            If the probabilities of prefixes were not computed ("missing-prefixes"), or if the log carries propensities
+            of whole lists or of documents at their ranks, which are not those of prefixes ("no-prefix-propensities").
         """
+        if logging == "propensities":
+            if log.n_ranks == 1:
+                return IPWeights().units(log, probabilities, logging, target)
+            raise CapabilityError(
+                "RIPS needs the probability of each prefix of a list under the logging policy. Propensities of whole "
+                "lists do not give it, nor does the product of propensities by position: a list shows a document once, "
+                "so that its ranks are not independent. Pass the logging policy, choose IP, or the reward clicks@1.",
+                code="no-prefix-propensities",
+                estimator=self.name,
+                n_ranks=log.n_ranks,
+            )
         unit, first_list, rank = _number_prefixes(log)
-        known = _known_logging_policy(self, logging)
+        known = _known_logging_policy(logging)
         if probabilities.prefix_prob is None or (known is not None and known.prefix_prob is None):
             raise CapabilityError(
                 "RIPS needs the probabilities of list prefixes: make TargetProbabilities with prefixes=True.",
@@ -400,15 +426,8 @@ class RIPSWeights:
         )
 
 
-def _known_logging_policy(weights: Weights, logging: LoggingPolicy) -> TargetProbabilities | None:
+def _known_logging_policy(logging: LoggingPolicy) -> TargetProbabilities | None:
     """Return the logging policy if it is known, None if it is estimated by list frequencies."""
-    if logging == "propensities":
-        raise CapabilityError(
-            f"{weights.name} needs the probability of each document at each rank under the logging policy, which "
-            'propensities of whole lists do not give. Pass the logging policy, or logging="frequencies".',
-            code="list-propensities-only",
-            estimator=weights.name,
-        )
     return logging if isinstance(logging, TargetProbabilities) else None
 
 
@@ -419,35 +438,67 @@ def _units_by_document(
     probabilities: TargetProbabilities,
     logging: LoggingPolicy,
 ) -> WeightUnits:
-    """Return one unit per (query, document) pair, exposed by theta x examination at each rank."""
-    known, exposure, vocabulary = _known_logging_policy(weights, logging), log.theta * examination, log.vocabulary
+    """Return one unit per (query, document) pair, exposed by theta x examination at each rank.
+
+    Where the log carries propensities by position, units are pairs with the same propensity.
+    """
+    exposure, vocabulary = log.theta * examination, log.vocabulary
+    unit, pair = log.by_entry(log.lists.pair), np.arange(vocabulary.n_pairs)  # UNSEEN where nothing is shown
+    if logging == "propensities":
+        unit, pair, propensity = _units_by_propensity(weights, log, unit)
+        propensity = propensity * exposure.sum()
+    else:
+        known = _known_logging_policy(logging)
+        propensity = None if known is None else known.placement @ exposure
     return WeightUnits(
-        unit=log.by_entry(log.lists.pair),  # UNSEEN where nothing is shown
+        unit=unit,
         exposure=exposure[None],
-        query=vocabulary.pair_query,
-        group=np.zeros(vocabulary.n_pairs, np.int64),
-        target=probabilities.placement @ exposure,
-        logging=None if known is None else known.placement @ exposure,
+        query=vocabulary.pair_query[pair],
+        group=np.zeros(len(pair), np.int64),
+        target=(probabilities.placement @ exposure)[pair],
+        logging=propensity,
         mass=(probabilities.mass @ exposure)[:, None],
         max_reward=np.ones(1),
     )
 
 
-def _number_prefixes(log: GroupedLog) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number the distinct prefixes of lists.
+def _units_by_propensity(
+    weights: Weights, log: GroupedLog, unit: Int[np.ndarray, "entry rank"]
+) -> tuple[Int[np.ndarray, "entry rank"], Int[np.ndarray, " unit"], Float[np.ndarray, " unit"]]:
+    """Split units of single results by the logged propensity of the result.
 
-    Returns the number of each list's prefix at each rank and, for each number, a list with that prefix and the rank
-    where the prefix ends.
+    Returns the new units, and the old unit and the propensity of each.
     """
-    lists = log.lists
+    if not log.has_propensity_at_rank and log.log_prob is not None:
+        raise CapabilityError(
+            f"{weights.name} needs the probability of each document at each rank under the logging policy, which "
+            "propensities of whole lists do not give. Add a column propensity_at_rank, pass the logging policy, or "
+            'logging="frequencies".',
+            code="list-propensities-only",
+            estimator=weights.name,
+        )
+    propensity, shown = log.propensity_at_rank, unit != UNSEEN
+    split, first = distinct_rows(np.stack([unit[shown].astype(np.int64), propensity[shown].view(np.int64)], axis=1))
+    new = np.full(unit.shape, UNSEEN, np.int64)
+    new[shown] = split
+    return new, unit[shown][first].astype(np.int64), propensity[shown][first]
+
+
+def _number_prefixes(log: GroupedLog) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the distinct prefixes of lists, of which holes are part.
+
+    Returns the number of each list's prefix at each rank where a document is shown and, for each number, a list with
+    that prefix and the rank where the prefix ends.
+    """
+    lists, length = log.lists, log.lists.length
     unit = np.full(lists.pair.shape, UNSEEN, np.int64)
     prefix, n_prefixes = lists.query.astype(np.int64), 0
     first_lists = []
     for rank in range(lists.n_ranks):
-        rows = np.flatnonzero(lists.shown[:, rank])
+        rows = np.flatnonzero(length > rank)
         group, first = distinct_rows(np.stack([prefix[rows], lists.pair[rows, rank].astype(np.int64)], axis=1))
         prefix[rows] = group
-        unit[rows, rank] = n_prefixes + group
+        unit[rows, rank] = np.where(lists.shown[rows, rank], n_prefixes + group, UNSEEN)
         first_lists.append(rows[first])
         n_prefixes += len(first)
     ranks = np.repeat(np.arange(lists.n_ranks), [len(rows) for rows in first_lists])

@@ -164,7 +164,7 @@ class TableRows:
         return name if theirs == name else f"{name} (column {theirs})"
 
 
-def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSessions, BadSessions]:
+def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
     """Read the wide layout: one row per list, with the columns query, docs and clicks; without clicks, none is clicked.
 
     A column of ranks, which only lists have that were joined from rows, says where the documents are; else their lists
@@ -176,8 +176,6 @@ def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSe
         Rows of the table.
     skip
         Whether sessions that break a rule are dropped and counted instead of raising an error.
-    holes
-        Whether a missing document is a hole in its list, instead of an error.
 
     Returns
     -------
@@ -215,9 +213,6 @@ def read_wide(rows: TableRows, *, skip: bool, holes: bool = True) -> tuple[RawSe
     if hole is None:
         not_a_click = _not_zero_or_one(clicks.items)
     else:
-        if not holes:
-            rule = "must not have missing items"
-            bad_sessions.mark(_any_item(hole, docs.length), partial(rows.violation, "docs", "missing-value", rule))
         nothing = equal & (np.bincount(_owner(docs.length)[~hole], minlength=len(docs.length)) == 0) & ~bad_sessions.bad
         bad_sessions.mark(nothing, partial(rows.violation, "docs", "empty-list", "must have a document"))
         not_a_click = _not_zero_or_one(clicks.items) & ~(hole & clicks.items.bad)
