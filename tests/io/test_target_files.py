@@ -67,7 +67,9 @@ def test_weighted_lists_are_read_as_they_were_written(kind: str, text: bool, tmp
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_holes_of_a_target_are_written_and_read(kind: str, tmp_path: Path) -> None:
     words, number, pair = Vocabulary.of(["q", "q", "r"], [7, 8, 9])
-    lists = Rankings(words, number[[0, 0, 2]], np.array([[-1, pair[0], -1, pair[1]], [pair[1], *[-1] * 3], [pair[2], *[-1] * 3]]))
+    lists = Rankings(
+        words, number[[0, 0, 2]], np.array([[-1, pair[0], -1, pair[1]], [pair[1], *[-1] * 3], [pair[2], *[-1] * 3]])
+    )
     write_target(tmp_path / f"t.{kind}", WeightedLists(lists, np.array([0.25, 0.75, 1.0])))
     found = read_target(tmp_path / f"t.{kind}")
     assert isinstance(found, WeightedLists)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 
 import numpy as np
 import pytest
 
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.ope import GroupedLog, Reward, WeightedLists, evaluate_policy
+from clickshift.models import PBM
+from clickshift.models.base import pair_table
+from clickshift.ope import Estimator, GroupedLog, Reward, WeightedLists, evaluate_policy
 from clickshift.ope.model_value import TargetLists
 from clickshift.ope.target_policy import TargetProbabilities, policy_from_scores
 from clickshift.testing import random_rankings
-from tests.ope.small_worlds import HOLE, Policy, by_definition, cut, list_frequencies, list_of, records_of
+from tests.ope.small_worlds import HOLE, by_definition, cut, list_frequencies, records_of
 from tests.ope.test_estimators import NAMES, path, policy_of
 
 INF = math.inf
@@ -29,7 +30,7 @@ def with_random_holes(lists: Rankings, rng: np.random.Generator) -> Rankings:
 
 
 @pytest.fixture
-def log(rng: np.random.Generator) -> Sessions:
+def holed_log(rng: np.random.Generator) -> Sessions:
     words, _, _ = Vocabulary.of(np.repeat(np.arange(3), 4), np.tile(np.arange(4), 3))
     lists = with_random_holes(random_rankings(words, 80, 3, rng=rng), rng)
     assert lists.has_holes
@@ -39,9 +40,9 @@ def log(rng: np.random.Generator) -> Sessions:
 
 
 @pytest.fixture
-def target(log: Sessions, rng: np.random.Generator) -> WeightedLists:
+def holed_target(holed_log: Sessions, rng: np.random.Generator) -> WeightedLists:
     """Logged lists of two of the queries, and others: some with holes at other ranks, some without."""
-    r = log.rankings
+    r = holed_log.rankings
     logged = np.flatnonzero(r.query < 2)[:15]
     other = random_rankings(r.vocabulary, 24, 3, rng=rng)
     other = other[other.query < 2]
@@ -55,12 +56,12 @@ def target(log: Sessions, rng: np.random.Generator) -> WeightedLists:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("reward", REWARDS)
 def test_estimates_are_those_of_the_definition_and_a_hole_is_no_unit(
-    name: str, reward: str, log: Sessions, target: WeightedLists
+    name: str, reward: str, holed_log: Sessions, holed_target: WeightedLists
 ) -> None:
     theta = REWARDS[reward]
-    records = records_of(log, len(theta))
-    h, pi = cut(policy_of(target), len(theta)), list_frequencies(records)
-    found = path(name, GroupedLog.of(log, reward), target, "frequencies", 1.5, INF)
+    records = records_of(holed_log, len(theta))
+    h, pi = cut(policy_of(holed_target), len(theta)), list_frequencies(records)
+    found = path(name, GroupedLog.of(holed_log, reward), holed_target, "frequencies", 1.5, INF)
     expected = [by_definition(name, records, h, pi, theta, clip)[0] for clip in (1.5, INF)]
     assert found.value[:, 0] == pytest.approx(expected, rel=1e-12, abs=1e-14)
     assert found.sessions[0] == sum(q in h for q, _, _ in records)
@@ -68,12 +69,12 @@ def test_estimates_are_those_of_the_definition_and_a_hole_is_no_unit(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_known_policy_with_holes_weighs_them_by_its_own_probabilities(
-    name: str, log: Sessions, target: WeightedLists
+    name: str, holed_log: Sessions, holed_target: WeightedLists
 ) -> None:
-    known = WeightedLists.frequencies(Sessions(log.rankings, log.click, np.roll(log.count, 7)))
-    h, pi = policy_of(target), policy_of(known)
-    found = path(name, GroupedLog.of(log), target, known, 2.0, INF)
-    expected = [by_definition(name, records_of(log, 3), h, pi, [1.0] * 3, clip)[0] for clip in (2.0, INF)]
+    known = WeightedLists.frequencies(Sessions(holed_log.rankings, holed_log.click, np.roll(holed_log.count, 7)))
+    h, pi = policy_of(holed_target), policy_of(known)
+    found = path(name, GroupedLog.of(holed_log), holed_target, known, 2.0, INF)
+    expected = [by_definition(name, records_of(holed_log, 3), h, pi, [1.0] * 3, clip)[0] for clip in (2.0, INF)]
     assert found.value[:, 0] == pytest.approx(expected, rel=1e-12)
 
 
@@ -81,9 +82,9 @@ def placements(policy: dict[tuple[int, ...], float], cells: list[tuple[int, int]
     return np.array([sum(p for a, p in policy.items() if len(a) > k and a[k] == d) for d, k in cells])
 
 
-def test_pseudo_inverse_is_that_of_the_placements_without_holes(log: Sessions, target: WeightedLists) -> None:
-    records = [r for r in records_of(log, 3) if r[0] < 2]
-    h, pi = policy_of(target), list_frequencies(records)
+def test_pseudo_inverse_is_that_of_the_placements(holed_log: Sessions, holed_target: WeightedLists) -> None:
+    records = [r for r in records_of(holed_log, 3) if r[0] < 2]
+    h, pi = policy_of(holed_target), list_frequencies(records)
     total = 0.0
     for q in (0, 1):
         cells = sorted({(d, k) for a in pi[q] for k, d in enumerate(a) if d != HOLE})
@@ -92,33 +93,33 @@ def test_pseudo_inverse_is_that_of_the_placements_without_holes(log: Sessions, t
         weights = np.linalg.pinv(rows.T @ (rows * frequency[:, None])) @ placements(h[q], cells)
         by_list = dict(zip(pi[q], rows @ weights, strict=True))
         total += sum(sum(c) * by_list[a] for query, a, c in records if query == q)
-    assert path("PI", GroupedLog.of(log), target).value[0, 0] == pytest.approx(total / len(records), rel=1e-6)
+    assert path("PI", GroupedLog.of(holed_log), holed_target).value[0, 0] == pytest.approx(
+        total / len(records), rel=1e-6
+    )
 
 
-def test_a_policy_shows_no_list_that_has_a_hole(log: Sessions) -> None:
-    logged = GroupedLog.of(log)
-    policy = policy_from_scores(log.vocabulary, np.zeros(log.vocabulary.n_pairs))
+def test_a_policy_shows_no_list_that_has_a_hole(holed_log: Sessions) -> None:
+    logged = GroupedLog.of(holed_log)
+    policy = policy_from_scores(holed_log.vocabulary, np.zeros(holed_log.vocabulary.n_pairs))
     found = TargetProbabilities.at(logged, policy, prefixes=True)
     lists = logged.lists
     assert found.list_prob == pytest.approx(np.where(lists.n_shown == 3, 1 / 24, 0)), "lists of three of four documents"
     assert found.prefix_prob is not None
     unbroken = np.logical_and.accumulate(lists.shown, axis=1)
     assert found.prefix_prob[~unbroken].max() == 0
-    assert found.prefix_prob[unbroken] == pytest.approx(np.broadcast_to([1 / 4, 1 / 12, 1 / 24], unbroken.shape)[unbroken])
+    assert found.prefix_prob[unbroken] == pytest.approx(
+        np.broadcast_to([1 / 4, 1 / 12, 1 / 24], unbroken.shape)[unbroken]
+    )
 
 
 # not PI: that the reward is a sum over placements excludes a constant, unless all lists have as many documents
 @pytest.mark.parametrize("name", ["List", "IP", "RIPS", "PBM", "Item", "CIPS", "DR-IP"])
 @pytest.mark.parametrize("reward", ["clicks", "clicks@1"])
-def test_a_target_that_is_the_logging_policy_earns_the_mean_of_the_log(name: str, reward: str, log: Sessions) -> None:
-    from clickshift.models import PBM
-    from clickshift.models.base import pair_table
-    from clickshift.ope import Estimator
-
-    model = PBM(log.vocabulary, pair_table(np.linspace(0.1, 0.9, 12), unseen=0.5), np.array([0.9, 0.6, 0.2]))
+def test_a_target_that_is_the_log_earns_its_mean(name: str, reward: str, holed_log: Sessions) -> None:
+    model = PBM(holed_log.vocabulary, pair_table(np.linspace(0.1, 0.9, 12), unseen=0.5), np.array([0.9, 0.6, 0.2]))
     ranks = len(Reward.named(reward).theta(3))
-    mean = (log.count @ log.click)[:ranks].sum() / log.total
-    found = path(Estimator.named(name, model), GroupedLog.of(log, reward), WeightedLists.frequencies(log))
+    mean = (holed_log.count @ holed_log.click)[:ranks].sum() / holed_log.total
+    found = path(Estimator.named(name, model), GroupedLog.of(holed_log, reward), WeightedLists.frequencies(holed_log))
     assert found.value[0, 0] == pytest.approx(mean, rel=1e-9)
     assert found.never_logged[0] == pytest.approx(0, abs=1e-9)
 
@@ -145,8 +146,8 @@ def test_the_log_is_compared_over_the_ranks_that_a_target_with_holes_takes() -> 
         assert lists.earned(log, logged.reward).tolist() == [earned]
 
 
-def test_an_answer_on_a_log_with_holes_has_finite_ends(log: Sessions, target: WeightedLists) -> None:
-    many = Sessions(log.rankings, log.click, log.count * 20)
-    evaluation = evaluate_policy(many, target, replicates=20)
+def test_an_answer_on_a_log_with_holes_has_finite_ends(holed_log: Sessions, holed_target: WeightedLists) -> None:
+    many = Sessions(holed_log.rankings, holed_log.click, holed_log.count * 20)
+    evaluation = evaluate_policy(many, holed_target, replicates=20)
     assert evaluation.answer is not None
     assert [row["estimator"] for row in evaluation.rows()][::3] == ["List", "IP", "PBM", "Item", "RCTR"]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
 from clickshift.data.weighted_lists import WeightedLists
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written

@@ -121,8 +121,8 @@ class Answer:
     verdict
         "usable", "weak" (indicative only) or "not identified" (the log cannot tell; all numbers but `today` are NaN).
     estimator
-        What the interval rests on: "CIPS" with the click-model families that the log does not reject, or "List"; empty
-        where there is no answer.
+        What the interval rests on: "CIPS" with the click-model families that the log does not reject, "List", or "IP"
+        with logged propensities; empty where there is no answer.
     value, low, high
         Reward per session of the target, with its interval.
     today
@@ -210,7 +210,8 @@ class TargetValues:
     families
         Value under each click-model family.
     model_free
-        Value by whole lists; None where there is none.
+        Value by whole lists, or by documents at their ranks where the log carries such propensities; None where there
+        is none.
     """
 
     families: Sequence[FamilyValue]
@@ -269,31 +270,35 @@ def make_answer(
     weak = list(weak_reasons)
     nothing = ""
     use_lists = exact is not None and (union.none_fits or exact.width <= union.difference.width)
-    if not use_lists:
-        on_ranks = any(fits[k].name in POSITION_MODELS for k in union.used)
-        if on_ranks and swaps < MIN_SWAPS:
-            weak.append(
-                f"Too few documents were shown at several ranks ({swaps:.0f} effective swaps, {MIN_SWAPS} needed) to "
-                "estimate examination well."
-            )
-        if unidentified and on_ranks:
-            nothing = unidentified
-        elif lost > MAX_LOST:
-            nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
-        elif union.none_fits:
-            nothing = _contradicted(target, against)
+    on_ranks = any(fits[k].name in POSITION_MODELS for k in union.used)
+    if unidentified and on_ranks:
+        nothing = unidentified
+    elif lost > MAX_LOST:
+        nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
+    elif union.none_fits:
+        nothing = _contradicted(target, against)
+    by_propensities = all(t.model_free is not None and t.model_free.known for t in both)
+    if use_lists or (nothing and exact is not None and by_propensities):
+        use_lists, nothing = True, ""
+    elif on_ranks and swaps < MIN_SWAPS:
+        weak.append(
+            f"Too few documents were shown at several ranks ({swaps:.0f} effective swaps, {MIN_SWAPS} needed) to "
+            "estimate examination well."
+        )
     families = _families(fits, target, against, union)
     if nothing:
         advice = (*_advice(lost, effective, sessions), _RANDOMISE)
         return _unanswered(today, level, lost, effective, (nothing, *weak, *advice), families)
     if use_lists and exact is not None:
+        estimator = next(t.model_free.estimator for t in both if t.model_free is not None)
         if not union.none_fits and (
             exact.difference.low > union.difference.high or exact.difference.high < union.difference.low
         ):
-            weak.append("Whole lists and the click models that the log does not reject disagree.")
-        reasons.append("It rests on the lists that the log and the target share, and assumes nothing of clicks.")
+            what = "Whole lists" if estimator == "List" else "Propensities by position"
+            weak.append(f"{what} and the click models that the log does not reject disagree.")
+        reasons.append(_WITHOUT_A_MODEL[estimator])
         lost, effective = exact.lost, exact.effective
-        chosen, estimator, today = exact, "List", exact.point - exact.point_difference
+        chosen, today = exact, exact.point - exact.point_difference
     else:
         reasons.append(_on_families(fits, union))
         chosen, estimator = union, f"CIPS ({', '.join(fits[k].name for k in union.used)})"
@@ -329,6 +334,11 @@ def make_answer(
     )
 
 
+_WITHOUT_A_MODEL = {
+    "List": "It rests on the lists that the log and the target share, and assumes nothing of clicks.",
+    "IP": "It rests on the propensities by position that the log carries, and assumes that a click depends only on the "
+    "document and its rank.",
+}
 _NEGLIGIBLE = 0.0005
 """Lost share that reasons do not mention."""
 _RANDOMISE = "Randomise the order of some results and log the propensities, or show the target to some users."

@@ -213,6 +213,30 @@ class BoundEstimator:
             weight: np.ndarray = np.where(units.target > 0, units.target / units.logging, 0.0)
         return weight
 
+    def mean_weight(self) -> tuple[float, float]:
+        """Mean importance weight before clipping, with its standard error; NaN where the weights are not fixed.
+
+        It is relative to the mass of the target: 1 in expectation where propensities are right and the logging policy
+        may show everything that the target shows.
+        """
+        units, log = self.units, self.log
+        if units.logging is None or self.estimator.weights is None:
+            return np.nan, np.nan
+        weight = np.append(self.known_weights(), 0.0)  # the last is for UNSEEN
+        by_entry = (np.where(units.exposure > 0, units.exposure, 0.0) * weight[units.unit]).sum(axis=1)
+        expected, used = units.mass.sum(axis=1)[log.query], self.used[log.query]
+        count = log.total.shown[:, 0] * used
+        mass = float(count @ expected)
+        if not mass > 0 or not np.isfinite(by_entry[used]).all():
+            return np.nan, np.nan
+        mean = float(count @ np.where(used, by_entry, 0.0)) / mass
+        deviation = np.where(used, by_entry - mean * expected, 0.0)
+        if log.cluster is None:
+            square = float(count @ deviation**2)
+        else:
+            square = float((np.bincount(log.cluster, log.count * deviation[log.entry_of]) ** 2).sum())
+        return mean, float(np.sqrt(square)) / mass
+
     def _bin_sums(
         self,
         units: WeightUnits,

@@ -297,9 +297,9 @@ def _optimise_placements(log: GroupedLog, estimator: str, clip: float) -> ListAr
     """Maximise the IP, PBM or Item estimator."""
     if log.lists.has_holes or not log.lists.shown[:, 0].all():
         raise CapabilityError(
-            f"{estimator} places documents at ranks, and cannot tell whether one may be shown where lists of the log have "
-            "holes. Choose the estimator List, which optimises over logged lists with their holes, or remove the holes "
-            "from the log.",
+            f"{estimator} places documents at ranks, and cannot tell whether one may be shown where lists of the log "
+            "have holes. Choose the estimator List, which optimises over logged lists with their holes, or remove the "
+            "holes from the log.",
             code="lists-with-holes",
             estimator=estimator,
         )

@@ -127,7 +127,7 @@ def decide(
         raise SpecError(f"level must be between 0 and 1: got {level}.", code="bad-option", option="level", value=level)
     targets = _named_targets(candidates)
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
-    sessions = _in_memory(opened, targets, reward, cluster)
+    sessions = _in_memory(opened, targets, reward, cluster, propensities=logging == "propensities")
     each_level = 1 - (1 - level) / len(targets)
     progress("checking the log")
     checks, drift = _check_log(sessions, reward)
@@ -185,7 +185,9 @@ def _named_targets(candidates: Any) -> dict[str, Target]:
     return targets
 
 
-def _in_memory(log: Log, targets: Mapping[str, Target], reward: Reward, cluster: str) -> Sessions:
+def _in_memory(
+    log: Log, targets: Mapping[str, Target], reward: Reward, cluster: str, *, propensities: bool
+) -> Sessions:
     """Return the sessions of queries that a candidate ranks; equal ones of an encoded log are merged."""
     ranked = {name: ranked_queries(target, log.vocabulary) for name, target in targets.items()}
     seen = np.zeros(log.vocabulary.n_queries, bool)
@@ -200,7 +202,13 @@ def _in_memory(log: Log, targets: Mapping[str, Target], reward: Reward, cluster:
             )
     if isinstance(log, Sessions):
         return log
-    return compact_sessions(log, reward, queries=np.logical_or.reduce(list(ranked.values())), users=cluster == "user")
+    return compact_sessions(
+        log,
+        reward,
+        queries=np.logical_or.reduce(list(ranked.values())),
+        users=cluster == "user",
+        propensities=propensities,
+    )
 
 
 def _check_log(sessions: Sessions, reward: Reward) -> tuple[list[Check], DocumentDrift | None]:

@@ -107,6 +107,10 @@ class Estimate:
         What must hold of clicks, as the end of a sentence that begins with "if".
     notes
         Remarks, as sentences.
+    mean_weight, mean_weight_error
+        Mean importance weight before clipping, relative to the mass of the target, with its standard error: 1 in
+        expectation where propensities are right and the logging policy may show everything that the target shows. NaN
+        where the logging policy is estimated from the log.
     """
 
     estimator: str
@@ -133,6 +137,8 @@ class Estimate:
     queries_without_overlap: int
     assumption: str
     notes: tuple[str, ...] = ()
+    mean_weight: float = math.nan
+    mean_weight_error: float = math.nan
 
     @property
     def lost(self) -> float:
@@ -218,8 +224,8 @@ def evaluate_target(
     clip
         Clipping constants, ascending; inf for no clipping.
     logging
-        The logging policy: "frequencies" of the log's lists, "propensities" that the log carries (for List), or a known
-        policy.
+        The logging policy: "frequencies" of the log's lists, "propensities" that the log carries (those of whole lists
+        for List, those by position for IP, PBM, Item and DR-IP), or a known policy.
     interval
         Method for confidence intervals; by default a bootstrap over sessions.
 
@@ -234,7 +240,7 @@ def evaluate_target(
         If an estimator ("unknown-name") or a clipping constant ("bad-clip") is not valid.
     CapabilityError
         If an estimator cannot be used with this reward, logging policy or interval ("nonlinear-reward",
-        "list-propensities-only", "frequencies-only", "invalid-bounds").
+        "list-propensities-only", "no-prefix-propensities", "frequencies-only", "invalid-bounds").
     DataError
         If the logging policy is not valid for this log ("bad-option", "missing-propensities", "zero-propensity").
 
@@ -441,6 +447,7 @@ def _estimates(
     used = (shown > 0) & bound.used
     sessions, most = int(shown[used].sum()), float(path.most[0])
     never_logged, clipped = (x / most if most > 0 else 0.0 * x for x in (path.never_logged[0], path.clipped[:, 0]))
+    mean_weight, mean_weight_error = bound.mean_weight()
     estimates = []
     for m, (error, *ends) in enumerate(limits):
         if estimator.model is None:  # no reward is below 0 or above the largest one
@@ -471,6 +478,8 @@ def _estimates(
             queries_without_overlap=diagnostics.queries_without_overlap,
             assumption="the click model is right" if weights is None else weights.assumption,
             notes=_notes(bound, probabilities),
+            mean_weight=mean_weight,
+            mean_weight_error=mean_weight_error,
         )
         estimates.append(estimate)
     return tuple(estimates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from clickshift.data.days import days_of
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.weighted_lists import WeightedLists
-from clickshift.errors import DataError, SpecError
+from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.models.storage import load_model
@@ -103,8 +104,9 @@ def evaluate_policy(
     clip
         Clipping constants M, the largest importance weights; inf for no clipping.
     logging
-        Logging policy: list "frequencies" of the log, the "propensities" that it carries, or the policy itself, as a
-        table of query, docs and weight or anything else that `target` may be.
+        Logging policy: list "frequencies" of the log, the "propensities" that it carries (of whole lists for List, by
+        position for IP, PBM, Item and DR-IP), or the policy itself, as a table of query, docs and weight or anything
+        else that `target` may be. Contexts that occur once can be evaluated with propensities.
     examination
         Examination by rank, for PBM: numbers, "1/rank" (that of the paper), "1/rank^0.5", "1,0.6,0.4", or a file of
         `clickshift propensities`. By default, that of a PBM that is fitted on the log.
@@ -139,9 +141,15 @@ def evaluate_policy(
     CapabilityError
         If an estimator cannot be used with this reward or logging policy.
     DataError
-        If two targets rank no query of the log in common ("no-common-queries"), or the log breaks a rule.
+        If two targets rank no query of the log in common ("no-common-queries"), the log carries no propensities
+        ("missing-propensities"), or it breaks a rule.
     FileError
         If a file cannot be read, or is no target.
+
+    Warns
+    -----
+    ClickshiftWarning
+        If the importance weights by logged propensities do not average to 1 ("mean-weight-not-one").
 
     References
     ----------
@@ -163,10 +171,11 @@ def evaluate_policy(
     interval = Bootstrap(replicates, level, seed)
     click_model = load_model(model) if isinstance(model, str | Path) else model
     logging_policy = _logging_policy(logging)
-    names = _estimator_names(
-        estimators, reward, logging_policy, with_model=click_model is not None and target is not None
-    )
-    chosen = [Estimator.named(name, click_model, max_error=0.0 if exact else MARGINAL_ERROR) for name in names]
+
+    def named(texts: Sequence[str]) -> list[Estimator]:
+        return [Estimator.named(text, click_model, max_error=0.0 if exact else MARGINAL_ERROR) for text in texts]
+
+    named([text for text in estimators if text != "auto"])  # wrong names are refused before the log is read
     if target is None and derive not in _DERIVE:
         raise SpecError(
             f"`derive` must be {' or '.join(_DERIVE)}: got {derive!r}.",
@@ -178,10 +187,14 @@ def evaluate_policy(
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     targets = _targets(target, compare, click_model, derive, opened, seed)
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
-    sessions, left_out = _shared_sessions(opened, list(targets.values()), reward, cluster)
+    sessions, left_out = _shared_sessions(
+        opened, list(targets.values()), reward, cluster, propensities=logging_policy == "propensities"
+    )
     logged = GroupedLog.of(sessions, reward, cluster=cluster)
-    if logging_policy == "propensities":
-        _ = logged.propensity  # a log without them is refused before models are fitted
+    names = _estimator_names(
+        estimators, logged, logging_policy, with_model=click_model is not None and target is not None
+    )
+    chosen = named(names)
     known = None if curve is None else curve(sessions.n_ranks)
     models = None
     ranked = [ranked_queries(policy, sessions.vocabulary)[sessions.rankings.query] for policy in targets.values()]
@@ -207,7 +220,9 @@ def evaluate_policy(
     residuals = _day_residuals(logged, sessions, chosen, limits[-1])
     first = next(iter(evaluations))
     notes = {name: notes_of(results) for name, results in evaluations.items()}
-    notes[first] += left_out + cut + curve_note
+    notes[first] += left_out + cut + curve_note + _hole_notes(sessions, len(logged.theta), list(targets.values()))
+    if logging_policy == "propensities":
+        _warn_of_weights(evaluations)
     if target is None:
         notes[first].append("If the model was fitted on this log, the value of its ranking is too optimistic.")
     return PolicyEvaluation(
@@ -306,10 +321,11 @@ def _shown_ranks(
 ) -> tuple[Reward, list[str]]:
     """Cut the reward to the ranks that the targets show, and remark on it."""
     longest, ranks = max(longest_list(target, log.vocabulary) for target in targets), len(reward.theta(log.n_ranks))
+    of_lists = log.rankings.log_prob is not None if isinstance(log, Sessions) else "log_prob" in log.kinds
     explicit = any(isinstance(target, WeightedLists) for target in targets)
     if longest > log.n_ranks and ranks == log.n_ranks and explicit:
         return reward, [f"The targets' lists are longer than the log's {log.n_ranks} ranks: the others do not count."]
-    if not 0 < longest < ranks or logging == "propensities":
+    if not 0 < longest < ranks or (logging == "propensities" and of_lists):
         return reward, []
     return reward.cut(longest), [
         f"The targets show at most {longest} results, and the log up to {log.n_ranks}: both are compared over the "
@@ -317,22 +333,28 @@ def _shown_ranks(
     ]
 
 
-def _estimator_names(texts: Sequence[str], reward: Reward, logging: Target | str, *, with_model: bool) -> list[str]:
+def _estimator_names(texts: Sequence[str], log: GroupedLog, logging: Target | str, *, with_model: bool) -> list[str]:
     """Replace `auto` by all estimators that apply.
 
-    Only those of whole lists apply if the reward is no sum over ranks, or if the log carries propensities, which are
-    those of lists.
+    Only those of whole lists apply if the reward is no sum over ranks. Propensities of whole lists serve List, those by
+    position the others.
+
+    Raises
+    ------
+    DataError
+        If the log lacks the propensities that are asked for ("missing-propensities").
     """
-    lists_only = not reward.is_linear or logging == "propensities"
-    auto = ["List", "RCTR"] if lists_only else list(PAPER_ESTIMATORS)
+    linear = log.reward.is_linear
+    if logging == "propensities":
+        by_list, by_rank = log.has_propensity, linear and log.has_propensity_at_rank
+        if not by_list and not by_rank:
+            _ = log.propensity if not linear or log.log_prob is not None or log.was_cut else log.propensity_at_rank
+    else:
+        by_list, by_rank = True, linear
+    auto = [name for name in PAPER_ESTIMATORS if {"List": by_list, "RCTR": True}.get(name, by_rank)]
     if with_model:
-        auto += (
-            ["DM", "DR-List"]
-            if lists_only
-            else ["CIPS", "DM", "DR-IP"]
-            if logging == "frequencies"
-            else ["DM", "DR-IP"]
-        )
+        auto += ["CIPS"] if linear and logging == "frequencies" else []
+        auto += ["DM", "DR-IP" if by_rank else "DR-List"]
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
 
 
@@ -368,7 +390,9 @@ def _name(source: Any, otherwise: str) -> str:
     return str(source) if isinstance(source, str | Path) else otherwise
 
 
-def _shared_sessions(log: Log, targets: Sequence[Target], reward: Reward, cluster: str) -> tuple[Sessions, list[str]]:
+def _shared_sessions(
+    log: Log, targets: Sequence[Target], reward: Reward, cluster: str, *, propensities: bool
+) -> tuple[Sessions, list[str]]:
     """Return the sessions to evaluate the targets on, in memory, and remarks on those that are left out.
 
     Two targets are evaluated on queries that both rank. An encoded log may not fit into memory: only sessions of
@@ -385,12 +409,62 @@ def _shared_sessions(log: Log, targets: Sequence[Target], reward: Reward, cluste
     if isinstance(log, Sessions):
         sessions = log if len(targets) == 1 else log[kept]
     else:
-        sessions = compact_sessions(log, reward, queries=shared, users=cluster == "user")
+        sessions = compact_sessions(log, reward, queries=shared, users=cluster == "user", propensities=propensities)
     if not (left_out := log.total - sessions.total):
         return sessions, []
     if len(targets) > 1:
         return sessions, [f"{left_out:,} sessions are left out: one of the targets does not rank their query."]
     return sessions, [f"{left_out:,} sessions of queries that the target does not rank were not read."]
+
+
+def _hole_notes(sessions: Sessions, ranks: int, targets: Sequence[Target]) -> list[str]:
+    """Remark on holes of the log, where a target may show documents."""
+    rankings = sessions.rankings
+    if not rankings.has_holes or any(isinstance(t, WeightedLists) and t.lists.has_holes for t in targets):
+        return []
+    above = np.arange(min(ranks, rankings.n_ranks)) < rankings.length[:, None]
+    holes = sessions.count @ (above & ~rankings.shown[:, : above.shape[1]])
+    share = float(holes.sum() / (sessions.count @ above).sum())
+    if not share:
+        return []
+    return [
+        f"{share:.1%} of the ranks of the log's lists are holes, where nothing was recorded. The target's lists have "
+        "none: a document of the target counts at the rank that it has there. If advertisements stay where they are, "
+        "leave their ranks out of the target's lists, too (a missing document in docs)."
+    ]
+
+
+_MAX_Z = 4.0
+"""Standard errors by which the mean importance weight may differ from 1 by chance."""
+
+
+def _warn_of_weights(evaluations: Mapping[str, Sequence[Evaluation]]) -> None:
+    """Warn of the first estimator of each target whose weights do not average to 1."""
+    for target, results in evaluations.items():
+        for evaluation in results:
+            found = evaluation.estimates[0]
+            mean, error = found.mean_weight, found.mean_weight_error
+            if not abs(mean - 1) > _MAX_Z * error + _SMALLEST_EXAMINATION:
+                continue
+            reason = (
+                "propensities are too low"
+                if mean > 1
+                else "propensities are too high, or the logging policy may not show all that the target shows"
+            )
+            warnings.warn(
+                ClickshiftWarning(
+                    f"the importance weights of {found.estimator} for {target} must average to 1 under right "
+                    f"propensities: they average to {mean:.3g} (standard error {error:.2g}). Either {reason}. Check "
+                    "how they were logged.",
+                    code="mean-weight-not-one",
+                    target=target,
+                    estimator=found.estimator,
+                    mean=mean,
+                    error=error,
+                ),
+                stacklevel=3,
+            )
+            break
 
 
 def _day_residuals(

@@ -96,8 +96,8 @@ class GroupedLog:
     propensities. A cell is a document at a rank, among those that were shown. Lists of a query are adjacent, and so are
     entries of a list, so that counts by document are close in memory.
 
-    Lists are equal if they show the same documents at the same ranks: where their holes are is part of a list. A hole is
-    no cell. A list whose documents are all below the ranks that count is empty here, and its sessions count.
+    Lists are equal if they show the same documents at the same ranks: where their holes are is part of a list. A hole
+    is no cell. A list whose documents are all below the ranks that count is empty here, and its sessions count.
 
     Parameters
     ----------
@@ -347,7 +347,8 @@ class GroupedLog:
                 code="missing-propensities",
                 was_cut=False,
             )
-        return np.minimum(self.rank_prob, 1.0)
+        propensity: np.ndarray = np.minimum(self.rank_prob, 1.0)
+        return propensity
 
     @property
     def has_propensity(self) -> bool:
@@ -518,7 +519,11 @@ def list_keys(lists: Rankings, ranks: int, *, with_query: bool | None = None) ->
     pair = lists.pair[:, :ranks]
     if with_query is None:
         with_query = any_empty(lists, ranks)
-    return np.concatenate([lists.query[:, None], pack_rows(pair)], axis=1, dtype=np.int64) if with_query else pack_rows(pair)
+    return (
+        np.concatenate([lists.query[:, None], pack_rows(pair)], axis=1, dtype=np.int64)
+        if with_query
+        else pack_rows(pair)
+    )
 
 
 def any_empty(lists: Rankings, ranks: int) -> bool:

@@ -1,4 +1,7 @@
-"""Model-free values of a target policy: whole lists (List), with nothing assumed of clicks.
+"""Values of a target policy without a click model: whole lists (List), with nothing assumed of clicks.
+
+Where the log carries propensities by position, and none of whole lists, documents at their ranks (IP) take their place:
+a click may then depend on nothing but the document and its rank.
 
 With list frequencies, the reward of a list that the target shows is its mean reward in the log. Lists with few sessions
 count as lost mass: their mean is not known well enough, and its standard error even less. With propensities or a known
@@ -25,7 +28,7 @@ from clickshift.ope.grouped_log import GroupedLog, Tally, tally_resampled
 from clickshift.ope.model_value import TargetLists, Valuation
 from clickshift.ope.session_groups import divide_sessions
 from clickshift.ope.target_policy import TargetProbabilities
-from clickshift.ope.weights import ListWeights, LoggingPolicy, WeightUnits
+from clickshift.ope.weights import IPWeights, ListWeights, LoggingPolicy, WeightUnits
 
 _MIN_SESSIONS = 10
 """Sessions that a list needs in the log for its mean reward to count."""
@@ -37,12 +40,12 @@ _MIN_TAIL = 5
 @final
 @dataclass(frozen=True, eq=False)
 class ModelFree:
-    """Value of a target by whole lists.
+    """Value of a target by whole lists, or by documents at their ranks.
 
     Parameters
     ----------
     estimator
-        Name of the estimator.
+        Name of the estimator: "List" or "IP".
     full
         Value, floor, ceiling and the log's reward.
     replicates
@@ -53,6 +56,8 @@ class ModelFree:
         Effective sample size, in sessions.
     pareto_k
         Shape of the tail of the weights.
+    known
+        Whether the logging policy is known, by its propensities or by itself.
     """
 
     estimator: str
@@ -61,6 +66,7 @@ class ModelFree:
     lost: float
     effective: float
     pareto_k: float
+    known: bool = False
 
 
 def model_free_value(
@@ -73,7 +79,7 @@ def model_free_value(
     max_lost: float,
     seed: int = 0,
 ) -> ModelFree | None:
-    """Estimate the reward of a target by whole lists.
+    """Estimate the reward of a target by whole lists, or by documents at their ranks.
 
     Parameters
     ----------
@@ -95,10 +101,14 @@ def model_free_value(
     Returns
     -------
     ModelFree or None
-        The value; None where too much of the target was logged too rarely.
+        The value; None where too much of the target was logged too rarely, or where the log carries no propensities
+        that the reward can be weighted by.
     """
     used = target.ranked if not isinstance(logging, TargetProbabilities) else target.ranked & logging.ranked
-    units = ListWeights().units(log, probabilities, logging)
+    weights = IPWeights() if logging == "propensities" and not log.has_propensity else ListWeights()
+    if weights.needs_linear and not log.reward.is_linear:
+        return None
+    units = weights.units(log, probabilities, logging)
     exposed, sessions = units.exposed(log.total)[:, 0], log.total.sessions[:, 0] * used
     if not sessions.sum():
         return None
@@ -112,18 +122,22 @@ def model_free_value(
             weight = (prob / units.logging)[counted]
         if not np.isfinite(weight).all():
             return None
-        mean = float(weight @ exposed[counted]) / sessions.sum()
-        error = float(np.sqrt(weight**2 @ exposed[counted])) / sessions.sum()
+        mass = float(units.mass.sum(axis=1) @ sessions)  # 1 per session, or as many as the target shows documents
+        mean = float(weight @ exposed[counted]) / mass
+        error = float(np.sqrt(weight**2 @ exposed[counted])) / mass
         lost = max(0.0, 1 - mean - 2 * error)
     if lost > max_lost or not counted.any():
         return None
     square = float(weight**2 @ exposed[counted])
     effective = float(weight @ exposed[counted]) ** 2 / square if square > 0 else 0.0
+    if units.by_rank:  # of impressions: as sessions
+        effective *= float(sessions.sum() / (units.mass.sum(axis=1) @ sessions))
     k = pareto_k(np.repeat(weight, exposed[counted].astype(np.int64))) if len(weight) < 1 << 20 else 0.0
     left = _left_out(log, n_groups, seed)
     full = _values(log, units, prob * counted, log.total, target, used)[0]
     tally = tally_resampled(log, log.entry_of, log.click, left, np.arange(len(left)), np.ones(len(left)))
-    return ModelFree("List", full, tuple(_values(log, units, prob * counted, tally, target, used)), lost, effective, k)
+    replicates = tuple(_values(log, units, prob * counted, tally, target, used))
+    return ModelFree(weights.name, full, replicates, lost, effective, k, units.logging is not None)
 
 
 def _left_out(log: GroupedLog, n_groups: int, seed: int) -> Float[np.ndarray, "row group"]:

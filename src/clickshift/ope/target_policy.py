@@ -126,9 +126,9 @@ def longest_list(target: Target, vocabulary: Vocabulary) -> int:
 class TargetProbabilities:
     """Target-policy probabilities of the logged lists and placements, and its total mass by query and rank.
 
-    A list is a logged one if it has the same documents at the same ranks, and so the same holes: a policy that leaves no
-    hole shows no list that has one. A document of the target at a rank where the log has a hole is a placement like any
-    other: it is logged where sessions show the document at that rank.
+    A list is a logged one if it has the same documents at the same ranks, and so the same holes: a policy that leaves
+    no hole shows no list that has one. A document of the target at a rank where the log has a hole is a placement like
+    any other: it is logged where sessions show the document at that rank.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ If the log carries propensities by position, every impression is weighted by the
 at its rank k in its session t. IP takes h(a, k) / pi_t(a, k). PBM and Item would need the propensities of the document
 at all ranks, which a log does not carry. They take X / (pi_t(a, k) sum_j e_j) with the target's exposure
 X = sum_j e_j h(a, j), e_j = theta_j p_j: multiple importance sampling over the ranks at which a document may be shown,
-with the weights e_k / sum_j e_j (Veach & Guibas 1995). This is unbiased where the logging policy may show every document
-of the target at every rank; otherwise the mean weight is below 1.
+with the weights e_k / sum_j e_j (Veach & Guibas 1995). This is unbiased where the logging policy may show every
+document of the target at every rank; otherwise the mean weight is below 1.
 
 References
 ----------
@@ -238,6 +238,7 @@ class IPWeights:
     ) -> WeightUnits:
         """Return one unit per cell, i.e. per document at a rank."""
         pair, rank, unit = log.cell_pair, log.cell_rank, log.cell
+        propensity: np.ndarray | None
         if logging == "propensities":
             unit, cell, propensity = _units_by_propensity(self, log, log.by_entry(log.cell))
             pair, rank = pair[cell], rank[cell]
@@ -444,9 +445,10 @@ def _units_by_document(
     """
     exposure, vocabulary = log.theta * examination, log.vocabulary
     unit, pair = log.by_entry(log.lists.pair), np.arange(vocabulary.n_pairs)  # UNSEEN where nothing is shown
+    propensity: np.ndarray | None
     if logging == "propensities":
-        unit, pair, propensity = _units_by_propensity(weights, log, unit)
-        propensity = propensity * exposure.sum()
+        unit, pair, of_rank = _units_by_propensity(weights, log, unit)
+        propensity = of_rank * exposure.sum()
     else:
         known = _known_logging_policy(logging)
         propensity = None if known is None else known.placement @ exposure

@@ -5,7 +5,8 @@ item at one position, with its own time and click, and `propensity_score` is the
 position*. So a row becomes a session of one item, and its query is the slot that the policy had to fill,
 "campaign/position": propensities at two positions belong to different choices and stay apart, and the items of two
 campaigns, both numbered from 0, are not confused. The data cannot show how the click on one item depends on the items
-next to it. `log_prob` is the logarithm of the propensity, for inverse propensity estimates.
+next to it. The propensity is that of the list and of its one item: `log_prob` is its logarithm, and `propensity` is
+the same by position.
 
 References
 ----------
@@ -55,8 +56,8 @@ def read_open_bandit(path: str | Path, *, on_bad_line: OnBadLine = "error") -> S
     Returns
     -------
     Sessions
-        One session of one item per row, with the query "campaign/position", times in UTC, and the logarithm of the
-        propensity.
+        One session of one item per row, with the query "campaign/position", times in UTC, and the propensity of the
+        item, which is also that of the list.
 
     Raises
     ------
@@ -76,7 +77,8 @@ def read_open_bandit(path: str | Path, *, on_bad_line: OnBadLine = "error") -> S
     positions, index = np.unique(position, return_inverse=True)
     query = pa.DictionaryArray.from_arrays(index, pa.array([f"{campaign}/{position}" for position in positions]))
     vocabulary, query_row, pair = Vocabulary.of(query, item)
-    rankings = Rankings(vocabulary, query_row, pair[:, None], log_prob=np.log(propensity))
+    log_prob = np.log(propensity)
+    rankings = Rankings(vocabulary, query_row, pair[:, None], log_prob=log_prob, propensity=propensity[:, None])
     report.report()
     return Sessions(rankings, click[:, None] == 1, time=time)
 
