@@ -288,7 +288,8 @@ def _made_again(cell: Cell, kept: Rows, testing: Sequence[str]) -> None:
     """Compare shipped rows with new ones; leaving out test policies does not change the logs of the others."""
     world = replace(cell.world, testing=tuple(test for test in cell.world.testing if test[0] in testing))
     fresh = [row for row in _without_time(replace(cell, world=world).rows()) if row["kind"] != "loss"]
-    assert [row["testing"] for row in fresh if row["kind"] == "clicks"] == [IND, *testing]
+    ranks_only = cell.contender.name in {"TopPop", "TopPopObs", "RankTopObs"}
+    assert [row["testing"] for row in fresh if row["kind"] == "clicks"] == ([] if ranks_only else [IND, *testing])
     known = [row for row in _without_time(kept) if row["kind"] != "clicks" or row["testing"] in (IND, *testing)]
     assert len(known) == len(fresh)
     for new, old in zip(fresh, known, strict=True):
@@ -297,19 +298,57 @@ def _made_again(cell: Cell, kept: Rows, testing: Sequence[str]) -> None:
         assert {name: new[name] for name in numbers} == pytest.approx({name: old[name] for name in numbers}, abs=1e-6)
 
 
+UNTRAINED = ("oracle", "baseline")
+"""Roles whose cells of the grid take less than a second, and give the same numbers to the last digits."""
+
+
 def _is_cheapest(cell: Cell) -> bool:
     return cell.user[0] == "DBN" and cell.training[0] == "PL-oracle" and cell.contender.learner in {"", "dCTR"}
 
 
 def test_reference_rows_are_those_of_this_very_protocol(reference: RunFolder) -> None:
-    """If this fails, a setting or VERSION has changed: make the rows again (benchmarks/policy_shift.py)."""
+    """A cell of each kind that is not trained: the users themselves, models of counts, and models that only rank.
+
+    If this fails, a setting or VERSION has changed: make the rows again (benchmarks/policy_shift.py).
+    """
     cells = PolicyShift().tasks()
     seeds = {row["seed"] for row in reference.rows(cells) if row["model"] == "NCM"}
     assert seeds == set(range(10))
-    cheap = [cell for cell in cells if _is_cheapest(cell)]
-    assert len(cheap) == 2
+    cheap = [cell for cell in cells if cell.log == "DBN users, PL-oracle log" and cell.contender.role in UNTRAINED]
+    assert len(cheap) == 7
     for cell in cheap:
         _made_again(cell, reference.rows([cell]), ("oracle", "random", "BM25"))
+    of_tables = [cell for cell in section_6_1().tasks() if cell.user[0] == "CoCM" and cell.contender.role in UNTRAINED]
+    assert {cell.contender.name for cell in of_tables} == {ORACLE, "dCTR"}
+    for cell in of_tables:
+        _made_again(cell, reference.rows([cell]), [name for name, _ in cell.world.testing])
+
+
+@pytest.mark.study
+def test_reference_rows_of_gradient_models_are_near_those_of_this_very_protocol(
+    reference: RunFolder, study: Study
+) -> None:
+    """The first seed of the ten, trained alone.
+
+    Shipped rows are from before the learning rate was halved as PyTorch does (decision 6), and PBM and UBM took larger
+    steps of examination then, so they are not equal. Largest differences when this was written, on random lists: ARM
+    .0001, CACM-minus and DBN .0005, PBM .0017. Once the rows are made again, the tolerances are those of rounding.
+    """
+    names = study.choose(smallest=("ARM",), full=("PBM", "UBM", "DBN", "NCM", "CACM-minus", "ARM"))
+    user = study.choose(smallest="DBN", full="CoCM")
+    for cell in PolicyShift().tasks():
+        if cell.contender.name in names and cell.log == f"{user} users, PL-oracle log":
+            fresh = replace(cell, world=replace(cell.world, testing=RANDOM), seeds=1).rows()
+            old = [row for row in reference.rows([cell]) if row["seed"] == 0]
+            assert {row["policy"] for row in fresh if row["kind"] == "policy"} == {
+                row["policy"] for row in old if row["kind"] == "policy"
+            }
+            for new in fresh:
+                keys = ("kind", "testing", "policy")
+                same = [row for row in old if all(row.get(key) == new.get(key) for key in keys)]
+                for name, within in (("perplexity", 0.003), ("nDCG@10", 0.01), ("expected_clicks", 0.02)):
+                    if name in new:
+                        assert [row[name] for row in same] == [pytest.approx(new[name], abs=within)]
 
 
 @pytest.mark.study
