@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "compare",
     "predict": "predict",
     "judgments": "judgments",
+    "conversions": "conversions",
     "examine": "examination",
     "models": "list_models",
     "propensities": "propensities",

@@ -19,6 +19,7 @@ from typer.main import get_command
 
 import clickshift.cli.audit as audit
 import clickshift.cli.compare as compare
+import clickshift.cli.conversions as conversions
 import clickshift.cli.corpus as corpus
 import clickshift.cli.decide as decide
 import clickshift.cli.explore as explore
@@ -77,6 +78,7 @@ app.command()(decide.decide)
 app.command()(explore.explore)
 app.command()(models.examine)
 app.command()(models.judgments)
+app.command()(conversions.conversions)
 app.command(hidden=True)(models.relevance)
 app.command()(models.predict)
 app.command()(propensities.propensities)

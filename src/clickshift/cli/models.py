@@ -165,8 +165,16 @@ def judgments(
         help="What the file is for: opensearch, quepid, quepid-rre, rre, trec, ltr, ranx, lightgbm, xgboost, parquet "
         "or csv; by default, that of its ending.",
     ),
-    grades: str = typer.Option(
-        "0.05,0.1,0.2,0.4", help="Ascending cut points of the relevance, or quantile:N for N grades of equal size."
+    value: str | None = typer.Option(
+        None,
+        help="Value of a click, for relevance as an expected value: a signal of --log, e.g. purchase or revenue, or a "
+        "weighted sum such as 'click + 3*cart + 10*purchase'.",
+    ),
+    log: str | None = typer.Option(None, help="Click log with the signals of --value."),
+    grades: str | None = typer.Option(
+        None,
+        help="Ascending cut points of the relevance, or quantile:N for N grades of equal size; by default "
+        "0.05,0.1,0.2,0.4, and quantile:5 with --value.",
     ),
     min_impressions: int = typer.Option(
         0, min=0, help="Smallest number of impressions of a (query, document) pair to be judged."
@@ -178,6 +186,8 @@ def judgments(
         None, help="Table with the columns query and text: the texts of the queries, if the log has ids."
     ),
     report: Path | None = PAGE,
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
     json: bool = JSON,
 ) -> None:
     """Export graded relevance judgments with their evidence from a fitted model.
@@ -192,14 +202,19 @@ def judgments(
         GradedJudgments.check_output(output, format)
     check_report(report)
     with warnings_shown():
-        with reporting("grading"):
+        with reporting("grading") as progress:
             result = grade(
                 model,
+                value=value,
+                log=log,
                 grades=grades,
                 min_impressions=min_impressions,
                 keep_prior=keep_prior,
                 query_text=query_text,
                 format=format,
+                columns=parse_columns(column),
+                on_bad_line="skip" if skip_bad else "error",
+                progress=progress,
             )
         render(result, json=json, output=output, report=report)
 

@@ -19,6 +19,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from typing_extensions import override
 
+from clickshift.core.progress import Progress, silent
+from clickshift.counts.open_log import LogLike
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS, SYMBOLS, counts_figure, dot_plot
@@ -26,9 +28,12 @@ from clickshift.display.result import Result
 from clickshift.display.tables import Rows, facts_table
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.grading._evidence import graded_by_prior, reliability_weight, shown_often
+from clickshift.grading._expected_value import conversions_for, expected_value_table
+from clickshift.grading.conversions import Conversions
 from clickshift.grading.export import judgments_format, write_judgments
 from clickshift.grading.quantiles import quantile_grades
 from clickshift.io.query_texts import read_query_texts
+from clickshift.io.read_report import OnBadLine
 from clickshift.models import model_name
 from clickshift.models.storage import ModelLike, open_model
 
@@ -36,6 +41,8 @@ __all__ = ["DEFAULT_GRADES", "GradedJudgments", "judgments", "parse_grades"]
 
 DEFAULT_GRADES = "0.05,0.1,0.2,0.4"
 """Cut points of five grades, for a relevance that is a probability."""
+VALUE_GRADES = "quantile:5"
+"""Default grades of an expected value, whose scale depends on the signal."""
 _MAX_GRADES = 31
 """Number of grades for which LightGBM has gains by default."""
 _PAGE = {".html", ".htm"}
@@ -54,7 +61,8 @@ class GradedJudgments(Result):
         Name of the model.
     table
         A pyarrow table with the columns query, doc, relevance, low, high, support, impressions, clicks, ctr,
-        mean_rank, grade, grade_from ("log" or "prior") and weight.
+        mean_rank, grade, grade_from ("log" or "prior") and weight; with a value also click_relevance, value_per_click
+        and conversions.
     cuts
         Cut points of the grades, ascending.
     left_out
@@ -65,12 +73,16 @@ class GradedJudgments(Result):
         What the training log was, in one line.
     left_to_prior
         Number of pairs that are left out because the prior decides their grade.
+    value
+        What relevance is: the value of a click that is expected of an examined result; "" for P(click | examined), or
+        what else relevance is in the model.
 
     Notes
     -----
     Keys of `to_dict`, which `clickshift judgments --json` prints:
 
     - model: name of the model;
+    - value: the value that is expected of an examined result, e.g. "purchase"; None for clicks;
     - queries, pairs: number of queries and of graded pairs;
     - pairs_left_out: number of pairs with too few impressions;
     - pairs_left_to_prior: number of pairs that are left out because the prior, and not the log, decides their grade;
@@ -89,6 +101,7 @@ class GradedJudgments(Result):
     format: str | None = None
     data: str = ""
     left_to_prior: int = 0
+    value: str = ""
 
     @property
     def kept_from_prior(self) -> int:
@@ -122,8 +135,9 @@ class GradedJudgments(Result):
     @override
     def conclusion(self) -> str:
         counts = self.counts
+        by = f" by expected {self.value}" if self.value else ""
         text = (
-            f"{self.model} grades {self.table.num_rows:,} documents of {len(self.group_sizes):,} queries from 0 to "
+            f"{self.model} grades {self.table.num_rows:,} documents of {len(self.group_sizes):,} queries{by} from 0 to "
             f"{len(self.cuts)}, with {counts[-1]:,} of them in the highest grade."
         )
         if self.left_to_prior:
@@ -152,6 +166,7 @@ class GradedJudgments(Result):
     def facts(self) -> Mapping[str, Any]:
         return {
             "model": self.model,
+            "value": self.value or None,
             "queries": len(self.group_sizes),
             "pairs": self.table.num_rows,
             "pairs_left_out": self.left_out,
@@ -322,12 +337,17 @@ def _rate_text(clicks: float, impressions: float) -> str:
 def judgments(
     model: ModelLike,
     *,
-    grades: str = DEFAULT_GRADES,
+    value: str | None = None,
+    log: LogLike | Conversions | None = None,
+    grades: str | None = None,
     min_impressions: int = 0,
     keep_prior: bool = False,
     query_text: str | Path | Any | None = None,
     level: float = 0.95,
     format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    progress: Progress = silent,
 ) -> GradedJudgments:
     """Grade the (query, document) pairs of a click model whose grade the log decides.
 
@@ -338,12 +358,21 @@ def judgments(
 
     Warns where the cut points do not suit the relevance of the model.
 
+    With `value`, relevance is what a result is expected to earn if users examine it: its relevance for clicks times the
+    mean value of its clicks (`conversions`). That assumes that a conversion depends on the rank through the click only.
+
     Parameters
     ----------
     model
         Folder of a saved model, or a click model.
+    value
+        What a click earns: a signal of `log` such as "purchase" or "revenue", or a weighted sum such as "click + 3*cart
+        + 10*purchase". By default, clicks alone count.
+    log
+        Log with the signals of `value`, or the result of `conversions` for it.
     grades
-        Ascending cut points, e.g. "0.05,0.1,0.2,0.4", or "quantile:5" for five grades of equal size.
+        Ascending cut points, e.g. "0.05,0.1,0.2,0.4", or "quantile:5" for five grades of equal size, which is the
+        default with `value`.
     min_impressions
         Smallest number of impressions of a graded pair.
     keep_prior
@@ -355,6 +384,8 @@ def judgments(
     format
         Format of the file that `write` of the result writes, see `write_judgments`: "trec", "opensearch", "quepid" and
         others; by default, that of the file's ending.
+    columns, on_bad_line, progress
+        As in `conversions`, for the log.
 
     Returns
     -------
@@ -364,7 +395,8 @@ def judgments(
     Raises
     ------
     SpecError
-        If `grades` is not valid ("bad-grades").
+        If `grades` is not valid ("bad-grades"), or `value` is no sum of signals of the log ("bad-value",
+        "unknown-signal", "missing-log").
     CapabilityError
         If the model has no impressions because it was not fitted on a log ("no-evidence").
     DataError
@@ -381,9 +413,14 @@ def judgments(
     """
     import pyarrow as pa
 
-    parsed, model = parse_grades(grades), open_model(model)
+    parsed = parse_grades(grades or (DEFAULT_GRADES if value is None else VALUE_GRADES))
+    model = open_model(model)
     texts = None if query_text is None else read_query_texts(query_text, model.vocabulary)
     table, relevance = model.relevance_table(level=level), model.relevance()
+    clicked = relevance
+    if value is not None:
+        worth = conversions_for(value, log, level=level, columns=columns, on_bad_line=on_bad_line, progress=progress)
+        table, relevance = expected_value_table(model, worth, level=level)
     order = np.lexsort((-relevance, model.vocabulary.pair_query))  # of the rows of the table
     impressions = np.zeros(len(relevance)) if model.evidence is None else model.evidence.impressions[:-1]
     often = shown_often(model, impressions, min_impressions)
@@ -400,7 +437,7 @@ def judgments(
             count=len(keep),
         )
     error = None if model.evidence is None else model.evidence.logit_error.get("relevance")
-    weight = np.ones(len(relevance)) if error is None else reliability_weight(relevance, error[:-1])
+    weight = np.ones(len(relevance)) if error is None else reliability_weight(clicked, error[:-1])
     clicks, shown = table["clicks"].to_numpy(), table["impressions"].to_numpy()
     with np.errstate(invalid="ignore"):
         rate = clicks / np.where(shown > 0, shown, np.nan)
@@ -412,7 +449,7 @@ def judgments(
     if texts is not None:
         named = pa.array(texts[model.vocabulary.pair_query[order]])
         table = table.set_column(table.column_names.index("query"), "query", named)
-    _warn_of_doubtful_grades(relevance[keep], grade[keep], cuts)
+    _warn_of_doubtful_grades(relevance[keep], grade[keep], cuts, is_value=value is not None)
     return GradedJudgments(
         model_name(model),
         table.filter(pa.array(keep[order])),
@@ -421,14 +458,15 @@ def judgments(
         format,
         model.summary().data,
         left_to_prior=0 if keep_prior else int(by_prior.sum()),
+        value=value or "",
     )
 
 
 def _warn_of_doubtful_grades(
-    relevance: Float[np.ndarray, " pair"], grade: Int[np.ndarray, " pair"], cuts: tuple[float, ...]
+    relevance: Float[np.ndarray, " pair"], grade: Int[np.ndarray, " pair"], cuts: tuple[float, ...], *, is_value: bool
 ) -> None:
-    """Warn if the cut points do not suit the relevance."""
-    if relevance.max() > 1 and max(cuts, default=2.0) <= 1:
+    """Warn if the cut points do not suit the relevance; values may have any size."""
+    if not is_value and relevance.max() > 1 and max(cuts, default=2.0) <= 1:
         warnings.warn(
             ClickshiftWarning(
                 f"relevance goes up to {relevance.max():.4g} here, so it is not a probability, and cut points up to "
