@@ -107,6 +107,17 @@ class TestHowRandom:
         found = randomisation_test(Rankings(words, np.zeros(50, int), pair))
         assert found.p_value == pytest.approx(stats.friedmanchisquare(*ranks.T).pvalue, rel=1e-9)
 
+    def test_only_the_order_counts_not_where_the_holes_are(self, rng: np.random.Generator) -> None:
+        """Rank 3 is an advertisement in half of the lists."""
+        words = Vocabulary.of([0] * 5, np.arange(5))[0]
+        pair = np.where(rng.random((60, 1)) < 0.3, np.arange(5), rng.random((60, 5)).argsort(axis=1))
+        holed = np.where(rng.random((60, 1)) < 0.5, np.insert(pair, 2, -1, axis=1), np.insert(pair, 5, -1, axis=1))
+        lists = Rankings(words, np.zeros(60, int), holed)
+        assert lists.has_holes
+        plain = randomisation_test(Rankings(words, np.zeros(60, int), pair))
+        assert randomisation_test(lists) == plain
+        assert plain.share > 0.02
+
     @pytest.mark.parametrize("ranks", [2, 4, 8])
     def test_random_lists_raise_no_alarm(self, ranks: int) -> None:
         corpus = world(50, 8)

@@ -68,6 +68,18 @@ def test_counts_of_every_query_are_those_of_a_loop(uneven: cs.Sessions, pbm: cs.
             assert one["clicks"] == [list_clicks[pairs][rank] for rank in range(len(pairs))]
 
 
+def test_holes_keep_the_ranks_and_clicks_of_the_documents_below_them() -> None:
+    words, _, _ = cs.Vocabulary.of([0] * 3, ["a", "b", "c"])
+    pair = np.array([[-1, 0, -1, 1], [0, 1, -1, -1], [-1, 0, -1, 1]])
+    log = cs.Sessions(cs.Rankings(words, np.zeros(3, int), pair), np.array([[0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 1]]))
+    facts = ExploredLog(LogIndex.of(log), cs.fit("rCTR", log)).query(0)
+    assert facts["lists"] == [
+        {"documents": [0, 1], "sessions": 2, "clicks": [1, 2], "ranks": [2, 4]},
+        {"documents": [0, 1], "sessions": 1, "clicks": [1, 0]},
+    ]
+    assert [one["by_rank"] for one in facts["documents"]] == [[[1, 1, 1], [2, 2, 1]], [[2, 1, 0], [4, 2, 2]]]
+
+
 def test_examinations_of_pbm_are_impressions_times_examination(uneven: cs.Sessions, pbm: Any) -> None:
     explored = ExploredLog(LogIndex.of(uneven), pbm)
     for document in explored.query(3)["documents"]:

@@ -14,12 +14,14 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.propensity._bootstrap import ExaminationCurve
 from clickshift.propensity._dual_learning import _ClickedLists, _DualLearningTask
+from clickshift.propensity._from_click_model import _distinct_lists
 from clickshift.propensity._harvesting import _fit_all_pairs
 from clickshift.propensity._interventions import count_interventions
 from clickshift.propensity._orthogonal import DocumentCounts
 from clickshift.propensity._rank_model import ExaminationEquations
 from clickshift.propensity._regression_em import _RegressionEMTask
 from clickshift.propensity.estimate import propensities
+from tests.codes import raises_code
 from tests.propensity.worlds import PLANTED, RANKS, clicks, swapped_clicks, users, world
 
 
@@ -119,6 +121,24 @@ def test_sessions_that_were_not_swapped_with_a_rank_do_not_count_for_it() -> Non
     assert after[2] != pytest.approx(before[2])
 
 
+def test_a_hole_cannot_be_swapped() -> None:
+    log, swapped = swapped_clicks(world(5, 6), 50, 7)
+    shown = log.rankings.shown.copy()
+    shown[11, 1], swapped[11] = False, 1
+    lists = Rankings(log.vocabulary, log.rankings.query, log.rankings.pair, shown)
+    with raises_code("rank-out-of-range", row=12, value=2, n_ranks=RANKS, count=1):
+        propensities(Sessions(lists, log.click & shown), "swaps", swapped=swapped, replicates=0)
+
+
+def test_lists_with_holes_are_not_those_with_unknown_documents() -> None:
+    """The document at rank 2 is not in the vocabulary of the model: its list is not the one with a hole there."""
+    words, _, _ = Vocabulary.of([0] * 3, [7, 8, 9])
+    pair = np.array([[0, -1, 1], [0, -1, 1]])
+    lists = Rankings(words, np.zeros(2, int), pair, np.array([[1, 0, 1], [1, 1, 1]]))
+    distinct, number = _distinct_lists(Sessions(lists, np.zeros((2, 3))))
+    assert (len(distinct), number.tolist()) == (2, [0, 1])
+
+
 def test_an_interval_knows_how_many_queries_and_replicates_it_has() -> None:
     """Of the mean of G numbers of variance 1, G = 8: as wide as Student's, on average."""
     rng, widths = np.random.default_rng(0), []
@@ -193,6 +213,15 @@ def test_lists_of_the_dual_learning_algorithm() -> None:
     for row, shown, clicked in zip(lists.row, lists.shown, lists.clicks, strict=True):
         key = tuple(np.where(shown, lists.pairs[row], -1))
         assert clicked.tolist() == totals[key].tolist()
+
+
+def test_a_hole_is_no_document_of_a_list_and_an_unknown_document_ends_it() -> None:
+    words, _, _ = Vocabulary.of([0] * 4, [6, 7, 8, 9])
+    pair, shown = np.array([[0, -1, 1, 2], [0, -1, 1, 2]]), np.array([[1, 0, 1, 1], [1, 1, 1, 1]])
+    log = Sessions(Rankings(words, np.zeros(2, int), pair, shown), np.array([[1, 0, 0, 1], [1, 0, 0, 1]]))
+    lists = _ClickedLists.of(log, np.arange(3))
+    assert lists.shown.tolist() == [[True, False, True, True], [True, False, False, False]]
+    assert lists.clicks.tolist() == [[1, 0, 0, 1], [1, 0, 0, 0]]
 
 
 def test_dual_learning_follows_its_ranking_loss() -> None:

@@ -219,7 +219,7 @@ class _DayPair(NamedTuple):
     def sessions_by_query(self) -> Float[np.ndarray, "day query"]:
         """Return the sessions of each query, as the impressions of its most filled rank.
 
-        Results outside a vocabulary are not in the counts, so one rank alone may miss sessions.
+        Results outside a vocabulary are not in the counts, and nor are holes, so one rank alone may miss sessions.
         """
         cell = self.query * self.n_ranks + self.rank
         size = self.vocabulary.n_queries * self.n_ranks
@@ -261,7 +261,7 @@ def _position_change(both: _DayPair, sessions: np.ndarray, common: np.ndarray, r
     shown = both.impressions[:, cells]
     depth = np.zeros(len(common), np.int64)
     np.maximum.at(depth, query, rank + 1)
-    # an empty rank, below the end of a list, counts as one more document
+    # an empty rank, below the end of a list or a hole, counts as one more document
     at_rank = np.stack([np.bincount(group, s, size).reshape(-1, ranks) for s in shown])
     empty = np.where(np.arange(ranks) < depth[:, None], np.maximum(sessions[:, :, None] - at_rank, 0), 0.0)
     distance, chance = np.zeros((2, len(common)))

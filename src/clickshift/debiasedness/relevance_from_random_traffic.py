@@ -110,7 +110,8 @@ def randomisation_test(lists: Rankings | Log, *, weight: np.ndarray | None = Non
     the sum of its deviations from the mean over the root of its variance. z^2 is 1 on average, and 1 + (n - 1) share
     where the document explains a share of the variance. The sum of all z^2 is compared with the scaled chi-squared
     distribution of the same mean and variance; deviations within a list sum to 0, which makes the variance
-    2 L / (L - 1) per pair. Only the order of the shown documents matters, not which documents are shown.
+    2 L / (L - 1) per pair. Only the order of the shown documents matters, not which documents are shown, nor where a
+    list has holes.
 
     Parameters
     ----------
@@ -139,14 +140,16 @@ def randomisation_test(lists: Rankings | Log, *, weight: np.ndarray | None = Non
         else ((part.rankings, part.count.astype(np.float64)) for part in lists.chunks())
     )
     for rankings, count in parts:
-        length = rankings.length
+        length = rankings.n_shown
         mean_rank, rank_variance = (length - 1) / 2, (length**2 - 1.0) / 12
+        place = np.cumsum(rankings.shown, axis=1) - 1 if rankings.has_holes else None
         for rank in range(rankings.n_ranks):
             pair = rankings.pair[:, rank]
             use = np.flatnonzero((pair != UNSEEN) & (length > 1))
             used_pair, times = pair[use], count[use]
             impressions += np.bincount(used_pair, times, n_pairs)
-            deviation += np.bincount(used_pair, times * (rank - mean_rank[use]), n_pairs)
+            own = rank if place is None else place[use, rank]
+            deviation += np.bincount(used_pair, times * (own - mean_rank[use]), n_pairs)
             variance += np.bincount(used_pair, times * rank_variance[use], n_pairs)
     seen = impressions > 0
     n_seen, repeats = int(seen.sum()), float((impressions[seen] - 1).sum())

@@ -76,7 +76,8 @@ class ExploredLog:
         -------
         dict
             Query, number, sessions, clicks, n_lists, n_documents; `lists`, the most frequent ones, with their documents
-            (as positions in `documents`), sessions and clicks by rank; `documents`, those shown most often first, with
+            (as positions in `documents`), sessions, clicks on each document and, of a list with holes, the ranks of its
+            documents; `documents`, those shown most often first, with
             impressions and clicks in all and by rank, mean rank, expected number of examinations, relevance with its
             interval and support, and the parameters of the model with the standard errors of their logits.
         """
@@ -100,11 +101,7 @@ class ExploredLog:
             "n_lists": len(lists.sessions),
             "n_documents": len(order),
             "lists": [
-                {
-                    "documents": position[pairs[pairs >= 0] - first].tolist(),
-                    "sessions": int(n),
-                    "clicks": clicks[: np.count_nonzero(pairs >= 0)].tolist(),
-                }
+                _list_facts(position, pairs, int(first), int(n), clicks)
                 for pairs, n, clicks in zip(lists.pair[:LISTS_SHOWN], lists.sessions, lists.clicks, strict=False)
             ],
             "documents": [
@@ -191,6 +188,23 @@ class _Lists:
     pair: Int[np.ndarray, "list rank"]
     sessions: Int[np.ndarray, " list"]
     clicks: Int[np.ndarray, "list rank"]
+
+
+def _list_facts(
+    position: Int[np.ndarray, " document"],
+    pair: Int[np.ndarray, " rank"],
+    first: int,
+    sessions: int,
+    clicks: Int[np.ndarray, " rank"],
+) -> dict[str, Any]:
+    """Describe a list; the ranks of its documents where it has holes."""
+    ranks = np.flatnonzero(pair >= 0)
+    facts = {
+        "documents": position[pair[ranks] - first].tolist(),
+        "sessions": sessions,
+        "clicks": clicks[ranks].tolist(),
+    }
+    return facts if ranks[-1] == len(ranks) - 1 else facts | {"ranks": (ranks + 1).tolist()}
 
 
 def _lists(sessions: Sessions) -> _Lists:

@@ -197,7 +197,7 @@ class OptimisedPolicy(Result):
     def rows(self) -> Rows:
         """Return one row per list of the policy: query, docs and weight."""
         lists, vocabulary = self.policy.lists, self.policy.vocabulary
-        ids = np.append(vocabulary.doc_ids[vocabulary.pair_doc].astype(object), None)  # a hole is None
+        ids = np.array([*vocabulary.doc_ids[vocabulary.pair_doc].tolist(), None], object)  # a hole is None
         docs = [ids[pair[:length]].tolist() for pair, length in zip(lists.pair, lists.length.tolist(), strict=True)]
         query = vocabulary.query_ids[lists.query].tolist()
         return [

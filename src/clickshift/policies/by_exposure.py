@@ -116,6 +116,12 @@ class PlacedRankings(RankingDistribution):
     def log_prob(self, rankings: Rankings) -> Float[np.ndarray, " session"]:
         ranks = int(rankings.length.max())
         self._check_ranks(ranks)
+        if rankings.has_holes:  # no list of this distribution has a hole
+            whole = rankings.n_shown == rankings.length
+            log_prob = np.full(len(rankings), -np.inf)
+            if whole.any():
+                log_prob[whole] = self.log_prob(rankings[whole])
+            return log_prob
         rank_of = np.argsort(self.document_at, axis=1)[rankings.length, :ranks]
         pair = np.take_along_axis(rankings.pair, rank_of, axis=1)
         return self.inner.log_prob(Rankings(rankings.vocabulary, rankings.query, pair, rankings.shown[:, :ranks]))

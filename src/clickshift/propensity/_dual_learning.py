@@ -62,9 +62,12 @@ class _ClickedLists:
 
     @classmethod
     def of(cls, log: Sessions, pairs: Int[np.ndarray, " row"]) -> _ClickedLists:
-        """Group the lists of a log. A list ends before a document outside the vocabulary: below, nothing compares."""
-        pair = log.rankings.pair
-        in_vocabulary = np.logical_and.accumulate(log.rankings.shown & (pair != UNSEEN), axis=1)
+        """Group the lists of a log. A list ends before a document outside the vocabulary: below, nothing compares.
+
+        A hole is no document of the list.
+        """
+        pair, shown = log.rankings.pair, log.rankings.shown
+        in_vocabulary = shown & np.logical_and.accumulate(~shown | (pair != UNSEEN), axis=1)
         clicked = np.flatnonzero((log.click & in_vocabulary).any(axis=1))
         pair, in_vocabulary = np.where(in_vocabulary, pair, UNSEEN)[clicked], in_vocabulary[clicked]
         group, first = distinct_rows(np.concatenate([log.rankings.query[clicked, None], pair], axis=1, dtype=np.int64))

@@ -159,5 +159,6 @@ def _distinct_lists(log: Sessions) -> tuple[Rankings, np.ndarray]:
 
     rankings = log.rankings
     parts = [rankings.query[:, None], rankings.length[:, None], rankings.pair]
+    parts += [np.packbits(rankings.shown, axis=1)] if rankings.has_holes else []  # not documents of other vocabularies
     group, first = distinct_rows(np.concatenate(parts, axis=1, dtype=np.int64))
     return rankings[first], group

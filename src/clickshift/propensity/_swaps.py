@@ -16,7 +16,7 @@ Wang, X. et al. (2018). Position bias estimation for unbiased learning to rank i
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
@@ -104,12 +104,13 @@ def _checked_swaps(swapped: np.ndarray, log: Log) -> Int[np.ndarray, " session"]
             expected=(len(log),),
         )
     length = np.concatenate([part.rankings.length for part in log.chunks()])
-    bad = np.flatnonzero((swapped < -1) | (swapped >= np.maximum(length, 1)))
+    out_of_range = (swapped < -1) | (swapped >= np.maximum(length, 1))
+    bad = np.flatnonzero(out_of_range | _at_a_hole(np.where(out_of_range, -1, swapped), log))
     if len(bad):
         row = int(bad[0])
         raise DataError(
-            f"a swapped rank must be one of the list: row {row + 1} has rank {swapped[row] + 1} of a list of "
-            f"{length[row]}. Mark a list without a swap with -1 (0 in a file).",
+            f"a swapped rank must be one of the list, with a document: row {row + 1} has rank {swapped[row] + 1} of a "
+            f"list of {length[row]}. Mark a list without a swap with -1 (0 in a file).",
             code="rank-out-of-range",
             row=row + 1,
             value=int(swapped[row]) + 1,
@@ -117,3 +118,13 @@ def _checked_swaps(swapped: np.ndarray, log: Log) -> Int[np.ndarray, " session"]
             count=len(bad),
         )
     return swapped.astype(np.int64)
+
+
+def _at_a_hole(swapped: Int[np.ndarray, " session"], log: Log) -> Bool[np.ndarray, " session"]:
+    """Return whether the list of each row shows nothing at its swapped rank; False where none was swapped."""
+    first, holes = 0, []
+    for part in log.chunks():
+        rank = swapped[first : first + len(part)]
+        holes.append((rank >= 0) & ~part.rankings.shown[np.arange(len(part)), rank])
+        first += len(part)
+    return np.concatenate(holes)

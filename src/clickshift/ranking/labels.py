@@ -231,7 +231,10 @@ def check_position_bias(
 
 
 def sessions_by_query(cells: Cells) -> Float[np.ndarray, " query"]:
-    """Return the number of sessions of each query: the largest number of impressions at one of its ranks."""
+    """Return the number of sessions of each query: the largest number of impressions at one of its ranks.
+
+    If every rank is a hole in some session, it is too low. What labels estimate, W / N, does not depend on it.
+    """
     vocabulary = cells.vocabulary
     key = vocabulary.pair_query[cells.pair] * cells.n_ranks + cells.rank()
     impressions = np.bincount(key, cells.impressions, vocabulary.n_queries * cells.n_ranks)

@@ -63,6 +63,11 @@ def _check_lists(
     lists = Rankings(vocabulary, np.full(len(pairs), query, np.int32), pairs)
     prob = np.exp(distribution.log_prob(lists))
     require(abs(prob.sum() - 1) < 1e-9, f"probabilities of all lists of {ranks} must sum to 1: got {prob.sum()}")
+    holed = pairs.copy()
+    holed[:, 0] = UNSEEN
+    if lists.n_ranks > 1:
+        impossible = np.isneginf(distribution.log_prob(Rankings(vocabulary, lists.query, holed)))
+        require(impossible.all(), "a list with a hole must be impossible")
 
     placement = distribution.placement(np.array([query]), ranks=ranks)
     expected = np.zeros_like(placement)

@@ -171,7 +171,7 @@ function listTable(query) {
     { name: "shown", cell: (one) => count(one.sessions), value: (one) => one.sessions },
     { name: "clicks per list", cell: (one) => decimal(one.clicks.reduce((a, b) => a + b, 0) / one.sessions, 3), value: (one) => one.clicks.reduce((a, b) => a + b, 0) / one.sessions },
     { name: "documents by rank (clicks)", kind: "long", cell: (one) => make("ol", { class: "ranked" }, ...one.documents.map((k, rank) => make("li", { class: one.clicks[rank] ? "clicked" : "" },
-      make("span", { class: "quiet" }, `${rank + 1}.`), make("span", { class: "doc", title: query.documents[k].doc }, query.documents[k].doc),
+      make("span", { class: "quiet" }, `${one.ranks ? one.ranks[rank] : rank + 1}.`), make("span", { class: "doc", title: query.documents[k].doc }, query.documents[k].doc),
       make("span", { class: "quiet" }, `(${count(one.clicks[rank])})`)))) },
   ];
   const more = query.n_lists > query.lists.length ? make("p", { class: "quiet" }, `The ${query.lists.length} most frequent of ${count(query.n_lists)} lists.`) : null;

@@ -152,7 +152,9 @@ function whatIf(data, query) {
       { label: "Predicted clicks by rank", width, height: 260 }));
   }
 
-  const panel = make("div", { class: "what-if" }, buttons, make("div", { class: "columns" }, items,
+  const holes = query.lists.some((list) => list.ranks)
+    ? make("p", { class: "quiet" }, "Some logged lists have holes, ranks where nothing was recorded: here their documents move up.") : null;
+  const panel = make("div", { class: "what-if" }, buttons, holes, make("div", { class: "columns" }, items,
     make("div", { class: "outcome" }, totals, make("h4", {}, "Predicted click probability by rank, with 95 % intervals"), place)), status);
   observer.observe(place);
   update();

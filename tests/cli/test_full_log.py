@@ -1,0 +1,197 @@
+"""One log with everything that a log may have goes through every command that takes a log, and back to files.
+
+It has holes, views, two signals, a segment, experiment arms, users, times, counts and propensities of lists and by
+position. A command works, or refuses in one line with a code that is listed here, with the reason.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from clickshift.counts.open_log import open_log
+from clickshift.data.sessions import Sessions
+from clickshift.errors import ClickshiftError
+from clickshift.io.read_log import read_log, write_log
+from tests.cli.shell import Shell, call, commands, pictures_without_a_browser
+from tests.full_logs import SEGMENTS, SIGNALS, content, full_log
+
+FEW = ("--replicates", 20)
+PROPENSITIES = ("--logging", "propensities")
+CALLS: dict[str, list[tuple[object, ...]]] = {
+    "fit": [("PBM", "LOG", "-o", "OUT"), ("DBN", "LOG", "-o", "OUT")],
+    "evaluate": [("MODEL", "LOG")],
+    "compare": [("LOG", "--model", "PBM", "--model", "dCTR")],
+    "audit": [("MODEL", "LOG", "--labels", "TRUTH", "--permutations", 19, "--subsamples", 0)],
+    "decide": [("LOG", "--candidate", "TARGET", *FEW)],
+    "explore": [("LOG", "--model", "MODEL", "-o", "OUT.html")],
+    "predict": [("MODEL", "LOG", "-o", "OUT.parquet")],
+    "propensities": [("LOG", "--method", method, *FEW) for method in ("PBM", "swaps", "harvesting")],
+    "log info": [("LOG",), ("ENCODED",)],
+    "log encode": [("LOG", "-o", "OUT")],
+    "log split": [("LOG", "--train", "OUT.parquet", "--test", "OUT-2.parquet", "--split", "time")],
+    "log count": [("LOG", "-o", "OUT")],
+    "log merge": [("COUNTS", "LATER_COUNTS", "-o", "OUT")],
+    "log drift": [("COUNTS", "LATER_COUNTS")],
+    "shift logs": [("--train", "LOG", "--test", "LATER", "--model", "dCTR", "--seeds", 1, "--workers", 0, "-o", "OUT")],
+    "ope evaluate": [
+        ("LOG", "--target", "TARGET", "--estimator", "IP", "--estimator", "RIPS", *FEW),
+        ("LOG", "--target", "TARGET", *PROPENSITIES, "--model", "MODEL", *FEW),
+        ("LOG", "--target", "TARGET", *PROPENSITIES, "--estimator", "RIPS", *FEW),
+    ],
+    "ope optimise": [
+        ("LOG", "-o", "OUT.jsonl", "--estimator", "List", *FEW),
+        ("LOG", "-o", "OUT.jsonl", "--estimator", "IP", *FEW),
+    ],
+    "ope backtest": [("LOG", "--parts", 2, "--queries", 2, "--reward", "clicks@3", "-o", "OUT")],
+    "rank train": [("CORPUS", "--clicks", "LOG", "-o", "OUT", "--loss", "lambdamart", "--examination", "1/rank")],
+    "rank evaluate": [("RANKER", "CORPUS", "--clicks", "LOG", "--include-training")],
+    "rank labels": [("CORPUS", "--clicks", "LOG", "-o", "OUT.parquet", "--examination", "1/rank")],
+}
+"""Calls of every command that takes a log. Names in capitals are files."""
+
+REFUSED = {
+    # propensities by position are not those of prefixes: documents at two ranks are not independent
+    ("ope evaluate", "RIPS"): "no-prefix-propensities",
+    # a best placement fills ranks, and nobody knows whether a document may be shown where a hole is
+    ("ope optimise", "IP"): "lists-with-holes",
+}
+"""Code of what is refused, by command and option."""
+
+NO_LOG = {
+    *("simulate", "models", "corpus info", "reproduce"),  # they make logs, or none
+    "import",  # of events: tests/io/events
+    "log convert",  # of public formats
+    *("examine", "judgments", "relevance"),  # of a fitted model
+    *("rank score", "rank export"),  # of a ranker
+    *(f"shift {name}" for name in ("run", "export", "score", "status", "report", "table3", "table4")),
+    *("shift figure1", "shift figure2", "selection run", "selection status", "selection report"),
+}
+"""Commands that take no log of clicks in our layouts."""
+
+EXTRAS: dict[str, Any] = {"signals": SIGNALS, "segments": SEGMENTS}
+COLUMNS = ("--column", "signal:cart=cart", "--column", "signal:revenue=revenue", "--column", "segment:device=device")
+CASES = [(name, arguments) for name, calls in CALLS.items() for arguments in calls]
+
+
+@pytest.fixture(scope="module")
+def log() -> Sessions:
+    return full_log(120)
+
+
+@pytest.fixture(scope="module")
+def files(log: Sessions, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The log, another one, and what commands need besides: a model, counts, targets, labels, features, a ranker."""
+    folder = tmp_path_factory.mktemp("full")
+    names = {"LOG": "log.parquet", "LATER": "later.parquet", "TARGET": "target.parquet", "TRUTH": "truth.parquet"}
+    found = {name: folder / file for name, file in names.items()} | {"CORPUS": folder / "corpus.parquet"}
+    found |= {name: folder / name.lower() for name in ("MODEL", "COUNTS", "LATER_COUNTS", "ENCODED", "RANKER")}
+    write_log(log, found["LOG"])
+    write_log(full_log(60, seed=1), found["LATER"], layout="long")
+    words, rng = log.vocabulary, np.random.default_rng(0)
+    pairs = {"query": words.query_ids[words.pair_query].tolist(), "doc": words.doc_ids[words.pair_doc].tolist()}
+    number, label = rng.random((3, words.n_pairs)), rng.integers(0, 3, words.n_pairs)
+    for name, columns in {
+        "TARGET": {"score": number[0]},
+        "TRUTH": {"label": label},
+        "CORPUS": {"label": label, "a": number[1], "b": number[2]},
+    }.items():
+        pq.write_table(pa.table(pairs | columns), found[name])
+    train = ("CORPUS", "--clicks", "LOG", "-o", "RANKER", "--loss", "lambdamart", "--examination", "1/rank")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for command in (
+            ("fit", "PBM", "LOG", "-o", "MODEL"),
+            ("log", "count", "LOG", "-o", "COUNTS"),
+            ("log", "count", "LATER", "-o", "LATER_COUNTS"),
+            ("log", "encode", "LOG", "-o", "ENCODED", *COLUMNS),
+            ("rank", "train", *train),
+        ):
+            assert call(*(found.get(word, word) for word in command)) == 0
+    return found
+
+
+def test_every_command_that_takes_a_log_is_called() -> None:
+    assert {name for name, _ in commands()} == {*CALLS} | NO_LOG
+    assert not {*CALLS} & NO_LOG
+
+
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=[f"{name} {k}" for k, (name, _) in enumerate(CASES)])
+def test_a_command_takes_the_log_or_says_why_not(
+    name: str,
+    arguments: tuple[object, ...],
+    files: dict[str, Path],
+    shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pictures_without_a_browser(monkeypatch)
+    given = [_argument(word, files, tmp_path) for word in arguments]
+    if "LOG" in arguments and name not in {"predict", "shift logs"}:
+        given += COLUMNS
+    refused = next((code for (command, word), code in REFUSED.items() if command == name and word in arguments), None)
+    if name == "ope evaluate" and "propensities" not in arguments:
+        refused = None
+    raised: list[ClickshiftError] = []
+    monkeypatch.setattr(ClickshiftError, "__init__", _remembering(raised))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code, out, err = shell.run(*name.split(), *given)
+    if refused is None:
+        assert code in ({0, 1} if name == "decide" else {0}), err
+        return
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert raised[-1].code == refused
+
+
+def _argument(word: object, files: dict[str, Path], folder: Path) -> object:
+    """The file that a name in capitals stands for."""
+    if isinstance(word, str) and word.startswith("OUT"):
+        return folder / word.lower()
+    return files.get(word, word) if isinstance(word, str) else word
+
+
+def _remembering(raised: list[ClickshiftError]) -> Any:
+    """Errors as they are made, so that a test sees the code of what the command says."""
+    make = ClickshiftError.__init__
+
+    def remember(self: ClickshiftError, *arguments: Any, **facts: Any) -> None:
+        make(self, *arguments, **facts)
+        raised.append(self)
+
+    return remember
+
+
+def test_the_log_goes_through_all_forms_without_loss(log: Sessions, files: dict[str, Path], tmp_path: Path) -> None:
+    """Written in every layout and format, one after the other, and encoded, where users become numbers."""
+    current = log
+    for layout, ending in (
+        ("wide", "parquet"),
+        ("long", "csv"),
+        ("wide", "jsonl"),
+        ("long", "parquet"),
+        ("wide", "csv"),
+    ):
+        write_log(current, tmp_path / f"log.{ending}", layout=layout)  # type: ignore[arg-type]
+        current = read_log(tmp_path / f"log.{ending}", **EXTRAS)
+    assert content(current) == content(log)
+    encoded = open_log(files["ENCODED"])
+    assert content(encoded, users=False) == content(log, users=False)
+    write_log(Sessions.concat(list(encoded.chunks())), tmp_path / "decoded.jsonl", layout="long")
+    assert content(read_log(tmp_path / "decoded.jsonl", **EXTRAS), users=False) == content(log, users=False)
+
+
+def test_the_parts_of_a_split_are_the_log(log: Sessions, files: dict[str, Path], shell: Shell, tmp_path: Path) -> None:
+    parts = tmp_path / "train.parquet", tmp_path / "test.csv"
+    options = ("--train", parts[0], "--test", parts[1], "--split", "order", "--fraction", 0.4)
+    shell.text("log", "split", files["LOG"], *options, *COLUMNS)
+    both = Sessions.concat([read_log(part, **EXTRAS) for part in parts])
+    assert both.total == log.total
+    assert content(both.merged()) == content(log.merged())
