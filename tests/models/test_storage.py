@@ -49,6 +49,10 @@ def made(name: str, log: Sessions) -> ClickModel:
         parts = tuple(fit(part, log) for part in ("UBM", "DBN", "rCTR"))
         inner = models.Mixture(log.vocabulary, parts[:2], np.array([0.25, 0.75]))
         return models.Mixture(log.vocabulary, (inner, parts[2]), np.array([0.6, 0.4]))
+    if name == "Segmented":
+        pooled, labels = fit("UBM", log), ("desktop", "phone")
+        curves = rng.uniform(0.2, 0.8, (2, len(pooled.examination)))
+        return models.Segmented(log.vocabulary, (pooled,), "device", labels, curves, 8.0, 2.0, 0.018)
     cls, values = resolve(name, MODELS), {}
     for field in dataclasses.fields(cls):
         kind = str(field.type)

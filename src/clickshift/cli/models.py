@@ -30,6 +30,9 @@ def fit(
         "or folders of daily counts.",
     ),
     output: Path = typer.Option(..., "--output", "-o", help="Folder for the fitted model."),
+    by: str | None = typer.Option(
+        None, help="Column of the log, e.g. device, by which PBM and UBM learn examination; attractiveness is shared."
+    ),
     seeds: int = typer.Option(
         1, min=1, help="Number of models to fit from different random seeds (models fitted by gradient only)."
     ),
@@ -59,6 +62,7 @@ def fit(
         fitted = fit_model(
             model,
             log if len(log) > 1 else log[0],
+            by=by,
             seeds=seeds,
             held_out=held_out,
             features=corpus,

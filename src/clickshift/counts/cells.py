@@ -6,7 +6,7 @@ number of sessions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -18,6 +18,7 @@ from numba import njit
 
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.unique_rows import distinct_sorted
+from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data._columns import VIEWED
 from clickshift.data.encoded_log import Log, split_at_queries, weighted_arrays, weighted_chunks
 from clickshift.data.sessions import MAX_TOTAL, Sessions
@@ -69,7 +70,7 @@ class Cells:
 
     Situations are numbered so that rank r (from 0) comes before rank r + 1. By rank: r. By last_click:
     r (r + 1) / 2 + rank of the last click from 1, or 0 if there is none. By prefix: 2^r - 1 + sum of 2^j over the
-    clicked ranks j above.
+    clicked ranks j above. Counts by segment number the situations of one segment after those of another.
 
     Parameters
     ----------
@@ -89,6 +90,8 @@ class Cells:
         Number of those sessions in which the pair was clicked.
     views
         Of those, the ones of which it is known whether the result was viewed; None if the log does not say.
+    n_segments
+        Number of segments by which the log was counted; 1 for the counts of all sessions.
 
     Examples
     --------
@@ -108,9 +111,18 @@ class Cells:
     impressions: Float[np.ndarray, " cell"]
     clicks: Float[np.ndarray, " cell"]
     views: CellViews | None = field(default=None, kw_only=True)
+    n_segments: int = field(default=1, kw_only=True)
 
     @classmethod
-    def of(cls, log: Log, by: By = "rank", *, weight: np.ndarray | None = None, views: bool = False) -> Cells:
+    def of(
+        cls,
+        log: Log,
+        by: By = "rank",
+        *,
+        weight: np.ndarray | None = None,
+        views: bool = False,
+        segments: SegmentNumbers | None = None,
+    ) -> Cells:
         """Count a log. Pairs that are not in its vocabulary are left out.
 
         This takes one pass over the log; several, each for a part of the queries, if a table of all possible cells
@@ -125,7 +137,9 @@ class Cells:
         weight
             Weight of each row of the log; by default, its count.
         views
-            Whether to count views, too, in one more pass, where the log has the signal `viewed`.
+            Whether to count views, too, in one more pass, where the log has the signal `viewed`; not by segment.
+        segments
+            Segment by which sessions are counted apart.
 
         Raises
         ------
@@ -135,10 +149,11 @@ class Cells:
         if by == "prefix" and log.n_ranks > MAX_PREFIX_RANKS:
             raise lists_too_long(log.n_ranks)
         n_situations = count_situations(by, log.n_ranks)
-        size = log.vocabulary.n_pairs * n_situations
+        size = log.vocabulary.n_pairs * n_situations * (1 if segments is None else segments.n)
         count_large = _count_sparse if by == "prefix" else _count_by_query_range
         count = _count_dense if size <= _MAX_DENSE_CELLS else count_large
-        cells = cls(log.vocabulary, log.n_ranks, by, *count(log, weight, by, n_situations))
+        columns = count(log, weight, by, n_situations, segments)
+        cells = cls(log.vocabulary, log.n_ranks, by, *columns, n_segments=1 if segments is None else segments.n)
         return replace(cells, views=_count_views(log, weight, cells)) if views and has_views(log) else cells
 
     def validate(self) -> None:
@@ -172,13 +187,17 @@ class Cells:
 
     @property
     def n_situations(self) -> int:
-        """Number of possible situations."""
-        return count_situations(self.by, self.n_ranks)
+        """Number of possible situations: of each segment, if the log was counted by segment."""
+        return self.n_segments * count_situations(self.by, self.n_ranks)
 
     def rank(self) -> Int[np.ndarray, " cell"]:
         """Return the rank of each cell, from 0."""
-        rank: np.ndarray = rank_of(self.by, self.n_ranks)[self.situation]
+        rank: np.ndarray = self.rank_of_situation()[self.situation]
         return rank
+
+    def rank_of_situation(self) -> Int[np.ndarray, " situation"]:
+        """Return the rank of each situation, from 0."""
+        return np.tile(rank_of(self.by, self.n_ranks), self.n_segments)
 
     @cached_property
     def offsets(self) -> Int[np.ndarray, " pair_or_end"]:
@@ -198,7 +217,7 @@ class Cells:
     def mean_rank(self) -> Float[np.ndarray, " pair"]:
         """Return the mean rank, from 1, at which each pair was shown; NaN where it was not shown."""
         impressions, _ = self.by_pair()
-        ranks = self.weighted_impressions(rank_of(self.by, self.n_ranks) + 1.0)
+        ranks = self.weighted_impressions(self.rank_of_situation() + 1.0)
         mean: np.ndarray = np.where(impressions > 0, ranks / np.maximum(impressions, 1e-12), np.nan)
         return mean
 
@@ -249,12 +268,25 @@ class Cells:
                 by=self.by,
                 requested=by,
             )
-        coarse = _coarse_situation(self.by, by, self.n_ranks)[self.situation]
-        n_situations = count_situations(by, self.n_ranks)
-        key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + coarse)
+        segment, situation = np.divmod(self.situation, count_situations(self.by, self.n_ranks))
+        coarse = _coarse_situation(self.by, by, self.n_ranks)[situation]
+        coarse += segment * count_situations(by, self.n_ranks)
+        return self._regrouped(by, coarse, self.n_segments)
+
+    def pooled(self) -> Cells:
+        """Return the same counts added up over segments."""
+        if self.n_segments == 1:
+            return self
+        return self._regrouped(self.by, self.situation % count_situations(self.by, self.n_ranks), 1)
+
+    def _regrouped(self, by: By, situation: Int[np.ndarray, " cell"], n_segments: int) -> Cells:
+        """Return the same counts with another situation of each cell."""
+        n_situations = n_segments * count_situations(by, self.n_ranks)
+        key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + situation)
         impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
         views = None if self.views is None else add_views([self.views], [1.0], cell, len(key))
-        return Cells(self.vocabulary, self.n_ranks, by, *np.divmod(key, n_situations), impressions, clicks, views=views)
+        columns = *np.divmod(key, n_situations), impressions, clicks
+        return Cells(self.vocabulary, self.n_ranks, by, *columns, views=views, n_segments=n_segments)
 
 
 def has_views(log: Log) -> bool:
@@ -451,65 +483,102 @@ def _count_dtype(log: Log, weight: np.ndarray | None) -> type:
     return np.uint32 if weight is None and not log.has_counts else np.float64
 
 
-def _count_dense(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
+def _numbered_chunks(
+    log: Log, weight: np.ndarray | None, segments: SegmentNumbers | None
+) -> Iterator[tuple[Sessions, np.ndarray, np.ndarray]]:
+    """Yield the sessions of a log with the numbers of their pairs, and their counts.
+
+    By segment, each pair has a number per segment, in consecutive order: then one table holds all segments of a pair.
+    """
+    for part, count in weighted_chunks(log, weight):
+        pair = part.rankings.pair
+        if segments is None:
+            yield part, pair, count
+            continue
+        dtype = np.int32 if log.vocabulary.n_pairs * segments.n < np.iinfo(np.int32).max else np.int64
+        number: np.ndarray = np.array(pair, dtype)
+        number *= segments.n
+        number += segments.of(part)[:, None]
+        number[pair == UNSEEN] = UNSEEN
+        yield part, number, count
+
+
+def _count_dense(
+    log: Log, weight: np.ndarray | None, by: By, n_situations: int, segments: SegmentNumbers | None
+) -> _CellColumns:
     """Count with a dense table of all possible cells for each thread."""
-    pairs, threads = log.vocabulary.n_pairs, n_threads(len(log))
-    shape = threads, 2, (pairs + 1) * n_situations  # the extra last pair takes the counts of UNSEEN pairs
+    pairs, threads, n_segments = log.vocabulary.n_pairs, n_threads(len(log)), 1 if segments is None else segments.n
+    shape = threads, 2, (pairs * n_segments + 1) * n_situations  # the extra last pair takes the counts of UNSEEN pairs
     tables: np.ndarray = np.zeros(shape, _count_dtype(log, weight))
     by_code = _BY_FROM_COARSE_TO_FINE.index(by)
 
-    def add(part: Sessions, count: Float[np.ndarray, " session"]) -> None:
+    def add(part: Sessions, pair: np.ndarray, count: Float[np.ndarray, " session"]) -> None:
         cuts = np.linspace(0, len(part), threads + 1).astype(int)
 
         def work(k: int) -> None:
             rows = slice(cuts[k], cuts[k + 1])
-            rankings, click = part.rankings[rows], part.click[rows]
-            lists = rankings.pair, rankings.shown, part.rankings.has_holes
-            _add_all_pairs(*lists, click, count[rows], by_code, n_situations, tables[k])
+            lists = pair[rows], part.rankings.shown[rows], part.rankings.has_holes
+            _add_all_pairs(*lists, part.click[rows], count[rows], by_code, n_situations, tables[k])
 
         for_each(work, threads)
 
-    for part, count in weighted_chunks(log, weight):
-        add(part, count)
+    for numbered in _numbered_chunks(log, weight, segments):
+        add(*numbered)
     cuts = np.linspace(0, pairs, threads + 1).astype(int).tolist()
-    return _collect_cells([(tables, cuts[k], cuts[k + 1], 0) for k in range(threads)], n_situations)
+    return _collect_cells([(tables, cuts[k], cuts[k + 1], 0) for k in range(threads)], n_segments * n_situations)
 
 
-def _count_by_query_range(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
+def _count_by_query_range(
+    log: Log, weight: np.ndarray | None, by: By, n_situations: int, segments: SegmentNumbers | None
+) -> _CellColumns:
     """Count in several passes, in each of which every thread counts the pairs of its own range of queries."""
     threads, vocabulary, dtype = n_threads(), log.vocabulary, _count_dtype(log, weight)
+    all_situations = n_situations * (1 if segments is None else segments.n)
     cells_per_thread = 2 * _CELLS_PER_THREAD if dtype is np.uint32 else _CELLS_PER_THREAD
-    n_ranges = -(-vocabulary.n_pairs * n_situations // cells_per_thread)
+    n_ranges = -(-vocabulary.n_pairs * all_situations // cells_per_thread)
     bounds = split_at_queries(vocabulary, max(n_ranges, threads))
     ranges = list(pairwise(bounds.tolist()))
     # one buffer for all passes, since allocating memory costs more than zeroing it
-    buffers = np.empty((threads, 2 * n_situations * max(stop - start for start, stop in ranges)), dtype)
+    buffers = np.empty((threads, 2 * all_situations * max(stop - start for start, stop in ranges)), dtype)
     cells = None
     for first in range(0, len(ranges), threads):
-        tables = _count_pass(log, weight, by, n_situations, ranges[first : first + threads], buffers)
-        cells = _collect_cells(tables, n_situations, cells)
+        tables = _count_pass(log, weight, by, n_situations, ranges[first : first + threads], buffers, segments)
+        cells = _collect_cells(tables, all_situations, cells)
     assert cells is not None
     return cells
 
 
 def _count_pass(
-    log: Log, weight: np.ndarray | None, by: By, n_situations: int, ranges: list[tuple[int, int]], buffers: np.ndarray
+    log: Log,
+    weight: np.ndarray | None,
+    by: By,
+    n_situations: int,
+    ranges: list[tuple[int, int]],
+    buffers: np.ndarray,
+    segments: SegmentNumbers | None,
 ) -> list[_TableSlice]:
     """Count the pairs of some ranges in one pass over the log, one range for each thread."""
+    n_segments = 1 if segments is None else segments.n
     tables = [
-        buffer[: 2 * n_situations * (stop - start)].reshape(2, -1)
+        buffer[: 2 * n_segments * n_situations * (stop - start)].reshape(2, -1)
         for buffer, (start, stop) in zip(buffers, ranges, strict=False)
     ]
     for_each(lambda k: tables[k].fill(0), len(tables))
     by_code = _BY_FROM_COARSE_TO_FINE.index(by)
 
     def add(pair: np.ndarray, click: np.ndarray, count: np.ndarray) -> None:
-        for_each(
-            lambda k: _add_pair_range(pair, click, count, *ranges[k], by_code, n_situations, tables[k]), len(ranges)
-        )
+        def work(k: int) -> None:
+            start, stop = (n_segments * end for end in ranges[k])
+            _add_pair_range(pair, click, count, start, stop, by_code, n_situations, tables[k])
 
-    for arrays in weighted_arrays(log, weight):
-        add(*arrays)
+        for_each(work, len(ranges))
+
+    if segments is None:
+        for arrays in weighted_arrays(log, weight):
+            add(*arrays)
+    else:
+        for part, pair, count in _numbered_chunks(log, weight, segments):
+            add(pair, part.click, count)
     return [(table[None], start, stop, start) for table, (start, stop) in zip(tables, ranges, strict=True)]
 
 
@@ -695,13 +764,15 @@ def _add_views(pair, click, state, count, start, stop, by, offsets, situation, c
                 above |= clicked << r
 
 
-def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int) -> _CellColumns:
+def _count_sparse(
+    log: Log, weight: np.ndarray | None, by: By, n_situations: int, segments: SegmentNumbers | None
+) -> _CellColumns:
     """Count by sorting keys, rank by rank to bound the memory: a cell belongs to one rank."""
     keys, counts = [], []
-    for part, count in weighted_chunks(log, weight):
+    for part, numbers, count in _numbered_chunks(log, weight, segments):
         situation = situation_of(by, part)
         for rank in range(part.n_ranks):
-            pair = part.rankings.pair[:, rank]
+            pair = numbers[:, rank]
             rows = np.flatnonzero(pair != UNSEEN)
             key, cell = distinct_sorted(pair[rows].astype(np.int64) * n_situations + situation[rows, rank])
             clicked = count[rows] * part.click[rows, rank]
@@ -710,4 +781,5 @@ def _count_sparse(log: Log, weight: np.ndarray | None, by: By, n_situations: int
     key, cell = distinct_sorted(np.concatenate(keys))
     all_counts = np.concatenate(counts)
     impressions, clicks = (np.bincount(cell, all_counts[:, k], len(key)) for k in range(2))
+    n_situations *= 1 if segments is None else segments.n
     return *np.divmod(key, n_situations), impressions, clicks

@@ -25,7 +25,8 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     ----------
     rows
         Tidy rows of one parameter: parameter, estimate, rank or after, and low and high where there are intervals;
-        last_click where the parameter depends on the rank of the last click; support, as `examination_table` names it:
+        last_click where the parameter depends on the rank of the last click; segment where there is a curve for each;
+        support, as `examination_table` names it:
         what the log does not identify is hollow, without interval.
 
     Returns
@@ -41,7 +42,7 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     if "rank" not in rows[0]:
         dots = [
             {
-                "label": f"after {row['after']}",
+                "label": " ".join([f"{row['segment']}," if "segment" in row else "", f"after {row['after']}"]).lstrip(),
                 "value": row["estimate"],
                 "low": row.get("low"),
                 "high": row.get("high"),
@@ -50,7 +51,8 @@ def curve_figure(rows: Sequence[Row]) -> Any:
         ]
         return dot_plot(dots, axis=axis)
     figure = go.Figure()
-    for i, (name, line) in enumerate(_lines(rows).items()):
+    lines, segments = _lines(rows), "segment" in rows[0]
+    for i, (name, line) in enumerate(lines.items()):
         add_curve(
             figure,
             [row["rank"] for row in line],
@@ -59,16 +61,16 @@ def curve_figure(rows: Sequence[Row]) -> Any:
             [None if _is_unidentified(row) else row.get("high") for row in line],
             name=name,
             symbol=["circle-open" if _is_unidentified(row) else "circle" for row in line],
-            colour=COLOURS[0] if i == 0 else _gradient(i),
-            width=2.5 if i == 0 else 1.5,
-            band=i == 0,
+            colour=COLOURS[i % len(COLOURS)] if segments else COLOURS[0] if i == 0 else _gradient(i),
+            width=2.5 if segments or i == 0 else 1.5,
+            band=segments or i == 0,
         )
         if i == 0 and "observed" in line[0]:
             _add_views(figure, line)
     figure.update_layout(
         template="plotly_white",
         yaxis={"title": axis, "rangemode": "tozero"},
-        xaxis={"title": "rank", "dtick": rank_step(len(next(iter(_lines(rows).values()))))},
+        xaxis={"title": "rank", "dtick": rank_step(len(next(iter(lines.values()))))},
         showlegend=len({trace.name for trace in figure.data if trace.showlegend is not False}) > 1,
         margin={"l": 60, "r": 20, "t": 40, "b": 60},
         height=380,
@@ -417,8 +419,27 @@ def _gradient(step: int) -> str:
     return _ORDERED[min(step - 1, len(_ORDERED) - 1)]
 
 
+def by_segment(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Group rows by their segment; rows without one are a group of their own.
+
+    Parameters
+    ----------
+    rows
+        Rows of a curve.
+    """
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        own = {name: value for name, value in row.items() if name != "segment"} if "segment" in row else row
+        lines.setdefault(str(row.get("segment", "")), []).append(own)
+    return lines
+
+
 def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Group rows by the rank of the last click."""
+    """Group rows by segment, without a click above; or else by the rank of the last click."""
+    if "segment" in rows[0]:
+        return {
+            label: [row for row in line if row.get("last_click") is None] for label, line in by_segment(rows).items()
+        }
     lines: dict[str, list[Row]] = {}
     for row in rows:
         last = row.get("last_click")

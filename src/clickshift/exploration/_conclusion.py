@@ -104,6 +104,8 @@ def data_line(name: str, summary: LogSummary, model: ClickModel, fitted: bool, c
         parts.append(f"{model_name(model)} fitted on all of it by maximum likelihood")
     elif evidence is not None and evidence.source:
         parts.append(f"{model_name(model)} fitted on {Path(evidence.source).name} ({evidence.sessions:,} sessions)")
+    if evidence is not None and "segment=" in evidence.learner:
+        parts.append("the curve is that of all segments together")
     if comparison is not None:
         rows = comparison.rows()
         n = rows[0]["train_sessions"] + rows[0]["test_sessions"]

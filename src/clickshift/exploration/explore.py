@@ -30,6 +30,7 @@ from clickshift.io.read_report import OnBadLine
 from clickshift.learners.fit import fit
 from clickshift.models import model_name
 from clickshift.models.base import ClickModel
+from clickshift.models.segmented import one_curve
 from clickshift.models.storage import ModelLike, open_model
 
 __all__ = ["Exploration", "explore"]
@@ -348,7 +349,7 @@ def explore(
         progress("fitting PBM")
         chosen = fit("PBM", opened)
     else:
-        chosen = open_model(model)
+        chosen = one_curve(open_model(model))
     if not chosen.predicts_clicks or chosen.peeks:
         raise CapabilityError(
             f"{model_name(chosen)} cannot predict the clicks on a list. Choose a model that can; `clickshift models` "

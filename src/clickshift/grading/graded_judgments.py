@@ -34,7 +34,7 @@ from clickshift.grading.export import judgments_format, write_judgments
 from clickshift.grading.quantiles import quantile_grades
 from clickshift.io.query_texts import read_query_texts
 from clickshift.io.read_report import OnBadLine
-from clickshift.models import model_name
+from clickshift.models import model_title
 from clickshift.models.storage import ModelLike, open_model
 
 __all__ = ["DEFAULT_GRADES", "GradedJudgments", "judgments", "parse_grades"]
@@ -451,7 +451,7 @@ def judgments(
         table = table.set_column(table.column_names.index("query"), "query", named)
     _warn_of_doubtful_grades(relevance[keep], grade[keep], cuts, is_value=value is not None)
     return GradedJudgments(
-        model_name(model),
+        model_title(model),
         table.filter(pa.array(keep[order])),
         cuts,
         int((~often).sum()),

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from clickshift.data.segments import Segment
 from clickshift.data.sessions import Rankings, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import FileError
 from clickshift.io.frames import read_source
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
+from clickshift.io.tables.extra_columns import SEGMENT, is_segment, plain_name
 from clickshift.io.tables.formats import TableFile
 from clickshift.io.tables.layouts import TableRows, read_wide
 
@@ -20,7 +22,11 @@ _COLUMNS = ("query", "docs")
 
 
 def read_rankings(
-    source: str | Path | Any, *, columns: Mapping[str, str] | None = None, on_bad_line: OnBadLine = "error"
+    source: str | Path | Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    segments: Sequence[str] = (),
+    on_bad_line: OnBadLine = "error",
 ) -> Rankings:
     """Read ranked lists from a table.
 
@@ -30,7 +36,9 @@ def read_rankings(
         A table (Parquet, CSV or JSON lines) or a data frame, with the columns `query` and `docs`; other columns are
         ignored.
     columns
-        The table's names of these columns, where they differ.
+        The table's names of these columns, where they differ, and of segments, as ``{"segment:device": "ua"}``.
+    segments
+        Names of segments of the lists, such as the device, which are read if the table has their columns.
     on_bad_line
         "error" raises at the first list that breaks a rule; "skip" drops such lists and reports their number in one
         `ClickshiftWarning` (code "skipped-sessions").
@@ -61,7 +69,8 @@ def read_rankings(
     ['b', 'a']
     """
     named = {name: (columns or {}).get(name, name) for name in _COLUMNS}
-    part = read_source(source, lambda path, names: _choose_columns(path, named, names))
+    optional = {f"{SEGMENT}{name}": (columns or {}).get(f"{SEGMENT}{name}", name) for name in segments}
+    part = read_source(source, lambda path, names: _choose_columns(path, named, optional, names))
     return rankings_of(part, on_bad_line=on_bad_line)
 
 
@@ -83,11 +92,18 @@ def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Ranking
     vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
     shown = lists.shown()
     pairs = as_matrix(pair.astype(np.int32), shown, UNSEEN)
-    return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown)
+    segments = {
+        plain_name(name): Segment(tuple(column.texts.to_pylist()), column.values)
+        for name, column in lists.attributes.items()
+        if is_segment(name)
+    }
+    return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown, segments=segments)
 
 
-def _choose_columns(path: Path, named: dict[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Choose query and docs; FileError if one is missing."""
+def _choose_columns(
+    path: Path, named: dict[str, str], optional: dict[str, str], names: Sequence[str]
+) -> dict[str, str]:
+    """Choose query, docs, and the optional columns that the table has; FileError if query or docs is missing."""
     if missing := [name for name in named.values() if name not in names]:
         raise FileError(
             path,
@@ -97,4 +113,4 @@ def _choose_columns(path: Path, named: dict[str, str], names: Sequence[str]) -> 
             columns=missing,
             known=list(names),
         )
-    return named
+    return named | {ours: theirs for ours, theirs in optional.items() if theirs in names}

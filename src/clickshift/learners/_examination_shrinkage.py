@@ -120,14 +120,29 @@ def shrink_towards_ranks(
     error
         Covariance of the logits of the estimates.
     """
+    variance = learned_variance(_logit(e[free]) - _logit(by_rank[free]), error)
+    return _posterior_mean(e, by_rank, free, error, variance)
+
+
+def learned_variance(beyond: Float[np.ndarray, " free"], error: Covariance) -> float:
+    """Return the variance of deviations around 0 that makes their estimates most likely, given the estimates' errors.
+
+    Parameters
+    ----------
+    beyond
+        Estimated deviations.
+    error
+        Their covariance.
+    """
     variance, axes = np.linalg.eigh(error)
-    beyond = np.square((_logit(e[free]) - _logit(by_rank[free])) @ axes)
+    squares = np.square(beyond @ axes)
 
     def log_likelihood(within: float) -> float:
         total = np.maximum(variance, 0) + within
-        return float(-(np.log(total) + beyond / total).sum())
+        return float(-(np.log(total) + squares / total).sum())
 
-    return _posterior_mean(e, by_rank, free, error, max(_VARIANCES, key=log_likelihood))
+    likeliest: float = max(_VARIANCES, key=log_likelihood)
+    return likeliest
 
 
 def _posterior_mean(

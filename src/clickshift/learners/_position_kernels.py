@@ -26,7 +26,7 @@ from numba import njit
 
 from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.counts.cells import Cells, rank_of
+from clickshift.counts.cells import Cells
 from clickshift.learners._priors import prior_strength_by_moments
 
 _MAX_NEWTON_STEPS, _NEWTON_TOLERANCE, _BISECTION_TOLERANCE = 60, 1e-5, 1e-9
@@ -192,7 +192,7 @@ _MIN_COUNT = 1e-12
 def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
     """Return the rank at which each pair is usually shown: the nearest one to its mean rank."""
     impressions, _ = cells.by_pair()
-    ranks = cells.weighted_impressions(rank_of(cells.by, cells.n_ranks).astype(np.float64))
+    ranks = cells.weighted_impressions(cells.rank_of_situation().astype(np.float64))
     rank: np.ndarray = np.rint(ranks / np.maximum(impressions, _MIN_COUNT)).astype(np.int64)
     return rank
 
@@ -229,7 +229,7 @@ def add_pseudo_counts(
     if cells.by == "rank":
         rate = clicks / np.maximum(impressions, _MIN_COUNT)
     else:
-        at_rank = np.eye(cells.n_ranks)[rank_of(cells.by, cells.n_ranks)]  # (situation, rank)
+        at_rank = np.eye(cells.n_ranks)[cells.rank_of_situation()]  # (situation, rank)
         relative = clicks_per_impression(cells)
         expected = (impressions * relative) @ at_rank
         rate = np.minimum(relative * ((clicks @ at_rank) / np.maximum(expected, _MIN_COUNT) @ at_rank.T), _MAX_RATE)

@@ -50,9 +50,9 @@ _MIN_PROBABILITY = 1e-7
 EXAMINATION_PRIOR = Beta(0.1, 0.2)
 """Prior of examination: it only keeps it off 0 and 1. A prior ten times as strong would dominate where few documents
 connect the ranks."""
-_WEAK_PRIOR = Beta(0.001, 0.01)
+WEAK_PRIOR = Beta(0.001, 0.01)
 """Prior of attractiveness while examination is estimated without a given prior."""
-_TOLERANCE_FACTOR = 0.1
+TOLERANCE_FACTOR = 0.1
 """Factor of the tolerance: where few clicks compare ranks, a tenth of a nat is half a standard error of examination."""
 _START_TOLERANCE, _START_STEPS = 0.01, 100
 """Tolerance and number of evaluations of the likelihood where the estimate is a start for another learner."""
@@ -203,13 +203,13 @@ def fit_examination(
     ExaminationFit
         The parameters with their standard errors.
     """
-    problem = _ExaminationProblem(cells, prior or _WEAK_PRIOR, pseudo_counts=prior is None)
+    problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None)
     e = (
         problem.start(rng)
         if start is None
         else np.clip(start[cells.vocabulary.n_pairs :], _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     )
-    fitted, newton, reference = _fit_with_reference(problem, e, tolerance * _TOLERANCE_FACTOR, max_steps)
+    fitted, newton, reference = fit_with_reference(problem, e, tolerance * TOLERANCE_FACTOR, max_steps)
     e = fitted.examination
     found = None
     if prior is None:
@@ -263,21 +263,26 @@ def maximum_likelihood_examination(cells: Cells) -> Float[np.ndarray, " situatio
     array
         Examination by situation.
     """
-    problem = _ExaminationProblem(cells, _WEAK_PRIOR, pseudo_counts=True)
-    fitted, _, _ = _fit_with_reference(problem, problem.start(None), _START_TOLERANCE, _START_STEPS)
+    problem = ExaminationProblem(cells, WEAK_PRIOR, pseudo_counts=True)
+    fitted, _, _ = fit_with_reference(problem, problem.start(None), _START_TOLERANCE, _START_STEPS)
     return problem.fill_unobserved(fitted.examination)
 
 
-def _fit_with_reference(
-    problem: _ExaminationProblem, start: Float[np.ndarray, " situation"], tolerance: float, max_steps: int
+def fit_with_reference(
+    problem: ExaminationProblem,
+    start: Float[np.ndarray, " situation"],
+    tolerance: float,
+    max_steps: int,
+    *,
+    reference: int = 0,
 ) -> tuple[_ProfileLikelihood, NewtonResult, int | None]:
-    """Maximise the likelihood with the first situation as the reference, or with another that is examined more.
+    """Maximise the likelihood with one situation as the reference, or with another that is examined more.
 
     There is no reference where examination was observed.
     """
     if problem.cells.views is not None:
         return *problem.maximise(start, None, tolerance=tolerance, max_steps=max_steps), None
-    e, reference, tried = start, 0, {0}
+    e, tried = start, {reference}
     while True:
         fitted, newton = problem.maximise(e, reference, tolerance=tolerance, max_steps=max_steps)
         e = fitted.examination
@@ -290,7 +295,7 @@ def _fit_with_reference(
         tried.add(reference)
 
 
-class _ExaminationProblem:
+class ExaminationProblem:
     """Counts of one log, and its profile likelihood.
 
     Only skips whose view is unknown have hidden causes: of clicks, and of known views, the totals by pair and by
@@ -441,7 +446,7 @@ class _ExaminationProblem:
         of their rank.
         """
         at = self.most_examined(e) if reference is None else reference
-        rank = rank_of(self.cells.by, self.cells.n_ranks)
+        rank = self.cells.rank_of_situation()
         clicks, impressions = (np.bincount(rank, counts)[rank] for counts in (self.clicks, self.impressions))
         of_rank = (clicks + 0.5) / (impressions + 1)
         rate = (self.clicks + _RANK_IMPRESSIONS * of_rank) / (self.impressions + _RANK_IMPRESSIONS)
@@ -486,7 +491,7 @@ class _ExaminationProblem:
 
     def fill_unobserved(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " situation"]:
         """Give situations that never occurred the mean examination of their rank."""
-        rank, observed = rank_of(self.cells.by, self.cells.n_ranks), self.impressions > 0
+        rank, observed = self.cells.rank_of_situation(), self.impressions > 0
         total, weight = (
             np.bincount(rank, np.where(observed, e * self.impressions, 0)),
             np.bincount(rank, self.impressions),

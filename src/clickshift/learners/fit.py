@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -10,14 +12,20 @@ from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import label
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
+from clickshift.counts.segment_differences import segment_differences
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
+from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
-from clickshift.errors import SpecError
+from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables.extra_columns import columns_with
 from clickshift.learners._provenance import with_provenance
 from clickshift.learners.base import Learner, Requirement, fit_seeds, learner_for
+from clickshift.learners.likelihood import SEGMENTED, MaximumLikelihood
+from clickshift.models import model_name
 from clickshift.models.base import ClickModel
+from clickshift.models.segmented import Segmented
 
 __all__ = ["data_for", "fit"]
 
@@ -27,6 +35,7 @@ def fit(
     model: str | Learner,
     log: LogLike,
     *,
+    by: str | None = None,
     seeds: Literal[1] = 1,
     held_out: LogLike | None = None,
     features: Corpus | str | Path | None = None,
@@ -40,6 +49,7 @@ def fit(
     model: str | Learner,
     log: LogLike,
     *,
+    by: str | None = None,
     seeds: int,
     held_out: LogLike | None = None,
     features: Corpus | str | Path | None = None,
@@ -52,6 +62,7 @@ def fit(
     model: str | Learner,
     log: LogLike,
     *,
+    by: str | None = None,
     seeds: int = 1,
     held_out: LogLike | None = None,
     features: Corpus | str | Path | None = None,
@@ -61,6 +72,9 @@ def fit(
     checkpoint: str | Path | None = None,
 ) -> ClickModel | list[ClickModel]:
     """Fit a click model on a log.
+
+    Warns ("segments-differ") if the log has segments whose users clearly click differently on the same documents at
+    the same ranks, and the model has one curve for all of them.
 
     Parameters
     ----------
@@ -72,6 +86,9 @@ def fit(
         (pandas, Polars, Arrow), `Sessions`, an encoded log. A DuckDB relation, a Spark data frame or an Ibis table is
         counted where it is, if counts are enough for the learner. Also daily counts, or several of them, which are
         added.
+    by
+        Segment of sessions, e.g. "device", by which PBM and UBM learn examination; attractiveness is
+        shared. It names a segment of the log, or a column that becomes one.
     seeds
         Number of models to fit, each from another random seed; above 1 only for models that are fitted by gradient.
     held_out
@@ -96,9 +113,11 @@ def fit(
     ------
     SpecError
         If the text names no model or learner ("unknown-name"), the learner needs sessions and `log` has only counts
-        ("needs-sessions"), or it takes no seeds, held-out log or features ("bad-option").
+        ("needs-sessions"), it takes no seeds, held-out log or features ("bad-option"), or it cannot be fitted by
+        segment ("cannot-segment").
     DataError, FileError
-        If the log cannot be read; see `read_log`.
+        If the log cannot be read; see `read_log`. If it does not have the segment ("no-segment"), only one of its
+        labels ("one-segment"), or too many ("too-many-segments").
 
     Examples
     --------
@@ -108,6 +127,8 @@ def fit(
     [0.75, 0.25]
     """
     learner = learner_for(model) if isinstance(model, str) else model
+    if by is not None:
+        learner, columns = by_segment(learner, by), columns_with(columns, segments=[by])
     if isinstance(features, str | Path):
         from clickshift.io.datasets.letor import read_corpus
 
@@ -120,7 +141,62 @@ def fit(
         learner, data, seeds, held_out=held_out, corpus=features, progress=progress, checkpoint=checkpoint
     )
     models = [with_provenance(one, opened, log) for one in models]
+    if isinstance(data, Sessions | EncodedLog):
+        _warn_of_differences(data, models[0])
     return models[0] if seeds == 1 else models
+
+
+def by_segment(learner: Learner, segment: str) -> Learner:
+    """Return a learner that learns a curve per segment.
+
+    Parameters
+    ----------
+    learner
+        A learner of one curve.
+    segment
+        Name of the segment.
+
+    Raises
+    ------
+    SpecError
+        If the learner cannot ("cannot-segment").
+
+    Examples
+    --------
+    >>> by_segment(MaximumLikelihood("PBM"), "device").segment
+    'device'
+    """
+    if not isinstance(learner, MaximumLikelihood):
+        raise SpecError(
+            f"{label(learner)} cannot be fitted by {segment}. Models that can: {', '.join(SEGMENTED)}.",
+            code="cannot-segment",
+            model=label(learner),
+            segment=segment,
+            known=list(SEGMENTED),
+        )
+    return replace(learner, segment=segment)
+
+
+def _warn_of_differences(log: Log, model: ClickModel) -> None:
+    """Warn if a model has one curve for segments whose users clearly click differently."""
+    if isinstance(model, Segmented) or not model.predicts_clicks:
+        return
+    for name, difference in segment_differences(log).items():
+        if difference.is_clear:
+            warnings.warn(
+                ClickshiftWarning(
+                    f"{difference.sentence(name)} {model_name(model)} has one curve for all. To fit one for each, pass "
+                    f'by="{name}" (--by {name}) for {", ".join(SEGMENTED)}.',
+                    code="segments-differ",
+                    segment=name,
+                    p_value=difference.p_value,
+                    relative=difference.relative,
+                    label=difference.largest[0],
+                    rank=difference.largest[1],
+                    ratio=difference.largest[2],
+                ),
+                stacklevel=3,
+            )
 
 
 def data_for(

@@ -17,8 +17,10 @@ from clickshift.core.newton import CascadeParameters, NewtonResult
 from clickshift.core.rng import generator
 from clickshift.core.spec import check_options, label
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import By, Cells, rank_of
+from clickshift.counts.cells import By, Cells, count_situations, has_views, rank_of
 from clickshift.counts.connectivity import swap_graph
+from clickshift.counts.segment_differences import SegmentDifference, segment_difference
+from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners._cascade_fit import CascadeCounts, CascadeFamily, CascadeFit
@@ -30,6 +32,11 @@ from clickshift.learners._observed_examination import (
 )
 from clickshift.learners._position_models import ExaminationFit, fit_examination
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.learners._segment_examination import (
+    SegmentCurves,
+    check_number_of_curves,
+    fit_examination_by_segment,
+)
 from clickshift.learners.base import Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.cascade_models import CCM, CM, DCM
@@ -37,6 +44,7 @@ from clickshift.models.dbn import DBN, SDBN
 from clickshift.models.intervals import product_counts
 from clickshift.models.observed_views import VIEWS_LEVEL, VIEWS_TOLERANCE, largest_difference
 from clickshift.models.pbm import PBM
+from clickshift.models.segmented import Segmented
 from clickshift.models.ubm import UBM
 
 __all__ = ["MaximumLikelihood"]
@@ -44,6 +52,8 @@ __all__ = ["MaximumLikelihood"]
 _SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
 _CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
 _SHORTCUTS = ("DCM", "SDBN")
+SEGMENTED = ("PBM", "UBM")
+"""Models whose examination or continuation can be learned by segment."""
 _SHOWN_OFTEN, _HIDDEN_SHARE = 20, 0.1
 """Impressions from which on a document should have been examined, and the share of impressions of documents that were
 not, above which a cascade model warns."""
@@ -81,6 +91,8 @@ class MaximumLikelihood:
     method
         "em": the maximum of the likelihood. "shortcut": the usual closed form for DCM and SDBN, which treats every
         result below the last click as unexamined and every last click as satisfying: faster, and measurably worse.
+    segment
+        Segment of the log by which examination or continuation is learned, e.g. "device"; attractiveness is shared.
 
     Raises
     ------
@@ -105,6 +117,7 @@ class MaximumLikelihood:
     seed: int = 0
     continuation: float | None = None
     method: str = "em"
+    segment: str | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -148,10 +161,27 @@ class MaximumLikelihood:
                 value=self.continuation,
             )
         self._beta_prior()
+        if self.segment is not None:
+            self._check_segment()
+
+    def _check_segment(self) -> None:
+        """Raise unless the model has a parameter that can be learned by segment."""
+        without = {"CM": "it has no continuation", "SDBN": "its continuation is 1"}
+        if self.model not in SEGMENTED or self.continuation is not None or self.method == "shortcut" or self.starts > 1:
+            why = without.get(self.model, "continuation, method and starts have other values than the defaults")
+            raise SpecError(
+                f"{self.model} cannot be fitted by {self.segment}: {why}. Models that can: {', '.join(SEGMENTED)}.",
+                code="cannot-segment",
+                model=self.model,
+                segment=self.segment,
+                known=list(SEGMENTED),
+            )
 
     @property
     def requires(self) -> Requirement:
-        """What this learner needs of a log: cells for PBM and UBM, else cascade counts."""
+        """What this learner needs of a log: cells for PBM and UBM, else cascade counts; sessions for segments."""
+        if self.segment is not None:
+            return "sessions"
         return "cascade" if self.by is None else "cells"
 
     @property
@@ -188,6 +218,8 @@ class MaximumLikelihood:
         SpecError
             If the counts are of the wrong kind for the model ("wrong-counts").
         """
+        if self.segment is not None:
+            return self._fit_by_segment(data)
         counts = self.counts(data)
         fitted = self.fit_from(counts)
         if not isinstance(counts, Cells):
@@ -196,11 +228,73 @@ class MaximumLikelihood:
             warning = None if identifies_all_ranks(counts) else swap_graph(counts).warning()
             self._warn_of_views(counts, fitted)
         if warning:
-            warnings.warn(
-                ClickshiftWarning(f"{self.model}: {warning}", code="weak-identification", model=self.model),
-                stacklevel=2,
-            )
+            self._warn_of(warning)
         return fitted
+
+    def _warn_of(self, warning: str) -> None:
+        """Warn that the log hardly separates attractiveness from examination."""
+        warnings.warn(
+            ClickshiftWarning(f"{self.model}: {warning}", code="weak-identification", model=self.model), stacklevel=3
+        )
+
+    def _fit_by_segment(self, data: Log | Cells | Cascade) -> ClickModel:
+        """Fit a model with a curve per segment."""
+        if isinstance(data, Cells | Cascade):
+            raise SpecError(
+                f"{self.model} by {self.segment} needs sessions, not counts. Pass the log itself.",
+                code="needs-sessions",
+                learner=label(self),
+            )
+        assert self.segment is not None
+        segments = SegmentNumbers.in_log(data, self.segment)
+        if self.by is None:
+            raise NotImplementedError
+        if has_views(data):
+            raise SpecError(
+                f"{self.model} by {self.segment} does not use views, and this log has them. Leave them out with "
+                'columns={"viewed": ""} (--column viewed=), or fit one curve for all.',
+                code="views-by-segment",
+                segment=self.segment,
+            )
+        check_number_of_curves(segments, count_situations(self.by, data.n_ranks))
+        cells, by_rank = Cells.of(data, self.by, segments=segments), Cells.of(data)
+        fitted, curves = fit_examination_by_segment(
+            cells, by_rank, prior=self._beta_prior(), tolerance=self.tolerance, max_steps=self.iterations
+        )
+        if warning := swap_graph(by_rank).warning():
+            self._warn_of(warning)
+        cls = PBM if self.model == "PBM" else UBM
+        pooled = cls(
+            cells.vocabulary,
+            fitted.attractiveness,
+            curves.pooled,
+            evidence=self._position_evidence(cells, fitted, curves.pooled_errors, curves.pooled_counts),
+        )
+        return self._segmented(pooled, segments, curves, segment_difference(cells, segments))
+
+    def _segmented(
+        self, pooled: ClickModel, segments: SegmentNumbers, curves: SegmentCurves, difference: SegmentDifference
+    ) -> Segmented:
+        """Make the model with a curve per segment from that of a session whose segment is not known."""
+        n, evidence, name = len(segments.labels), pooled.evidence, pooled._browsing_curve()[0]
+        assert evidence is not None
+        values = n * curves.curves.shape[1]  # without those of unknown labels
+        evidence = replace(
+            evidence,
+            logit_error={**evidence.logit_error, name: curves.errors[:values]},
+            effective_counts={**evidence.effective_counts, name: curves.counts[:, :values]},
+        )
+        return Segmented(
+            pooled.vocabulary,
+            (pooled,),
+            segments.name,
+            segments.labels,
+            curves.curves[:n],
+            difference.statistic,
+            difference.degrees_of_freedom,
+            difference.p_value,
+            evidence=evidence,
+        )
 
     def counts(self, data: Log | Cells | Cascade, weight: np.ndarray | None = None) -> Cells | Cascade:
         """Count the sufficient statistics of this model.
@@ -306,21 +400,33 @@ class MaximumLikelihood:
             )
         )
         assert isinstance(fitted, ExaminationFit)
-        impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
-        logit_error, effective = {}, {}
-        if (found := fitted.errors) is not None:
-            logit_error = {"attractiveness": found.attractiveness, "examination": found.examination}
-            effective = {"attractiveness": found.attractiveness_counts, "examination": found.examination_counts}
-            logit_error["relevance"], effective["relevance"] = found.attractiveness, found.attractiveness_counts
-        evidence = self._evidence(impressions, clicks, logit_error, fitted.newton, effective)
-        if errors:  # replicates need none of this
-            evidence = replace(evidence, mean_rank=pair_table(cells.mean_rank(), unseen=float("nan")))
+        found = fitted.errors
+        own = (None, None) if found is None else (found.examination, found.examination_counts)
+        evidence = self._position_evidence(cells, fitted, *own)
         if errors and cells.views is not None:
             from_clicks = fit_examination(
                 replace(cells, views=None), prior=prior, tolerance=self.tolerance, max_steps=max_steps
             )
             evidence = replace(evidence, views=compare_with_clicks(cells, from_clicks))
         return cls(cells.vocabulary, fitted.attractiveness, fitted.examination, evidence=evidence)
+
+    def _position_evidence(
+        self,
+        cells: Cells,
+        fitted: ExaminationFit,
+        errors: np.ndarray | None,
+        counts: np.ndarray | None,
+    ) -> Evidence:
+        """Return the evidence of PBM or UBM, with errors and effective counts of examination if there are any."""
+        impressions, clicks = (pair_table(totals, unseen=0.0) for totals in cells.by_pair())
+        found = fitted.errors
+        if found is None or errors is None or counts is None:  # replicates need none of this
+            return self._evidence(impressions, clicks, {}, fitted.newton, {})
+        logit_error = {"attractiveness": found.attractiveness, "examination": errors}
+        effective = {"attractiveness": found.attractiveness_counts, "examination": counts}
+        logit_error["relevance"], effective["relevance"] = found.attractiveness, found.attractiveness_counts
+        evidence = self._evidence(impressions, clicks, logit_error, fitted.newton, effective)
+        return replace(evidence, mean_rank=pair_table(cells.mean_rank(), unseen=float("nan")))
 
     def _warn_of_views(self, cells: Cells, fitted: ClickModel) -> None:
         """Warn if views are no observations of examination, or if clicks contradict them."""

@@ -15,6 +15,7 @@ from clickshift.core.intervals import mean_interval, normal_quantile
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.fingerprint import log_fingerprint
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.segment_numbers import segment_names
 from clickshift.data.days import time_range
 from clickshift.data.description import describe_log, log_source
 from clickshift.data.encoded_log import Log
@@ -26,8 +27,9 @@ from clickshift.display.values import decimals
 from clickshift.errors import ClickshiftWarning
 from clickshift.io.read_report import OnBadLine
 from clickshift.metrics.click_prediction import evaluation
-from clickshift.models import model_name
+from clickshift.models import model_title
 from clickshift.models.base import ClickModel
+from clickshift.models.segmented import Segmented, columns_for
 from clickshift.models.storage import ModelLike, open_models
 
 __all__ = ["ClickPrediction", "evaluate"]
@@ -335,7 +337,9 @@ def evaluate(
     True
     """
     models = open_models(model)
-    opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    opened = open_log(log, columns=columns_for(models[0], columns), on_bad_line=on_bad_line, progress=progress)
+    if isinstance(models[0], Segmented):
+        models[0].warn_without_segment(segment_names(opened))
     evaluations = []
     for k, one in enumerate(models):
         evaluations.append(evaluation(one, opened, exact=exact, calibrated=k == 0))
@@ -355,7 +359,7 @@ def evaluate(
         )
     first, last = time_range(opened.time)
     data = describe_log(opened.total, opened.vocabulary.n_queries, source=log_source(log), first=first, last=last)
-    return ClickPrediction(model_name(models[0]), evaluations, models[0].peeks, on_training_log, calibration, data)
+    return ClickPrediction(model_title(models[0]), evaluations, models[0].peeks, on_training_log, calibration, data)
 
 
 def _is_training_log(model: ClickModel, log: Log) -> bool:

@@ -29,6 +29,7 @@ from clickshift.models.pbm import PBM as PBM
 from clickshift.models.popularity import RankTopObs as RankTopObs
 from clickshift.models.popularity import TopPop as TopPop
 from clickshift.models.popularity import TopPopObs as TopPopObs
+from clickshift.models.segmented import Segmented as Segmented
 from clickshift.models.soft_dbn import SoftDBN as SoftDBN
 from clickshift.models.trust_pbm import TrustPBM as TrustPBM
 from clickshift.models.ubm import UBM as UBM
@@ -56,11 +57,13 @@ __all__ = [
     "Mixture",
     "NeuralModel",
     "RankTopObs",
+    "Segmented",
     "SoftDBN",
     "TopPop",
     "TopPopObs",
     "TrustPBM",
     "model_name",
+    "model_title",
     "register",
 ]
 
@@ -84,6 +87,7 @@ MODELS = {
     "ARM": "clickshift.models.arm:ARM",
     "ARM_NC": "clickshift.models.arm:ARM_NC",
     "Mixture": "clickshift.models.mixture:Mixture",
+    "Segmented": "clickshift.models.segmented:Segmented",
     "TrustPBM": "clickshift.models.trust_pbm:TrustPBM",
     "ComplexBrowsing": "clickshift.models.complex_browsing:ComplexBrowsing",
     "ExpectedComplexBrowsing": "clickshift.models.complex_browsing:ExpectedComplexBrowsing",
@@ -141,3 +145,20 @@ def model_name(model: ClickModel) -> str:
     """
     class_name = type(model).__name__
     return next((name for name, path in MODELS.items() if path.endswith(f":{class_name}")), class_name)
+
+
+def model_title(model: ClickModel) -> str:
+    """Return the name of a model as people read it: "PBM by device" for one with segments.
+
+    Parameters
+    ----------
+    model
+        A click model.
+
+    Returns
+    -------
+    str
+        The name.
+    """
+    title: str = getattr(model, "title", "") or model_name(model)
+    return title

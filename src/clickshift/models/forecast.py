@@ -25,7 +25,7 @@ from clickshift.errors import DataError
 from clickshift.io.rankings import read_rankings
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
-from clickshift.models import model_name
+from clickshift.models import model_title
 from clickshift.models.base import MARGINAL_ERROR, ClickModel, PairTable
 from clickshift.models.intervals import beta_interval
 from clickshift.models.mixture import KNOWN_WEIGHT, Mixture
@@ -37,6 +37,7 @@ from clickshift.models.perturb import (
     perturbed_shared_values,
     shift_logit,
 )
+from clickshift.models.segmented import Segmented
 from clickshift.models.storage import ModelLike, open_model
 
 __all__ = ["Forecast", "predict"]
@@ -297,7 +298,8 @@ def predict(
         Folder of a saved model, or a click model.
     rankings
         Lists of documents: a table (.parquet, .csv or .jsonl) or a data frame with the columns query and docs,
-        `Rankings` in their own vocabulary, or `Sessions`, whose clicks are not used.
+        `Rankings` in their own vocabulary, or `Sessions`, whose clicks are not used. For a model by segment, the table
+        has a column of its name; lists without a known label get the curve of all sessions together.
     exact
         Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
         have an error of 0.001, which is much faster.
@@ -333,7 +335,10 @@ def predict(
     if isinstance(rankings, Sessions):
         rankings = rankings.rankings
     elif not isinstance(rankings, Rankings):
-        rankings = read_rankings(rankings, columns=columns, on_bad_line=on_bad_line)
+        segments = [model.segment] if isinstance(model, Segmented) else []
+        rankings = read_rankings(rankings, columns=columns, segments=segments, on_bad_line=on_bad_line)
+    if isinstance(model, Segmented):
+        model.warn_without_segment(rankings.segments)
     if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
         raise DataError(
             "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",
@@ -350,7 +355,7 @@ def predict(
         progress(rows.stop - rows.start, total=len(prob))
 
     for_ranges(work, len(prob), chunk=_LISTS_PER_BLOCK)
-    return Forecast(model_name(model), rankings, prob, error, total_error, unseen & rankings.shown, max_error)
+    return Forecast(model_title(model), rankings, prob, error, total_error, unseen & rankings.shown, max_error)
 
 
 def _standard_errors(model: ClickModel, lists: Rankings) -> tuple[np.ndarray, np.ndarray]:
@@ -363,6 +368,10 @@ def _standard_errors(model: ClickModel, lists: Rankings) -> tuple[np.ndarray, np
             if not np.isnan(own[1]).all():
                 known, sums = known + weight, (sums[0] + weight * own[0], sums[1] + weight * own[1])
         return (sums[0] / known, sums[1] / known) if known >= KNOWN_WEIGHT else (error, total_error)
+    if isinstance(model, Segmented):
+        for own_model, rows in model.parts(lists):
+            error[rows], total_error[rows] = _standard_errors(own_model, lists[rows])
+        return error, total_error
     errors = logit_errors(model)
     return _delta_method(model, errors, lists) if errors else (error, total_error)
 

@@ -299,6 +299,8 @@ def _unpack_model(
             value = header["fields"][field.name]
             if isinstance(value, dict) and _ARRAYS_OF in value:
                 value = {name: arrays[f"{prefix}{field.name}.{name}"] for name in value[_ARRAYS_OF]}
+            elif isinstance(value, list):  # JSON has no tuples
+                value = tuple(value)
             values[field.name] = value
     model = cls(**values)
     assert isinstance(model, ClickModel)

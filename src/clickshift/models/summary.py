@@ -15,13 +15,14 @@ from clickshift.core.text import join_words
 from clickshift.data.description import describe_log
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
-from clickshift.display.figures import COLOURS, curve_figure
+from clickshift.display.figures import COLOURS, by_segment, curve_figure
 from clickshift.display.result import Result
 from clickshift.display.tables import Row, Rows
 from clickshift.errors import CapabilityError
-from clickshift.models import model_name
+from clickshift.models import model_title
 from clickshift.models.base import ClickModel, Evidence
 from clickshift.models.observed_views import views_facts, views_sentence
+from clickshift.models.segmented import Segmented
 from clickshift.models.storage import ModelLike, best_seed, open_model, save_seeds
 
 __all__ = ["Examination", "ModelSummary", "examination"]
@@ -51,6 +52,8 @@ class ModelSummary(Result):
     - source, fitted_at, version, fingerprint: training log, time, version of clickshift, and digest of the log;
     - first_time, last_time: time of its first and of its last session, if it has times;
     - of a log with views: known_views, clicks_without_a_view and largest_difference, as in `examination`;
+    - by, labels, p_value, statistic, degrees_of_freedom: segment of a model with a curve per segment, its labels, and
+      the test that all of them browse alike;
     - curve: rows of `examination`, if the model has such a parameter;
     - conclusion.
     """
@@ -70,7 +73,7 @@ class ModelSummary(Result):
     @property
     def headline(self) -> str:
         """One line without a full stop, e.g. "UBM: fitted by MaximumLikelihood on 50,000 sessions, 2,000 pairs"."""
-        name, pairs = model_name(self.model), f"{self.model.vocabulary.n_pairs:,} pairs"
+        name, pairs = model_title(self.model), f"{self.model.vocabulary.n_pairs:,} pairs"
         if not self._evidence:
             return f"{name}: {pairs}, not fitted on a log"
         first, iterations = self._evidence[0], max(one.iterations for one in self._evidence)
@@ -83,7 +86,8 @@ class ModelSummary(Result):
     @property
     @override
     def conclusion(self) -> str:
-        return " ".join(filter(None, (f"{self.headline}.", _curve_sentence(self._curve()), views_sentence(self.model))))
+        sentences = _curve_sentence(self._curve()), segments_sentence(self.model), views_sentence(self.model)
+        return " ".join(filter(None, (f"{self.headline}.", *sentences)))
 
     def _curve(self) -> Rows:
         """Return the rows of the browsing parameter; none if the model has no such parameter."""
@@ -97,7 +101,7 @@ class ModelSummary(Result):
         """Return a row per seed: how its fit ended, with its log-likelihood and held-out loss."""
         return [
             {
-                "model": model_name(self.model),
+                "model": model_title(self.model),
                 "seed": seed,
                 "learner": one.learner,
                 "iterations": one.iterations,
@@ -111,10 +115,11 @@ class ModelSummary(Result):
     def _facts(self) -> dict[str, Any]:
         """Return the facts of the fit, without conclusion and curve."""
         facts: dict[str, Any] = {
-            "model": model_name(self.model),
+            "model": model_title(self.model),
             "learner": None,
             "sessions": 0,
             "pairs": self.model.vocabulary.n_pairs,
+            **_segment_facts(self.model),
         }
         if not self._evidence:
             return facts
@@ -146,7 +151,7 @@ class ModelSummary(Result):
         if headline is None and sections:
             headline = sections.pop()
         return Document(
-            f"Fitted model: {model_name(self.model)}",
+            f"Fitted model: {model_title(self.model)}",
             self.conclusion,
             sections,
             settings=self._facts(),
@@ -208,8 +213,9 @@ class Examination(Result):
     Keys of `to_dict`, which `clickshift examine --json` prints:
 
     - model: name of the model;
-    - curve: one row per entry of the parameter: its label (rank, last_click or after), parameter, estimate, low, high,
-      support; of a log with views also observed (its rate) and from_clicks (what clicks alone would suggest);
+    - curve: one row per entry of the parameter: its label (rank, last_click or after; segment, if there are several
+      curves), parameter, estimate, low, high, support; of a log with views also observed (its rate) and from_clicks
+      (what clicks alone would suggest);
     - of a log with views: known_views, the number of results whose view is known; clicks_without_a_view; and
       largest_difference of the two curves, with rank, from_clicks, observed, difference, p_value and beyond_chance;
     - conclusion.
@@ -221,7 +227,8 @@ class Examination(Result):
     @property
     @override
     def conclusion(self) -> str:
-        return f"{_curve_sentence(self.curve)} {views_sentence(self.model)}".rstrip()
+        sentences = _curve_sentence(self.curve), segments_sentence(self.model), views_sentence(self.model)
+        return " ".join(filter(None, sentences))
 
     @override
     def rows(self) -> Rows:
@@ -230,12 +237,12 @@ class Examination(Result):
 
     @override
     def facts(self) -> Mapping[str, Any]:
-        facts = {"model": model_name(self.model), "curve": self.rows()}
+        facts = {"model": model_title(self.model), "curve": self.rows()}
         return facts | views_facts(self.model) | {"conclusion": self.conclusion}
 
     @override
     def _document(self) -> Document:
-        name, summary = model_name(self.model), ModelSummary((self.model,))
+        name, summary = model_title(self.model), ModelSummary((self.model,))
         return Document(
             f"{name}: how users move through the list",
             self.conclusion,
@@ -285,7 +292,9 @@ def _curve_section(curve: Sequence[Row], model: str = "") -> Section:
     captions = ["Hollow: not identified by the log, a value of the prior."] if _unidentified(curve) else []
     if "observed" in curve[0]:
         captions.append("Crosses: rates of observed views. Dotted: inferred from clicks alone.")
-    if "last_click" in curve[0]:
+    if "segment" in curve[0]:
+        captions.append("Lines: segments" + (", without a click above." if "last_click" in curve[0] else "."))
+    elif "last_click" in curve[0]:
         captions.append("Lines: rank of the last click above; the band is that of lists without a click above.")
     return Section(
         f"{model}: {title[0].lower()}{title[1:]}" if model else title,
@@ -340,9 +349,12 @@ def _parameter_text(name: str) -> str:
 
 def _unidentified(curve: Sequence[Row]) -> list[Row]:
     """Return the entries that the log does not identify, without the continuation after the last rank."""
-    unidentified = [row for row in curve if row.get("support") == "not identified"]
-    if unidentified and unidentified[-1] is curve[-1] and curve[0]["parameter"] == "continuation":
-        unidentified.pop()
+    unidentified = []
+    for line in by_segment(curve).values():
+        own = [row for row in line if row.get("support") == "not identified"]
+        if own and own[-1] is line[-1] and line[0]["parameter"] == "continuation":
+            own.pop()
+        unidentified += own
     return unidentified
 
 
@@ -423,6 +435,43 @@ _OFTEN = 20
 """Impressions from which on the relevance of a document rests on the log rather than on the prior."""
 
 
+_SEGMENTS_NAMED = 4
+"""Segments whose curves are described in words, at most."""
+
+
+def _segment_facts(model: ClickModel) -> dict[str, Any]:
+    """Return the facts of a model with a curve per segment; none for other models."""
+    if not isinstance(model, Segmented):
+        return {}
+    return {
+        "by": model.segment,
+        "labels": list(model.labels),
+        "p_value": model.p_value,
+        "statistic": model.statistic,
+        "degrees_of_freedom": model.degrees_of_freedom,
+    }
+
+
+def segments_sentence(model: ClickModel) -> str:
+    """Say whether the segments of a model differ; empty for a model without segments.
+
+    Parameters
+    ----------
+    model
+        A click model.
+    """
+    if not isinstance(model, Segmented):
+        return ""
+    if not model.degrees_of_freedom:
+        return f"The log does not tell whether the labels of {model.segment} differ."
+    p = "below 0.001" if model.p_value < _SMALL_P_VALUE else f"{model.p_value:.2g}"
+    verb = "differ" if model.p_value < _DIFFER_P_VALUE else "do not differ significantly"
+    return f"The labels of {model.segment} {verb} (p-value {p})."
+
+
+_SMALL_P_VALUE, _DIFFER_P_VALUE = 0.001, 0.05
+
+
 def _curve_sentence(curve: Sequence[Row]) -> str:
     """Describe a curve by its first and last identified value over ranks, or by its values.
 
@@ -433,6 +482,10 @@ def _curve_sentence(curve: Sequence[Row]) -> str:
     """
     if not curve:
         return ""
+    lines = by_segment(curve)
+    if len(lines) > 1:
+        named = list(lines.items())[:_SEGMENTS_NAMED]
+        return " ".join(f"{label}: {_curve_sentence(own)}" for label, own in named)
     line, condition = [row for row in curve if row.get("last_click") is None], ""
     if len(line) < len(curve):
         condition = " if there is no click above"

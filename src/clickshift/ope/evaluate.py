@@ -22,6 +22,7 @@ from clickshift.data.weighted_lists import WeightedLists
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
+from clickshift.models.segmented import columns_for
 from clickshift.models.storage import load_model
 from clickshift.ope._answer_targets import LogModels
 from clickshift.ope._examination import fitted_examination, read_examination
@@ -184,6 +185,7 @@ def evaluate_policy(
             value=derive,
         )
     curve = None if examination is None else read_examination(examination)
+    columns = columns_for(click_model, columns)
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     targets = _targets(target, compare, click_model, derive, opened, seed)
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
