@@ -28,6 +28,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "fit": [("PBM", "LOG", "-o", "OUT"), ("DBN", "LOG", "-o", "OUT")],
     "evaluate": [("MODEL", "LOG")],
     "compare": [("LOG", "--model", "PBM", "--model", "dCTR")],
+    "conversions": [("LOG", "--signal", "cart", "--signal", "revenue")],
     "audit": [("MODEL", "LOG", "--labels", "TRUTH", "--permutations", 19, "--subsamples", 0)],
     "decide": [("LOG", "--candidate", "TARGET", *FEW)],
     "explore": [("LOG", "--model", "MODEL", "-o", "OUT.html")],
@@ -50,9 +51,14 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
         ("LOG", "-o", "OUT.jsonl", "--estimator", "IP", *FEW),
     ],
     "ope backtest": [("LOG", "--parts", 2, "--queries", 2, "--reward", "clicks@3", "-o", "OUT")],
-    "rank train": [("CORPUS", "--clicks", "LOG", "-o", "OUT", "--loss", "lambdamart", "--examination", "1/rank")],
+    "rank train": [
+        ("CORPUS", "--clicks", "LOG", "-o", "OUT", "--loss", "lambdamart", "--examination", "1/rank", *PROPENSITIES)
+    ],
     "rank evaluate": [("RANKER", "CORPUS", "--clicks", "LOG", "--include-training")],
-    "rank labels": [("CORPUS", "--clicks", "LOG", "-o", "OUT.parquet", "--examination", "1/rank")],
+    "rank labels": [
+        ("CORPUS", "--clicks", "LOG", "-o", "OUT.parquet", "--examination", "1/rank"),
+        ("CORPUS", "--clicks", "LOG", "-o", "OUT.txt", "--examination", "1/rank", *PROPENSITIES),
+    ],
 }
 """Calls of every command that takes a log. Names in capitals are files."""
 

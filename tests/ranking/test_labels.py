@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from clickshift.counts.cells import Cells
+from clickshift.counts.daily import DayCounts
+from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
-from clickshift.ranking.labels import Trust, corrected_labels, sessions_by_query
+from clickshift.ranking.labels import Trust, corrected_labels, count_by_rank, sessions_by_query
 from tests.codes import raises_code
 
 EXAMINATION = np.array([0.9, 0.6, 0.25])
@@ -140,3 +142,59 @@ def test_the_doubly_robust_correction_needs_a_regression() -> None:
         corrected_labels(cells, "doubly-robust", np.ones(2))
     with raises_code("bad-regression", DataError, pairs=2):
         corrected_labels(cells, "doubly-robust", np.ones(2), regression=np.array([0.5, 1.5]))
+
+
+def log_of_all_orders() -> tuple[Corpus, Sessions]:
+    """Every order of four documents, some more often than others, cut to two ranks, with true propensities."""
+    orders = np.array(list(permutations(range(4))), np.int32)[:, :2]
+    often = np.random.default_rng(3).integers(1, 40, len(orders))
+    placed = np.zeros((4, 2))
+    for order, times in zip(orders, often, strict=True):
+        placed[order, [0, 1]] += times
+    propensity = (placed / often.sum())[orders, [0, 1]]
+    rankings = Rankings(words(4), np.zeros(len(orders), np.int32), orders, propensity=propensity)
+    click = np.random.default_rng(4).random(orders.shape) < 0.5
+    return Corpus(words(4), np.zeros(4, np.float32)), Sessions(rankings, click, often)
+
+
+def test_inverse_propensities_count_as_if_every_session_showed_every_document_at_every_rank() -> None:
+    corpus, log = log_of_all_orders()
+    cells = count_by_rank(corpus, log, logging="propensities")
+    np.testing.assert_allclose(cells.impressions, log.total, rtol=1e-12)
+    labels = corrected_labels(cells, "by-rank", EXAMINATION[:2])
+    np.testing.assert_allclose(labels.total, 2 * log.total, rtol=1e-12)
+    plain = count_by_rank(corpus, log)
+    np.testing.assert_allclose(cells.clicks / cells.impressions, plain.clicks / plain.impressions, rtol=1e-12)
+
+
+def test_every_impression_is_divided_by_its_own_propensity_and_holes_are_none() -> None:
+    corpus, log = log_of_all_orders()
+    rng, r = np.random.default_rng(5), log.rankings
+    shown = r.shown & ((np.arange(2) == 1) | (rng.random((len(log), 1)) < 0.5))
+    propensity = np.where(shown, rng.choice([0.05, 0.3, 0.7], shown.shape), 0)
+    lists = Rankings(r.vocabulary, r.query, r.pair, shown, propensity=propensity)
+    holed = Sessions(lists, log.click & shown, log.count)
+    expected = np.zeros((2, 4, 2))
+    for i, k in zip(*np.nonzero(shown), strict=True):
+        weight = holed.count[i] / max(propensity[i, k], 0.1)
+        expected[:, r.pair[i, k], k] += [weight, weight * holed.click[i, k]]
+    cells = count_by_rank(corpus, holed, logging="propensities", clip=0.1)
+    found = np.zeros((2, 4, 2))
+    found[:, cells.pair, cells.situation] = cells.impressions, cells.clicks
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_what_carries_no_propensities_by_position_is_refused() -> None:
+    corpus, log = log_of_all_orders()
+    r = log.rankings
+    bare = Sessions(Rankings(r.vocabulary, r.query, r.pair, log_prob=np.full(len(r), -1.0)), log.click)
+    for source in (bare, count_by_rank(corpus, log), DayCounts.of(log)):
+        with raises_code("missing-propensities", DataError):
+            count_by_rank(corpus, source, logging="propensities")
+    with raises_code("bad-option", DataError, option="logging", value="weights"):
+        count_by_rank(corpus, log, logging="weights")
+    single = Sessions(
+        Rankings(r.vocabulary, r.query, r.pair[:, :1], log_prob=np.log(r.propensity[:, 0])), log.click[:, :1], log.count
+    )
+    by_list = count_by_rank(corpus, single, logging="propensities")
+    np.testing.assert_allclose(by_list.impressions, log.total, err_msg="a list of one document is its document")

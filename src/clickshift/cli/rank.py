@@ -28,6 +28,11 @@ _EXAMINATION = typer.Option(
 _MODEL = typer.Option(None, help="Folder of a fitted click model, whose examination by rank is used.")
 _TRUST = typer.Option(None, help="Trust bias, for the loss affine: a table with the columns rank, alpha and beta.")
 _CLIP = typer.Option(None, help="Smallest propensity to divide by; by default, propensities are not clipped.")
+_LOGGING = typer.Option(
+    "frequencies",
+    help="Weights of impressions: 'frequencies' of the log, or the inverse of the 'propensities' by position that it "
+    "carries.",
+)
 _MAX_LABEL = typer.Option(None, min=1, help="Highest grade of the label scale; by default, 1, 2 or 4.")
 _RANKER = typer.Argument(..., help="Folder of a trained ranker, as `clickshift rank train` writes it.")
 _QUERIES = typer.Option(None, min=1, help="Number of queries of the built-in corpus.")
@@ -52,6 +57,7 @@ def train(
     model: Path | None = _MODEL,
     trust: Path | None = _TRUST,
     clip: float | None = _CLIP,
+    logging: str = _LOGGING,
     held_out: str | None = typer.Option(None, help="Corpus of the held-out clicks; by default, the training corpus."),
     held_out_clicks: str | None = typer.Option(
         None,
@@ -86,6 +92,7 @@ def train(
             model=model,
             trust=trust,
             clip=clip,
+            logging=logging,
             held_out=held_out,
             held_out_clicks=held_out_clicks,
             seed=seed,
@@ -202,6 +209,7 @@ def labels(
     model: Path | None = _MODEL,
     trust: Path | None = _TRUST,
     clip: float | None = _CLIP,
+    logging: str = _LOGGING,
     queries: int | None = _QUERIES,
     max_label: int | None = _MAX_LABEL,
     column: list[str] = COLUMN,
@@ -228,6 +236,7 @@ def labels(
             model=model,
             trust=trust,
             clip=clip,
+            logging=logging,
             queries=queries,
             max_label=max_label,
             columns=parse_columns(column),

@@ -22,7 +22,9 @@ A correction is unbiased, but not exact for each pair: W may be above N, or belo
 loss has no lower bound: it decreases for ever as the score grows. Early stopping and shared features limit this.
 
 All rankers of this package learn from counts by rank of the documents of a corpus; `count_by_rank` makes them from a
-log.
+log. If the log carries propensities by position, counts may be weighted by the inverse of these: then n_k and c_k
+estimate what would be counted if every session showed the document at rank k. Documents that the logging policy shows
+rarely weigh as much as others, also where contexts occur once.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts
 from clickshift.data.corpus import Corpus
@@ -298,7 +301,9 @@ def _at_shown_ranks(
     return np.where(shown, table, 0.0)
 
 
-def count_by_rank(corpus: Corpus, clicks: Cells | Log | DayCounts) -> Cells:
+def count_by_rank(
+    corpus: Corpus, clicks: Cells | Log | DayCounts, *, logging: str = "frequencies", clip: float | None = None
+) -> Cells:
     """Count impressions and clicks by rank in the vocabulary of a corpus.
 
     Parameters
@@ -307,6 +312,11 @@ def count_by_rank(corpus: Corpus, clicks: Cells | Log | DayCounts) -> Cells:
         Documents to count.
     clicks
         A log of any size, which is counted chunk by chunk, daily counts, or counts in the vocabulary of the corpus.
+    logging
+        "frequencies" counts every impression once; "propensities" weights it by the inverse of the propensity by
+        position that the log carries for it.
+    clip
+        Smallest propensity by position to divide by.
 
     Returns
     -------
@@ -319,16 +329,28 @@ def count_by_rank(corpus: Corpus, clicks: Cells | Log | DayCounts) -> Cells:
     VocabularyError
         If counts are in another vocabulary ("different-vocabulary").
     DataError
-        If the log shows no document of the corpus ("no-common-documents").
+        If the log shows no document of the corpus ("no-common-documents"), lacks the propensities that are asked for
+        ("missing-propensities"), or `logging` is another text ("bad-option").
     """
-    if isinstance(clicks, Cells):
+    if logging not in {"frequencies", "propensities"}:
+        raise DataError(
+            f"logging must be 'frequencies' or 'propensities': got {logging!r}.",
+            code="bad-option",
+            option="logging",
+            value=logging,
+            known=["frequencies", "propensities"],
+        )
+    if logging == "propensities":
+        cells = _inverse_propensity_counts(clicks, clip or 0.0)
+    elif isinstance(clicks, Cells):
         if not clicks.vocabulary.same_as(corpus.vocabulary):
             raise VocabularyError(
                 "counts must be in the vocabulary of the corpus. Pass the log instead: it is translated.",
                 code="different-vocabulary",
             )
         return clicks if clicks.by == "rank" else clicks.rolled_up("rank")
-    cells = clicks.cells.rolled_up("rank") if isinstance(clicks, DayCounts) else Cells.of(clicks)
+    else:
+        cells = clicks.cells.rolled_up("rank") if isinstance(clicks, DayCounts) else Cells.of(clicks)
     vocabulary, pair = cells.vocabulary, corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
     unknown = pair < 0
     if unknown.any():
@@ -359,3 +381,36 @@ def count_by_rank(corpus: Corpus, clicks: Cells | Log | DayCounts) -> Cells:
     order = order[~unknown[order]]
     columns = pair[order], cells.situation[order], cells.impressions[order], cells.clicks[order]
     return Cells(corpus.vocabulary, cells.n_ranks, "rank", *columns)
+
+
+def _inverse_propensity_counts(log: Cells | Log | DayCounts, clip: float) -> Cells:
+    """Count impressions and clicks by rank, each divided by its logged propensity, which is at least `clip`."""
+    if isinstance(log, Cells | DayCounts):
+        raise _missing_propensities("counts have none")
+    found = []
+    for part in log.chunks():
+        rankings = part.rankings
+        propensity = rankings.propensity
+        if propensity is None and rankings.log_prob is not None and log.n_ranks == 1:
+            propensity = np.exp(rankings.log_prob)[:, None]  # a list of one document is its document
+        if propensity is None:
+            raise _missing_propensities("it has none")
+        row, rank = np.nonzero(rankings.shown)
+        weight = part.count[row] / np.maximum(propensity[row, rank], clip)
+        key, index = distinct_sorted(rankings.pair[row, rank].astype(np.int64) * log.n_ranks + rank)
+        clicked = np.bincount(index, weight * part.click[row, rank], len(key))
+        found.append((key, np.bincount(index, weight, len(key)), clicked))
+    keys, impressions, clicks = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    key, index = distinct_sorted(keys)
+    pair, rank = np.divmod(key, log.n_ranks)
+    sums = (np.bincount(index, values, len(key)) for values in (impressions, clicks))
+    return Cells(log.vocabulary, log.n_ranks, "rank", pair.astype(np.int32), rank.astype(np.int32), *sums)
+
+
+def _missing_propensities(problem: str) -> DataError:
+    """Return the error for a log without propensities by position."""
+    return DataError(
+        f"the log must carry the propensities of its documents by position (column propensity_at_rank): {problem}. "
+        'Add them, or pass logging="frequencies".',
+        code="missing-propensities",
+    )

@@ -118,6 +118,7 @@ def ranking_labels(
     model: str | Path | ClickModel | None = None,
     trust: str | Path | Trust | None = None,
     clip: float | None = None,
+    logging: str = "frequencies",
     queries: int | None = None,
     max_label: int | None = None,
     columns: Mapping[str, str] | None = None,
@@ -143,6 +144,8 @@ def ranking_labels(
         Position bias, one of the four; see `train_ranker`.
     clip
         Smallest propensity to divide by.
+    logging
+        "frequencies", or "propensities" to weight impressions by inverse propensities by position, see `train_ranker`.
     queries
         Number of queries of the built-in corpus.
     max_label
@@ -164,7 +167,7 @@ def ranking_labels(
         "missing-trust", "unused-examination", "unused-trust").
     DataError
         If no document of the corpus was shown ("no-common-documents"), or examination is not valid ("bad-examination",
-        "zero-propensity").
+        "zero-propensity"), or the log lacks the propensities that are asked for ("missing-propensities").
 
     Examples
     --------
@@ -181,7 +184,8 @@ def ranking_labels(
     log = open_log_or_counts(clicks, columns=columns, on_bad_line=on_bad_line, progress=progress)
     given = source.read(log)
     check_position_bias(learner.loss, learner.bias, **given)
-    data = boosting_data(documents, count_by_rank(documents, log), learner.loss, clip=clip, **given)
+    counts = count_by_rank(documents, log, logging=logging, clip=clip)
+    data = boosting_data(documents, counts, learner.loss, clip=clip, **given)
     return RankingLabels(data, {"corpus": source_name(corpus), "clicks": source_name(clicks), "loss": loss})
 
 

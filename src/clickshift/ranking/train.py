@@ -266,6 +266,7 @@ def train_ranker(
     model: str | Path | ClickModel | None = None,
     trust: str | Path | Trust | None = None,
     clip: float | None = None,
+    logging: str = "frequencies",
     held_out: CorpusLike | None = None,
     held_out_clicks: LogLike | None = None,
     seed: int | None = None,
@@ -299,6 +300,9 @@ def train_ranker(
         Trust bias for the loss "affine", or a table with the columns rank, alpha and beta.
     clip
         Smallest propensity to divide by.
+    logging
+        "frequencies", or "propensities" to weight every impression by the inverse of the propensity by position that
+        the log carries for it, so that documents which the logging policy shows rarely weigh as much as others.
     held_out, held_out_clicks
         Corpus and log for early stopping of a network, and for the comparison with the logging ranker; by default the
         training corpus, and the clicks of a tenth of the queries. Trees do not stop early: by default, they are
@@ -327,7 +331,8 @@ def train_ranker(
         If options are not valid ("bad-option", "bad-clip", "incompatible-options"), or position bias is missing or not
         used ("missing-examination", "missing-trust", "unused-examination", "unused-trust").
     DataError
-        If the documents, clicks or examination are not valid; see `ClickRanker.fit` and `BoostedRanker.fit`.
+        If the documents, clicks or examination are not valid, see `ClickRanker.fit` and `BoostedRanker.fit`; or if the
+        log lacks the propensities that are asked for ("missing-propensities").
 
     Examples
     --------
@@ -351,12 +356,13 @@ def train_ranker(
     documents = open_corpus(corpus, queries=queries, max_label=max_label)
     log = open_log_or_counts(clicks, **reading)
     given = source.read(log)
-    counts = count_by_rank(documents, log)
+    counted = partial(count_by_rank, logging=logging, clip=clip)
+    counts = counted(documents, log)
     used = [(documents, counts)]
     judge = None
     if held_out_clicks is not None:
         others = documents if held_out is None else open_corpus(held_out, max_label=max_label)
-        judge = others, count_by_rank(others, open_log_or_counts(held_out_clicks, **reading))
+        judge = others, counted(others, open_log_or_counts(held_out_clicks, **reading))
         if isinstance(learner, ClickRanker):  # they decide when its training stops
             used.append(judge)
     comparison, curve = None, tuple[dict[str, Any], ...]()
