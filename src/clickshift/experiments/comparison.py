@@ -217,7 +217,8 @@ def click_predicting_models(kind: str = "all") -> list[str]:
     list of str
         Names of models.
     """
-    learners = {"classical": {"Counting", "MaximumLikelihood"}, "neural": {"Gradient"}}.get(kind, {*DEFAULT.values()})
+    classical = {"Counting", "MaximumLikelihood"}  # without COEC, a PBM whose examination is not estimated
+    learners = {"classical": classical, "neural": {"Gradient"}}.get(kind, classical | {"Gradient"})
     named = [name for name, learner in DEFAULT.items() if learner in learners]
     return [name for name in named if (model := resolve(name, MODELS)).predicts_clicks and not model.peeks]
 

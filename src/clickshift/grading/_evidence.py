@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from clickshift.errors import CapabilityError, DataError
 from clickshift.models.base import ClickModel
+from clickshift.models.coec import COEC
 
 _FEW_IMPRESSIONS = 5
 """Impressions below which an unclicked document is not graded, if the model does not know how strong its prior is."""
@@ -45,6 +46,10 @@ def _log_share(model: ClickModel) -> Float[np.ndarray, " pair"] | None:
     it: satisfaction after a click is not known of such a pair.
     """
     evidence = model.evidence
+    if isinstance(model, COEC):  # an expected click tells as much as the prior's one
+        expected = model.expected[:-1]
+        known: np.ndarray = expected / (expected + 1)
+        return known
     attractiveness = getattr(model, "attractiveness", None)
     name = "relevance" if attractiveness is None else "attractiveness"
     if evidence is None or name not in evidence.effective_counts or name not in evidence.logit_error:

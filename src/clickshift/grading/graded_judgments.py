@@ -35,6 +35,7 @@ from clickshift.grading.quantiles import quantile_grades
 from clickshift.io.query_texts import read_query_texts
 from clickshift.io.read_report import OnBadLine
 from clickshift.models import model_title
+from clickshift.models.coec import COEC
 from clickshift.models.storage import ModelLike, open_model
 
 __all__ = ["DEFAULT_GRADES", "GradedJudgments", "judgments", "parse_grades"]
@@ -43,6 +44,8 @@ DEFAULT_GRADES = "0.05,0.1,0.2,0.4"
 """Cut points of five grades, for a relevance that is a probability."""
 VALUE_GRADES = "quantile:5"
 """Default grades of an expected value, whose scale depends on the signal."""
+COEC_GRADES = "0.25,0.75,1.5,3"
+"""Cut points of five grades of COEC: an average result has 1, and the middle grade."""
 _MAX_GRADES = 31
 """Number of grades for which LightGBM has gains by default."""
 _PAGE = {".html", ".htm"}
@@ -372,7 +375,7 @@ def judgments(
         Log with the signals of `value`, or the result of `conversions` for it.
     grades
         Ascending cut points, e.g. "0.05,0.1,0.2,0.4", or "quantile:5" for five grades of equal size, which is the
-        default with `value`.
+        default with `value`. The default of COEC, which is no probability, is "0.25,0.75,1.5,3".
     min_impressions
         Smallest number of impressions of a graded pair.
     keep_prior
@@ -413,8 +416,9 @@ def judgments(
     """
     import pyarrow as pa
 
-    parsed = parse_grades(grades or (DEFAULT_GRADES if value is None else VALUE_GRADES))
     model = open_model(model)
+    default = VALUE_GRADES if value is not None else COEC_GRADES if isinstance(model, COEC) else DEFAULT_GRADES
+    parsed = parse_grades(grades or default)
     texts = None if query_text is None else read_query_texts(query_text, model.vocabulary)
     table, relevance = model.relevance_table(level=level), model.relevance()
     clicked = relevance
@@ -437,7 +441,8 @@ def judgments(
             count=len(keep),
         )
     error = None if model.evidence is None else model.evidence.logit_error.get("relevance")
-    weight = np.ones(len(relevance)) if error is None else reliability_weight(clicked, error[:-1])
+    scale = np.broadcast_to(model._probability_scale("relevance"), len(relevance) + 1)[:-1]
+    weight = np.ones(len(relevance)) if error is None else reliability_weight(clicked / scale, error[:-1])
     clicks, shown = table["clicks"].to_numpy(), table["impressions"].to_numpy()
     with np.errstate(invalid="ignore"):
         rate = clicks / np.where(shown > 0, shown, np.nan)

@@ -26,6 +26,7 @@ LEARNERS = {
     "MaximumLikelihood": "clickshift.learners.likelihood:MaximumLikelihood",
     "EM": "clickshift.learners.likelihood:MaximumLikelihood",
     "Gradient": "clickshift.learners.gradient:Gradient",
+    "ExpectedClicks": "clickshift.learners.expected_clicks:ExpectedClicks",
     "MixtureEM": "clickshift.learners.mixture:MixtureEM",
     "Stacking": "clickshift.learners.stacking:Stacking",
 }
@@ -36,6 +37,7 @@ DEFAULT = {
     "rCTR": "Counting",
     "dCTR": "Counting",
     "drCTR": "Counting",
+    "COEC": "ExpectedClicks",
     "TopPop": "Counting",
     "TopPopObs": "Counting",
     "RankTopObs": "Counting",
@@ -73,8 +75,8 @@ def learner_for(text: str) -> Learner:
     Parameters
     ----------
     text
-        A model ("UBM"), which gets its default learner, or a learner with its options
-        ("MaximumLikelihood('UBM', iterations=80)").
+        A model ("UBM"), which gets its default learner, also with options of it ("UBM(iterations=80)"); or a learner
+        with its options ("MaximumLikelihood('UBM', iterations=80)").
 
     Returns
     -------
@@ -90,9 +92,14 @@ def learner_for(text: str) -> Learner:
     --------
     >>> learner_for("dCTR")
     Counting(model='dCTR', smoothing='fixed', strength=1.0)
+    >>> learner_for("dCTR(strength=2)")
+    Counting(model='dCTR', smoothing='fixed', strength=2)
     """
-    default = DEFAULT.get(text) or _default_learner(text)
-    spec = text if default is None else f"{default}({text!r})"
+    name, has_options, options = text.partition("(")
+    default = DEFAULT.get(name.strip()) or _default_learner(name.strip())
+    spec = text
+    if default is not None:
+        spec = f"{default}({name.strip()!r}, {options}" if has_options else f"{default}({text.strip()!r})"
     if spec.split("(")[0] in LEARNERS:
         learner: Learner = parse(spec, LEARNERS)
         return learner

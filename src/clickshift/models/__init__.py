@@ -14,6 +14,7 @@ from clickshift.models.carousel import Carousel as Carousel
 from clickshift.models.cascade_models import CCM as CCM
 from clickshift.models.cascade_models import CM as CM
 from clickshift.models.cascade_models import DCM as DCM
+from clickshift.models.coec import COEC as COEC
 from clickshift.models.complex_browsing import ComplexBrowsing as ComplexBrowsing
 from clickshift.models.complex_browsing import ExpectedComplexBrowsing as ExpectedComplexBrowsing
 from clickshift.models.ctr import DCTR as DCTR
@@ -39,6 +40,7 @@ __all__ = [
     "ARM_NC",
     "CCM",
     "CM",
+    "COEC",
     "DBN",
     "DCM",
     "DCTR",
@@ -72,6 +74,7 @@ MODELS = {
     "rCTR": "clickshift.models.ctr:RCTR",
     "dCTR": "clickshift.models.ctr:DCTR",
     "drCTR": "clickshift.models.ctr:DRCTR",
+    "COEC": "clickshift.models.coec:COEC",
     "TopPop": "clickshift.models.popularity:TopPop",
     "TopPopObs": "clickshift.models.popularity:TopPopObs",
     "RankTopObs": "clickshift.models.popularity:RankTopObs",

@@ -359,6 +359,10 @@ class ClickModel(ABC):
             model=type(self).__name__,
         )
 
+    def _probability_scale(self, name: str) -> PairTable | float:
+        """Return the factor from the probability that effective counts describe to a parameter that is none."""
+        return 1.0
+
     @final
     def intervals(self, name: str, *, level: float = 0.95) -> ParameterIntervals:
         """Return confidence intervals of a parameter, and whether the log or a prior decides its estimates.
@@ -385,7 +389,8 @@ class ClickModel(ABC):
         counts = self.evidence.effective_counts.get(name)
         if counts is None:
             return ParameterIntervals(*beta_interval(values, errors, level), np.full(len(values), "", object))
-        low, high = counts_interval(counts, level)
+        scale = self._probability_scale(name)
+        low, high = (bound * scale for bound in counts_interval(counts, level))
         fixed = errors == 0  # by convention, not by measurement
         low, high = (
             np.where(fixed | ~np.isnan(bound), extreme(bound, values), bound)
