@@ -62,8 +62,8 @@ class COEC(ClickModel):
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:
-        prob: np.ndarray = at_results(self.coec, rankings) * at_rank(self.ctr, rankings.n_ranks)
-        return np.minimum(prob, 1.0)
+        prob: np.ndarray = np.minimum(at_results(self.coec, rankings) * at_rank(self.ctr, rankings.n_ranks), 1.0)
+        return prob
 
     @override
     def _relevance(self) -> PairTable:
