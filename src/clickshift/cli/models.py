@@ -31,7 +31,9 @@ def fit(
     ),
     output: Path = typer.Option(..., "--output", "-o", help="Folder for the fitted model."),
     by: str | None = typer.Option(
-        None, help="Column of the log, e.g. device, by which PBM and UBM learn examination; attractiveness is shared."
+        None,
+        help="Column of the log, e.g. device, by which examination (PBM, UBM) or continuation (DBN, DCM, CCM) differs; "
+        "attractiveness is shared.",
     ),
     seeds: int = typer.Option(
         1, min=1, help="Number of models to fit from different random seeds (models fitted by gradient only)."

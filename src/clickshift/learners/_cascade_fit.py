@@ -19,7 +19,7 @@ Louis, T. A. (1982). Finding the observed information matrix when using the EM a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +44,7 @@ from clickshift.core.newton import (
 )
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTransitions, TransitionDerivatives
+from clickshift.counts.tails import TailsByShape
 from clickshift.learners._cascade_covariance import (
     InvertedInformation,
     co_occurrences,
@@ -147,12 +148,33 @@ class CascadeFit:
         Their effective counts; None if they were not computed.
     newton
         How the maximisation ended.
+    shared_covariance
+        Covariance of the logits of the shared parameters; None if errors were not computed.
     """
 
     parameters: CascadeParameters
     errors: CascadeParameters | None
     counts: CascadeCounts | None
     newton: NewtonResult
+    shared_covariance: np.ndarray | None = None
+
+
+class TailsOfSegment(NamedTuple):
+    """Tails with the transitions of their users.
+
+    Parameters
+    ----------
+    parts
+        The tails.
+    transitions
+        Probabilities by which users continue.
+    by_clicked
+        Derivatives of ln h by the logits of the clicked pair's attractiveness and satisfaction.
+    """
+
+    parts: Sequence[TailsByShape]
+    transitions: TailTransitions
+    by_clicked: tuple[PairValues | float, PairValues | float]
 
 
 class CascadeFamily(ABC):
@@ -207,6 +229,18 @@ class CascadeFamily(ABC):
         self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
     ) -> SharedCurvature:
         """Return the second derivatives that depend on the family."""
+
+    def tails_of_segments(self, parameters: CascadeParameters) -> Iterator[TailsOfSegment]:
+        """Yield the tails of each segment with the transitions of its users; without segments, those of all."""
+        derivatives = self.continuation_derivatives(parameters)
+        yield TailsOfSegment(self.tails.parts, self.transitions(parameters), derivatives)
+
+    def homogeneous(self) -> CascadeFamily:
+        """Return the likelihood as if all documents were one."""
+        one = copy(self)
+        one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
+        one.groups, one.last_gain = None, 0.0
+        return one
 
     def start(self, homogeneous: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
         """Return the start of the Newton steps, from the fit in which all documents have the same parameters."""
@@ -267,7 +301,7 @@ class CascadeFamily(ABC):
             counts = self._neutral_counts(local, tails)
         else:
             counts = local.effective_counts(logit_errors, local.newton_step(full)[0])
-        return CascadeFit(local.parameters, logit_errors, counts, newton)
+        return CascadeFit(local.parameters, logit_errors, counts, newton, local.shared_covariance(full))
 
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
         """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
@@ -328,9 +362,7 @@ class CascadeFamily(ABC):
         It is a small problem, and a better first guess than the closed form, which treats the results below the last
         click as unexamined.
         """
-        one = copy(self)
-        one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
-        one.groups, one.last_gain = None, 0.0
+        one = self.homogeneous()
         start = one.join(np.full(2, 0.1), np.full(2, 0.5), self.start_shared())
         scale = float(self.data.impressions.sum())
         fitted = maximise(one._local_likelihood, start, tolerance=0.1, max_steps=_HOMOGENEOUS_STEPS, scale=scale)[
@@ -497,19 +529,22 @@ class _LocalLikelihood:
 
     def full_inverse(self) -> InvertedInformation | None:
         """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
-        information, gradient, parts = self._information, self._gradient, self._family.tails.parts
-        vocabulary = self._family.data.vocabulary
-        if not lists_repeat(parts, vocabulary):
+        family, information, gradient = self._family, self._information, self._gradient
+        vocabulary, kinds = family.data.vocabulary, 1 + family.has_satisfaction
+        if not lists_repeat(family.tails.parts, vocabulary):
             return None
-        pairs = co_occurrences(parts, self._family.transitions(self.parameters), vocabulary.query_offsets)
-        if pairs is None:
-            return None
-        kinds = 1 + self._family.has_satisfaction
+        between: np.ndarray | None = None
+        for own in family.tails_of_segments(self.parameters):
+            pairs = co_occurrences(own.parts, own.transitions, vocabulary.query_offsets)
+            if pairs is None:
+                return None
+            size = len(information.satisfaction)
+            by_clicked = np.stack([np.broadcast_to(values, size) for values in own.by_clicked])
+            found = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
+            between = found if between is None else between + found
+        assert between is not None
         diagonal = np.stack([information.attractiveness, information.satisfaction])[:kinds, :-1]
         cross = np.stack([information.cross_attractiveness, information.cross_satisfaction], axis=1)[:, :kinds, :-1]
-        derivatives = self._family.continuation_derivatives(self.parameters)
-        by_clicked = np.stack([np.broadcast_to(values, len(information.satisfaction)) for values in derivatives])
-        between = pairs.information(by_clicked[:kinds, :-1], vocabulary.query_offsets)
         slopes = np.stack([gradient.attractiveness, gradient.satisfaction])[:kinds, :-1]
         return invert_information(
             diagonal, between, cross, information.shared, vocabulary.query_offsets, slopes, gradient.shared
@@ -524,6 +559,12 @@ class _LocalLikelihood:
         moves[:kinds, :-1] = np.clip(full.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
         step = CascadeParameters(moves[0], moves[1], np.clip(full.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
         return step, float((slopes * full.step).sum() + (gradient.shared * full.shared_step).sum()) / 2
+
+    def shared_covariance(self, full: InvertedInformation | None) -> np.ndarray:
+        """Return the covariance of the logits of the shared parameters."""
+        n = len(self.parameters.shared)
+        covariance: np.ndarray = (self._information.inverted()[1] if full is None else full.shared)[:n, :n]
+        return covariance
 
     def errors(self, full: InvertedInformation | None) -> CascadeParameters:
         """Return standard errors of the logits from the observed information."""

@@ -97,7 +97,7 @@ class SegmentLogits:
 
     def deviation_weights(self) -> Float[np.ndarray, " deviation"]:
         """Return the posterior of the standard deviation between segments on `_DEVIATIONS`, flat a priori."""
-        contrasts = self._contrasts()
+        contrasts = self.contrasts()
         variance, axes = np.linalg.eigh(contrasts @ self.covariance @ contrasts.T)
         beyond = np.square(axes.T @ (contrasts @ self.logit))
         total = np.maximum(variance, 0)[None] + np.square(_DEVIATIONS)[:, None]
@@ -111,7 +111,7 @@ class SegmentLogits:
         """Return the common curve by generalised least squares, and its covariance, at the likeliest deviation."""
         return _Axes.of(self).common(float(_DEVIATIONS[np.argmax(self.deviation_weights())]) ** 2, None)
 
-    def _contrasts(self) -> Float[np.ndarray, "contrast value"]:
+    def contrasts(self) -> Float[np.ndarray, "contrast value"]:
         """Return orthonormal contrasts between the segments of each situation (Helmert contrasts)."""
         rows = []
         for s in range(int(self.situation.max()) + 1):

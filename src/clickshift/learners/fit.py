@@ -87,8 +87,8 @@ def fit(
         counted where it is, if counts are enough for the learner. Also daily counts, or several of them, which are
         added.
     by
-        Segment of sessions, e.g. "device", by which PBM and UBM learn examination; attractiveness is
-        shared. It names a segment of the log, or a column that becomes one.
+        Segment of sessions, e.g. "device", by which PBM and UBM learn examination, and DBN, DCM and CCM continuation;
+        attractiveness and satisfaction are shared. It names a segment of the log, or a column that becomes one.
     seeds
         Number of models to fit, each from another random seed; above 1 only for models that are fitted by gradient.
     held_out

@@ -32,6 +32,12 @@ from clickshift.learners._observed_examination import (
 )
 from clickshift.learners._position_models import ExaminationFit, fit_examination
 from clickshift.learners._priors import SHARED_PRIOR, Beta, beta_by_likelihood
+from clickshift.learners._segment_continuation import (
+    SegmentedDBNFamily,
+    SegmentedFamily,
+    cascades_of_segments,
+    pooled_continuations,
+)
 from clickshift.learners._segment_examination import (
     SegmentCurves,
     check_number_of_curves,
@@ -52,8 +58,10 @@ __all__ = ["MaximumLikelihood"]
 _SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
 _CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
 _SHORTCUTS = ("DCM", "SDBN")
-SEGMENTED = ("PBM", "UBM")
+SEGMENTED = ("PBM", "UBM", "DBN", "DCM", "CCM")
 """Models whose examination or continuation can be learned by segment."""
+_MAX_CONTINUATIONS = 24
+"""Divisor of the number of values of all curves for cascade models: each label has tables over pairs of its own."""
 _SHOWN_OFTEN, _HIDDEN_SHARE = 20, 0.1
 """Impressions from which on a document should have been examined, and the share of impressions of documents that were
 not, above which a cascade model warns."""
@@ -248,7 +256,7 @@ class MaximumLikelihood:
         assert self.segment is not None
         segments = SegmentNumbers.in_log(data, self.segment)
         if self.by is None:
-            raise NotImplementedError
+            return self._fit_continuation_by_segment(data, segments)
         if has_views(data):
             raise SpecError(
                 f"{self.model} by {self.segment} does not use views, and this log has them. Leave them out with "
@@ -271,6 +279,28 @@ class MaximumLikelihood:
             evidence=self._position_evidence(cells, fitted, curves.pooled_errors, curves.pooled_counts),
         )
         return self._segmented(pooled, segments, curves, segment_difference(cells, segments))
+
+    def _fit_continuation_by_segment(self, log: Log, segments: SegmentNumbers) -> Segmented:
+        """Fit a cascade model with a continuation per segment."""
+        check_number_of_curves(segments, _MAX_CONTINUATIONS)
+        families = [self._family(cascade) for cascade in cascades_of_segments(log, segments)]
+        family = (SegmentedDBNFamily if self.model == "DBN" else SegmentedFamily)(families)
+        fitted = family.fit(tolerance=self.tolerance, max_steps=self.iterations)
+        curves, difference = pooled_continuations(fitted, family, segments)
+        errors, counts = fitted.errors, fitted.counts
+        assert errors is not None
+        assert counts is not None
+        pooled = self._make_model(
+            family.data,
+            fitted.parameters._replace(shared=curves.pooled),
+            errors._replace(shared=curves.pooled_errors),
+            fitted.newton,
+            counts._replace(shared=curves.pooled_counts),
+        )
+        model = self._segmented(pooled, segments, curves, difference)
+        if warning := _hidden_documents(pooled):
+            self._warn_of(warning)
+        return model
 
     def _segmented(
         self, pooled: ClickModel, segments: SegmentNumbers, curves: SegmentCurves, difference: SegmentDifference
