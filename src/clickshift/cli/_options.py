@@ -16,12 +16,11 @@ EXACT = typer.Option(
     False, "--exact", help="Exact marginal probabilities of NCM, instead of an error of at most 0.001; slow."
 )
 SKIP_BAD = typer.Option(False, "--skip-bad", help="Skip bad sessions and report their number, instead of stopping.")
-REWARD = typer.Option(
-    "clicks",
-    "--reward",
-    help="Reward of a session: clicks, dcg or any-click; @K counts the first K ranks only, e.g. clicks@3. Or weights "
-    "of the ranks, e.g. 1,0.5,0.25.",
+REWARD_HELP = (
+    "Reward of a session: clicks, dcg or any-click; @K counts the first K ranks only, e.g. clicks@3. Or weights "
+    "of the ranks, e.g. 1,0.5,0.25."
 )
+REWARD = typer.Option("clicks", "--reward", help=REWARD_HELP)
 MERGE_REGIONS = typer.Option(
     False,
     "--merge-regions",

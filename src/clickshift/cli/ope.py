@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, REPLICATES, REPORT, REWARD, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, REPLICATES, REPORT, REWARD_HELP, SKIP_BAD, parse_columns
 from clickshift.cli.backtest import backtest
 from clickshift.cli.optimise import optimise
 
@@ -61,7 +61,16 @@ def evaluate(
         help="Estimator: List, IP, PBM, Item, RCTR, RIPS, PI, CIPS or DM, with the prefix SN- (self-normalised) or DR- "
         "(doubly robust), or 'auto' for all that apply and the answer; repeatable.",
     ),
-    reward: str = REWARD,
+    reward: str = typer.Option(
+        "clicks",
+        "--reward",
+        help=REWARD_HELP
+        + " Or a signal of the log, e.g. purchase or revenue@10, or a sum such as '3*cart + 10*purchase'.",
+    ),
+    winsorise: float = typer.Option(
+        0.999,
+        help="Quantile, among sessions that earned anything, above which rewards of a signal are cut; 1 cuts nothing.",
+    ),
     clip: str = typer.Option(
         "10,100,inf", help="Clipping constants M, the largest importance weights; inf for no clipping."
     ),
@@ -111,6 +120,7 @@ def evaluate(
             replicates=replicates,
             seed=seed,
             exact=exact,
+            winsorise=winsorise,
             columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,

@@ -12,9 +12,12 @@ from jaxtyping import Float, Int
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import SwapGraph, swap_graph
+from clickshift.counts.conversion_counts import ConversionCounts
 from clickshift.data.days import days_of
 from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.signal_values import SignalValue
 from clickshift.errors import DataError
+from clickshift.learners.conversion_rates import rank_dependence
 from clickshift.models.base import ClickModel, at_rank
 from clickshift.models.pbm import PBM
 from clickshift.models.perturb import is_pair_table
@@ -24,6 +27,7 @@ from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.model_confidence_set import FAMILIES, FamilyFit, fit_families
 from clickshift.ope.model_free import model_free_value
 from clickshift.ope.model_value import TargetLists
+from clickshift.ope.rewards import OUTCOME
 from clickshift.ope.target_policy import Target, TargetProbabilities
 from clickshift.ope.weights import LoggingPolicy
 
@@ -56,6 +60,8 @@ class LogModels:
         Which ranks the log connects by documents that were shown at both.
     drift
         Sentence on changes between days; empty if there are none.
+    value_by_rank
+        Of a reward by a signal, sentence on documents that convert otherwise at lower ranks; empty if there are none.
     """
 
     log: GroupedLog
@@ -65,6 +71,7 @@ class LogModels:
     jackknife: FamilyJackknife
     graph: SwapGraph
     drift: str
+    value_by_rank: str = ""
 
     @classmethod
     def of(
@@ -102,6 +109,7 @@ class LogModels:
             Rankings.checked(rankings.vocabulary, rankings.query, rankings.pair, rankings.shown),
             sessions.click,
             sessions.count,
+            signals={} if log.reward.signal is None else sessions.signals,
         )
         merged = plain.merged() if log.cluster is None else plain
         lists = [TargetLists.of(log, target) for target in targets]
@@ -124,7 +132,8 @@ class LogModels:
         )
         jackknife = FamilyJackknife.of(merged, log.reward, cluster=log.cluster, seed=seed)
         best = min(fits, key=lambda fit: fit.deficit)
-        return cls(log, merged, lists, fits, jackknife, swap_graph(cells), _drift(sessions, best))
+        by_rank = "" if log.reward.signal is None else _value_by_rank(merged)
+        return cls(log, merged, lists, fits, jackknife, swap_graph(cells), _drift(sessions, best), by_rank)
 
     @property
     def examination(self) -> Float[np.ndarray, " rank"]:
@@ -183,7 +192,7 @@ class LogModels:
             largest=self.log.largest,
             level=level,
             against=None if against is None else values[against],
-            weak_reasons=[self.drift] if self.drift else [],
+            weak_reasons=[reason for reason in (self.drift, self.value_by_rank) if reason],
             unidentified=(self.graph.warning() or "") if self.graph.n_components > 1 else "",
             swaps=self.graph.weakest_link,
         )
@@ -230,6 +239,18 @@ def _prominence(lists: Rankings, weight: Float[np.ndarray, " list"] | Int[np.nda
     size = lists.vocabulary.n_pairs
     total: np.ndarray = np.bincount((lists.pair + 1).ravel(), by_rank.ravel(), size + 1)[1:]
     return total
+
+
+def _value_by_rank(sessions: Sessions) -> str:
+    """Sentence on documents that convert otherwise at lower ranks; empty if that may be chance."""
+    (counts,) = ConversionCounts.of(sessions, [SignalValue.parse(OUTCOME)])
+    slope, p_value = rank_dependence(counts)
+    if p_value > _DRIFT_LEVEL:
+        return ""
+    return (
+        f"Click models take the value of a click as that of its document, but the same documents convert {slope:+.1%} "
+        f"per rank of the click (p = {p_value:.1g})."
+    )
 
 
 def _drift(sessions: Sessions, fit: FamilyFit) -> str:

@@ -24,6 +24,7 @@ from clickshift.ope.answer import Answer
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.estimate import Difference, Estimate, Evaluation
 from clickshift.ope.estimators import clip_text
+from clickshift.ope.signal_reward import SignalTreatment
 from clickshift.ope.slope import best_clip
 
 _TITLE = "Off-policy evaluation: what would the new ranker earn?"
@@ -70,6 +71,8 @@ class PolicyEvaluation(Result):
         Remarks on each target.
     settings
         Arguments of the evaluation.
+    treatment
+        Of a reward by a signal, what was done to heavy tails and unknown values; None for clicks.
 
     Notes
     -----
@@ -88,6 +91,8 @@ class PolicyEvaluation(Result):
     - differences: estimator, clip, first, second, difference, error, low, high, and words.
     - days: estimator, day, sessions, earned, estimated, error and residual.
     - notes: remarks, by target.
+    - reward_treatment: of a reward by a signal, what was done to heavy tails and unknown values: quantile, limit,
+      cut_sessions, cut_share, unknown_sessions, without_click and without_click_share. None for clicks.
     """
 
     evaluations: Mapping[str, tuple[Evaluation, ...]]
@@ -97,6 +102,7 @@ class PolicyEvaluation(Result):
     residuals: tuple[DayResidual, ...]
     notes: Mapping[str, tuple[str, ...]]
     settings: Mapping[str, Any]
+    treatment: SignalTreatment | None = None
 
     @property
     def answer(self) -> Answer | None:
@@ -142,6 +148,7 @@ class PolicyEvaluation(Result):
             "differences": self.differences,
             "days": [asdict(r) | {"residual": r.residual} for r in self.residuals],
             "notes": self.notes,
+            "reward_treatment": None if self.treatment is None else self.treatment.to_dict(),
         }
 
     def _document(self) -> Document:

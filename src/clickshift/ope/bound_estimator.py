@@ -136,6 +136,7 @@ class BoundEstimator:
             used = used & logging.ranked
         if estimator.model is None:
             return cls(estimator, log, units, used, None, np.zeros(log.n_queries))
+        log.reward.require_clicks(estimator.name)
         if target is None:
             raise CapabilityError(
                 f"{estimator.name} applies its click model to the target's lists: pass the target.",

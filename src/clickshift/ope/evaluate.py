@@ -13,14 +13,16 @@ import numpy as np
 from jaxtyping import Bool
 
 from clickshift.core.progress import Progress, silent
+from clickshift.counts.cells import signal_names
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.corpus import Corpus
 from clickshift.data.days import days_of
-from clickshift.data.encoded_log import Log
+from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.weighted_lists import WeightedLists
-from clickshift.errors import ClickshiftWarning, DataError, SpecError
+from clickshift.errors import ClickshiftError, ClickshiftWarning, DataError, SpecError
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables.extra_columns import columns_with
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.models.segmented import columns_for
 from clickshift.models.storage import load_model
@@ -40,6 +42,7 @@ from clickshift.ope.estimators import Estimator, checked_clip
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions
 from clickshift.ope.intervals import Bootstrap
 from clickshift.ope.rewards import Reward
+from clickshift.ope.signal_reward import check_quantile, with_outcomes, with_values
 from clickshift.ope.slope import best_clip
 from clickshift.ope.target_policy import (
     Target,
@@ -75,6 +78,7 @@ def evaluate_policy(
     replicates: int = 200,
     seed: int = 0,
     exact: bool = False,
+    winsorise: float = 0.999,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
@@ -101,7 +105,9 @@ def evaluate_policy(
         "auto" computes all that apply, and the answer.
     reward
         Reward of a session: "clicks", "dcg" or "any-click", with @K for the first K ranks, weights of the ranks such as
-        "1,0.5,0.25", or a `Reward`.
+        "1,0.5,0.25", or a `Reward`. Or a signal of the log such as "purchase" or "revenue@10", or a weighted sum such
+        as "3*cart + 10*purchase": then click models assume that the value of a click depends on the document alone,
+        and DM and DR are left out.
     clip
         Clipping constants M, the largest importance weights; inf for no clipping.
     logging
@@ -122,6 +128,9 @@ def evaluate_policy(
     exact
         Whether the click probabilities of a model that sums over click histories (NCM) are exact. By default, they may
         have an error of 0.001, which is much faster.
+    winsorise
+        Quantile, among sessions that earned anything, above which the rewards of a signal are cut; 1 cuts nothing. What
+        was cut is reported. Signals that are 0 or 1 are never cut.
     columns
         Names of the log's columns, by the names that `read_log` expects.
     on_bad_line
@@ -140,10 +149,10 @@ def evaluate_policy(
         If there is no target ("missing-target"), the same one twice ("same-target"), or an option is not valid
         ("bad-option", "bad-clip", "bad-examination", "unknown-name", "missing-model").
     CapabilityError
-        If an estimator cannot be used with this reward or logging policy.
+        If an estimator cannot be used with this reward or logging policy ("signal-reward" for DM and DR).
     DataError
-        If two targets rank no query of the log in common ("no-common-queries"), the log carries no propensities
-        ("missing-propensities"), or it breaks a rule.
+        If nothing earned the reward ("all-zero-reward"), two targets rank no query of the log in common
+        ("no-common-queries"), the log carries no propensities ("missing-propensities"), or it breaks a rule.
     FileError
         If a file cannot be read, or is no target.
 
@@ -167,7 +176,8 @@ def evaluate_policy(
     >>> [row["verdict"] for row in evaluation.rows()]
     ['usable', 'baseline']
     """
-    reward = Reward.named(reward) if isinstance(reward, str) else reward
+    reward = Reward.parse(reward) if isinstance(reward, str) else reward
+    check_quantile(winsorise)
     limits = [float(limit) for limit in checked_clip(sorted({float(limit) for limit in clip}))]
     interval = Bootstrap(replicates, level, seed)
     click_model = load_model(model) if isinstance(model, str | Path) else model
@@ -186,12 +196,13 @@ def evaluate_policy(
         )
     curve = None if examination is None else read_examination(examination)
     columns = columns_for(click_model, columns)
-    opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    opened = _open_with_signals(log, reward, columns, on_bad_line, progress)
     targets = _targets(target, compare, click_model, derive, opened, seed)
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
     sessions, left_out = _shared_sessions(
         opened, list(targets.values()), reward, cluster, propensities=logging_policy == "propensities"
     )
+    sessions, reward, treatment = with_outcomes(sessions, reward, quantile=winsorise)
     logged = GroupedLog.of(sessions, reward, cluster=cluster)
     names = _estimator_names(
         estimators, logged, logging_policy, with_model=click_model is not None and target is not None
@@ -222,7 +233,13 @@ def evaluate_policy(
     residuals = _day_residuals(logged, sessions, chosen, limits[-1])
     first = next(iter(evaluations))
     notes = {name: notes_of(results) for name, results in evaluations.items()}
-    notes[first] += left_out + cut + curve_note + _hole_notes(sessions, len(logged.theta), list(targets.values()))
+    notes[first] += (
+        (treatment.notes() if treatment else [])
+        + left_out
+        + cut
+        + curve_note
+        + _hole_notes(sessions, len(logged.theta), list(targets.values()))
+    )
     if logging_policy == "propensities":
         _warn_of_weights(evaluations)
     if target is None:
@@ -247,8 +264,33 @@ def evaluate_policy(
             "replicates": replicates,
             "seed": seed,
             "exact": exact,
+            **({} if treatment is None else {"winsorise": winsorise}),
         },
+        treatment,
     )
+
+
+def _open_with_signals(
+    log: LogLike, reward: Reward, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
+) -> Log:
+    """Open a log with the signals of the reward."""
+    if reward.signal is None:
+        return open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    if not isinstance(log, Sessions | EncodedLog):
+        columns = columns_with(columns, signals=reward.signal.names)
+    try:
+        opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    except ClickshiftError as error:
+        if error.code != "unknown-column" or error.facts.get("column") not in reward.signal.names:
+            raise
+        raise SpecError(
+            f"a reward must be clicks, dcg, any-click, weights of ranks, or a signal of the log: got {str(reward)!r}. "
+            f"{error}",
+            code="unknown-name",
+            value=str(reward),
+        ) from error
+    reward.signal.check(signal_names(opened))
+    return opened
 
 
 _LOGGING_NAMES = ("frequencies", "propensities")
@@ -273,7 +315,7 @@ def _mean_reward(sessions: Sessions, rows: np.ndarray, reward: Reward) -> float:
     if not rows.any():
         return math.nan
     ranks = len(reward.theta(sessions.n_ranks))
-    return float(np.average(reward.earned(sessions.click[rows, :ranks]), weights=sessions.count[rows]))
+    return float(np.average(reward.earned(reward.outcome(sessions)[rows, :ranks]), weights=sessions.count[rows]))
 
 
 def _answers(
@@ -354,7 +396,9 @@ def _estimator_names(texts: Sequence[str], log: GroupedLog, logging: Target | st
     else:
         by_list, by_rank = True, linear
     auto = [name for name in PAPER_ESTIMATORS if {"List": by_list, "RCTR": True}.get(name, by_rank)]
-    if with_model:
+    if with_model and log.reward.signal is not None:  # a click model does not predict it
+        auto += ["CIPS"] if logging == "frequencies" else []
+    elif with_model:
         auto += ["CIPS"] if linear and logging == "frequencies" else []
         auto += ["DM", "DR-IP" if by_rank else "DR-List"]
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
@@ -409,7 +453,7 @@ def _shared_sessions(
             code="no-common-queries",
         )
     if isinstance(log, Sessions):
-        sessions = log if len(targets) == 1 else log[kept]
+        sessions = with_values(log if len(targets) == 1 else log[kept], reward)
     else:
         sessions = compact_sessions(log, reward, queries=shared, users=cluster == "user", propensities=propensities)
     if not (left_out := log.total - sessions.total):

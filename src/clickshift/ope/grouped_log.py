@@ -17,12 +17,14 @@ from numba import njit
 
 from clickshift.core.parallel import for_ranges
 from clickshift.core.unique_rows import distinct_rows, stable_order
+from clickshift.data._columns import key_columns, rows_of
 from clickshift.data.days import floor_to_day
 from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
-from clickshift.ope.rewards import Reward
+from clickshift.ope.rewards import OUTCOME, Outcome, Reward
+from clickshift.ope.signal_reward import with_values
 
 _WAITING_ROWS = 1 << 20
 """Number of rows of an encoded log that are read before equal ones are merged."""
@@ -75,7 +77,7 @@ class Clusters:
     entry
         Entry of each row.
     click
-        Clicks of each row.
+        Clicks of each row, or values between 0 and 1.
     count
         Number of sessions of a row in one cluster.
     """
@@ -83,7 +85,7 @@ class Clusters:
     size: Float[np.ndarray, " cluster"]
     of_row: Int[np.ndarray, " row"]
     entry: Int[np.ndarray, " row"]
-    click: Bool[np.ndarray, "row rank"]
+    click: Outcome
     count: Float[np.ndarray, " row"]
 
 
@@ -124,7 +126,7 @@ class GroupedLog:
     entry_of
         Entry of each row of the log.
     click
-        Clicks of each row of the log.
+        Clicks of each row of the log; of a reward by a signal, its values as shares of the largest one.
     count
         Number of sessions that each row of the log stands for.
     cluster
@@ -150,7 +152,7 @@ class GroupedLog:
     cell_pair: Int[np.ndarray, " cell"]
     cell_rank: Int[np.ndarray, " cell"]
     entry_of: Int[np.ndarray, " row"]
-    click: Bool[np.ndarray, "row rank"]
+    click: Outcome
     count: Float[np.ndarray, " row"]
     cluster: Int[np.ndarray, " row"] | None
 
@@ -221,7 +223,7 @@ class GroupedLog:
             was_cut,
             *_number_cells(lists),
             entry_of,
-            np.ascontiguousarray(sessions.click[:, :ranks]),
+            np.ascontiguousarray(reward.outcome(sessions)[:, :ranks]),
             sessions.count.astype(np.float64),
             _cluster_numbers(sessions, cluster),
         )
@@ -261,7 +263,11 @@ class GroupedLog:
         """Count the whole log, or some of its rows, e.g. those of one day."""
         entry, click, count = (a if rows is None else a[rows] for a in (self.entry_of, self.click, self.count))
         shown, clicks, earned = counts = _zeros(self, 1, np.dtype(np.float64))
-        _count_once(entry, click, self.clicked_number, self.theta, _reward_cap(self), count, *counts)
+        if click.dtype == bool:
+            _count_once(entry, click, self.clicked_number, self.theta, _reward_cap(self), count, *counts)
+        else:
+            drawn, cluster = np.ones((1, 1)), np.zeros(len(entry), np.int64)
+            _count_values(entry, click, self.clicked_number, self.theta, drawn, cluster, count, *counts)
         return Tally(shown, clicks, earned, self.per_query(shown))
 
     @cached_property
@@ -282,7 +288,9 @@ class GroupedLog:
     @cached_property
     def clusters(self) -> Clusters:
         """Units of the bootstrap, built when the log is first resampled."""
-        keys = [self.entry_of[:, None], pack_rows(np.packbits(self.click, axis=1))]
+        is_click = self.click.dtype == bool
+        keys = [self.entry_of[:, None]]
+        keys.append(pack_rows(np.packbits(self.click, axis=1)) if is_click else self.click.view(np.int64))
         if self.cluster is not None:
             keys.append(self.cluster[:, None])
         group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
@@ -414,6 +422,7 @@ def compact_sessions(
     for chunk in log.chunks():
         part = chunk if queries is None else chunk[queries[chunk.rankings.query]]
         if len(part):
+            part = with_values(part, reward)
             parts.append(_merge_equal_rows(part, ranks, users, propensities))
         # the merged rows are merged again when as many new ones wait, so that each row is merged a few times only
         if sum(map(len, parts[1:])) > max(len(parts[0]) if parts else 0, _WAITING_ROWS):
@@ -434,6 +443,9 @@ def _merge_equal_rows(sessions: Sessions, ranks: int, users: bool, propensities:
     if propensities and rankings.propensity is not None:
         rank_prob = np.ascontiguousarray(rankings.propensity[:, :ranks])
         keys.append(rank_prob.view(np.int64))
+    values = sessions.signals.get(OUTCOME)
+    signals = {} if values is None else {OUTCOME: np.ascontiguousarray(values[:, :ranks])}
+    keys += key_columns(None, signals, {})
     for column in (time, rankings.log_prob, user):
         if column is not None:
             keys.append(np.unique(column, return_inverse=True)[1][:, None])
@@ -452,20 +464,26 @@ def _merge_equal_rows(sessions: Sessions, ranks: int, users: bool, propensities:
         np.bincount(group, sessions.count, len(first)).astype(np.int64),
         None if time is None else time[first],
         None if user is None else user[first],
+        rows_of(signals, first),
     )
 
 
 def tally_resampled(
     log: GroupedLog,
     entry: Int[np.ndarray, " row"],
-    click: Bool[np.ndarray, "row rank"],
+    click: Outcome,
     drawn: Num[np.ndarray, "cluster part"],
     cluster: Int[np.ndarray, " row"],
     count: Float[np.ndarray, " row"],
 ) -> Tally:
     """Count the rows of resampled logs: each counts `count` times as often as its cluster was drawn."""
-    shown, clicks, earned = counts = _zeros(log, drawn.shape[1], log.resampled_type)
-    _count(entry, click, log.clicked_number, log.theta, _reward_cap(log), drawn, cluster, count, *counts)
+    if click.dtype == bool:
+        shown, clicks, earned = counts = _zeros(log, drawn.shape[1], log.resampled_type)
+        _count(entry, click, log.clicked_number, log.theta, _reward_cap(log), drawn, cluster, count, *counts)
+    else:
+        shown, clicks, earned = counts = _zeros(log, drawn.shape[1], np.dtype(np.float64))
+        drawn = drawn.astype(np.float64)
+        _count_values(entry, click, log.clicked_number, log.theta, drawn, cluster.astype(np.int64), count, *counts)
     return Tally(shown, clicks, earned, log.per_query(shown))
 
 
@@ -621,6 +639,24 @@ def _count(entry, click, number, theta, reward_cap, drawn, cluster, count, shown
         if reward > 0.0:
             for p in range(parts):
                 earned[e, p] += drawn[c, p] * count[i] * reward
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _count_values(entry, value, number, theta, drawn, cluster, count, shown, clicks, earned):
+    """Count the rows of resampled logs whose results earn values in place of clicks."""
+    for i in range(len(entry)):
+        e, reward = entry[i], 0.0
+        for p in range(drawn.shape[1]):
+            shown[e, p] += drawn[cluster[i], p] * count[i]
+        for r in range(value.shape[1]):
+            if value[i, r] > 0.0:
+                reward += theta[r] * value[i, r]
+                for p in range(drawn.shape[1]):
+                    clicks[number[e, r], p] += drawn[cluster[i], p] * count[i] * value[i, r]
+        if reward > 0.0:
+            for p in range(drawn.shape[1]):
+                earned[e, p] += drawn[cluster[i], p] * count[i] * reward
 
 
 @njit(cache=True, nogil=True)

@@ -320,7 +320,7 @@ def _sum_moments(entry, click, count, unit, theta, earned, weight, limits, out):
             else:
                 for r in range(click.shape[1]):
                     if click[i, r]:
-                        value += theta[r] * min(weight[unit[entry[i], r]], limits[m])
+                        value += click[i, r] * theta[r] * min(weight[unit[entry[i], r]], limits[m])
             out[m, 0] += count[i] * value
             out[m, 1] += count[i] * value * value
 

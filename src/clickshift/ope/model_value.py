@@ -28,7 +28,7 @@ from clickshift.data.sessions import Rankings, Sessions
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.models.perturb import is_pair_table
 from clickshift.ope.grouped_log import GroupedLog, pack_rows
-from clickshift.ope.rewards import Reward
+from clickshift.ope.rewards import OUTCOME, Reward
 from clickshift.ope.target_policy import Target, pad_or_truncate, weighted_lists
 
 _CERTAIN = 1e-9
@@ -84,7 +84,7 @@ class TargetLists:
         """Logged reward of each session, over as many ranks as the target shows for its query."""
         ranks = len(reward.theta(sessions.n_ranks))
         shown = np.arange(ranks) < self.length[sessions.rankings.query][:, None]
-        return reward.earned(sessions.click[:, :ranks] & shown)
+        return reward.earned(reward.outcome(sessions)[:, :ranks] * shown)
 
 
 class Valuation(NamedTuple):
@@ -169,16 +169,23 @@ class CalibratedModel:
         model: ClickModel,
         expected: Float[np.ndarray, " pair_or_unseen"],
         clicks: Float[np.ndarray, " pair_or_unseen"],
+        value: Float[np.ndarray, " pair_or_unseen"] | None = None,
     ) -> CalibratedModel:
-        """Calibrate a model on the clicks that it expects on each pair of a log, and those that were logged."""
+        """Calibrate a model on the clicks that it expects on each pair of a log, and those that were logged.
+
+        With the total `value` of the clicks of each pair, the factor is that of the click probability and of the mean
+        value of a click; of documents that were never logged, it is the mean of all clicks.
+        """
         logged = expected > 0
         ratio = np.where(logged, clicks / np.where(logged, expected, 1.0), 1.0)
+        mean = 1.0 if value is None else value.sum() / max(clicks.sum(), 1e-300)
+        per_click = 1.0 if value is None else np.where(clicks > 0, value / np.maximum(clicks, 1e-300), mean)
         if not hasattr(model, "attractiveness"):
-            return cls(model, ratio, expected)
+            return cls(model, ratio * per_click, expected)
         a = model.attractiveness
         raw = np.where(logged, a * ratio, a[-1])
         calibrated = np.clip(raw, _CERTAIN, _MOST_ATTRACTIVE)
-        factor = np.where(logged, raw / calibrated, 1.0)
+        factor = np.where(logged, raw / calibrated * per_click, mean)
         exposed = np.where(logged, expected * calibrated / np.where(logged, a, 1.0), 0.0)
         return cls(replace(model, attractiveness=calibrated), factor, exposed)  # type: ignore[call-arg]
 
@@ -196,8 +203,8 @@ class CalibratedModel:
 
 def sums_by_pair(
     sessions: Sessions, prob: Float[np.ndarray, "row rank"]
-) -> tuple[Float[np.ndarray, " pair_or_unseen"], Float[np.ndarray, " pair_or_unseen"]]:
-    """Sum the clicks on each pair that a model expects, and those that were logged.
+) -> tuple[Float[np.ndarray, " pair_or_unseen"], ...]:
+    """Sum the clicks on each pair that a model expects, those that were logged, and their values where a log has them.
 
     Parameters
     ----------
@@ -210,7 +217,10 @@ def sums_by_pair(
     row, rank = np.nonzero(sessions.click)
     expected = np.bincount(pair.ravel(), (prob * sessions.count[:, None]).ravel(), size)
     clicks = np.bincount(pair[row, rank], sessions.count[row], size)
-    return np.append(expected[1:], 0.0), np.append(clicks[1:], 0.0)
+    sums = [expected, clicks]
+    if (values := sessions.signals.get(OUTCOME)) is not None:
+        sums.append(np.bincount(pair.ravel(), (values * sessions.count[:, None]).ravel(), size))
+    return tuple(np.append(own[1:], 0.0) for own in sums)
 
 
 def lost_mass(
@@ -331,5 +341,6 @@ def _exposure_weight(
     target: TargetLists, sessions: Float[np.ndarray, " query"], reward: Reward
 ) -> Float[np.ndarray, "list rank"]:
     """Sessions that each result of the target's lists would have, times the weight of its rank."""
-    weight: np.ndarray = (target.weight * sessions[target.lists.query])[:, None] * reward.theta(target.lists.n_ranks)
+    theta = reward.theta(target.lists.n_ranks) / reward.unit
+    weight: np.ndarray = (target.weight * sessions[target.lists.query])[:, None] * theta
     return np.where(target.lists.shown, weight, 0.0)

@@ -1,20 +1,26 @@
-"""Rewards of a list: clicks weighted by rank, or 1 for any click."""
+"""Rewards of a list: clicks weighted by rank, 1 for any click, or the sum of a signal such as revenue."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from clickshift.data.sessions import Rankings, Sessions
-from clickshift.errors import DataError, SpecError
+from clickshift.data.signal_values import SignalValue
+from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.models.base import ClickModel
 
 _REWARDS = ("clicks", "dcg", "any-click")
 _WEIGHTS = re.compile(r"[-+.\d][^,]*(,[^,]*)+")
+Outcome = Bool[np.ndarray, "session rank"] | Float[np.ndarray, "session rank"]
+"""What the results of sessions earn: clicks, or shares of the largest value of a signal."""
+OUTCOME = "outcome"
+"""Signal of sessions whose results earn the values of a signal (`signal_reward.with_outcomes`)."""
+_AT = re.compile(r"(.*?)(?:@([1-9]\d*))?", re.DOTALL)
 _TEXT = re.compile(r"(clicks|dcg|any-click)(?:@([1-9]\d*))?")
 
 
@@ -34,6 +40,10 @@ class Reward:
         Number of top ranks that count; None for all.
     weights
         Custom theta by rank, instead of `kind` and `first`: finite, none below 0 and at least one above 0.
+    signal
+        Value of a result in place of its click; only with kind "clicks".
+    unit
+        Largest value of one result, which theta is multiplied by.
 
     Raises
     ------
@@ -53,6 +63,8 @@ class Reward:
     kind: Literal["clicks", "dcg", "any-click"] = "clicks"
     first: int | None = None
     weights: tuple[float, ...] | None = None
+    signal: SignalValue | None = None
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         if self.kind not in _REWARDS:
@@ -109,9 +121,31 @@ class Reward:
             )
         return cls(match[1], None if match[2] is None else int(match[2]))  # type: ignore[arg-type]
 
+    @classmethod
+    def parse(cls, text: str) -> Reward:
+        """Make the reward that a text names: one of `named`, or a signal such as revenue, purchase@3 or 3*cart+buy.
+
+        Raises
+        ------
+        SpecError
+            If the text names neither ("unknown-name"), or weights are out of range ("bad-option").
+        """
+        try:
+            return cls.named(text)
+        except SpecError as error:
+            if error.code != "unknown-name":
+                raise
+            match = _AT.fullmatch(text.strip())
+            assert match is not None, "any text"
+            try:
+                value = SignalValue.parse(match[1])
+            except SpecError:
+                raise error from None
+        return cls(first=None if match[2] is None else int(match[2]), signal=value)
+
     @property
     def is_linear(self) -> bool:
-        """Whether the reward is a sum over clicks."""
+        """Whether the reward is a sum over clicks, or over the values of results."""
         return self.kind != "any-click"
 
     def theta(self, n_ranks: int) -> Float[np.ndarray, " rank"]:
@@ -134,7 +168,7 @@ class Reward:
                 )
             return theta
         ranks = min(n_ranks, n_ranks if self.first is None else self.first)
-        return 1 / np.log2(np.arange(2.0, ranks + 2)) if self.kind == "dcg" else np.ones(ranks)
+        return 1 / np.log2(np.arange(2.0, ranks + 2)) if self.kind == "dcg" else np.full(ranks, self.unit)
 
     def cut(self, ranks: int) -> Reward:
         """Return the reward of the first ranks only.
@@ -144,15 +178,20 @@ class Reward:
         """
         if self.weights is not None:
             return Reward(weights=self.weights[:ranks])
-        return Reward(self.kind, ranks if self.first is None else min(ranks, self.first))
+        return replace(self, first=ranks if self.first is None else min(ranks, self.first))
 
     def largest(self, n_ranks: int) -> float:
         """Largest reward of one list of `n_ranks`."""
         return float(self.theta(n_ranks).sum()) if self.is_linear else 1.0
 
-    def earned(self, click: Bool[np.ndarray, "session rank"]) -> Float[np.ndarray, " session"]:
+    def outcome(self, sessions: Sessions) -> Outcome:
+        """Clicks of sessions; of a signal, its values as shares of the largest one."""
+        return sessions.click if self.signal is None else sessions.signals[OUTCOME]
+
+    def earned(self, outcome: Outcome) -> Float[np.ndarray, " session"]:
         """Reward of each session; lists are already truncated to the ranks that count."""
-        earned: np.ndarray = click @ self.theta(click.shape[1]) if self.is_linear else click.any(axis=1).astype(float)
+        theta = self.theta(outcome.shape[1])
+        earned: np.ndarray = outcome @ theta if self.is_linear else outcome.any(axis=1).astype(float)
         return earned
 
     def expected(self, model: ClickModel, lists: Rankings, *, max_error: float = 0.0) -> Float[np.ndarray, " session"]:
@@ -167,7 +206,19 @@ class Reward:
         any_click: np.ndarray = -np.expm1(model.log_likelihood(without_clicks))
         return any_click
 
+    def require_clicks(self, estimator: str) -> None:
+        """Raise a `CapabilityError` if the reward is a signal, which click models do not predict ("signal-reward")."""
+        if self.signal is not None:
+            raise CapabilityError(
+                f"{estimator} predicts clicks, and the reward is {self}. Choose an estimator that weights what was "
+                "logged: List, IP, PBM, Item, RCTR, RIPS, PI or CIPS.",
+                code="signal-reward",
+                estimator=estimator,
+                reward=str(self),
+            )
+
     def __str__(self) -> str:
         if self.weights is not None:
             return f"clicks weighted {', '.join(f'{w:g}' for w in self.weights)}"
-        return self.kind if self.first is None else f"{self.kind}@{self.first}"
+        kind = self.kind if self.signal is None else str(self.signal)
+        return kind if self.first is None else f"{kind}@{self.first}"

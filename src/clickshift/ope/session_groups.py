@@ -64,7 +64,7 @@ def with_counts(sessions: Sessions, count: Int[np.ndarray, " row"]) -> Sessions:
     """
     rows = np.flatnonzero(count > 0)
     kept = sessions[rows]
-    return Sessions.checked(kept.rankings, kept.click, count[rows], kept.time, kept.user)
+    return Sessions.checked(kept.rankings, kept.click, count[rows], kept.time, kept.user, kept.signals)
 
 
 def sample_sessions(
