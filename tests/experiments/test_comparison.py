@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickshift.data.sessions import Sessions
-from clickshift.data.splits import SPLITS
+from clickshift.data.splits import SPLITS, split_sessions
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments import comparison
 from clickshift.experiments._comparison_report import (
@@ -18,6 +18,7 @@ from clickshift.experiments._comparison_report import (
     comparison_figure,
     comparison_table,
     comparison_verdict,
+    recommended,
 )
 from clickshift.experiments.comparison import Comparison, click_predicting_models, compare
 from clickshift.learners import fit, learner_for
@@ -78,8 +79,9 @@ def test_by_default_the_classical_models(log: Sessions, monkeypatch: pytest.Monk
     monkeypatch.setattr(comparison, "learner_for", quickly)
     classical = ["gCTR", "rCTR", "dCTR", "drCTR", "PBM", "UBM", "CM", "DCM", "CCM", "SDBN", "DBN"]
     compared = compare(log)
-    assert asked == classical == click_predicting_models("classical")
-    assert [row["model"] for row in compared.results] == classical
+    assert asked == [*classical, "Stacking"]
+    assert classical == click_predicting_models("classical")
+    assert [row["model"] for row in compared.results] == [*classical, "Stacking"]
     assert [row["model"] for row in compared.rows() if row["error"]] == []
     asked.clear()
     assert [row["model"] for row in compare(log, models=["PBM", "NCM"], neural=True).results] == [
@@ -232,6 +234,52 @@ def test_a_gain_within_chance_is_not_a_gain(error: float | None, verdict: str, w
     rows = [row("rCTR", 1.42) | {"difference_error": error}, row("DBN", 1.36)]
     assert comparison_verdict(rows) == verdict
     assert words in comparison_conclusion(rows)
+
+
+@pytest.mark.parametrize(
+    ("of_ubm", "of_stacking", "use", "words"),
+    [
+        (0.001, None, "Stacking", "It is ahead of UBM, the best single model, by 0.0030 ± 0.0020."),
+        (0.002, None, "UBM", "perplexity 1.3600 against 1.4200"),
+        (None, 0.002, "UBM", "Stacking and DBN are as good within chance."),
+        (None, None, "Stacking", "DBN is as good within chance."),
+    ],
+)
+def test_a_stacked_mixture_is_recommended_where_it_is_better_beyond_chance(
+    of_ubm: float | None, of_stacking: float | None, use: str, words: str
+) -> None:
+    """.003 is three standard errors of .001, and one and a half of .002. The error is on the row that is not used."""
+    rows = [
+        row("rCTR", 1.42) | {"difference_error": 0.01},
+        row("DBN", 1.3604),
+        row("UBM", 1.36) | {"difference_error": of_ubm},
+        row("Stacking", 1.357) | {"difference_error": of_stacking},
+    ]
+    if use == "Stacking" and of_ubm is None:
+        rows[1]["conditional_perplexity"] = 1.3571
+    assert recommended(rows) == use
+    assert comparison_conclusion(rows).startswith(f"Use {use}: ")
+    assert words in comparison_conclusion(rows)
+    assert recommended([ROWS[1]]) is None
+
+
+def test_a_stacked_mixture_reuses_the_members_that_were_fitted(log: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the errors of differences are those of the recommended model, whichever it is."""
+    members = ("rCTR", "dCTR", "PBM")
+    text = f"Stacking({members})"
+    (again,) = compare(log, models=[text]).results
+    reused = compare(log, models=[*members, text])
+    rows = {row["model"]: row for row in reused.rows()}
+    assert rows[text]["conditional_perplexity"] == pytest.approx(again["conditional_perplexity"], abs=1e-9)
+    leader = reused.to_dict()["recommended"]
+    others = [name for name, row in rows.items() if row["difference_error"] is not None]
+    assert rows[leader]["difference_error"] is None
+    assert len(others) >= 2
+    train, test = split_sessions(log, "random", 0.8, 0)
+    models = {name: fit(name, train) for name in members} | {text: learner_for(text).fit(train)}
+    for name in others:
+        error = comparison._difference_error((models[name], models[leader]), (rows[name], rows[leader]), test)
+        assert rows[name]["difference_error"] == pytest.approx(error, rel=1e-6)
 
 
 def test_a_baseline_may_be_the_best() -> None:

@@ -18,6 +18,8 @@ from clickshift.metrics.click_prediction import PROBABILITY_FLOOR
 
 BASELINES = ("gCTR", "rCTR", "dCTR", "drCTR")
 """Models that only count clicks: the click-through rate overall, by rank, by document, and by both."""
+STACKING = "Stacking"
+"""The stacked mixture of classical models."""
 _Z = normal_quantile(0.975)
 _MARGINAL, _CONDITIONAL = "without knowing any click", "each click from those above it"
 
@@ -100,7 +102,7 @@ def comparison_conclusion(rows: Sequence[Row]) -> str:
     compared = _compared(rows)
     sentences = []
     if compared:
-        best, baseline = compared[0], _best_baseline(compared)
+        best, baseline = _recommended(compared), _best_baseline(compared)
         lowest = best["conditional_perplexity"]
         if baseline is None:
             sentences.append(f"{best['model']} predicts these clicks best (perplexity {lowest:.4f}; 1 is perfect).")
@@ -123,7 +125,9 @@ def comparison_conclusion(rows: Sequence[Row]) -> str:
                     f"{best['model']} is first, but its click predictions are not better beyond chance than {name} "
                     f"{against}."
                 )
-        if tied := [row["model"] for row in compared[1:] if _is_tied(best, row)]:
+        if is_stacked(best["model"]):
+            sentences.append(_lead_sentence(best, compared))
+        if tied := [row["model"] for row in compared if row is not best and _is_tied(best, row)]:
             sentences.append(f"{join_words(tied)} {'is' if len(tied) == 1 else 'are'} as good within chance.")
     failed = [row["model"] for row in rows if row["error"]]
     if failed:
@@ -146,14 +150,47 @@ def comparison_verdict(rows: Sequence[Row]) -> str:
     rows
         Rows of the comparison; at least one model was compared.
     """
-    best, *_ = compared = _compared(rows)
-    baseline = _best_baseline(compared)
+    compared = _compared(rows)
+    best, baseline = _recommended(compared), _best_baseline(compared)
     return "weak" if baseline is best or (baseline is not None and not _is_clear(best, baseline)) else "usable"
 
 
 def _compared(rows: Sequence[Row]) -> Rows:
     """Return the rows of models with a perplexity, the best first."""
     return [row for row in best_first(rows) if row["conditional_perplexity"] is not None]
+
+
+def is_stacked(model: str) -> bool:
+    """Whether a model is a stacked mixture, by its name."""
+    return model.startswith(STACKING)
+
+
+def recommended(rows: Sequence[Row]) -> str | None:
+    """Return the name of the model to use; None if all failed.
+
+    It is the best model. A stacked mixture has no parameters of its own to look at: it is recommended only if it is
+    better than the best other model beyond chance.
+    """
+    compared = _compared(rows)
+    return str(_recommended(compared)["model"]) if compared else None
+
+
+def _recommended(compared: Sequence[Row]) -> Row:
+    """Return the row of the model to use."""
+    best = compared[0]
+    single = next((row for row in compared if not is_stacked(row["model"])), best)
+    if best.get("difference_error") is not None:  # it was found not to be better than the single model
+        return single
+    return best if single is best or _is_clear(best, single) else single
+
+
+def _lead_sentence(best: Row, compared: Sequence[Row]) -> str:
+    """Say how far a stacked mixture is ahead of the best other model; empty if that is not known."""
+    single = next((row for row in compared if not is_stacked(row["model"])), None)
+    if single is None or single.get("difference_error") is None:
+        return ""
+    ahead, half = single["conditional_perplexity"] - best["conditional_perplexity"], _Z * single["difference_error"]
+    return f"It is ahead of {single['model']}, the best single model, by {ahead:.4f} ± {half:.4f}."
 
 
 def _best_baseline(compared: Sequence[Row]) -> Row | None:

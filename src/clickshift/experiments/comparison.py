@@ -19,6 +19,7 @@ from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import resolve
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import Log
+from clickshift.data.sessions import Sessions
 from clickshift.data.splits import check_split, split_sessions
 from clickshift.display.document import Document
 from clickshift.display.result import Result
@@ -26,12 +27,16 @@ from clickshift.display.tables import Rows, write_rows
 from clickshift.errors import ClickshiftError
 from clickshift.experiments._comparison_report import (
     BASELINES,
+    STACKING,
     best_first,
     comparison_conclusion,
     comparison_document,
+    is_stacked,
+    recommended,
 )
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners.base import DEFAULT, Learner, learner_for
+from clickshift.learners.stacking import Stacking
 from clickshift.metrics.click_prediction import PROBABILITY_FLOOR, click_bits, evaluation
 from clickshift.models import MODELS
 from clickshift.models.base import ClickModel
@@ -54,14 +59,16 @@ class Comparison(Result):
     -----
     Keys of `to_dict`:
 
-    - ``conclusion``: the best model, its improvement over the best baseline, and the models that failed.
+    - ``conclusion``: the model to use, its improvement over the best baseline, and the models that failed.
+    - ``recommended``: the model to use, null if all failed: the best one, but a stacked mixture only if it is better
+      than the best other model beyond chance.
     - ``rows``: one dict per model, the best first and failed models last: ``model``; ``train_sessions`` and
       ``test_sessions``; ``conditional_perplexity`` and its standard error over test sessions,
       ``conditional_perplexity_error``; ``marginal_perplexity`` and the accepted error of a marginal probability,
       ``marginal_error`` (0 if exact); ``log_likelihood`` in nats per session; ``fit_seconds``; ``seconds``, the whole
       time of the model, evaluation included; ``unseen_pair_share``; ``difference_error``, the standard error of the
-      difference in conditional perplexity from the best model on the same sessions, for the second best model and the
-      best baseline; ``conditional_perplexity@1`` and so on by rank; ``error``, the message of a model that failed.
+      difference in conditional perplexity from the recommended model on the same sessions, for the best other models
+      and the best baseline; ``conditional_perplexity@1`` and so on by rank; ``error``, the message of a failed model.
     - ``split``, ``fraction``, ``seed``: how the log was split; null with a test log.
     - ``clip``: distance from 0 and 1 to which probabilities are clipped.
 
@@ -87,7 +94,7 @@ class Comparison(Result):
     @override
     def facts(self) -> Mapping[str, Any]:
         split = {name: self.settings[name] for name in ("split", "fraction", "seed")}
-        return {**super().facts(), **split, "clip": PROBABILITY_FLOOR}
+        return {**super().facts(), "recommended": recommended(self.results), **split, "clip": PROBABILITY_FLOOR}
 
     @override
     def _document(self) -> Document:
@@ -121,7 +128,8 @@ def compare(
         Another log to predict; by default, the first one is split.
     models
         Names of models, each fitted by its default learner, or texts of learners with options. By default, all
-        classical models that predict clicks.
+        classical models that predict clicks, and their stacked mixture if the log is in memory: it takes about as long
+        as all of them, and is the only one whose members are all kept.
     neural
         Whether to compare all models that are fitted by gradient as well.
     exact
@@ -171,14 +179,19 @@ def compare(
         train, held_out = split_sessions(train, split, fraction, seed)
     else:
         held_out = open_log(test, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    if not models and isinstance(train, Sessions):
+        learners[STACKING] = learner_for(STACKING)
+    members = {name for learner in learners.values() if isinstance(learner, Stacking) for name in learner.members}
     rows: list[dict[str, Any]] = []
     leading: dict[str, ClickModel] = {}
+    fitted: dict[str, ClickModel] = {}
     progress(0, total=len(learners))
     for name, learner in learners.items():
-        model, row = _row(name, learner, train, held_out, exact=exact)
+        model, row = _row(name, learner, train, held_out, exact=exact, fitted=fitted)
         rows.append(row)
         if model is not None:
             leading = {one: each for one, each in [*leading.items(), (name, model)] if one in _leading(rows)}
+            fitted |= {name: model} if name in members else {}
         progress(_line(row))
         progress(1)
         if output is not None and not Path(output).suffix:
@@ -224,23 +237,37 @@ def click_predicting_models(kind: str = "all") -> list[str]:
 
 
 def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the two best models and of the best baseline: the models that are tested against each other.
+    """Return the names of the models that are tested against each other: the two best, the best one that is no stacked
+    mixture and the one after it, and the best baseline.
 
-    Only they are kept in memory: on a large log, every model takes gigabytes.
+    Only they are kept in memory, and members of a stacked mixture: on a large log, every model takes gigabytes.
     """
     names = [row["model"] for row in best_first(rows) if row["conditional_perplexity"] is not None]
-    return [*names[:2], *[name for name in names if name in BASELINES][:1]]
+    single = [name for name in names if not is_stacked(name)]
+    return list(dict.fromkeys([*names[:2], *single[:2], *[name for name in names if name in BASELINES][:1]]))
 
 
 def _add_difference_errors(rows: Sequence[dict[str, Any]], models: Mapping[str, ClickModel], log: Log) -> None:
-    """Add the standard error of the difference from the best model to the rows of the others that were kept."""
+    """Add the standard error of the difference from the recommended model to the rows of the others that were kept."""
     by_model = {row["model"]: row for row in rows}
-    best, *others = [name for name in _leading(rows) if name in models] or [""]
-    for name in dict.fromkeys(others):
-        if name != best:
-            by_model[name]["difference_error"] = _difference_error(
-                (models[name], models[best]), (by_model[name], by_model[best]), log
-            )
+    names = [name for name in _leading(rows) if name in models]
+    leader = names[0] if names else ""
+    single = next((name for name in names if not is_stacked(name)), leader)
+    if leader != single:
+        _add_error(by_model, models, single, leader, log)
+        if recommended(rows) == single:
+            by_model[single]["difference_error"] = None
+            leader = single
+    for name in names:
+        if name != leader and by_model[name]["difference_error"] is None:
+            _add_error(by_model, models, name, leader, log)
+
+
+def _add_error(
+    rows: Mapping[str, dict[str, Any]], models: Mapping[str, ClickModel], name: str, leader: str, log: Log
+) -> None:
+    """Add the standard error of the difference from a leading model to the row of another one."""
+    rows[name]["difference_error"] = _difference_error((models[name], models[leader]), (rows[name], rows[leader]), log)
 
 
 def _difference_error(
@@ -265,15 +292,15 @@ def _difference_error(
 
 
 def _row(
-    name: str, learner: Learner, train: Log, test: Log, *, exact: bool
+    name: str, learner: Learner, train: Log, test: Log, *, exact: bool, fitted: Mapping[str, ClickModel]
 ) -> tuple[ClickModel | None, dict[str, Any]]:
-    """Fit and evaluate one model, and return it with its row; None if it failed."""
+    """Fit and evaluate one model, and return it with its row; None if it failed. Fitted members are used again."""
     by_rank = [f"conditional_perplexity@{rank + 1}" for rank in range(test.n_ranks)]
     row: dict[str, Any] = {"model": name, "train_sessions": train.total, "test_sessions": test.total}
     row |= dict.fromkeys((*_RESULTS, "fit_seconds", "seconds", "difference_error", *by_rank, "error"))
     start, model = time.perf_counter(), None
     try:
-        model = learner.fit(train)
+        model = learner.fit(train, fitted=fitted) if isinstance(learner, Stacking) else learner.fit(train)
         row["fit_seconds"] = time.perf_counter() - start
         facts = evaluation(model, test, exact=exact)
         row |= {key: facts[key] for key in _RESULTS}

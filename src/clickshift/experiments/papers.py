@@ -35,6 +35,7 @@ from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.experiments.off_policy_paper import OffPolicyFigure
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
+from clickshift.experiments.policy_shift.as_published import as_published as shift_as_published
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.policy_shift.published import PublishedTable
 from clickshift.simulation.search_engine import BUILTIN, World
@@ -450,9 +451,10 @@ def reproduce(
     tuned
         Folder of an "ips-tuning" run, whose optimisers and learning rates are used for rankers of the IPS paper.
     as_published
-        Whether rankers of the IPS paper are trained as in the authors' code, to see where differences come from: every
-        query has weight 1, the last round is kept instead of the best, the production ranker ranks its own training
-        queries, too, and documents of the one-hot set are in two queries each.
+        Whether models are trained as in the authors' code, to see where differences come from. IPS paper: every query
+        has weight 1, the last round is kept instead of the best, the production ranker ranks its own training queries,
+        too, and documents of the one-hot set are in two queries each. Policy-shift paper: CoCM users, examination of
+        PBM and UBM, learning rate, batches and the search for Max-Reward are those of the code.
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
@@ -494,10 +496,15 @@ def reproduce(
             command=wanted.command,
         )
     protocol = wanted.make()
-    for option, is_given in (("tuned", tuned is not None), ("as_published", as_published)):
-        if is_given and not isinstance(protocol, TrainedProtocol):
+    of_ips, of_shift = isinstance(protocol, TrainedProtocol), isinstance(protocol, PolicyShift)
+    for option, is_given, applies in (
+        ("tuned", tuned is not None, of_ips),
+        ("as_published", as_published, of_ips or of_shift),
+    ):
+        if is_given and not applies:
+            papers = "the IPS paper" if option == "tuned" else "the IPS and the policy-shift paper"
             raise SpecError(
-                f"`{option}` is for trained rankers of the IPS paper: {name} has none. Remove it.",
+                f"`{option}` is for tables and figures of {papers} that train models: {name} is not. Remove it.",
                 code="bad-option",
                 option=option,
             )
@@ -518,6 +525,8 @@ def reproduce(
         changed: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
         changes: dict[str, Any] = {"world": replace(protocol.world, **changed).on_corpus(corpus or BUILTIN)}
         protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
+    if isinstance(protocol, PolicyShift) and as_published:
+        protocol = shift_as_published(protocol)
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
     result = protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
     return replace(result, shows=name) if isinstance(result, PolicyShiftResult) else result

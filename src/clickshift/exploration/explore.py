@@ -22,7 +22,7 @@ from clickshift.display.figures import curve_figure
 from clickshift.display.result import Result, plain
 from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, DataError
-from clickshift.experiments.comparison import Comparison, compare
+from clickshift.experiments.comparison import Comparison, click_predicting_models, compare
 from clickshift.exploration._conclusion import conclusion_of, data_line, verdict_of
 from clickshift.exploration._log_index import LogIndex
 from clickshift.exploration._queries import ExploredLog
@@ -358,7 +358,8 @@ def explore(
             model=model_name(chosen),
         )
     name = Path(log).name if isinstance(log, str | Path) else f"{type(log).__name__} in memory"
-    comparison = compare(_sample(opened, sample, seed), seed=seed, progress=progress) if sample else None
+    models = click_predicting_models("classical")
+    comparison = compare(_sample(opened, sample, seed), models=models, seed=seed, progress=progress) if sample else None
     progress("grouping queries")
     return Exploration(name, summary, ExploredLog(LogIndex.of(opened), chosen), model is None, comparison, queries)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -91,13 +92,15 @@ class Stacking:
                 )
             learner_for(name)
 
-    def fit(self, data: Log) -> Mixture:
+    def fit(self, data: Log, *, fitted: Mapping[str, ClickModel] | None = None) -> Mixture:
         """Fit the members and find their weights.
 
         Parameters
         ----------
         data
             The training log.
+        fitted
+            Members that were fitted on this log before, by the texts of `members`: they are not fitted on it again.
 
         Returns
         -------
@@ -110,7 +113,9 @@ class Stacking:
         weights = stacking_weights(first, held_out)
         order = [m for m in np.argsort(-weights, kind="stable") if weights[m] >= _LEAST_WEIGHT]
         kept = weights[order] / weights[order].sum()
-        components = tuple(learner_for(self.members[m]).fit(data) for m in order)
+        known = fitted or {}
+        names = [self.members[m] for m in order]
+        components = tuple(known[name] if name in known else learner_for(name).fit(data) for name in names)
         mixture = Mixture(data.vocabulary, components, kept)
         held_out_loss = _held_out_loss(Mixture(data.vocabulary, tuple(first), weights), held_out)
         return replace(mixture, evidence=_evidence(label(self), mixture, data, held_out_loss))
