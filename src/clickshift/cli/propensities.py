@@ -17,6 +17,9 @@ def propensities(
         help="Method: harvesting, swaps, regression-em, dual-learning, a click model to fit, e.g. PBM, or the folder "
         "of a fitted one.",
     ),
+    by: str | None = typer.Option(
+        None, help="Column of the log, e.g. device, each of whose labels gets its own curve."
+    ),
     corpus: str | None = typer.Option(
         None, help="LETOR file or folder with the features that regression-em and dual-learning need."
     ),
@@ -58,6 +61,7 @@ def propensities(
         result = estimate_propensities(
             log,
             method,
+            by=by,
             corpus=corpus,
             swapped=swapped,
             reference_rank=reference_rank - 1,

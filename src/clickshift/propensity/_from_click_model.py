@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.core.intervals import normal_quantile
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Rankings, Sessions
@@ -140,17 +141,26 @@ def model_curve(
 
 
 def model_intervals(model: ClickModel, *, ranks: int, reference: int, level: float) -> ModelIntervals | None:
-    """Intervals of a PBM from its own standard errors.
+    """Intervals of a PBM from its own standard errors; None for another model.
 
-    None for another model, or where the reference rank is not the rank whose examination is 1 by convention.
+    Where the examination of the reference rank is not 1 by convention, as in a segment that examines even its first
+    rank less than another one does, intervals are those of a ratio. The errors of both ranks are taken as independent,
+    which is conservative: they share that of the convention.
     """
     errors = None if model.evidence is None else model.evidence.logit_error.get("examination")
-    index = min(reference, len(errors) - 1) if errors is not None else 0
-    if not isinstance(model, PBM) or errors is None or errors[index] != 0:
+    if not isinstance(model, PBM) or errors is None:
         return None
+    index, e = min(reference, len(errors) - 1), model.examination
     rows = model.examination_table(level=level)
-    estimate, low, high = (at_rank(np.array([row[k] for row in rows]), ranks) for k in ("estimate", "low", "high"))
-    return ModelIntervals(estimate, low, high, at_rank(errors * model.examination * (1 - model.examination), ranks))
+    estimate, low, high = (np.array([row[k] for row in rows]) for k in ("estimate", "low", "high"))
+    error = errors * e * (1 - e)
+    if errors[index] != 0:
+        estimate = e / e[index]
+        spread = np.hypot(errors * (1 - e), errors[index] * (1 - e[index]))  # of the logarithm
+        spread[index] = 0.0
+        factor = np.exp(normal_quantile((1 + level) / 2) * spread)
+        low, high, error = estimate / factor, estimate * factor, estimate * spread
+    return ModelIntervals(*(at_rank(values, ranks) for values in (estimate, low, high, error)))
 
 
 def _distinct_lists(log: Sessions) -> tuple[Rankings, np.ndarray]:

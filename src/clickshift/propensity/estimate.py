@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import swap_graph
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log_or_counts
+from clickshift.counts.segment_differences import segment_difference
+from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data.corpus import Corpus
 from clickshift.data.days import time_range
 from clickshift.data.description import describe_log, log_source
@@ -36,7 +39,9 @@ from clickshift.errors import ClickshiftWarning, DataError, FileError, SpecError
 from clickshift.io.datasets.letor import read_corpus
 from clickshift.io.read_log import read_log_with_number
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables.extra_columns import columns_with
 from clickshift.models.base import ClickModel
+from clickshift.models.segmented import Segmented
 from clickshift.models.storage import load_model
 from clickshift.propensity._bootstrap import CurveWarning, ExaminationCurve, check_level
 from clickshift.propensity._dual_learning import dual_learning
@@ -66,6 +71,7 @@ def propensities(
     log: LogLike | Cells | DayCounts,
     method: str | Path | ClickModel = "harvesting",
     *,
+    by: str | None = None,
     corpus: Corpus | str | Path | None = None,
     swapped: Int[np.ndarray, " session"] | str | None = None,
     reference_rank: int = 0,
@@ -88,6 +94,9 @@ def propensities(
         in parts; dual-learning loads the sessions of the corpus, and models other than PBM all sessions.
     method
         One of `METHODS`, a fitted click model or its folder, or the name of one to fit, e.g. "PBM" or "EM('UBM')".
+    by
+        Segment of sessions, e.g. "device": the result has a curve for each of its labels, too, from their sessions. It
+        names a segment of the log, or a column that becomes one; by default, that of a fitted model by segment.
     corpus
         Corpus with the features that regression-em and dual-learning need, or its LETOR file or folder.
     swapped
@@ -120,7 +129,7 @@ def propensities(
     DataError
         If the log or the corpus does not have what the method needs ("needs-sessions", "no-features",
         "no-common-documents", "no-clicks", "cannot-predict-clicks", "not-ranks"), or if an argument is out of range
-        ("bad-level", "rank-out-of-range", "wrong-shape").
+        ("bad-level", "rank-out-of-range", "wrong-shape"); for segments "no-segment", "one-segment".
     SpecError
         If an argument does not belong to the method ("bad-option"), or if there are too few or too many
         replicates ("too-few-replicates", "too-many-replicates").
@@ -148,6 +157,14 @@ def propensities(
     [1.0, 0.5]
     """
     check_level(level)
+    method = load_model(method) if isinstance(method, str | Path) and Path(method).is_dir() else method
+    if by is None and isinstance(method, Segmented):
+        by = method.segment
+    if by is not None:
+        options: Any = {"reference_rank": reference_rank, "level": level, "replicates": replicates, "seed": seed}
+        options |= {"progress": progress, "corpus": read_corpus(corpus) if isinstance(corpus, str | Path) else corpus}
+        names: Any = {"columns": columns_with(columns, segments=[by]), "on_bad_line": on_bad_line}
+        return _by_segment(log, method, by, swapped, names, options)
     source: Any = {"columns": columns, "on_bad_line": on_bad_line}
     opened: Log | Cells
     if isinstance(swapped, str):
@@ -155,7 +172,6 @@ def propensities(
     else:
         given = log if isinstance(log, Cells) else open_log_or_counts(log, **source, progress=progress)
         opened = given.cells if isinstance(given, DayCounts) else given
-    method = load_model(method) if isinstance(method, str | Path) and Path(method).is_dir() else method
     corpus = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
     cells = opened if isinstance(opened, Cells) else Cells.of(opened)
     cells = cells if cells.by == "rank" else cells.rolled_up("rank")
@@ -227,6 +243,54 @@ def propensities(
         warnings=tuple(finding.message for finding in findings),
         data=_describe(opened, cells, log),
     )
+
+
+def _by_segment(
+    log: Any, method: str | Path | ClickModel, by: str, swapped: Any, names: Any, options: Any
+) -> Propensities:
+    """Estimate the curve of all sessions, and that of each label of a segment from its own sessions."""
+    opened: Log | Cells | DayCounts
+    if isinstance(swapped, str):
+        opened, swapped = _read_swaps(log, swapped, **names)
+    else:
+        opened = log if isinstance(log, Cells) else open_log_or_counts(log, **names, progress=options["progress"])
+    if isinstance(opened, Cells | DayCounts):
+        raise SpecError(
+            f"propensities by {by} need sessions, not counts. Pass the log itself.", code="needs-sessions", method=by
+        )
+    segments = SegmentNumbers.in_log(opened, by)
+    number = np.concatenate([segments.of(part) for part in opened.chunks()])
+    own: dict[str, Propensities] = {}
+    for k, label in enumerate(segments.labels):
+        rows = number == k
+        part: Any = opened[np.flatnonzero(rows)] if isinstance(opened, Sessions) else opened[rows]
+        model = method.of(label) if isinstance(method, Segmented) else method
+        own_swaps = None if swapped is None else swapped[rows]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            own[label] = propensities(part, model, swapped=own_swaps, **options)
+        for warning in caught:
+            _warn_of_label(warning.message, label)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickshiftWarning)  # labels have given theirs
+        pooled = propensities(opened, _one_curve(method), swapped=swapped, **options)
+    difference = segment_difference(Cells.of(opened, segments=segments), segments)
+    data = _describe(opened, Cells.of(opened), log)
+    return replace(pooled, by=by, segments=own, p_value=difference.p_value, data=data)
+
+
+def _one_curve(method: str | Path | ClickModel) -> str | Path | ClickModel:
+    """Return a method without segments."""
+    return method.pooled if isinstance(method, Segmented) else method
+
+
+def _warn_of_label(message: Warning | str, label: str) -> None:
+    """Warn of a problem with the sessions of a label."""
+    if isinstance(message, ClickshiftWarning):
+        again = ClickshiftWarning(f"{label}: {message}", code=message.code, **message.facts | {"label": label})
+        warnings.warn(again, stacklevel=4)
+    else:
+        warnings.warn(message, stacklevel=4)
 
 
 def _describe(opened: Log | Cells, cells: Cells, log: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -58,7 +58,22 @@ def read_propensities(path: str | Path) -> Propensities:
             raise FileError(
                 path, f"must be JSON as `Propensities.write` writes it: {error}.", code="damaged-file"
             ) from None
-    rows = content.get("ranks") if isinstance(content, dict) and content.get("kind") == KIND else None
+    known = isinstance(content, dict) and content.get("kind") == KIND
+    return _with_segments(path, content) if known and content.get("segments") else _from_json(path, content, known)
+
+
+def _with_segments(path: Path, content: Mapping[str, Any]) -> Propensities:
+    """Make propensities with segments of the content of a file."""
+    segments, by, p_value = (content.get(name) for name in ("segments", "by", "p_value"))
+    if not isinstance(segments, dict) or not isinstance(by, str) or not isinstance(p_value, int | float | None):
+        raise FileError(path, "its segments are damaged. Write the file again.", code="damaged-file")
+    own = {label: _from_json(path, part, isinstance(part, dict)) for label, part in segments.items()}
+    return replace(_from_json(path, content, True), by=by, segments=own, p_value=p_value)
+
+
+def _from_json(path: Path, content: Any, known: bool) -> Propensities:
+    """Make propensities of the content of a JSON file, or of one of its segments."""
+    rows = content.get("ranks") if known else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise FileError(
             path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -62,6 +62,12 @@ class Propensities(Result):
         What makes the estimate doubtful, as sentences.
     data
         What the log was, in one line.
+    by
+        Name of the segment whose labels have curves of their own; "" for one curve.
+    segments
+        Propensities of the sessions of each label, by label.
+    p_value
+        P-value of the test that all labels click alike on the same documents; None without segments.
 
     Notes
     -----
@@ -72,6 +78,8 @@ class Propensities(Result):
     - reference_rank: the rank, from 1, whose examination is 1.
     - ranks: for each rank (rank, from 1) its examination, low, high, error, impressions and swaps; None where a value
       is not known.
+    - by, p_value, segments: only with segments: the segment, the test that its labels click alike, and for each label
+      the same facts.
 
     Examples
     --------
@@ -92,6 +100,9 @@ class Propensities(Result):
     swaps: Float[np.ndarray, " rank"] | None = None
     warnings: tuple[str, ...] = ()
     data: str = ""
+    by: str = ""
+    segments: Mapping[str, Propensities] = field(default_factory=dict)
+    p_value: float | None = None
 
     @property
     def n_ranks(self) -> int:
@@ -132,6 +143,9 @@ class Propensities(Result):
     @property
     def conclusion(self) -> str:
         """Examination of the last identified rank, and the ranks that are not identified."""
+        if self.segments:
+            parts = [f"{label}: {own.conclusion}" for label, own in list(self.segments.items())[:_SEGMENTS_NAMED]]
+            return " ".join([*parts, self._difference_sentence()])
         reference, known = self.reference_rank, np.flatnonzero(self.identified)
         others = known[known != reference]
         unknown = [str(rank + 1) for rank in range(self.n_ranks) if rank not in known]
@@ -150,6 +164,14 @@ class Propensities(Result):
             sentences.append(f"The log does not identify the examination of rank{plural} {', '.join(unknown)}.")
         return " ".join(sentences) or f"{self.method} compares no rank with another: the lists have one result."
 
+    def _difference_sentence(self) -> str:
+        """Say whether labels click alike on the same documents at the same ranks."""
+        if self.p_value is None:
+            return ""
+        p = "below 0.001" if self.p_value < 0.001 else f"{self.p_value:.2g}"
+        verb = "differ" if self.p_value < _DIFFER else "do not differ significantly"
+        return f"The labels of {self.by} {verb} in clicks on the same documents at the same ranks (p-value {p})."
+
     @property
     def verdict(self) -> str:
         """Whether the log identifies the curve: "identified", "weakly identified" or "not identified"."""
@@ -158,7 +180,16 @@ class Propensities(Result):
         return "weakly identified" if self.warnings else "identified"
 
     def rows(self) -> Rows:
-        """Return one row per rank, from 1, with its examination and everything that is known about it."""
+        """Return one row per rank, from 1, with its examination and everything that is known about it.
+
+        With segments, those of each label follow each other, with the label as `segment`.
+        """
+        if self.segments:
+            return [{"segment": label, **row} for label, own in self.segments.items() for row in own.rows()]
+        return self._own_rows()
+
+    def _own_rows(self) -> Rows:
+        """Return one row per rank of the curve of all sessions together."""
         unknown = np.full(self.n_ranks, np.nan)
         columns = {
             "examination": self.estimate,
@@ -175,7 +206,11 @@ class Propensities(Result):
 
     def facts(self) -> Mapping[str, Any]:
         """Return the facts that the notes of the class list."""
-        return {"conclusion": self.conclusion, **self._settings(), "ranks": self.rows()}
+        facts = {"conclusion": self.conclusion, **self._settings(), "ranks": self._own_rows()}
+        if self.segments:
+            facts |= {"by": self.by, "p_value": self.p_value}
+            facts["segments"] = {label: dict(own.facts()) for label, own in self.segments.items()}
+        return facts
 
     def _settings(self) -> dict[str, Any]:
         """Return everything but the rows by rank."""
@@ -191,11 +226,9 @@ class Propensities(Result):
         """Show the curve with its table, and the warnings."""
         level = f"{100 * self.level:g} % intervals: {self.interval}" if self.interval != "none" else "no intervals"
         rows = self.rows()
-        columns = [name for name in rows[0] if name not in _WHOLE or getattr(self, name) is not None]
-        table = [
-            {_HEADINGS.get(name, name): round(row[name]) if name in _WHOLE else _shown(row[name]) for name in columns}
-            for row in rows
-        ]
+        one = next(iter(self.segments.values()), self)
+        columns = [name for name in rows[0] if name not in _WHOLE or getattr(one, name) is not None]
+        table = [{_HEADINGS.get(name, name): _cell(name, row[name]) for name in columns} for row in rows]
         return Document(
             "Position bias",
             self.conclusion,
@@ -254,7 +287,8 @@ class Propensities(Result):
 
             write_table(pa.Table.from_pylist(self.rows()), path, notes=self._settings())
         else:
-            content = {"kind": KIND, "clickshift": __version__, **self._settings(), "ranks": plain(self.rows())}
+            content = {"kind": KIND, "clickshift": __version__, **plain(self.facts())}
+            del content["conclusion"]
             with write_atomically(path) as temporary:
                 temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return Written(rows=Path(path))
@@ -264,11 +298,12 @@ def _curve_figure(propensities: Propensities) -> Any:
     """Plot the curve with its intervals, and 1 / rank for comparison."""
     import plotly.graph_objects as go
 
-    rows = [row for row, known in zip(propensities.rows(), propensities.identified, strict=True) if known]
     figure = go.Figure()
     ranks = list(range(1, propensities.n_ranks + 1))
-    values = ([row[name] for row in rows] for name in ("examination", "low", "high"))
-    add_curve(figure, [row["rank"] for row in rows], *values, name=propensities.method)
+    for k, (name, one) in enumerate((propensities.segments or {propensities.method: propensities}).items()):
+        rows = [row for row, known in zip(one.rows(), one.identified, strict=True) if known]
+        values = ([row[column] for row in rows] for column in ("examination", "low", "high"))
+        add_curve(figure, [row["rank"] for row in rows], *values, name=name, colour=COLOURS[k % (len(COLOURS) - 1)])
     figure.add_scatter(
         name="1 / rank, for comparison",
         x=ranks,
@@ -288,11 +323,20 @@ def _curve_figure(propensities: Propensities) -> Any:
     return figure
 
 
+def _cell(name: str, value: Any) -> Any:
+    """Return a value of the table as it is shown."""
+    if name == "segment":
+        return value
+    return round(value) if name in _WHOLE else _shown(value)
+
+
 def _shown(value: float) -> float:
     """Return a value of the table: bounds that only rounding keeps from 0 are 0, and huge ones are infinite."""
     return 0.0 if abs(value) < _ROUNDED_TO_ZERO else math.inf if value > _UNBOUNDED**2 else value
 
 
+_SEGMENTS_NAMED, _DIFFER = 4, 0.05
+"""Segments whose curves are described in words, at most; and p-value below which they differ significantly."""
 _ROUNDED_TO_ZERO = 5e-5
 _UNBOUNDED = 100.0
 """Ratio of an upper bound to the estimate, or to the reference rank, above which a rank is not identified."""
