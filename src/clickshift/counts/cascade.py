@@ -18,7 +18,7 @@ from numba import njit
 from clickshift.core.parallel import for_each, n_threads
 from clickshift.core.tempfiles import ArraySpool, TemporaryStorage
 from clickshift.counts.cells import check_at_most, check_counts
-from clickshift.counts.tails import HiddenTails, ListsToLastClick, TailsByShape, TailsInParts, n_pair_blocks, pair_block
+from clickshift.counts.tails import HiddenTails, ListsToLastClick, TailsByShape, TailsInParts, empty_shapes, pair_block
 from clickshift.data.encoded_log import EncodedLog, Log, weighted_chunks
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
@@ -165,7 +165,7 @@ def _add_sessions(
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
     cuts = np.linspace(0, len(count), threads + 1).astype(int)
     pieces = [slice(cuts[k], cuts[k + 1]) for k in range(threads)]
-    shapes = np.zeros((threads, n_pair_blocks(unseen), width, width + 1), np.int64)
+    shapes = empty_shapes(threads, unseen, len(count), width)
 
     def add(k: int) -> None:
         rows = pieces[k]
@@ -205,7 +205,7 @@ def _lists_to_last_click(part: Sessions, count: Float[np.ndarray, " session"]) -
     """Find the length and the last click of each list."""
     length, last = np.empty(len(count), np.int32), np.empty(len(count), np.int32)
     pair, holes, unseen = _numbers_with_holes(part.rankings), part.rankings.has_holes, part.vocabulary.n_pairs
-    shapes = np.zeros((1, n_pair_blocks(unseen), part.n_ranks, part.n_ranks + 1), np.int64)
+    shapes = empty_shapes(1, unseen, len(count), part.n_ranks)
     _find_ends(pair, part.rankings.shown, holes, part.click, length, last, unseen, shapes[0])
     return ListsToLastClick(pair, length, last, count, [slice(0, len(count))], shapes, unseen, holes)
 
@@ -233,7 +233,7 @@ def _add_rows(pair, shown, has_holes, click, count, length, last, unseen, table,
                 last_click = n
             n += 1
         length[i], last[i] = n, last_click
-        if last_click + 1 < n:
+        if last_click + 1 < n and shapes.shape[2]:
             shapes[pair_block(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1
         if last_click < 0:
             for r in range(n):
@@ -284,5 +284,5 @@ def _find_ends(pair, shown, has_holes, click, length, last, unseen, shapes):
                 last_click = n
             n += 1
         length[i], last[i] = n, last_click
-        if last_click + 1 < n:
+        if last_click + 1 < n and shapes.shape[2]:
             shapes[pair_block(pair[i, 0], unseen, len(shapes)), last_click + 1, n] += 1

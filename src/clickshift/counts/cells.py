@@ -33,6 +33,12 @@ _MAX_DENSE_CELLS = 1 << 22
 """Largest number of possible cells for which every thread has a dense table of all of them."""
 _CELLS_PER_THREAD = 1 << 25
 """Number of cells that a thread has a table for in one pass, if there are more than `_MAX_DENSE_CELLS`."""
+_MANY_SITUATIONS, _CELLS_PER_PLACE = 4096, 16
+"""Number of situations, and of possible cells per place of the lists, from which cells are counted by sorting."""
+_KEYS_SORTED = 1 << 24
+"""Number of cells after which equal ones are added up while counting by sorting."""
+_MAX_TABLE = 1 << 20
+"""Number of situations up to which a table of their ranks is made."""
 MAX_PREFIX_RANKS = 30
 """Longest lists that can be counted by prefix."""
 _CellColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -150,7 +156,9 @@ class Cells:
             raise lists_too_long(log.n_ranks)
         n_situations = count_situations(by, log.n_ranks)
         size = log.vocabulary.n_pairs * n_situations * (1 if segments is None else segments.n)
-        count_large = _count_sparse if by == "prefix" else _count_by_query_range
+        # of long lists, few of the possible cells occur: sorting takes less than tables of all cells
+        few = n_situations > _MANY_SITUATIONS and size > _CELLS_PER_PLACE * n_places(log)
+        count_large = _count_sparse if by == "prefix" or few else _count_by_query_range
         count = _count_dense if size <= _MAX_DENSE_CELLS else count_large
         columns = count(log, weight, by, n_situations, segments)
         cells = cls(log.vocabulary, log.n_ranks, by, *columns, n_segments=1 if segments is None else segments.n)
@@ -192,8 +200,11 @@ class Cells:
 
     def rank(self) -> Int[np.ndarray, " cell"]:
         """Return the rank of each cell, from 0."""
-        rank: np.ndarray = self.rank_of_situation()[self.situation]
-        return rank
+        if self.n_situations <= _MAX_TABLE:
+            rank: np.ndarray = self.rank_of_situation()[self.situation]
+            return rank
+        first = np.array([count_situations(self.by, rank) for rank in range(self.n_ranks)])
+        return np.searchsorted(first, self.situation % count_situations(self.by, self.n_ranks), side="right") - 1
 
     def rank_of_situation(self) -> Int[np.ndarray, " situation"]:
         """Return the rank of each situation, from 0."""
@@ -269,15 +280,39 @@ class Cells:
                 requested=by,
             )
         segment, situation = np.divmod(self.situation, count_situations(self.by, self.n_ranks))
-        coarse = _coarse_situation(self.by, by, self.n_ranks)[situation]
-        coarse += segment * count_situations(by, self.n_ranks)
-        return self._regrouped(by, coarse, self.n_segments)
+        if by == "rank" and self.by == "last_click":
+            coarse = self.rank()  # without a table of all situations
+        else:
+            coarse = _coarse_situation(self.by, by, self.n_ranks)[situation]
+        return self._regrouped(by, coarse + segment * count_situations(by, self.n_ranks), self.n_segments)
 
     def pooled(self) -> Cells:
         """Return the same counts added up over segments."""
         if self.n_segments == 1:
             return self
         return self._regrouped(self.by, self.situation % count_situations(self.by, self.n_ranks), 1)
+
+    def with_known_ranks(self, n_ranks: int) -> Cells:
+        """Return the counts with fewer ranks, as PBM and UBM with so many known ranks see lists.
+
+        A result below the last known rank counts at it: at the same distance from the last click, but not above rank 1.
+
+        Parameters
+        ----------
+        n_ranks
+            Number of ranks; counts of fewer ranks are returned as they are.
+        """
+        if self.n_ranks <= n_ranks or self.by == "prefix":
+            return self
+        segment, situation = np.divmod(self.situation, count_situations(self.by, self.n_ranks))
+        rank = self.rank()
+        known = np.minimum(rank, n_ranks - 1)
+        if self.by == "last_click":
+            last = situation - rank * (rank + 1) // 2
+            known_last = np.where(last == 0, 0, np.maximum(last - (rank - known), 1))
+            known = known * (known + 1) // 2 + known_last
+        known = known + segment * count_situations(self.by, n_ranks)
+        return replace(self, n_ranks=n_ranks)._regrouped(self.by, known, self.n_segments)
 
     def _regrouped(self, by: By, situation: Int[np.ndarray, " cell"], n_segments: int) -> Cells:
         """Return the same counts with another situation of each cell."""
@@ -308,7 +343,7 @@ def signal_names(log: Log) -> tuple[str, ...]:
     log
         Sessions or an encoded log.
     """
-    return tuple((log if isinstance(log, Sessions) else next(log.chunks())).signals)
+    return tuple(log.signals) if isinstance(log, Sessions) else log.signal_names
 
 
 def add_views(
@@ -764,11 +799,24 @@ def _add_views(pair, click, state, count, start, stop, by, offsets, situation, c
                 above |= clicked << r
 
 
+def n_places(log: Log) -> int:
+    """Return the number of places of the matrices of a log: its results, and empty places below short lists.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    """
+    if isinstance(log, Sessions):
+        return int(log.click.size)
+    return sum(block.rows * block.ranks for block in log.blocks)
+
+
 def _count_sparse(
     log: Log, weight: np.ndarray | None, by: By, n_situations: int, segments: SegmentNumbers | None
 ) -> _CellColumns:
     """Count by sorting keys, rank by rank to bound the memory: a cell belongs to one rank."""
-    keys, counts = [], []
+    keys, counts, size = list[np.ndarray](), list[np.ndarray](), 0
     for part, numbers, count in _numbered_chunks(log, weight, segments):
         situation = situation_of(by, part)
         for rank in range(part.n_ranks):
@@ -778,8 +826,17 @@ def _count_sparse(
             clicked = count[rows] * part.click[rows, rank]
             keys.append(key)
             counts.append(np.stack([np.bincount(cell, w, len(key)) for w in (count[rows], clicked)], axis=1))
+            size += len(key)
+        if size > _KEYS_SORTED:
+            key, summed = _add_equal(keys, counts)
+            keys, counts, size = [key], [summed], 0
+    key, summed = _add_equal(keys, counts)
+    n_situations *= 1 if segments is None else segments.n
+    return *np.divmod(key, n_situations), *summed.T.copy()
+
+
+def _add_equal(keys: list[np.ndarray], counts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct keys, ascending, and the sums of their counts."""
     key, cell = distinct_sorted(np.concatenate(keys))
     all_counts = np.concatenate(counts)
-    impressions, clicks = (np.bincount(cell, all_counts[:, k], len(key)) for k in range(2))
-    n_situations *= 1 if segments is None else segments.n
-    return *np.divmod(key, n_situations), impressions, clicks
+    return key, np.stack([np.bincount(cell, all_counts[:, k], len(key)) for k in range(2)], axis=1)

@@ -20,8 +20,12 @@ from clickshift.counts.cells import Cells, rank_of
 _WEAK_LINK = 100.0
 """Effective number of swaps below which two groups of ranks are considered weakly connected."""
 
+MAX_GRAPH_RANKS = 2000
+"""Number of ranks of the graph: those below count as the last one."""
+_RANKS_NAMED = 10
+"""Number of ranks of a group that a text names one by one."""
 _GROUPS_NAMED = 5
-"""Number of groups of ranks that a text names."""
+"""Number of groups of ranks, and of runs of ranks in a group, that a text names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class SwapGraph:
     ----------
     swaps
         Effective number of swaps between two ranks: the sum over pairs of n_k n_l / (n_k + n_l), where n_k is the
-        number of impressions at rank k.
+        number of impressions at rank k. Ranks below 2,000 count as rank 2,000.
     component
         Connected component of each rank, by paths of any strength.
 
@@ -49,6 +53,11 @@ class SwapGraph:
     def n_components(self) -> int:
         """Number of connected groups of ranks; 1 if examination is identified."""
         return int(self.component.max()) + 1
+
+    def of_rank(self) -> Float[np.ndarray, " rank"]:
+        """Return the effective swaps of each rank with all others."""
+        swaps: np.ndarray = self.swaps.sum(axis=1)
+        return np.pad(swaps, (0, len(self.component) - len(swaps)), "edge")
 
     @property
     def weakest_link(self) -> float:
@@ -115,10 +124,13 @@ def swap_graph(cells: Cells) -> SwapGraph:
     from scipy.sparse.csgraph import connected_components
 
     pieces = cells.ranges(n_threads(len(cells.pair)))
-    swaps, seen = np.zeros((len(pieces), cells.n_ranks, cells.n_ranks)), np.zeros((len(pieces), cells.n_ranks))
-    rank = rank_of(cells.by, cells.n_ranks)
+    size = min(cells.n_ranks, MAX_GRAPH_RANKS)
+    swaps, seen = np.zeros((len(pieces), size, size)), np.zeros((len(pieces), size))
+    rank = cells.rank() if (long := cells.n_ranks > size) else rank_of(cells.by, size)
+    of_cell = np.arange(len(rank), dtype=cells.situation.dtype) if long else cells.situation
+    rank = np.minimum(rank, size - 1)
     for_each(
-        lambda k: _add_swaps(*pieces[k], cells.offsets, cells.situation, cells.impressions, rank, swaps[k], seen[k]),
+        lambda k: _add_swaps(*pieces[k], cells.offsets, of_cell, cells.impressions, rank, swaps[k], seen[k]),
         len(pieces),
     )
     swaps, shown = swaps.sum(axis=0), seen.sum(axis=0) > 0
@@ -128,7 +140,7 @@ def swap_graph(cells: Cells) -> SwapGraph:
         last = np.flatnonzero(shown)[-1]
         component = np.where(shown, component, component[last])
         component = np.unique(component, return_inverse=True)[1]
-    return SwapGraph(swaps, component)
+    return SwapGraph(swaps, np.pad(component, (0, cells.n_ranks - size), "edge"))
 
 
 @njit(cache=True, nogil=True)
@@ -157,4 +169,10 @@ def _describe_ranks(group: list[int]) -> str:
     """Return the name of a group of ranks, e.g. "ranks 1 to 5"."""
     if len(group) > 2 and group == list(range(group[0], group[-1] + 1)):
         return f"ranks {group[0]} to {group[-1]}"
-    return ("rank " if len(group) == 1 else "ranks ") + ", ".join(map(str, group))
+    if len(group) <= _RANKS_NAMED:
+        return ("rank " if len(group) == 1 else "ranks ") + ", ".join(map(str, group))
+    ranks = np.array(group)
+    runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
+    named = [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:_GROUPS_NAMED]]
+    more = len(runs) - len(named)
+    return f"ranks {', '.join(named)}" + (f" and {sum(map(len, runs[_GROUPS_NAMED:])):,} more" if more else "")

@@ -68,7 +68,7 @@ class DayCounts:
     @classmethod
     def of(cls, log: Log) -> DayCounts:
         """Count a log: sessions or an encoded log."""
-        ranges = [time_range(part.time) for part in log.chunks()]
+        ranges = [time_range(part.time) for part in log.chunks(narrow=True)]
         first, last = choose_time([one[0] for one in ranges], min), choose_time([one[1] for one in ranges], max)
         return cls(Cells.of(log, "last_click", views=True), Cascade.of(log), float(log.total), first, last)
 

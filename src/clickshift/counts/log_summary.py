@@ -18,7 +18,9 @@ from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import SwapGraph, swap_graph
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.description import describe_log, log_source
-from clickshift.data.sessions import Sessions
+from clickshift.data.encoded_log import EncodedLog
+from clickshift.data.sessions import Rankings, Sessions
+from clickshift.data.vocabulary import UNSEEN
 from clickshift.display.document import Document, Section
 from clickshift.display.figures import COLOURS, add_curve, rank_step
 from clickshift.display.result import Result, two_columns
@@ -288,7 +290,8 @@ def log_summary(
     ranks_per_pair = np.bincount(cells.pair, minlength=vocabulary.n_pairs)
     shown = ranks_per_pair > 0
     impressions, clicks = cells.by_rank()
-    parts = [_summarise_part(part) for part in sessions.chunks()]
+    by_length = isinstance(sessions, EncodedLog) and sessions.has_narrow_chunks
+    parts = [_summarise_part(part, by_length=by_length) for part in sessions.chunks(narrow=True)]
     times = [part.time for part in parts if part.time is not None]
     users = [part.users for part in parts if part.users is not None]
     return LogSummary(
@@ -324,18 +327,37 @@ class _PartSummary(NamedTuple):
     users: np.ndarray | None
 
 
-def _summarise_part(part: Sessions) -> _PartSummary:
+def _summarise_part(part: Sessions, *, by_length: bool) -> _PartSummary:
     """Summarise one part of a log."""
     rankings = part.rankings
     return _PartSummary(
         float(part.count @ rankings.length),
         float((part.count @ part.click).sum()),
         float(part.count[~part.click.any(axis=1)].sum()),
-        np.unique(row_hashes(np.concatenate([rankings.query[:, None], rankings.pair], axis=1))),
+        _list_hashes(rankings, by_length=by_length),
         rankings.log_prob is not None,
         None if part.time is None else (part.time.min(), part.time.max()),
         None if part.user is None else np.unique(part.user),
     )
+
+
+def _list_hashes(rankings: Rankings, *, by_length: bool) -> np.ndarray:
+    """Return a hash of each distinct list.
+
+    A hash depends on the width of the matrix; `by_length` makes that depend on the list alone, so that equal lists have
+    equal hashes in chunks of different widths.
+    """
+    if not by_length:
+        return np.unique(row_hashes(np.concatenate([rankings.query[:, None], rankings.pair], axis=1)))
+    length, hashes, shorter = rankings.length, [np.zeros(0, np.uint64)], 0
+    while shorter < rankings.n_ranks:
+        width = 2 * shorter or 1
+        rows = np.flatnonzero((length > shorter) & (length <= width))
+        pair = rankings.pair[rows, :width]
+        pair = np.pad(pair, ((0, 0), (0, width - pair.shape[1])), constant_values=UNSEEN)
+        hashes.append(row_hashes(np.concatenate([rankings.query[rows, None], pair], axis=1)))
+        shorter = width
+    return np.unique(np.concatenate(hashes))
 
 
 def _rank_ranges(n_ranks: int) -> list[tuple[int, int]]:

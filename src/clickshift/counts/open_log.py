@@ -22,7 +22,7 @@ from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_files import LOG_FORMAT
 from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
-from clickshift.errors import ClickshiftError, FileError, SpecError
+from clickshift.errors import ClickshiftError, DataError, FileError, SpecError
 from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
 from clickshift.io.read_report import OnBadLine, ReadReport
 from clickshift.io.tables.formats import log_columns
@@ -75,7 +75,8 @@ def open_log(
     on_bad_line
         "error", or "skip" to leave out bad sessions, and also files that cannot be read.
     in_memory
-        Whether to read files into memory as `Sessions`. By default, files below 256 MB are; data frames always.
+        Whether to read files into memory as `Sessions`. By default, files below 256 MB are, unless few long lists
+        among many short ones would take far more memory than their results; data frames always.
     output
         Directory for the encoded log; by default a hidden one next to the log.
     spill
@@ -121,7 +122,11 @@ def open_log(
     if not table and (in_memory or (in_memory is None and output is None)):
         files = log_files(log)
         if in_memory or sum(os.path.getsize(file) for file in files if os.access(file, os.R_OK)) < MEMORY_LIMIT:
-            return read_log(files, columns=columns, on_bad_line=on_bad_line)
+            try:
+                return read_log(files, columns=columns, on_bad_line=on_bad_line)
+            except DataError as error:
+                if in_memory or error.code != "lists-too-long":
+                    raise
     return _open_encoded(log, columns or {}, on_bad_line, output, spill, progress)
 
 

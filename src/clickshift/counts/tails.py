@@ -5,6 +5,7 @@ A hole in a tail is a result of attractiveness 0: it has the pair number after t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from numba import njit
 
 from clickshift.core.newton import MAX_PROBABILITY
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.core.unique_rows import distinct_rows
+from clickshift.core.unique_rows import distinct_rows, distinct_sorted
 from clickshift.counts.cells import check_counts
 from clickshift.counts.tail_e_step import (
     SESSIONS_PER_BLOCK,
@@ -27,6 +28,8 @@ from clickshift.counts.tail_e_step import (
     e_step,
 )
 
+_MAX_SHAPES, _SHAPES_PER_LIST = 1 << 18, 16
+"""Largest size of the table of the shapes of tails, and its size per list: for longer lists, shapes are numbered."""
 _TAILS_PER_THREAD = 2048
 """Number of tails for which another thread pays off."""
 _PAIRS_PER_BLOCK, _MAX_PAIR_BLOCKS = 512, 64
@@ -66,7 +69,7 @@ class ListsToLastClick:
     pieces
         Ranges of rows, one for each thread.
     shapes
-        Number of tails by piece, pair block, start rank and list length.
+        Number of tails by piece, pair block, start rank and list length; see `empty_shapes`.
     unseen
         Number that stands for `UNSEEN` in the tails: the number of pairs.
     has_holes
@@ -172,6 +175,8 @@ class TailsByShape:
     @classmethod
     def of(cls, lists: ListsToLastClick) -> TailsByShape:
         """Sort the tails of lists by shape."""
+        if not lists.shapes.size:
+            return cls._of_long(lists)
         by_pair_block = lists.shapes.swapaxes(0, 1)
         counts = by_pair_block.reshape(-1, *by_pair_block.shape[2:])
         next_tail = (np.cumsum(counts, axis=0) - counts).reshape(by_pair_block.shape)
@@ -184,9 +189,25 @@ class TailsByShape:
         def sort_piece(k: int) -> None:
             rows = lists.pieces[k]
             piece = lists.pair[rows], lists.length[rows], lists.last[rows], lists.count[rows]
-            _sort_by_shape(*piece, next_tail[:, k].copy(), *offsets, lists.unseen, tails.pair, tails.count)
+            own = next_tail[:, k].copy()
+            _sort_by_shape(*piece, lists.last[:0], own, *offsets, lists.unseen, tails.pair, tails.count)
 
         for_each(sort_piece, len(lists.pieces))
+        return replace(tails, hole=lists.unseen + 1 if lists.has_holes else None)
+
+    @classmethod
+    def _of_long(cls, lists: ListsToLastClick) -> TailsByShape:
+        """Sort the tails of long lists, of which few shapes occur: shapes are numbered as they are found."""
+        begin, end = lists.last.astype(np.int64) + 1, lists.length.astype(np.int64)
+        below = 1 + int(end.max())
+        key, shape = distinct_sorted((begin * below + end)[begin < end])
+        number = np.full(len(begin), -1, np.int32)
+        number[begin < end] = shape
+        tails = cls.empty(*np.divmod(key, below), np.bincount(shape, minlength=len(key)))
+        offsets = (offset[None, :-1] for offset in (tails.first_tail, tails.first_place))
+        next_tail = np.zeros((1, 1, len(key)), np.int64)
+        whole = lists.pair, lists.length, lists.last, lists.count
+        _sort_by_shape(*whole, number, next_tail, *offsets, lists.unseen, tails.pair, tails.count)
         return replace(tails, hole=lists.unseen + 1 if lists.has_holes else None)
 
     @classmethod
@@ -278,12 +299,11 @@ class TailsInParts:
         ones = [tails.pooled() for tails in self.parts]
         if any(one.hole is not None for one in ones):
             return merge_tails(ones)
-        ranks = 1 + max((int(one.length.max()) for one in ones if len(one.length)), default=0)
-        count = np.zeros((ranks, ranks))
-        for one in ones:
-            count[one.start, one.length] += one.count
-        start, length = np.nonzero(count)
-        return replace(TailsByShape.empty(start, length, np.ones_like(start)), count=count[start, length])
+        start, length = (np.concatenate([getattr(one, name) for one in ones]) for name in ("start", "length"))
+        below = 1 + int(length.max(initial=0))
+        key, shape = distinct_sorted(start * below + length)
+        count = np.bincount(shape, np.concatenate([one.count for one in ones]), len(key)).astype(np.float64)
+        return replace(TailsByShape.empty(*np.divmod(key, below), np.ones_like(key)), count=count)
 
 
 def merge_tails(parts: Sequence[TailsByShape]) -> TailsByShape:
@@ -356,6 +376,25 @@ def n_pair_blocks(n_pairs: int) -> int:
     return min(_MAX_PAIR_BLOCKS, 1 + n_pairs // _PAIRS_PER_BLOCK)
 
 
+def empty_shapes(
+    pieces: int, n_pairs: int, lists: int, n_ranks: int
+) -> Int[np.ndarray, "piece pair_block start length"]:
+    """Return the table for the number of tails of each shape; an empty one if lists are so long that few shapes occur.
+
+    Parameters
+    ----------
+    pieces
+        Number of pieces of the log.
+    n_pairs
+        Number of pairs in the vocabulary.
+    lists, n_ranks
+        Number of lists, and of their ranks.
+    """
+    shape = pieces, n_pair_blocks(n_pairs), n_ranks, n_ranks + 1
+    is_long = math.prod(shape) > max(_MAX_SHAPES, _SHAPES_PER_LIST * lists)
+    return np.zeros((pieces, 1, 0, 0) if is_long else shape, np.int64)
+
+
 @njit(inline="always")
 @no_type_check
 def pair_block(pair, n_pairs, n):
@@ -375,18 +414,24 @@ def pair_block(pair, n_pairs, n):
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _sort_by_shape(pair, length, last, count, next_tail, first_tail, first_place, unseen, tail_pair, tail_count):
-    """Write the tails of some lists to their positions; `next_tail` is the next number by pair block and shape."""
+def _sort_by_shape(
+    pair, length, last, count, number, next_tail, first_tail, first_place, unseen, tail_pair, tail_count
+):
+    """Write the tails of some lists to their positions; `next_tail` is the next number by pair block and shape.
+
+    A shape is the rank at which a tail starts and the length of its list; of long lists, it is (0, `number`).
+    """
     for i in range(len(pair)):
         start, n = last[i] + 1, length[i]
         if start >= n:
             continue
         group = pair_block(pair[i, 0], unseen, len(next_tail))
-        top, k = max(start - 1, 0), next_tail[group, start, n]
-        next_tail[group, start, n] += 1
-        tail_count[first_tail[start, n] + k] = count[i]
+        row, column = (0, number[i]) if len(number) else (start, n)
+        top, k = max(start - 1, 0), next_tail[group, row, column]
+        next_tail[group, row, column] += 1
+        tail_count[first_tail[row, column] + k] = count[i]
         block = k // SESSIONS_PER_BLOCK * SESSIONS_PER_BLOCK
-        at = first_place[start, n] + block * (n - top) + k - block
+        at = first_place[row, column] + block * (n - top) + k - block
         for r in range(n - 1, top - 1, -1):
             p = pair[i, r]
             tail_pair[at] = unseen if p < 0 else p + (p == unseen)  # `unseen` stands for a hole in `pair`

@@ -72,10 +72,11 @@ def arrow_tables(log: Log, layout: Layout, results: int) -> Iterator[Any]:
     """
     # the columns must be known before the first table is yielded; signals have one type in all chunks
     underflows = any(
-        part.rankings.log_prob is not None and part.rankings.log_prob.min() < _SMALLEST_LOG for part in log.chunks()
+        part.rankings.log_prob is not None and part.rankings.log_prob.min() < _SMALLEST_LOG
+        for part in log.chunks(narrow=True)
     )
     first_row = 0
-    for part in log.chunks():
+    for part in log.chunks(narrow=True):
         _check_ids(part)
         attributes: dict[str, np.ndarray] = {}
         if part.time is not None:

@@ -144,7 +144,7 @@ def rows_of(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
 def padded(values: np.ndarray, ranks: int, padding: Any = 0) -> np.ndarray:
     """Return a matrix with more ranks, on the right."""
     missing = ranks - values.shape[1]
-    return values if missing == 0 else np.pad(values, ((0, 0), (0, missing)), constant_values=padding)
+    return values if missing <= 0 else np.pad(values, ((0, 0), (0, missing)), constant_values=padding)
 
 
 def concat_signals(parts: Sequence[Mapping[str, np.ndarray]], ranks: int) -> dict[str, np.ndarray]:

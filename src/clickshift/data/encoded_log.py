@@ -29,6 +29,8 @@ _StoredLists = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Pair numbers and clicks of a block, and the queries of its rows if a check has found them in passing."""
 _StoredColumns = tuple[dict[str, np.ndarray], dict[str, Segment]]
 """Columns of the results of a block, and its segments."""
+_PADDED_PLACES = 1 << 22
+"""Number of places of the matrix of a chunk whose lists are padded to a much longer one."""
 SMALL_BLOCK = 1 << 14
 """Number of places that the matrix of a block may have, however few results it has."""
 _ROWS_AT_ONCE = 1 << 20
@@ -95,6 +97,11 @@ class EncodedLog:
         """Session columns that the log has (of count, time, user and log_prob), with the numpy type of each."""
         return self.files.kinds
 
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the signals of results, `viewed` included."""
+        return tuple(name for name in self.files.results.names if name != PROPENSITY_AT_RANK)
+
     def __len__(self) -> int:
         """Return the number of rows; see `total` for the number of sessions."""
         return self._stored_rows if self.kept is None else int(np.count_nonzero(self.kept))
@@ -108,6 +115,11 @@ class EncodedLog:
     def n_ranks(self) -> int:
         """Number of ranks: the length of the longest list."""
         return max(block.ranks for block in self.blocks)
+
+    @property
+    def has_narrow_chunks(self) -> bool:
+        """Whether lists have so different lengths that narrow chunks have fewer ranks than the log."""
+        return self._padded_ranks < self.n_ranks
 
     @cached_property
     def _padded_ranks(self) -> int:
@@ -143,11 +155,25 @@ class EncodedLog:
         """Whether a row may represent more than one session."""
         return "count" in self.kinds
 
-    def chunks(self) -> Iterator[Sessions]:
+    def chunks(self, *, narrow: bool = False) -> Iterator[Sessions]:
         """Yield the sessions block by block, in the order of the log, with a few blocks read ahead.
 
-        Chunks have the ranks of the longest list of the log; but if the lists have very different lengths, fewer.
+        Parameters
+        ----------
+        narrow
+            Whether a chunk may have fewer ranks than the log. Where lists have very different lengths, this is much
+            faster: else, short lists are padded to the length of the longest one, a few rows at a time.
         """
+        for part in self._blocks():
+            if narrow or part.n_ranks == self.n_ranks:
+                yield part
+                continue
+            rows = max(_PADDED_PLACES // self.n_ranks, 1)
+            for start in range(0, len(part), rows):
+                yield part[start : start + rows].padded_to(self.n_ranks)
+
+    def _blocks(self) -> Iterator[Sessions]:
+        """Yield the sessions block by block, with at least `_padded_ranks` ranks."""
         columns = {name: self.files.column(name) for name in self.kinds}
         kept = [None if self.kept is None else self.kept[block.row_slice] for block in self.blocks]
         numbers = [k for k, rows in enumerate(kept) if rows is None or rows.any()]
@@ -273,7 +299,7 @@ class EncodedLog:
         DataError
             If there is no such session ("no-sessions").
         """
-        parts = (part if queries is None else part[queries[part.rankings.query]] for part in self.chunks())
+        parts = (part if queries is None else part[queries[part.rankings.query]] for part in self.chunks(narrow=True))
         kept = [part for part in parts if len(part)]
         if not kept:
             raise DataError("no session of the log belongs to one of these queries.", code="no-sessions")
@@ -325,7 +351,7 @@ class EncodedLog:
 
     def split_within_queries(self, fraction: float) -> tuple[EncodedLog, EncodedLog]:
         """Split into the first `fraction` of each query's rows, in the order of the log, and the rest."""
-        query = np.concatenate([part.rankings.query for part in self.chunks()])
+        query = np.concatenate([part.rankings.query for part in self.chunks(narrow=True)])
         seen, first = np.zeros(self.vocabulary.n_queries, np.int64), np.zeros(len(query), bool)
         quota = np.rint(fraction * np.bincount(query, minlength=len(seen)))
         for begin in range(0, len(query), _ROWS_AT_ONCE):
@@ -376,7 +402,7 @@ def folder_of(log: Log) -> Path | None:
 
 
 def weighted_chunks(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessions, Float[np.ndarray, " session"]]]:
-    """Yield the chunks of a log, each with the weight of its rows.
+    """Yield the chunks of a log, each with the weight of its rows; a chunk may have fewer ranks than the log.
 
     Parameters
     ----------
@@ -386,7 +412,7 @@ def weighted_chunks(log: Log, weight: np.ndarray | None) -> Iterator[tuple[Sessi
         Weight of each row of the log; by default, its count.
     """
     row = 0
-    for part in log.chunks():
+    for part in log.chunks(narrow=True):
         count = part.count if weight is None else weight[row : row + len(part)]
         row += len(part)
         yield part, count.astype(np.float64)

@@ -412,9 +412,21 @@ class Sessions:
         """The signal `viewed`: whether each result was in the viewport; None if the log does not have it."""
         return self.signals.get(VIEWED)
 
-    def chunks(self) -> Iterator[Sessions]:
-        """Yield the log itself as its only chunk; an `EncodedLog` yields several."""
+    def chunks(self, *, narrow: bool = False) -> Iterator[Sessions]:
+        """Yield the log itself as its only chunk; an `EncodedLog` yields several, perhaps with fewer ranks each."""
         yield self
+
+    def padded_to(self, n_ranks: int) -> Sessions:
+        """Return the same sessions in matrices with at least so many ranks."""
+        rankings = self.rankings
+        lists = _replace(
+            rankings,
+            pair=padded(rankings.pair, n_ranks, UNSEEN),
+            shown=padded(rankings.shown, n_ranks),
+            propensity=None if rankings.propensity is None else padded(rankings.propensity, n_ranks),
+        )
+        signals = {name: padded(values, n_ranks) for name, values in self.signals.items()}
+        return _replace(self, rankings=lists, click=padded(self.click, n_ranks), signals=signals)
 
     def in_vocabulary(self, vocabulary: Vocabulary) -> Sessions:
         """Return the same sessions in the numbers of another vocabulary; missing pairs become `UNSEEN`."""
@@ -525,12 +537,15 @@ class Sessions:
         Raises
         ------
         DataError
-            If there is no log ("no-logs").
+            If there is no log ("no-logs"), or a few long lists would take more than 1 GB ("lists-too-long").
         """
         if not parts:
             raise DataError("there must be at least one log to concatenate: got none.", code="no-logs")
         vocabulary = union([part.vocabulary for part in parts])
         ranks = max(part.n_ranks for part in parts)
+        if any(part.n_ranks < ranks for part in parts):
+            results = sum(int(np.count_nonzero(part.rankings.shown)) for part in parts)
+            check_rectangle(sum(map(len, parts)), ranks, results)
         rankings = [part.rankings.in_vocabulary(vocabulary) for part in parts]
         propensities = [None if r.propensity is None else padded(r.propensity, ranks) for r in rankings]
         return cls(

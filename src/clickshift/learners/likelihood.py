@@ -56,6 +56,9 @@ from clickshift.models.ubm import UBM
 __all__ = ["MaximumLikelihood"]
 
 _SITUATIONS: dict[str, By] = {"PBM": "rank", "UBM": "last_click"}
+KNOWN_RANKS: dict[By, int] = {"rank": 500, "last_click": 50}
+"""Number of ranks whose examination is learned: results below count at the last one, as models predict them. Newton
+steps take the memory of a matrix of all examination parameters, and the time of its factorisation."""
 _CASCADES = ("DBN", "SDBN", "DCM", "CCM", "CM")
 _SHORTCUTS = ("DCM", "SDBN")
 SEGMENTED = ("PBM", "UBM", "DBN", "DCM", "CCM")
@@ -264,8 +267,10 @@ class MaximumLikelihood:
                 code="views-by-segment",
                 segment=self.segment,
             )
-        check_number_of_curves(segments, count_situations(self.by, data.n_ranks))
-        cells, by_rank = Cells.of(data, self.by, segments=segments), Cells.of(data)
+        known = min(data.n_ranks, KNOWN_RANKS[self.by])
+        check_number_of_curves(segments, count_situations(self.by, known))
+        cells = Cells.of(data, self.by, segments=segments).with_known_ranks(known)
+        by_rank = Cells.of(data).with_known_ranks(known)
         fitted, curves = fit_examination_by_segment(
             cells, by_rank, prior=self._beta_prior(), tolerance=self.tolerance, max_steps=self.iterations
         )
@@ -353,11 +358,12 @@ class MaximumLikelihood:
                     code="wrong-counts",
                     model=self.model,
                 )
-            return (
+            cells = (
                 data.rolled_up(self.by)
                 if isinstance(data, Cells)
                 else Cells.of(data, self.by, weight=weight, views=True)
             )
+            return cells.with_known_ranks(KNOWN_RANKS[self.by])
         if isinstance(data, Cells):
             raise SpecError(
                 f"{self.model} is fitted on Cascade, not on Cells. Pass the log or its Cascade.",

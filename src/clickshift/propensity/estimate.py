@@ -239,7 +239,7 @@ def propensities(
         level=level,
         interval=interval,
         impressions=cells.by_rank()[0],
-        swaps=graph.swaps.sum(axis=1),
+        swaps=graph.of_rank(),
         warnings=tuple(finding.message for finding in findings),
         data=_describe(opened, cells, log),
     )
