@@ -35,6 +35,7 @@ COMMANDS = {
     "rank labels": "ranking_labels",
     "rank export": "export_ranker",
     "log info": "log_summary",
+    "log group": "group_queries",
     "log split": "split_log",
     "log convert": "convert_log",
     "log encode": "encode_log",

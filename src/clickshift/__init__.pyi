@@ -14,6 +14,7 @@ from .counts.open_log import open_log as open_log
 from .counts.prepare_log import convert_log as convert_log
 from .counts.prepare_log import encode_log as encode_log
 from .counts.prepare_log import split_log as split_log
+from .counts.query_groups import group_queries as group_queries
 from .data.builtin_corpus import builtin_corpus as builtin_corpus
 from .data.corpus import Corpus as Corpus
 from .data.encoded_log import EncodedLog as EncodedLog
@@ -57,6 +58,7 @@ from .learners.gradient import Gradient as Gradient
 from .learners.likelihood import MaximumLikelihood as MaximumLikelihood
 from .learners.mixture import MixtureEM as MixtureEM
 from .learners.model_list import list_models as list_models
+from .learners.shared_attractiveness import share_attractiveness as share_attractiveness
 from .learners.sklearn import ClickModelEstimator as ClickModelEstimator
 from .learners.stacking import Stacking as Stacking
 from .metrics.calibration import calibration as calibration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -223,3 +224,16 @@ def test_bad_arguments_have_codes(work: Path, tmp_path: Path) -> None:
     with raises_code("unknown-column", DataError):
         cs.log_summary(log, columns={"results": "docs"})
     assert not list(tmp_path.iterdir())
+
+
+def test_queries_are_grouped_for_fit(shell: Shell, tmp_path: Path) -> None:
+    rows = [
+        {"query": q, "docs": ["a", "b"], "clicks": [k % 2, 0]} for k in range(20) for q in ("Hats", "hats", "shoes")
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    out = shell.json("log", "group", tmp_path / "log.jsonl", "-o", tmp_path / "groups.csv")
+    assert out["grouped_queries"] == 2
+    assert "2 of 3 queries" in out["conclusion"]
+    shell.json("fit", "dCTR", tmp_path / "log.jsonl", "-o", tmp_path / "model", "--groups", tmp_path / "groups.csv")
+    assert cs.load_model(tmp_path / "model").evidence.sharing > 0
+    assert "meaning" in shell.error("log", "group", tmp_path / "log.jsonl", "--by", "meaning")

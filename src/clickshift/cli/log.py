@@ -40,6 +40,43 @@ def info(
 
 
 @app.command()
+def group(
+    log: str = LOG,
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Table of query and group (.parquet, .csv or .jsonl), or a page (.html)."
+    ),
+    by: str = typer.Option("text", help="What variants have in common: text or results."),
+    ignore_word_order: bool = typer.Option(False, "--ignore-word-order", help="Texts in another order of their words."),
+    ignore_plurals: bool = typer.Option(False, "--ignore-plurals", help="Texts with an s at the end of words."),
+    overlap: float = typer.Option(0.5, help="Smallest Jaccard index of the results of variants."),
+    top: int = typer.Option(10, help="Number of results of a query that are compared."),
+    max_size: int = typer.Option(100, help="Largest number of queries of a group."),
+    column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
+    json: bool = JSON,
+) -> None:
+    """Group queries that are variants of each other, by text or by results, for `clickshift fit --groups`."""
+    from clickshift.counts.query_groups import QueryGroups, group_queries
+
+    if output is not None:
+        QueryGroups.check_output(output)
+    with reporting("reading") as progress:
+        result = group_queries(
+            log,
+            by=by,
+            ignore_word_order=ignore_word_order,
+            ignore_plurals=ignore_plurals,
+            overlap=overlap,
+            top=top,
+            max_size=max_size,
+            columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
+            progress=progress,
+        )
+    render(result, json=json, output=output)
+
+
+@app.command()
 def encode(
     log: str = LOG,
     output: Path | None = typer.Option(

@@ -43,6 +43,9 @@ def fit(
         help="Held-out log for early stopping; by default, a tenth of the sessions (models fitted by gradient only).",
     ),
     corpus: str | None = typer.Option(None, help="LETOR file or folder with the features for tower='features'."),
+    groups: Path | None = typer.Option(
+        None, help="Table of query and group, e.g. of `clickshift log group`: queries that share their documents."
+    ),
     report: Path | None = PAGE,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
@@ -68,6 +71,7 @@ def fit(
             seeds=seeds,
             held_out=held_out,
             features=corpus,
+            groups=groups,
             columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,

@@ -31,6 +31,8 @@ def graded_by_prior(model: ClickModel, grade: Int[np.ndarray, " pair"]) -> Bool[
     if evidence is None:
         return np.zeros(len(grade), bool)
     impressions, unclicked = evidence.impressions[:-1], evidence.clicks[:-1] <= 0
+    if evidence.sharing > 0:  # clicks for other queries of the group count as far as they are shared
+        unclicked &= evidence.effective_counts["relevance"][0][:-1] < 1 / 2
     share = _log_share(model)
     uncertain = impressions < _FEW_IMPRESSIONS if share is None else share < 1 / 2
     by_prior: np.ndarray = unclicked & ((grade > 0) | uncertain)

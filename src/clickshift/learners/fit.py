@@ -12,6 +12,7 @@ from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import label
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
+from clickshift.counts.query_groups import QueryGroups
 from clickshift.counts.segment_differences import segment_differences
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
@@ -23,6 +24,7 @@ from clickshift.io.tables.extra_columns import columns_with
 from clickshift.learners._provenance import with_provenance
 from clickshift.learners.base import Learner, Requirement, fit_seeds, learner_for
 from clickshift.learners.likelihood import SEGMENTED, MaximumLikelihood
+from clickshift.learners.shared_attractiveness import share_attractiveness
 from clickshift.models import model_name
 from clickshift.models.base import ClickModel
 from clickshift.models.segmented import Segmented
@@ -39,6 +41,7 @@ def fit(
     seeds: Literal[1] = 1,
     held_out: LogLike | None = None,
     features: Corpus | str | Path | None = None,
+    groups: QueryGroups | str | Path | Any | None = None,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
@@ -53,6 +56,7 @@ def fit(
     seeds: int,
     held_out: LogLike | None = None,
     features: Corpus | str | Path | None = None,
+    groups: QueryGroups | str | Path | Any | None = None,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
@@ -66,6 +70,7 @@ def fit(
     seeds: int = 1,
     held_out: LogLike | None = None,
     features: Corpus | str | Path | None = None,
+    groups: QueryGroups | str | Path | Any | None = None,
     columns: Mapping[str, str] | None = None,
     on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
@@ -95,6 +100,9 @@ def fit(
         Log that decides when training by gradient stops; by default, a part of `log` is held out.
     features
         Corpus with the features for ``Gradient(tower="features")``, or its LETOR file or folder.
+    groups
+        Groups of queries between which the attractiveness of documents is shared (`share_attractiveness`): the result
+        of `group_queries`, or a table with the columns query and group.
     columns
         The log's names of our columns, e.g. ``{"doc": "product_id"}``; common ones are recognised.
     on_bad_line
@@ -115,6 +123,8 @@ def fit(
         If the text names no model or learner ("unknown-name"), the learner needs sessions and `log` has only counts
         ("needs-sessions"), it takes no seeds, held-out log or features ("bad-option"), or it cannot be fitted by
         segment ("cannot-segment").
+    CapabilityError
+        If the model has no attractiveness to share between groups of queries ("no-attractiveness").
     DataError, FileError
         If the log cannot be read; see `read_log`. If it does not have the segment ("no-segment"), only one of its
         labels ("one-segment"), or too many ("too-many-segments").
@@ -141,6 +151,8 @@ def fit(
         learner, data, seeds, held_out=held_out, corpus=features, progress=progress, checkpoint=checkpoint
     )
     models = [with_provenance(one, opened, log) for one in models]
+    if groups is not None:
+        models = [share_attractiveness(one, groups) for one in models]
     if isinstance(data, Sessions | EncodedLog):
         _warn_of_differences(data, models[0])
     return models[0] if seeds == 1 else models

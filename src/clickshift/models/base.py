@@ -79,6 +79,8 @@ class Evidence:
         Of a log with views, by situation: `known`, results whose view is known; `observed` examination; `from_clicks`,
         examination inferred from clicks alone; and `z`, their difference in standard errors. And `contradicted`, the
         number of clicks on results marked as not viewed.
+    sharing
+        Most trials that the other queries of a group add to the attractiveness of a document; NaN if it is not shared.
     """
 
     learner: str
@@ -99,6 +101,7 @@ class Evidence:
     effective_counts: Mapping[str, EffectiveCounts] = field(default_factory=dict)
     mean_rank: PairTable | None = None
     views: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sharing: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -327,6 +327,8 @@ def _pack_evidence(evidence: Evidence, prefix: str, arrays: dict[str, np.ndarray
         "held_out_loss": evidence.held_out_loss if np.isfinite(evidence.held_out_loss) else None,
         **{name: getattr(evidence, name) for name in _PROVENANCE},
     }
+    if np.isfinite(evidence.sharing):
+        scalars["sharing"] = evidence.sharing
     names = {"logit_error": list(evidence.logit_error), "effective_counts": list(evidence.effective_counts)}
     if evidence.views:
         names["views"] = list(evidence.views)
@@ -355,4 +357,5 @@ def _unpack_evidence(header: dict[str, Any], prefix: str, arrays: dict[str, np.n
         },
         mean_rank=arrays.get(f"{prefix}mean_rank"),
         views={name: arrays[f"{prefix}views.{name}"] for name in header.get("views", [])},
+        sharing=float(header.get("sharing", float("nan"))),
     )
