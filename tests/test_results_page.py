@@ -51,6 +51,7 @@ COMMANDS = {
     "reproduce --list": "tables_and_figures",
     "simulate": "simulate_log",
     "import": "read_events",
+    "doctor": "check_log",
     "corpus info": "corpus_summary",
 }
 """Functions by command; `shift status` and `report`, `selection status` and `report` read what a run has written."""

@@ -61,6 +61,8 @@ from .learners.model_list import list_models as list_models
 from .learners.shared_attractiveness import share_attractiveness as share_attractiveness
 from .learners.sklearn import ClickModelEstimator as ClickModelEstimator
 from .learners.stacking import Stacking as Stacking
+from .log_health._report import LogHealth as LogHealth
+from .log_health.check_log import check_log as check_log
 from .metrics.calibration import calibration as calibration
 from .metrics.click_prediction import auroc as auroc
 from .metrics.click_prediction import evaluation as evaluation

@@ -69,6 +69,13 @@ def log_info_not_identified() -> Result:
     return cs.log_summary(pd.DataFrame({"query": [0, 1, 2], "docs": lists, "clicks": clicks}))
 
 
+def log_health() -> Result:
+    """Findings of a log with hostile ids, in which one of eight sessions clicks everything."""
+    log = _days()
+    clicks = [[1] * 6 if k % 8 == 0 else clicks for k, clicks in enumerate(log["clicks"])]
+    return cs.check_log(log.assign(clicks=clicks, user=[f"{EVIL}test {k % 50}" for k in range(len(log))]))
+
+
 def fitted_ubm() -> Result:
     """A curve with a line per last click."""
     return _fitted("UBM").summary()  # type: ignore[no-any-return]
@@ -128,8 +135,8 @@ def corpus() -> Result:
 QUESTION_PAGES: dict[str, Callable[[], Result]] = {
     function.__name__: function
     for function in (
-        log_info, log_info_not_identified, fitted_ubm, fitted_dctr, examine_dbn, click_prediction, forecast, judgments,
-        propensities, drift, trained_trees, ranker_evaluation, corpus,
+        log_info, log_info_not_identified, log_health, fitted_ubm, fitted_dctr, examine_dbn, click_prediction, forecast,
+        judgments, propensities, drift, trained_trees, ranker_evaluation, corpus,
     )
 }  # fmt: skip
 """Functions that make a result, by name."""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 WINDOWS = {"desk": (1400, 1000, ("light", "dark")), "phone": (390, 844, ("dark", "light"))}
 """Width, height, and the colours in which a page is opened and to which it is changed."""
 MEASURE = (Path(__file__).parent / "measure.js").read_text(encoding="utf-8")
-HOSTILE = ("backtest", "hostile_policy_shift", "judgments", "forecast")
+HOSTILE = ("backtest", "hostile_policy_shift", "judgments", "forecast", "log_health")
 """Pages that show hostile ids."""
 OPEN_ALL = "() => document.querySelectorAll('details').forEach((one) => one.setAttribute('open', ''))"
 ALL_DRAWN = """() => document.body.dataset.charts !== "drawing"

@@ -59,6 +59,7 @@ def _log(rng: random.Random, inputs: Path, folder: Path) -> Case:
         (
             ["log", "encode", name, "-o", "out"],
             ["log", "info", name, "--skip-bad", "--json"],
+            ["doctor", name, "--json"],
             ["fit", rng.choice(("dCTR", "PBM", "DBN")), name, "-o", "out"],
             ["log", "count", name, "-o", "out"],
             ["log", "split", name, "--train", "a.parquet", "--test", "b.parquet"],
@@ -94,7 +95,10 @@ def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
 FOLDERS = {
     "pbm": ("examine pbm --json", "predict pbm TARGET --json", "evaluate pbm LOG --json"),
     "dbn": ("examine dbn --json", "predict dbn TARGET --json", "evaluate dbn LOG --json"),
-    "encoded": ("log info encoded --json", "fit PBM encoded -o out", "fit DBN encoded -o out"),
+    "encoded": (
+        *("log info encoded --json", "doctor encoded --json --fail-on never", "fit PBM encoded -o out"),
+        "fit DBN encoded -o out",
+    ),
     "counts": ("fit PBM counts -o out", "fit DBN counts -o out", "log merge counts -o out"),
     "ranker": ("rank score ranker CORPUS -o scores.csv", "rank evaluate ranker CORPUS --json"),
     "stack": ("predict stack TARGET --json", "evaluate stack LOG --json"),
@@ -156,6 +160,7 @@ def _craft_column(folder: Path, rng: random.Random) -> None:
 
 BASES: tuple[list[str], ...] = (
     ["log", "info", "LOG"],
+    ["doctor", "LOG", "--fail-on", "never"],
     ["log", "encode", "LOG", "-o", "out"],
     ["log", "count", "LOG", "-o", "out"],
     ["log", "split", "LOG", "--train", "a.parquet", "--test", "b.parquet"],

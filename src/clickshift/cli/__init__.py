@@ -22,6 +22,7 @@ import clickshift.cli.compare as compare
 import clickshift.cli.conversions as conversions
 import clickshift.cli.corpus as corpus
 import clickshift.cli.decide as decide
+import clickshift.cli.doctor as doctor
 import clickshift.cli.explore as explore
 import clickshift.cli.import_events as import_events
 import clickshift.cli.log as log
@@ -70,6 +71,7 @@ app = typer.Typer(
 )
 app.command()(simulate.simulate)
 app.command("import")(import_events.import_events)
+app.command()(doctor.doctor)
 app.command()(models.fit)
 app.command()(models.evaluate)
 app.command()(compare.compare)

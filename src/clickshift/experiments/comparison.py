@@ -18,6 +18,7 @@ from typing_extensions import override
 from clickshift.core.progress import Progress, silent
 from clickshift.core.spec import resolve
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.severe_defects import warn_of_severe_defects
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.splits import check_split, split_sessions
@@ -175,6 +176,7 @@ def compare(
     chosen = [*(models or click_predicting_models("classical")), *(click_predicting_models("neural") if neural else ())]
     learners = {name: learner_for(name) for name in chosen}
     train = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    warn_of_severe_defects(train)
     if test is None:
         train, held_out = split_sessions(train, split, fraction, seed)
     else:

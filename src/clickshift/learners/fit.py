@@ -14,6 +14,7 @@ from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
 from clickshift.counts.query_groups import QueryGroups
 from clickshift.counts.segment_differences import segment_differences
+from clickshift.counts.severe_defects import warn_of_severe_defects
 from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
 from clickshift.data.encoded_log import EncodedLog, Log
@@ -146,6 +147,7 @@ def fit(
     if held_out is not None:
         held_out = open_log(held_out, columns=columns, on_bad_line=on_bad_line, progress=progress)
     opened = _open_for(learner, log, columns, on_bad_line, progress)
+    warn_of_severe_defects(opened)
     data = _needed_part(learner, opened)
     models = fit_seeds(
         learner, data, seeds, held_out=held_out, corpus=features, progress=progress, checkpoint=checkpoint

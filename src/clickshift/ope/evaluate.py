@@ -15,6 +15,7 @@ from jaxtyping import Bool
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.cells import signal_names
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.severe_defects import warn_of_severe_defects
 from clickshift.data.corpus import Corpus
 from clickshift.data.days import days_of
 from clickshift.data.encoded_log import EncodedLog, Log
@@ -197,6 +198,7 @@ def evaluate_policy(
     curve = None if examination is None else read_examination(examination)
     columns = columns_for(click_model, columns)
     opened = _open_with_signals(log, reward, columns, on_bad_line, progress)
+    warn_of_severe_defects(opened)
     targets = _targets(target, compare, click_model, derive, opened, seed)
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
     sessions, left_out = _shared_sessions(

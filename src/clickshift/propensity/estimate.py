@@ -29,6 +29,7 @@ from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.counts.segment_differences import segment_difference
 from clickshift.counts.segment_numbers import SegmentNumbers
+from clickshift.counts.severe_defects import warn_of_severe_defects
 from clickshift.data.corpus import Corpus
 from clickshift.data.days import time_range
 from clickshift.data.description import describe_log, log_source
@@ -171,6 +172,7 @@ def propensities(
         opened, swapped = _read_swaps(log, swapped, **source)
     else:
         given = log if isinstance(log, Cells) else open_log_or_counts(log, **source, progress=progress)
+        warn_of_severe_defects(given)
         opened = given.cells if isinstance(given, DayCounts) else given
     corpus = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
     cells = opened if isinstance(opened, Cells) else Cells.of(opened)

@@ -1,0 +1,212 @@
+"""check_log finds planted defects, measures their rates, and finds nothing in clean logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import clickshift as cs
+from benchmarks.log_health import run
+from clickshift.io.encode.duckdb import DuckdbLimits
+from clickshift.learners.likelihood import MaximumLikelihood
+from clickshift.log_health.checks import CHECKS
+from tests.codes import raises_code
+from tests.planted_logs import DEFECTS, WHOLE, Log, clean_log
+from tests.suite import Samples, Study
+
+EVENTS = {name for name, check in CHECKS.items() if check.find.__module__ == "clickshift.log_health.events"}
+
+
+@pytest.fixture(scope="module")
+def clean() -> Log:
+    return clean_log(np.random.default_rng(5), 12_000)
+
+
+def test_a_clean_log_passes_every_check_that_needs_no_events(clean: Log) -> None:
+    health = cs.check_log(clean.sessions())
+    assert health.findings == ()
+    assert set(health.passed) == CHECKS.keys() - EVENTS
+    assert set(health.not_run) == EVENTS
+    assert health.verdict == "none"
+    assert health.document.verdict == "healthy"
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found_alone_and_its_rate_is_in_the_interval(clean: Log, defect: str) -> None:
+    share = 0.2 if defect == "dominant-query" else 0.05
+    if defect == "sample-ratio":
+        share = 0.1
+    log, truth = DEFECTS[defect](clean, share, np.random.default_rng(1))
+    health = cs.check_log(log.sessions(), effects=False)
+    assert [finding.check for finding in health.findings] == [defect]
+    (finding,) = health.findings
+    assert finding.low <= truth <= finding.high
+    assert finding.severity != "none"
+    assert finding.remedy
+    assert len(finding.examples) == (2 if defect == "sample-ratio" else 5)
+
+
+@pytest.mark.parametrize("defect", WHOLE)
+def test_a_defect_of_the_whole_log_is_severe(clean: Log, defect: str) -> None:
+    log, _ = WHOLE[defect](clean, 1.0, np.random.default_rng(1))
+    (finding,) = cs.check_log(log.sessions(), effects=False).findings
+    assert (finding.check, finding.severity) == (defect, "severe")
+
+
+def test_without_the_affected_sessions_examination_is_that_of_the_clean_part(clean: Log) -> None:
+    rng = np.random.default_rng(1)
+    log, _ = DEFECTS["clicks-everything"](clean, 0.05, rng)
+    (finding,) = cs.check_log(log.sessions()).findings
+    effect = finding.effect
+    assert effect is not None
+    sessions = log.sessions()
+    bots = (sessions.click.sum(axis=1) == sessions.rankings.n_shown) & (sessions.rankings.n_shown >= 5)
+    for curve, part in ((effect.everything, sessions), (effect.without, sessions[~bots])):
+        examination = MaximumLikelihood("PBM").fit(part).examination  # type: ignore[attr-defined]
+        known = curve > 0
+        np.testing.assert_allclose(curve[known], (examination / examination[0])[known], rtol=1e-6)
+    assert effect.change < -0.3  # bots make low ranks look examined
+    assert str(effect.rank) in str(effect)
+
+
+def test_checks_that_lack_a_column_say_which(clean: Log) -> None:
+    sessions = clean.sessions()
+    bare = cs.Sessions(
+        cs.Rankings(sessions.vocabulary, sessions.rankings.query, sessions.rankings.pair), sessions.click
+    )
+    health = cs.check_log(bare, effects=False)
+    assert health.not_run["duplicated-sessions"] == "needs the columns time and user"
+    assert health.not_run["power-users"] == "needs the column user"
+    assert health.not_run["sample-ratio"] == "needs the segment arm"
+    assert health.not_run["front-end-change"] == "needs the column time"
+    days = replace(clean, time=np.floor(clean.time / 86400) * 86400).sessions()
+    assert cs.check_log(days, effects=False).not_run["refreshes"] == "needs times to the second"
+
+
+def test_merged_sessions_are_counted(clean: Log) -> None:
+    log, truth = DEFECTS["clicks-everything"](clean, 0.05, np.random.default_rng(1))
+    merged = log.sessions().merged()
+    health = cs.check_log(merged, effects=False)
+    assert health.sessions == 12_000
+    (finding,) = health.findings
+    assert finding.low <= truth <= finding.high
+
+
+def test_an_encoded_log_has_the_same_findings(clean: Log, tmp_path: Path) -> None:
+    log, _ = DEFECTS["pagination"](clean, 0.05, np.random.default_rng(1))
+    sessions = log.sessions()
+    cs.write_log(sessions, tmp_path / "log.parquet")
+    encoded = cs.open_log(tmp_path / "log.parquet", in_memory=False, spill=DuckdbLimits("1GB"))
+    checks = [name for name in CHECKS if name not in {"sample-ratio"}]
+    ours, theirs = (
+        cs.check_log(one, checks=checks, effects=False).to_dict()
+        for one in (cs.read_log(tmp_path / "log.parquet"), encoded)
+    )
+    assert [finding["check"] for finding in ours["findings"]] == ["pagination"]
+    for finding in (*ours["findings"], *theirs["findings"]):
+        assert len(finding.pop("examples")) == 5
+    assert ours == theirs
+
+
+def test_arms_are_compared_with_given_shares(clean: Log) -> None:
+    users = np.unique(clean.user)
+    tenth = np.random.default_rng(0).choice(users, len(users) // 10, replace=False)
+    sessions = replace(clean, arm=np.isin(clean.user, tenth).astype(int)).sessions()
+    assert "shares" in cs.check_log(sessions, effects=False).not_run["sample-ratio"]
+    right, wrong = (
+        cs.check_log(sessions, checks=["sample-ratio"], arm_shares={"new": 1 - share, "old": share}, effects=False)
+        for share in (0.1, 0.2)
+    )
+    assert right.findings == ()
+    assert wrong.findings[0].severity == "severe"
+
+
+def test_a_file_with_ranks_from_zero_is_diagnosed(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "session": np.repeat(np.arange(1000), 3),
+            "query": "q",
+            "rank": np.tile([0, 1, 2], 1000),
+            "doc": np.random.default_rng(0).permuted(np.tile(["a", "b", "c"], (1000, 1)), axis=1).ravel(),
+            "click": np.tile([1, 0, 0], 1000),
+        }
+    )
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    for log in (tmp_path / "log.csv", frame):
+        (finding,) = cs.check_log(log, effects=False).findings
+        assert (finding.check, finding.severity, finding.rate) == ("rank-base", "severe", 1.0)
+    frame.loc[:299, "rank"] += 1  # a hundred sessions begin at 1
+    mixed = cs.check_log(frame, effects=False).findings
+    assert {finding.check: finding.rate for finding in mixed if finding.severity == "severe"}["mixed-rank-bases"] == 0.1
+
+
+def test_options_are_checked(clean: Log) -> None:
+    sessions = clean.sessions()
+    with raises_code("unknown-name", value="bot"):
+        cs.check_log(sessions, checks=["bot"])
+    with raises_code("level-out-of-range", value=1.0):
+        cs.check_log(sessions, level=1.0)
+    with raises_code("bad-option", option="arm_shares"):
+        cs.check_log(sessions, arm_shares={"new": 0.0, "old": 1.0})
+
+
+def test_events_are_checked_with_the_counts_of_their_import() -> None:
+    rows = []
+    for k in range(200):
+        for rank in range(1, 4):
+            rows.append((k, "impression", f"q{k % 5}", f"d{(k + rank) % 4}", rank, 60 * k))
+        rows.append((k, "click", f"q{k % 5}", f"d{(k + 1) % 4}", 1, 60 * k + (-5 if k < 10 else 5)))
+    rows += [(k, "impression", f"q{k % 5}", "ad", 2, 60 * k + 1) for k in range(20)]  # ties
+    rows += [(k, "click", f"q{k % 5}", "unseen", 4, 60 * k + 9) for k in range(30)]
+    events = pd.DataFrame(rows, columns=["session", "event", "query", "doc", "rank", "time"])
+    events["time"] = pd.Timestamp("2026-03-01") + pd.to_timedelta(events["time"], unit="s")
+    found = {finding.check: finding for finding in cs.check_log(cs.read_events(events), effects=False).findings}
+    assert found["ties"].affected == 20
+    assert found["ties"].unit == "results"
+    assert found["clicks-without-impressions"].affected == 30
+    assert found["clicks-before-impressions"].affected == 10
+    assert found["clicks-before-impressions"].rate == 10 / 230
+    assert found["ties"].examples
+
+
+def test_the_ubi_sample_of_opensearch(shared_data: Samples) -> None:
+    health = cs.check_log(shared_data / "opensearch_ubi/ubi_queries_events.ndjson.gz", effects=False)
+    found = {finding.check: finding for finding in health.findings}
+    # two applications, one of which counts ranks from 0
+    assert found["mixed-rank-bases"].examples == [
+        {"source": "Chorus", "first rank": 1},
+        {"source": "esci_ubi_sample", "first rank": 0},
+    ]
+    assert found["ties"].affected == 954 - 886  # viewport events of two type-ahead states under one id
+    assert found["clicks-without-impressions"].affected == 22
+    assert found["gaps"].affected == 11
+    assert found["left-out-events"].affected == 131  # events without a query text
+    assert health.verdict == "severe"
+
+
+def test_the_page_shows_rates_examples_and_curves(clean: Log) -> None:
+    log, _ = DEFECTS["clicks-everything"](clean, 0.05, np.random.default_rng(1))
+    health = cs.check_log(log.sessions())
+    assert "1 severe problem: sessions that click everything (bots)" in health.conclusion
+    assert set(health.figures) == {"Findings", "clicks-everything effect"}
+    assert len(health.document.tables["clicks-everything examples"]) == 5
+    assert {row["severity"] for row in health.rows()} == {"severe", "none", "not run"}
+    assert len(health.rows()) == len(CHECKS)
+
+
+@pytest.mark.study
+def test_rates_of_findings_and_of_false_alarms(study: Study) -> None:
+    results = run(study.choose(smallest=2, full=100), study.choose(smallest=1, full=20), seed=500)
+    clean = results["clean"]
+    study.record("log health: false alarms", logs=clean["logs"], rate=clean["logs_with_others"] / clean["logs"])
+    assert clean["logs_with_others"] <= 0.05 * clean["logs"] or not study.full
+    for defect, by_share in results["defects"].items():
+        for share, one in by_share.items():
+            study.record(f"log health: {defect} at {share}", logs=one["logs"], found=one["found"], inside=one["inside"])
+        at = by_share.get("0.05", by_share.get("1.0"))
+        if defect != "dominant-query":
+            assert at["found"] >= 0.95 * at["logs"] or not study.full
