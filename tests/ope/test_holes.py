@@ -146,6 +146,32 @@ def test_the_log_is_compared_over_the_ranks_that_a_target_with_holes_takes() -> 
         assert lists.earned(log, logged.reward).tolist() == [earned]
 
 
+def test_a_target_that_fills_holes_is_not_compared_like_with_like(holed_log: Sessions) -> None:
+    many = Sessions(holed_log.rankings, holed_log.click, holed_log.count * 20)
+    r = holed_log.rankings
+    above = sum(
+        int(n) * (int(end) - int(shown.sum())) for n, end, shown in zip(many.count, r.length, r.shown, strict=True)
+    )
+    share = above / float(many.count @ r.length)
+    filling = policy_from_scores(r.vocabulary, np.arange(12.0))
+    keeping = WeightedLists.frequencies(holed_log)
+    for target, fills in ((filling, True), (keeping, False)):
+        found = evaluate_policy(many, target, replicates=20)
+        said = f"{share:.0%} of the ranks"
+        assert found.answer is not None
+        assert any(said in reason for reason in found.answer.reasons) == fills
+        assert any(f"{share:.1%} of the ranks" in note for note in found.notes["target"]) == fills
+        assert found.answer.verdict != "usable" or not fills
+
+
+def test_the_policy_of_a_part_is_that_of_its_list_frequencies(holed_log: Sessions) -> None:
+    logged, part = GroupedLog.of(holed_log, "clicks@2"), np.arange(80) % 3 == 0
+    found = TargetProbabilities.frequencies(logged, logged.tally(part))
+    expected = TargetProbabilities.at(logged, WeightedLists.frequencies(holed_log[part]))
+    for name in ("list_prob", "placement", "mass", "mass_of_lists"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-12), name
+
+
 def test_an_answer_on_a_log_with_holes_has_finite_ends(holed_log: Sessions, holed_target: WeightedLists) -> None:
     many = Sessions(holed_log.rankings, holed_log.click, holed_log.count * 20)
     evaluation = evaluate_policy(many, holed_target, replicates=20)

@@ -35,6 +35,8 @@ _DRIFT_LEVEL = 0.001
 """P-value below which documents are clicked otherwise on later days than on earlier ones."""
 _DRIFT_SIZE = 0.1
 """Root mean square of relative changes of click rates that is worth a warning."""
+_MAX_HOLES = 0.05
+"""Share of holes among the ranks of the log above which a target without holes is not compared like with like."""
 _MIN_VARIANCE = 3.0
 """Expected variance of a document's clicks on later days below which it is not tested."""
 
@@ -192,14 +194,45 @@ class LogModels:
             largest=self.log.largest,
             level=level,
             against=None if against is None else values[against],
-            weak_reasons=[reason for reason in (self.drift, self.value_by_rank) if reason],
+            weak_reasons=[
+                reason for reason in (self.drift, self.value_by_rank, self._filled_holes(number, against)) if reason
+            ],
             unidentified=(self.graph.warning() or "") if self.graph.n_components > 1 else "",
             swaps=self.graph.weakest_link,
+        )
+
+    def _filled_holes(self, number: int, against: int | None) -> str:
+        """Sentence on holes of the log that a target fills; empty if it has holes, too, or the log has few."""
+        share = share_of_holes(self.sessions.rankings, self.sessions.count, self.log.n_ranks)
+        if against is not None or share < _MAX_HOLES or self.targets[number].lists.has_holes:
+            return ""
+        return (
+            f"{share:.0%} of the ranks of the log's lists are holes, and the target's lists have none: the difference "
+            "includes what documents would earn there."
         )
 
     def _n_sessions(self, target: TargetLists) -> float:
         """Number of sessions of queries that a target ranks."""
         return float(self.sessions.count @ target.ranked[self.sessions.rankings.query])
+
+
+def share_of_holes(rankings: Rankings, count: Int[np.ndarray, " row"], ranks: int) -> float:
+    """Return the share of holes among the first ranks of lists, down to their last document.
+
+    Parameters
+    ----------
+    rankings
+        The lists.
+    count
+        Number of sessions of each list.
+    ranks
+        Number of ranks that count.
+    """
+    if not rankings.has_holes:
+        return 0.0
+    above = np.arange(min(ranks, rankings.n_ranks)) < rankings.length[:, None]
+    holes = count @ (above & ~rankings.shown[:, : above.shape[1]])
+    return float(holes.sum() / (count @ above).sum())
 
 
 def _pbm_with(examination: Float[np.ndarray, " rank"], cells: Cells) -> PBM:

@@ -27,7 +27,7 @@ from clickshift.io.tables.extra_columns import columns_with
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.models.segmented import columns_for
 from clickshift.models.storage import load_model
-from clickshift.ope._answer_targets import LogModels
+from clickshift.ope._answer_targets import LogModels, share_of_holes
 from clickshift.ope._examination import fitted_examination, read_examination
 from clickshift.ope._report import PolicyEvaluation, difference_facts, notes_of
 from clickshift.ope.answer import MIN_SESSIONS, Answer, too_few_sessions
@@ -467,13 +467,8 @@ def _shared_sessions(
 
 def _hole_notes(sessions: Sessions, ranks: int, targets: Sequence[Target]) -> list[str]:
     """Remark on holes of the log, where a target may show documents."""
-    rankings = sessions.rankings
-    if not rankings.has_holes or any(isinstance(t, WeightedLists) and t.lists.has_holes for t in targets):
-        return []
-    above = np.arange(min(ranks, rankings.n_ranks)) < rankings.length[:, None]
-    holes = sessions.count @ (above & ~rankings.shown[:, : above.shape[1]])
-    share = float(holes.sum() / (sessions.count @ above).sum())
-    if not share:
+    share = share_of_holes(sessions.rankings, sessions.count, ranks)
+    if not share or any(isinstance(target, WeightedLists) and target.lists.has_holes for target in targets):
         return []
     return [
         f"{share:.1%} of the ranks of the log's lists are holes, where nothing was recorded. The target's lists have "
