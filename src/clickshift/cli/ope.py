@@ -76,8 +76,9 @@ def evaluate(
     ),
     logging: str = typer.Option(
         "frequencies",
-        help="Logging policy: list 'frequencies' of the log, the 'propensities' that it carries, or a file with the "
-        "policy itself: a table of query, docs and weight, or of query, doc and score.",
+        help="Logging policy: list 'frequencies' of the log, the 'propensities' that it carries (of lists for List, by "
+        "position for IP, PBM and Item), or a file with the policy itself: a table of query, docs and weight, or of "
+        "query, doc and score.",
     ),
     examination: str | None = typer.Option(
         None,
