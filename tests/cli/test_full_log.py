@@ -45,6 +45,7 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
         ("LOG", "--target", "TARGET", "--estimator", "IP", "--estimator", "RIPS", *FEW),
         ("LOG", "--target", "TARGET", *PROPENSITIES, "--model", "MODEL", *FEW),
         ("LOG", "--target", "TARGET", *PROPENSITIES, "--estimator", "RIPS", *FEW),
+        ("LOG", "--target", "TARGET", *PROPENSITIES, "--reward", "revenue", "--estimator", "IP", *FEW),
     ],
     "ope optimise": [
         ("LOG", "-o", "OUT.jsonl", "--estimator", "List", *FEW),

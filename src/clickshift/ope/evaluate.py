@@ -487,18 +487,18 @@ def _warn_of_weights(evaluations: Mapping[str, Sequence[Evaluation]]) -> None:
         for evaluation in results:
             found = evaluation.estimates[0]
             mean, error = found.mean_weight, found.mean_weight_error
-            if not abs(mean - 1) > _MAX_Z * error + _SMALLEST_EXAMINATION:
+            if found.sessions < MIN_SESSIONS or not abs(mean - 1) > _MAX_Z * error + _SMALLEST_EXAMINATION:
                 continue
             reason = (
-                "propensities are too low"
+                "Propensities are too low"
                 if mean > 1
-                else "propensities are too high, or the logging policy may not show all that the target shows"
+                else "Propensities are too high, or the logging policy may not show all that the target shows"
             )
             warnings.warn(
                 ClickshiftWarning(
                     f"the importance weights of {found.estimator} for {target} must average to 1 under right "
-                    f"propensities: they average to {mean:.3g} (standard error {error:.2g}). Either {reason}. Check "
-                    "how they were logged.",
+                    f"propensities: they average to {mean:.3g} (standard error {error:.2g}). {reason}. Check how they "
+                    "were logged.",
                     code="mean-weight-not-one",
                     target=target,
                     estimator=found.estimator,
