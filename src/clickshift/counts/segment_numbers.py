@@ -91,9 +91,12 @@ class SegmentNumbers:
         Parameters
         ----------
         part
-            Sessions or lists that have the segment.
+            Sessions or lists; without the segment, none of them has a known label.
         """
-        code = part.segments[self.name].with_labels(self.labels).code
+        segment = part.segments.get(self.name)
+        if segment is None:
+            return np.full(len(part), len(self.labels), np.int32)
+        code = segment.with_labels(self.labels).code
         return np.where(code < 0, np.int32(len(self.labels)), code)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +11,11 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.counts.daily import DayCounts
+from clickshift.counts.segment_numbers import SegmentNumbers, segment_names
 from clickshift.data.encoded_log import Log
-from clickshift.errors import SpecError
+from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.models.base import ClickModel
+from clickshift.models.segmented import Segmented, one_curve
 from clickshift.models.storage import load_model
 from clickshift.policies.derived.model_scores import examination_in_log
 from clickshift.propensity.files import Trust, parse_examination, read_propensities, read_trust
@@ -83,8 +87,55 @@ class BiasSource(NamedTuple):
                 code="missing-examination",
             )
 
-    def read(self, log: Log | DayCounts) -> dict[str, Any]:
-        """Return the arguments `examination` and `trust` of a learner, for the ranks of a log."""
+    def loaded(self) -> BiasSource:
+        """Return the same source with files and folders read."""
+        propensities, model = self.propensities, self.model
+        if isinstance(propensities, str | Path):
+            propensities = read_propensities(propensities)
+        if isinstance(model, str | Path):
+            model = load_model(model)
+        return self._replace(propensities=propensities, model=model)
+
+    @property
+    def segment(self) -> str:
+        """Name of the segment whose labels have curves of their own; "" for one curve. The source must be loaded."""
+        if isinstance(self.model, Segmented):
+            return self.model.segment
+        return self.propensities.by if isinstance(self.propensities, Propensities) else ""
+
+    def segments(self, log: Log | DayCounts) -> SegmentNumbers | None:
+        """Return the segment by which clicks are counted, as its curves differ; None for one curve.
+
+        A log without the segment gets the curve of all sessions together, with a warning ("no-segment"); so do sessions
+        whose label has no curve.
+        """
+        if not self.segment:
+            return None
+        if isinstance(log, DayCounts) or self.segment not in segment_names(log):
+            warnings.warn(
+                ClickshiftWarning(
+                    f"there is a curve for each {self.segment}, and the clicks do not have this segment: all of them "
+                    "get the curve of all sessions together.",
+                    code="no-segment",
+                    segment=self.segment,
+                ),
+                stacklevel=3,
+            )
+            return None
+        labels = tuple(self.propensities.segments) if isinstance(self.propensities, Propensities) else ()
+        labels = self.model.labels if isinstance(self.model, Segmented) else labels
+        return SegmentNumbers(self.segment, labels, (0,) * (len(labels) + 1))
+
+    def read(self, log: Log | DayCounts, segments: SegmentNumbers | None = None) -> dict[str, Any]:
+        """Return the arguments `examination` and `trust` of a learner, for the ranks of a log.
+
+        With segments, examination has the curve of each label, then that of sessions without one.
+        """
+        if segments is not None:
+            curves = [
+                self._level(label) * self._of(label).read(log)["examination"] for label in (*segments.labels, None)
+            ]
+            return {"examination": np.concatenate([_of_length(curve, log.n_ranks) for curve in curves]), "trust": None}
         if self.trust is not None:
             trust = self.trust if isinstance(self.trust, Trust) else read_trust(self.trust)
             return {"examination": None, "trust": trust}
@@ -104,5 +155,24 @@ class BiasSource(NamedTuple):
                     code="needs-sessions",
                 )
             model = load_model(self.model) if isinstance(self.model, str | Path) else self.model
-            curve = examination_in_log(model, log)
+            curve = examination_in_log(one_curve(model), log)
         return {"examination": curve, "trust": None}
+
+    def _level(self, label: str | None) -> float:
+        """Return the examination of the first rank, relative to which the curve of a label is given."""
+        if not isinstance(self.model, Segmented) or self.model.parameter != "examination":
+            return 1.0  # users of cascade models examine the first rank; propensities are relative to it
+        return float(self.model.of(label).examination[0])  # type: ignore[attr-defined]
+
+    def _of(self, label: str | None) -> BiasSource:
+        """Return the source of the sessions with a label, or of those without a known one."""
+        if isinstance(self.model, Segmented):
+            return BiasSource(model=self.model.of(label))
+        assert isinstance(self.propensities, Propensities)
+        own = self.propensities.segments.get(label or "", self.propensities)
+        return BiasSource(propensities=replace(own, segments={}))
+
+
+def _of_length(curve: Float[np.ndarray, " known_rank"], n_ranks: int) -> Float[np.ndarray, " rank"]:
+    """Cut a curve to the ranks of a log; missing ranks are not known."""
+    return np.append(curve[:n_ranks], np.full(max(n_ranks - len(curve), 0), np.nan))

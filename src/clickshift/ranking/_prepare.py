@@ -221,7 +221,7 @@ def hold_out_queries(corpus: Corpus, clicks: Cells) -> tuple[Cells, Cells]:
 def _select_cells(cells: Cells, keep: np.ndarray) -> Cells:
     """Return some of the cells."""
     columns = cells.pair[keep], cells.situation[keep], cells.impressions[keep], cells.clicks[keep]
-    return Cells(cells.vocabulary, cells.n_ranks, cells.by, *columns)
+    return Cells(cells.vocabulary, cells.n_ranks, cells.by, *columns, n_segments=cells.n_segments)
 
 
 def _loss_terms(run: Run, corpus: Corpus, cells: Cells, by_cell: bool) -> dict[str, np.ndarray]:
@@ -238,11 +238,11 @@ def _loss_terms(run: Run, corpus: Corpus, cells: Cells, by_cell: bool) -> dict[s
         )
         return labels._asdict()
     terms = {"positive": cells.clicks, "total": cells.impressions}
-    rank = cells.rank()
+    rank = cells.situation
     if learner.bias == "estimated":
         terms["rank"] = rank
     else:
-        examination = np.ones(cells.n_ranks) if run.examination is None else run.examination
+        examination = np.ones(cells.n_situations) if run.examination is None else run.examination
         prob = _examination_probabilities(examination, cells)[rank]
         terms["examined"], terms["unexamined"] = log_examination(prob)
     return terms if by_cell else {name: _by_pair(cells, term) for name, term in terms.items()}
@@ -252,7 +252,7 @@ def _examination_probabilities(
     examination: Float[np.ndarray, " known_rank"], cells: Cells
 ) -> Float[np.ndarray, " rank"]:
     """Return examination for the click loss, checked to be probabilities."""
-    shown = cells.by_rank()[0] > 0
+    shown = cells.by_situation()[0] > 0
     prob = propensities_at_shown_ranks(examination, shown)
     bad = shown & (prob > 1)
     if bad.any():

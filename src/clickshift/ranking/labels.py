@@ -38,6 +38,7 @@ from jaxtyping import Bool, Float
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts
+from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data.corpus import Corpus
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, DataError, SpecError, VocabularyError
@@ -118,8 +119,8 @@ def corrected_labels(
     >>> corrected_labels(cells, "by-rank", np.array([1.0, 0.5]))
     Labels(positive=array([2., 2.]), total=array([8., 8.]))
     """
-    vocabulary, rank = cells.vocabulary, cells.rank()
-    shown = np.bincount(rank, minlength=cells.n_ranks) > 0
+    vocabulary, rank = cells.vocabulary, cells.situation  # of a segment, if the log was counted by segment
+    shown = np.bincount(rank, minlength=cells.n_situations) > 0
     alpha = propensities_at_shown_ranks(examination, shown, clip=clip if correction == "by-rank" else None)[rank]
     beta: Float[np.ndarray, " cell"] | float = 0.0
     if false_clicks is not None:
@@ -187,7 +188,7 @@ def labels_for(
     if trust is not None:
         examination, false_clicks = trust.alpha, trust.beta
     elif examination is None:
-        examination = np.ones(cells.n_ranks)
+        examination = np.ones(cells.n_situations)
     return corrected_labels(cells, correction, examination, false_clicks=false_clicks, clip=clip, regression=regression)
 
 
@@ -239,9 +240,10 @@ def sessions_by_query(cells: Cells) -> Float[np.ndarray, " query"]:
     If every rank is a hole in some session, it is too low. What labels estimate, W / N, does not depend on it.
     """
     vocabulary = cells.vocabulary
-    key = vocabulary.pair_query[cells.pair] * cells.n_ranks + cells.rank()
-    impressions = np.bincount(key, cells.impressions, vocabulary.n_queries * cells.n_ranks)
-    sessions: np.ndarray = impressions.reshape(vocabulary.n_queries, cells.n_ranks).max(axis=1)
+    n = vocabulary.n_queries, cells.n_segments, cells.n_ranks
+    key = vocabulary.pair_query[cells.pair].astype(np.int64) * cells.n_situations + cells.situation
+    impressions = np.bincount(key, cells.impressions, vocabulary.n_queries * cells.n_situations)
+    sessions: np.ndarray = impressions.reshape(n).max(axis=2).sum(axis=1)
     return sessions
 
 
@@ -302,7 +304,12 @@ def _at_shown_ranks(
 
 
 def count_by_rank(
-    corpus: Corpus, clicks: Cells | Log | DayCounts, *, logging: str = "frequencies", clip: float | None = None
+    corpus: Corpus,
+    clicks: Cells | Log | DayCounts,
+    *,
+    logging: str = "frequencies",
+    clip: float | None = None,
+    segments: SegmentNumbers | None = None,
 ) -> Cells:
     """Count impressions and clicks by rank in the vocabulary of a corpus.
 
@@ -317,6 +324,8 @@ def count_by_rank(
         position that the log carries for it.
     clip
         Smallest propensity by position to divide by.
+    segments
+        Segment by which a log is counted; not with "propensities".
 
     Returns
     -------
@@ -341,6 +350,14 @@ def count_by_rank(
             known=["frequencies", "propensities"],
         )
     if logging == "propensities":
+        if segments is not None:
+            raise DataError(
+                'logging="propensities" and curves by segment cannot be combined. Pass one curve for all sessions.',
+                code="bad-option",
+                option="logging",
+                value=logging,
+                known=["frequencies"],
+            )
         cells = _inverse_propensity_counts(clicks, clip or 0.0)
     elif isinstance(clicks, Cells):
         if not clicks.vocabulary.same_as(corpus.vocabulary):
@@ -350,7 +367,7 @@ def count_by_rank(
             )
         return clicks if clicks.by == "rank" else clicks.rolled_up("rank")
     else:
-        cells = clicks.cells.rolled_up("rank") if isinstance(clicks, DayCounts) else Cells.of(clicks)
+        cells = clicks.cells.rolled_up("rank") if isinstance(clicks, DayCounts) else Cells.of(clicks, segments=segments)
     vocabulary, pair = cells.vocabulary, corpus.vocabulary.pairs_of(cells.vocabulary)[cells.pair]
     unknown = pair < 0
     if unknown.any():
@@ -380,7 +397,7 @@ def count_by_rank(
     order = np.lexsort((cells.situation, pair))
     order = order[~unknown[order]]
     columns = pair[order], cells.situation[order], cells.impressions[order], cells.clicks[order]
-    return Cells(corpus.vocabulary, cells.n_ranks, "rank", *columns)
+    return Cells(corpus.vocabulary, cells.n_ranks, "rank", *columns, n_segments=cells.n_segments)
 
 
 def _inverse_propensity_counts(log: Cells | Log | DayCounts, clip: float) -> Cells:

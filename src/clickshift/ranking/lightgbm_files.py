@@ -22,6 +22,7 @@ from clickshift.errors import FileError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
+from clickshift.io.tables.extra_columns import columns_with
 from clickshift.models.base import ClickModel
 from clickshift.propensity.files import Trust
 from clickshift.propensity.result import Propensities
@@ -180,11 +181,14 @@ def ranking_labels(
     learner = BoostedRanker(loss, "naive" if naive else "given", clip=clip)
     source = BiasSource(propensities, examination, model, trust)
     source.check(learner.bias)
+    source = source.loaded()
+    columns = columns_with(columns, segments=[source.segment]) if source.segment else columns
     documents = open_corpus(corpus, queries=queries, max_label=max_label)
     log = open_log_or_counts(clicks, columns=columns, on_bad_line=on_bad_line, progress=progress)
-    given = source.read(log)
+    segments = source.segments(log)
+    given = source.read(log, segments)
     check_position_bias(learner.loss, learner.bias, **given)
-    counts = count_by_rank(documents, log, logging=logging, clip=clip)
+    counts = count_by_rank(documents, log, logging=logging, clip=clip, segments=segments)
     data = boosting_data(documents, counts, learner.loss, clip=clip, **given)
     return RankingLabels(data, {"corpus": source_name(corpus), "clicks": source_name(clicks), "loss": loss})
 

@@ -27,6 +27,7 @@ from clickshift.display.values import decimals
 from clickshift.errors import SpecError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables.extra_columns import columns_with
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.metrics.significance import bootstrap_interval
 from clickshift.models.base import ClickModel
@@ -291,7 +292,8 @@ def train_ranker(
     bias
         Source of the position bias: "given" (by one of the next four arguments), "naive" or "estimated".
     propensities
-        Propensities, or the file of them, see `propensities`.
+        Propensities, or the file of them, see `propensities`. Those by segment correct each click with the curve of its
+        session's segment.
     examination
         Examination by rank: numbers, or a text such as "1/rank" or "1,0.6,0.4".
     model
@@ -352,11 +354,14 @@ def train_ranker(
             option="held_out",
         )
     source.check(learner.bias)
+    source = source.loaded()
+    columns = columns_with(columns, segments=[source.segment]) if source.segment else columns
     reading: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line, "progress": progress}
     documents = open_corpus(corpus, queries=queries, max_label=max_label)
     log = open_log_or_counts(clicks, **reading)
-    given = source.read(log)
-    counted = partial(count_by_rank, logging=logging, clip=clip)
+    segments = source.segments(log)
+    given = source.read(log, segments)
+    counted = partial(count_by_rank, logging=logging, clip=clip, segments=segments)
     counts = counted(documents, log)
     used = [(documents, counts)]
     judge = None
