@@ -2,7 +2,8 @@
 
     python benchmarks/stacking_variants.py
 
-200 queries and 20,000 sessions a log, one world. Excess is the perplexity minus that of the simulated users themselves.
+200 queries and 20,000 sessions a log, one world. Logs that the results file holds are not computed again. Excess is
+the perplexity minus that of the simulated users themselves.
 
 - Several logging policies: models learn from a log of one policy, or from a log that two policies ranked in equal
   shares, with as many sessions in all, and predict clicks on random lists.
@@ -21,6 +22,7 @@ import warnings
 from pathlib import Path
 
 import clickshift as cs
+from clickshift.core.files import write_atomically
 from clickshift.errors import ClickshiftWarning
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.policies.derived import max_reward, top_down
@@ -49,8 +51,13 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore", ClickshiftWarning)
     parts: dict[str, list[dict]] = {"several logging policies": [], "penalty": [], "neural members": []}
+    if options.output.exists():
+        parts |= json.loads(options.output.read_text(encoding="utf-8"))
+    done = {(row["user"], row["training"]) for row in parts["several logging policies"]}
     for user_name, user in PolicyShift.users:
         for log_name, text in LOGS.items():
+            if (user_name, log_name) in done:
+                continue
             logs = WORLD.logs(user, text)
             common = {"user": user_name, "training": log_name}
             for name in ("PBM", "UBM", "DBN", "Stacking"):
@@ -60,8 +67,10 @@ def main() -> None:
             if user_name != "DBN" and log_name != "PL-BM25":
                 parts["penalty"] += [common | row for row in penalty_rows(model, logs)]
             print(user_name, log_name, file=sys.stderr, flush=True)
-        write(options.output, parts)
+            write(options.output, parts)
     for user_name, user in PolicyShift.users:
+        if user_name in {row["user"] for row in parts["neural members"]}:
+            continue
         logs = WORLD.logs(user, LOGS["PL-oracle"])
         for name, learner in (("Stacking", cs.Stacking()), ("Stacking with NCM", NEURAL), ("NCM", "NCM")):
             start = time.process_time()
@@ -103,7 +112,8 @@ def penalty_rows(model: cs.ClickModel, logs) -> list[dict]:
 def write(path: Path, parts: dict[str, list[dict]]) -> None:
     """Write the results, one row per line."""
     texts = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in parts.items()]
-    path.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")
+    with write_atomically(path) as temporary:
+        temporary.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -36,8 +36,19 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     board = leaderboard.leaderboard(results["policy shift"], leaderboard.shipped_rows())
     mean = {name: np.mean(list(own["excess"].values())) for name, own in board.items()}
     assert min(mean, key=mean.__getitem__) == "Stacking"
+    assert mean["Stacking"] < 0.0175
     assert max(board["Stacking"]["regret"]) < 0.002
-    assert all(mean[name] < mean[f"{name}, gradient"] for name in ("PBM", "UBM", "DBN"))
+    by_world = {
+        name: [np.mean([value for shift, value in own["excess"].items() if shift[0] == world]) for world in range(5)]
+        for name, own in board.items()
+        if "gradient" not in name
+    }
+    assert [round(x, 4) for x in (min(by_world["Stacking"]), max(by_world["Stacking"]))] == [0.0161, 0.0192]
+    single = [min(own[world] for name, own in by_world.items() if name != "Stacking") for world in range(5)]
+    assert [round(x, 4) for x in (min(single), max(single))] == [0.0183, 0.0229]
+    assert round(max(board["Stacking"]["excess"].values()), 4) == round(max(board["CCM"]["excess"].values()), 4)
+    first = {name: own[0] for name, own in by_world.items()}
+    assert all(first[name] < mean[f"{name}, gradient"] for name in ("PBM", "UBM", "DBN"))
     assert len(board["Stacking"]["excess"]) % 27 == 0
     clicks = {name: np.mean(own["max_reward"]) for name, own in board.items()}
     assert max(clicks, key=clicks.__getitem__) == "PBM"
@@ -45,6 +56,8 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     logs = {(row["log"], row["seed"]) for row in real}
     value = {(row["log"], row["seed"], row["model"]): row["perplexity"] for row in real}
     models = {row["model"] for row in real} - {"Stacking"}
+    of_ubm = {name: np.mean([value[*log, "UBM"] for log in logs if log[0] == name]) for name, _ in logs}
+    assert {name: round(x, 4) for name, x in of_ubm.items()} == {"Yandex sample": 1.3616, "TREC 2014": 1.1850}
     regret = [value[*log, "Stacking"] - min(value[*log, model] for model in models) for log in logs]
     assert len(regret) == 20
     assert max(regret) < 0.002

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from clickshift.experiments.papers import section_6_1
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.as_published import as_published
 from clickshift.experiments.policy_shift.protocol import PolicyShift
+from clickshift.experiments.policy_shift.published import published_table
 from clickshift.experiments.runner import digest
 from clickshift.learners.gradient import Gradient
 from clickshift.simulation.search_engine import IND
@@ -92,3 +95,45 @@ def test_it_is_an_option_of_reproduce(monkeypatch: pytest.MonkeyPatch) -> None:
     for other in ("cmip-table2", "ips-figure3", "ope-figure1"):
         with raises_code("bad-option", SpecError, option="as_published"):
             cs.reproduce(other, as_published=True)
+
+
+def test_the_page_has_the_tables_of_the_results() -> None:
+    root = Path(__file__).parents[3]
+    spec = importlib.util.spec_from_file_location("as_published_benchmark", root / "benchmarks" / "as_published.py")
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    results = json.loads(benchmark.RESULTS.read_text(encoding="utf-8"))
+    text = benchmark.PAGE.read_text(encoding="utf-8")
+    assert benchmark.with_block(text, benchmark.page_block(results)) == text, "run benchmarks/as_published.py --page"
+    printed = {(row["table"], row["model"], row["metric"]): row for row in results["rows"]}
+    assert printed["table4", "UBM", "ood PPL"]["published"] == published_table("table4")["UBM"]["ood PPL"].mean  # type: ignore[union-attr]
+
+
+def test_what_the_page_says_of_the_results_holds() -> None:
+    results = json.loads((Path(__file__).parents[3] / "benchmarks/results/as_published.json").read_text("utf-8"))
+    rows = {(row["model"], row["metric"]): row for row in results["rows"] if row["table"] == "table4"}
+    trained = ("PBM", "UBM", "DBN", "NCM", "CACM-minus")
+
+    def rises(model: str, kind: str) -> float:
+        return float(rows[model, "ood PPL"][kind] - rows[model, "ind PPL"][kind])
+
+    for model in (ORACLE, "PBM"):
+        assert rises(model, "published") < 0
+        assert rises(model, "as_published") < 0
+        assert rises(model, "default") > 0
+    gaps = {
+        kind: [rows[m, "ind PPL"]["published"] - rows[m, "ind PPL"][kind] for m in trained]
+        for kind in ("as_published", "default")
+    }
+    assert (round(min(gaps["as_published"]), 4), round(max(gaps["as_published"]), 4)) == (0.0077, 0.0090)
+    assert (round(min(gaps["default"]), 3), round(max(gaps["default"]), 3)) == (0.020, 0.022)
+    excess = {
+        kind: rows["UBM", "ind PPL"][kind] - rows[ORACLE, "ind PPL"][kind]
+        for kind in ("published", "as_published", "default")
+    }
+    assert [round(value, 4) for value in excess.values()] == [0.0275, 0.0130, 0.0075]
+    assert all(rows[m, "nDCG@3"]["as_published"] < rows[m, "nDCG@3"]["default"] for m in trained)
+    assert [round(rises("dCTR", kind), 3) for kind in ("published", "as_published")] == [0.046, 0.003]
+    assert [round(rises("ARM NC", kind), 2) for kind in ("published", "as_published")] == [0.51, 0.20]
