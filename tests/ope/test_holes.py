@@ -135,6 +135,22 @@ def test_a_document_that_the_target_puts_at_a_hole_is_logged_where_other_session
     assert path("List", GroupedLog.of(log), target).value[0, 0] == 1, "the one session that shows the whole list"
 
 
+def test_empty_ranks_below_all_lists_change_nothing(holed_log: Sessions, holed_target: WeightedLists) -> None:
+    r, more = holed_log.rankings, ((0, 0), (0, 2))
+    wide = Rankings(r.vocabulary, r.query, np.pad(r.pair, more, constant_values=UNSEEN), np.pad(r.shown, more))
+    wider = Sessions(wide, np.pad(holed_log.click, more), holed_log.count)
+    names = ["List", "IP", "PBM", "Item", "RIPS", "PI", "RCTR"]
+    found = [
+        evaluate_policy(log, holed_target, estimators=names, reward="clicks@3", examination="1/rank", replicates=20)
+        for log in (holed_log, wider)
+    ]
+    assert found[0].rows() == found[1].rows()
+    for name in names:  # without a limit of the ranks, too
+        logs = (GroupedLog.of(log) for log in (holed_log, wider))
+        values = [float(path(name, logged, holed_target).value[0, 0]) for logged in logs]
+        assert values[0] == pytest.approx(values[1], rel=1e-12), name
+
+
 def test_the_log_is_compared_over_the_ranks_that_a_target_with_holes_takes() -> None:
     words, _, _ = Vocabulary.of([0, 0, 0], [7, 8, 9])
     log = Sessions(Rankings(words, np.zeros(1, np.int32), np.array([[0, 1, 2]], np.int32)), np.ones((1, 3), bool))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -177,11 +176,12 @@ def once(n: int, rng: np.random.Generator, *, holes: float = 0.0) -> tuple[Sessi
     return log, target, float((np.array([0.8, 0.5, 0.3]) * np.take_along_axis(relevance, best, axis=1)).sum() / n)
 
 
-def test_contexts_that_occur_once_are_evaluated_and_intervals_hold_the_truth() -> None:
+@pytest.mark.parametrize("holes", [0.0, 0.25])
+def test_contexts_that_occur_once_are_evaluated_and_intervals_hold_the_truth(holes: float) -> None:
     held = dict.fromkeys(("IP", "SN-IP", "PBM"), 0)
     examination = (0.8, 0.5, 0.3)
     for seed in range(40):
-        log, target, truth = once(300, np.random.default_rng(seed))
+        log, target, truth = once(300, np.random.default_rng(seed), holes=holes)
         chosen = ["IP", "SN-IP", Estimator(PBMWeights(examination))]
         for found in evaluate_target(
             GroupedLog.of(log), target, chosen, logging="propensities", interval=Bootstrap(100, seed=seed)
@@ -309,13 +309,9 @@ def _written(log: Sessions, file: Path) -> Path:
     return file
 
 
-_SAMPLES = Path(os.environ.get("CLICKSHIFT_TEST_DATA", "../shared/data")) / "open_bandit"
-
-
-@pytest.mark.skipif(not _SAMPLES.is_dir(), reason="the sample of the Open Bandit Dataset is not here")
 @pytest.mark.parametrize("name", ["List", "IP"])
-def test_open_bandit_one_policy_is_evaluated_on_the_log_of_the_other(name: str) -> None:
-    random, bts = (read_open_bandit(next((_SAMPLES / policy).iterdir())) for policy in ("random", "bts"))
+def test_open_bandit_one_policy_is_evaluated_on_the_log_of_the_other(name: str, shared_data: Path) -> None:
+    random, bts = (read_open_bandit(shared_data / "open_bandit" / policy / "men") for policy in ("random", "bts"))
     shows: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     words = bts.vocabulary
     for q, p in zip(bts.rankings.query, bts.rankings.pair[:, 0], strict=True):
