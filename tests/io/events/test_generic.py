@@ -315,6 +315,55 @@ def test_baidu_lists_have_gaps_and_their_query_is_a_text(tmp_path: Path) -> None
         cs.read_events(file)
 
 
+def tiangong(*parts: str) -> str:
+    """A file of one session with one interaction of these lines."""
+    return "\n".join(
+        ["<tiangong>", '<session num="8">', '<interaction num="1">', *parts, "</interaction>", "</session>"]
+    )
+
+
+RESULTS = [f'<result rank="{rank}"><docid>{doc}</docid></result>' for rank, doc in ((1, 70), (3, 71), (14, 72))]
+
+
+def test_tiangong_keeps_ranks_and_leaves_out_junk(tmp_path: Path) -> None:
+    file = tmp_path / "tiangong.xml"
+    clicks = (
+        "<clicked><click><rank>3</rank></click><click><rank>5</rank></click><click><rank>14</rank></click></clicked>"
+    )
+    file.write_text(tiangong("<query_id>9</query_id>", *RESULTS, clicks))
+    imported = cs.read_events(file)
+    assert imported.format == "tiangong"
+    assert imported.log.to_pylist() == [{"query": 9, "docs": [70, None, 71], "clicks": [0, 0, 1], "user": "0.8"}]
+    assert counts(imported) == {"rank-beyond-page": 2, "click-without-impression": 1, "hole": 1}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        RESULTS,  # no query
+        ["<query_id>9</query_id>", *RESULTS, "<result><docid>3</docid></result>"],
+        ["<query_id>9</query_id>", *RESULTS, '<result rank="2"></result>'],
+        ["<query_id>9</query_id>", *RESULTS, "<rank>first</rank>"],
+    ],
+)
+def test_elements_of_tiangong_that_are_incomplete_are_named(parts: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "tiangong.xml"
+    good = tiangong("<query_id>1</query_id>", *RESULTS)
+    file.write_text(good + "\n" + tiangong(*parts))
+    with raises_code("bad-line", FileError):
+        cs.read_events(file)
+    with warns_code("skipped-input"):
+        imported = cs.read_events(file, on_bad_line="skip")
+    assert counts(imported)["bad-line"] >= 1
+
+
+def test_entities_of_xml_are_not_expanded(tmp_path: Path) -> None:
+    entities = "".join(f'<!ENTITY e{k} "{"&e" + str(k - 1) + ";" if k else "lol"}">' * 10 for k in range(9))
+    file = tmp_path / "bomb.xml"
+    file.write_text(f"<!DOCTYPE x [{entities}]>\n" + tiangong("<query_id>&e8;</query_id>", *RESULTS))
+    assert cs.read_events(file).log["query"].to_pylist() == ["&e8;"]
+
+
 def test_lines_of_graphcm_that_are_none_are_named(tmp_path: Path) -> None:
     file = tmp_path / "train_per_query_quid.txt"
     file.write_text("1\t2\t[3, 4]\t[1, 1]\t[0, 1]\n1\t2\t[3, 4]\t[1, 1]\t[0, 1, 1]\n")

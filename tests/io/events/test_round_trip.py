@@ -181,6 +181,26 @@ def clax(log: Sessions, folder: Path) -> Any:
     return folder / "clax.parquet"
 
 
+def tiangong(log: Sessions, folder: Path) -> Any:
+    """As published: one element per line, texts that are not escaped, weak labels."""
+    lines = ['<?xml version="1.0" encoding="utf-8"?>', "<tiangong>"]
+    for n, query, docs, clicks in rows_of(log):
+        lines += [f'<session num="{n}">', '<interaction num="1">', f"<query>a < b & {query}</query>"]
+        lines += [f"<query_id>{query}</query_id>", "<results>"]
+        for rank, doc in enumerate(docs, 1):
+            lines += [f'<result rank="{rank}">', f"<url>http://x/?a=1&b={doc}</url>", f"<docid>{doc}</docid>"]
+            lines += ["<title>2 > 1 & <b>bold</title>", "<vtype>30000</vtype>", "<PSCM>0.3</PSCM>", "</result>"]
+        lines.append("</results>")
+        if any(clicks):
+            lines.append("<clicked>")
+            for rank in (rank for rank, click in enumerate(clicks, 1) if click):
+                lines += ["<click>", f"<rank>{rank}</rank>", "<timestamp>1427866322.5</timestamp>", "</click>"]
+            lines.append("</clicked>")
+        lines += ["</interaction>", "</session>"]
+    (folder / "sogou-st.xml").write_text("\n".join([*lines, "</tiangong>"]))
+    return folder / "sogou-st.xml"
+
+
 def graphcm(log: Sessions, folder: Path) -> Any:
     lines = [
         f"{n}\t{query}\t[{', '.join(docs)}]\t{[1] * len(docs)}\t{clicks}" for n, query, docs, clicks in rows_of(log)
@@ -214,7 +234,21 @@ def results(log: Sessions, folder: Path) -> Any:
 WRITERS: dict[str, Callable[[Sessions, Path], Any]] = {
     writer.__name__: writer
     for writer in (
-        *(ubi, metarank, ga4, ga4_wrapped, snowplow, expedia, baidu, baidu_uva, clax, graphcm, one_table, results),
+        *(
+            ubi,
+            metarank,
+            ga4,
+            ga4_wrapped,
+            snowplow,
+            expedia,
+            baidu,
+            baidu_uva,
+            clax,
+            tiangong,
+            graphcm,
+            one_table,
+            results,
+        ),
     )
 }
 

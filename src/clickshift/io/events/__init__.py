@@ -5,6 +5,18 @@ one table of the same columns (`_database.EVENT_COLUMNS`), and `_join` makes lis
 """
 
 __all__ = [
-    *("aggregated", "formats", "ga4", "generic", "metarank", "options", "quepid", "research", "snowplow", "ubi"),
+    *(
+        "aggregated",
+        "formats",
+        "ga4",
+        "generic",
+        "metarank",
+        "options",
+        "quepid",
+        "research",
+        "snowplow",
+        "tiangong",
+        "ubi",
+    ),
     "ubi_writer",  # noqa: F822 (modules)
 ]

@@ -33,7 +33,7 @@ _BOM = b"\xef\xbb\xbf"
 _LONGEST_OBJECT = 1 << 24  # of JSON lines, in bytes
 _LONGEST_FILE = 1 << 30  # of a JSON file that is one object, in bytes
 _TAGGED = re.compile(r"[\w.-]+\t\{")
-_ENDINGS = (".parquet", ".feather", ".arrow", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".gz")
+_ENDINGS = (".parquet", ".feather", ".arrow", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".xml", ".gz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,6 +332,8 @@ def open_file(path: Path) -> Source:
     packed = start.startswith(b"\x1f\x8b")
     facts: dict[str, Any] = {"lines": lines, "gzip": packed, "marked": _is_marked(path, start)}
     first = text.lstrip()[0]
+    if first == "<":
+        return Source(path, "text", **facts)
     if first == "{" or _TAGGED.match(lines[0]):
         return _open_json(path, text, facts, tagged=first != "{")
     if first == "[" and not lines[0].lstrip().startswith("[Timestamp"):

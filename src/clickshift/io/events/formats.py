@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clickshift.errors import FileError, SpecError
-from clickshift.io.events import aggregated, ga4, generic, metarank, quepid, research, snowplow, ubi
+from clickshift.io.events import aggregated, ga4, generic, metarank, quepid, research, snowplow, tiangong, ubi
 from clickshift.io.events._database import EventDatabase, Loaded
 from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions
@@ -82,6 +82,7 @@ FORMATS: dict[str, EventFormat] = {
     "baidu-uva": EventFormat("Baidu-ULTR-UvA", research.is_baidu_uva, research.load_baidu_uva),
     "baidu-ultr": EventFormat("Baidu-ULTR", research.is_baidu_ultr, research.load_baidu_ultr),
     "clax": EventFormat("CLAX", research.is_clax, research.load_clax),
+    "tiangong": EventFormat("TianGong-ST", tiangong.is_tiangong, tiangong.load_tiangong),
     "graphcm": EventFormat("GraphCM text", research.is_graphcm, research.load_graphcm),
     "quepid": EventFormat("Quepid", lambda source: quepid.is_quepid(source.names), quepid.load_quepid, gives="target"),
     "aggregated": EventFormat(
