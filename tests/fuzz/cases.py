@@ -92,6 +92,52 @@ def _public(rng: random.Random, inputs: Path, folder: Path) -> Case:
     return Case(arguments)
 
 
+def _events(rng: random.Random, inputs: Path, folder: Path) -> Case:
+    """Damaged events of any format, imported with or without bad ones, and what comes of groups and pages of a log."""
+    if rng.random() < 0.15:
+        name = rng.choice(("wide.jsonl", "long.csv", "wide.parquet"))
+        shutil.copy(inputs / name, folder)
+        mutations.file(folder / name, rng)
+        return Case(
+            rng.choice(
+                (
+                    ["explore", name, "--sample", "0", "-o", "out.html"],
+                    ["explore", name, "--sample", "0", "--json", "--skip-bad"],
+                    ["log", "group", name, "--by", "results", "-o", "out.csv"],
+                )
+            )
+        )
+    source = rng.choice(sorted(path for path in (inputs / "events").rglob("*") if path.is_file()))
+    shutil.copy(source, folder)
+    mutations.file(folder / source.name, rng)
+    options = rng.choice(
+        (
+            [],
+            ["--skip-bad"],
+            ["--skip-bad", "--gaps", rng.choice(("keep", "truncate", "close", "drop"))],
+            ["--window", "10min", "--impression", "last", "--skip-bad"],
+            ["--normalise", "lower,strip"],
+        )
+    )
+    output = rng.choice(("out.parquet", "out.csv", "out.jsonl"))
+    return Case(
+        ["import", source.name, "-o", output, "--json", *options], lambda facts: _imported(folder / output, facts)
+    )
+
+
+def _imported(path: Path, facts: Any) -> str:
+    """Compare the numbers of an import with the log that it wrote."""
+    import clickshift as cs
+
+    if facts["format"] in {"quepid", "aggregated"}:
+        return ""
+    columns = {f"signal:{name}": name for name in facts["signals"] if name != "viewed"}
+    log = cs.read_log(path, columns=columns | {f"segment:{name}": name for name in facts["segments"] if name != "arm"})
+    found = (log.total, int(log.rankings.shown.sum()), int(log.click.sum()))
+    said = (facts["lists_written"], facts["results_written"], facts["clicks_written"])
+    return "" if found == said else f"the log has {found}, and the import said {said}"
+
+
 FOLDERS = {
     "pbm": ("examine pbm --json", "predict pbm TARGET --json", "evaluate pbm LOG --json"),
     "dbn": ("examine dbn --json", "predict dbn TARGET --json", "evaluate dbn LOG --json"),
@@ -166,6 +212,9 @@ BASES: tuple[list[str], ...] = (
     ["log", "split", "LOG", "--train", "a.parquet", "--test", "b.parquet"],
     ["log", "convert", "YANDEX", "--format", "yandex-sample", "-o", "out.parquet"],
     ["simulate", "-o", "out.parquet", "--sessions", "50", "--queries", "3", "--documents", "5", "--ranks", "3"],
+    ["import", "EVENTS", "-o", "out.parquet"],
+    ["explore", "LOG", "--sample", "0"],
+    ["log", "group", "LOG", "--by", "results"],
     ["fit", "PBM", "LOG", "-o", "out"],
     ["fit", "DBN", "LOG", "-o", "out"],
     ["evaluate", "MODEL", "LOG"],
@@ -287,6 +336,7 @@ def _spec(rng: random.Random, inputs: Path, folder: Path) -> Case:
 FAMILIES: dict[str, Callable[[random.Random, Path, Path], Case]] = {
     "log": _log,
     "public": _public,
+    "events": _events,
     "folder": _folder,
     "crafted": _crafted,
     "option": _option,
@@ -297,6 +347,7 @@ FAMILIES: dict[str, Callable[[random.Random, Path, Path], Case]] = {
 def _with_inputs(arguments: list[str], inputs: Path) -> list[str]:
     names = {"LOG": "wide.parquet", "TARGET": "target.parquet", "CORPUS": "corpus.txt", "MODEL": "pbm"}
     names |= {"RANKER": "ranker", "RUN": "run", "YANDEX": "yandex.gz", "SELECTION": "grid", "COUNTS": "counts"}
+    names |= {"EVENTS": "events/metarank/metarank.json"}
     names |= {"LABELS": "labels.qrels", "DAYS": "days.jsonl"}
     return [str(inputs / names[word]) if word in names else word for word in arguments]
 

@@ -79,9 +79,24 @@ def write_inputs(folder: Path) -> None:
             _shorten(path, 60, "trec.gz")
         for name in ("men", "item_context"):
             _shorten(public / "open_bandit" / "random" / "men" / f"{name}.csv.gz", 60, f"{name}.csv.gz")
+        _write_events(Path("events"))
         shutil.rmtree(public)
     finally:
         os.chdir(before)
+
+
+def _write_events(folder: Path) -> None:
+    """Write a small log as events of every format."""
+    import clickshift as cs
+    from tests.io.events.test_round_trip import WRITERS
+
+    log = cs.simulate(cs.builtin_corpus(queries=3), cs.Uniform(), cs.users.DBN(), 12, ranks=4, rng=0)
+    folder.mkdir()
+    for name, write in WRITERS.items():
+        (folder / name).mkdir()
+        written = write(log, folder / name)
+        if not isinstance(written, Path):  # a data frame
+            written.to_csv(folder / name / "events.csv", index=False)
 
 
 def _write_letor(path: Path, pairs: list[tuple[int, int, int]]) -> None:
