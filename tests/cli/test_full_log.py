@@ -28,7 +28,8 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
     "fit": [("PBM", "LOG", "-o", "OUT"), ("DBN", "LOG", "-o", "OUT")],
     "evaluate": [("MODEL", "LOG")],
     "compare": [("LOG", "--model", "PBM", "--model", "dCTR")],
-    "conversions": [("LOG", "--signal", "cart", "--signal", "revenue")],
+    "conversions": [("LOG", "--signal", "cart"), ("ENCODED", "--signal", "cart", "--signal", "revenue")],
+    "judgments": [("MODEL", "--log", "LOG", "--value", "click + revenue", "-o", "OUT.csv")],
     "audit": [("MODEL", "LOG", "--labels", "TRUTH", "--permutations", 19, "--subsamples", 0)],
     "decide": [("LOG", "--candidate", "TARGET", *FEW)],
     "explore": [("LOG", "--model", "MODEL", "-o", "OUT.html")],
@@ -46,6 +47,8 @@ CALLS: dict[str, list[tuple[object, ...]]] = {
         ("LOG", "--target", "TARGET", *PROPENSITIES, "--model", "MODEL", *FEW),
         ("LOG", "--target", "TARGET", *PROPENSITIES, "--estimator", "RIPS", *FEW),
         ("LOG", "--target", "TARGET", *PROPENSITIES, "--reward", "revenue", "--estimator", "IP", *FEW),
+        ("LOG", "--target", "TARGET", "--reward", "revenue", *FEW),
+        ("ENCODED", "--target", "TARGET", "--reward", "10*cart@3", *FEW),
     ],
     "ope optimise": [
         ("LOG", "-o", "OUT.jsonl", "--estimator", "List", *FEW),
@@ -75,7 +78,7 @@ NO_LOG = {
     *("simulate", "models", "corpus info", "reproduce"),  # they make logs, or none
     "import",  # of events: tests/io/events
     "log convert",  # of public formats
-    *("examine", "judgments", "relevance"),  # of a fitted model
+    *("examine", "relevance"),  # of a fitted model
     *("rank score", "rank export"),  # of a ranker
     *(f"shift {name}" for name in ("run", "export", "score", "status", "report", "table3", "table4")),
     *("shift figure1", "shift figure2", "selection run", "selection status", "selection report"),

@@ -148,6 +148,13 @@ def test_views_are_ignored_on_request(tmp_path: Path) -> None:
     assert cs.fit("PBM", str(path)).examination[0] < 1  # type: ignore[attr-defined]
 
 
+def test_views_of_an_encoded_log_are_those_of_the_log(tmp_path: Path) -> None:
+    log = viewed_log(500, 5, known=0.6)
+    cs.write_log(log, tmp_path / "log.parquet")
+    encoded = cs.open_log(tmp_path / "log.parquet", in_memory=False)
+    assert np.allclose(cs.fit("UBM", encoded).examination, cs.fit("UBM", log).examination)  # type: ignore[attr-defined]
+
+
 def test_views_without_any_unviewed_result_are_not_used() -> None:
     log = viewed_log(500, 6)
     only = np.where(log.signals["viewed"], 1.0, np.nan)

@@ -201,9 +201,13 @@ def test_files_are_read_with_the_signals_of_the_reward(tmp_path: Path) -> None:
     cs.write_log(log, path)
     lists, _ = better_ranking(log)
     options: dict[str, object] = {"reward": "2*purchase + revenue", "estimators": ["IP", "Item"], "replicates": 20}
-    assert values(cs.evaluate_policy(str(path), lists, **options)) == pytest.approx(  # type: ignore[arg-type]
-        values(cs.evaluate_policy(log, lists, **options))  # type: ignore[arg-type]
-    )
+    expected = pytest.approx(values(cs.evaluate_policy(log, lists, **options)))  # type: ignore[arg-type]
+    assert values(cs.evaluate_policy(str(path), lists, **options)) == expected  # type: ignore[arg-type]
+    columns = {"signal:purchase": "purchase", "signal:revenue": "revenue"}
+    encoded = cs.open_log(path, columns=columns, in_memory=False)
+    assert values(cs.evaluate_policy(encoded, lists, **options)) == expected  # type: ignore[arg-type]
+    counted = cs.conversions(encoded, "revenue").rates[0]
+    assert np.allclose(counted.value, cs.conversions(log, "revenue").rates[0].value)
 
 
 def test_outcomes_of_a_grouped_log_are_its_values() -> None:

@@ -750,7 +750,9 @@ def _count_views(log: Log, weight: np.ndarray | None, cells: Cells) -> CellViews
         viewed = part.viewed
         if viewed is None:
             continue
-        state = np.where(np.isnan(viewed), 0, np.where(viewed, _VIEWED, _UNVIEWED)).astype(np.int8)
+        state = np.where(viewed, np.int8(_VIEWED), np.int8(_UNVIEWED))
+        if viewed.dtype != bool:
+            state[np.isnan(viewed)] = 0
         contradicted += float(count @ (part.click & (state == _UNVIEWED)).sum(axis=1))
         arrays = part.rankings.pair, part.click, state, count
         for_each(partial(_add_range_of_views, ranges, arrays, by_code, columns), len(ranges))
