@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
+from clickshift.models.segmented import Segmented, one_curve
 from clickshift.models.perturb import is_pair_table
 from clickshift.ope.grouped_log import GroupedLog, pack_rows
 from clickshift.ope.rewards import OUTCOME, Reward
@@ -187,7 +188,8 @@ class CalibratedModel:
         calibrated = np.clip(raw, _CERTAIN, _MOST_ATTRACTIVE)
         factor = np.where(logged, raw / calibrated * per_click, mean)
         exposed = np.where(logged, expected * calibrated / np.where(logged, a, 1.0), 0.0)
-        return cls(replace(model, attractiveness=calibrated), factor, exposed)  # type: ignore[call-arg]
+        own = replace(one_curve(model), attractiveness=calibrated)  # type: ignore[call-arg]
+        return cls(replace(model, components=(own,)) if isinstance(model, Segmented) else own, factor, exposed)
 
     def click_prob(self, lists: Rankings) -> Float[np.ndarray, "list rank"]:
         """Click probabilities of lists by the calibrated model, with the error that is accepted of NCM."""
