@@ -18,6 +18,7 @@ from .counts.query_groups import group_queries as group_queries
 from .data.builtin_corpus import builtin_corpus as builtin_corpus
 from .data.corpus import Corpus as Corpus
 from .data.encoded_log import EncodedLog as EncodedLog
+from .data.segments import Segment as Segment
 from .data.sessions import Rankings as Rankings
 from .data.sessions import Sessions as Sessions
 from .data.vocabulary import Vocabulary as Vocabulary

@@ -26,8 +26,8 @@ from jaxtyping import Bool, Float, Int
 from clickshift.core.unique_rows import distinct_rows
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
-from clickshift.models.segmented import Segmented, one_curve
 from clickshift.models.perturb import is_pair_table
+from clickshift.models.segmented import Segmented, one_curve
 from clickshift.ope.grouped_log import GroupedLog, pack_rows
 from clickshift.ope.rewards import OUTCOME, Reward
 from clickshift.ope.target_policy import Target, pad_or_truncate, weighted_lists
