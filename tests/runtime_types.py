@@ -4,7 +4,9 @@ jaxtyping's import hook (`--jaxtyping-packages` in pyproject.toml) decorates eve
 `jaxtyping.jaxtyped`, which compiles two functions for each function that it decorates. Here that name is replaced:
 
 - a function is decorated when it is first called;
-- a function without array annotations has no shapes to compare: beartype alone checks it, with the same result;
+- beartype checks arguments and result in one call, with shapes compared in a context of that call (jaxtyping checks the
+  arguments twice, and first binds them to the function's signature, for dimensions that depend on values: the package
+  has none); a function without array annotations has no shapes to compare, and needs no context;
 - a function that is defined inside another one is checked the first time that it is defined, not at every call of the
   outer function;
 - shapes are compared in the first `CALLS` calls from each place of the code in each test (`start_test`): a loop of
@@ -24,6 +26,7 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
+from jaxtyping._storage import pop_shape_memo, push_shape_memo
 
 CALLS = 2
 """Number of calls from each place of the code, in each test, in which shapes are compared."""
@@ -69,11 +72,12 @@ def _decorate(fn: FunctionType, typechecker: Callable[[Any], Any]) -> tuple[Call
     with _lock:
         written = fn.__annotations__
         hints = {name: _hint(annotation, fn.__globals__) for name, annotation in written.items()}
-        if any(map(_names_array, hints.values())):
+        has_shapes = any(map(_names_array, hints.values()))
+        if has_shapes and inspect.isgeneratorfunction(fn):  # beartype would wait for the first value
             return _with_shapes(fn, typechecker=typechecker), True
         fn.__annotations__ = hints
         try:
-            return typechecker(fn), False
+            return typechecker(fn), has_shapes
         finally:
             fn.__annotations__ = written
 
@@ -101,27 +105,32 @@ def _checked_when_called(plain: FunctionType, typechecker: Callable[[Any], Any])
         caller = sys._getframe(1)
         place = id(caller.f_code), caller.f_lasti
         places[place] = places.get(place, 0) + 1
-        return (decorated if places[place] <= CALLS else plain)(*args, **kwargs)
+        if places[place] > CALLS:
+            return plain(*args, **kwargs)
+        push_shape_memo({})
+        try:
+            return decorated(*args, **kwargs)
+        finally:
+            pop_shape_memo()
 
     return call
 
 
 def checked(fn: Any, *, typechecker: Callable[[Any], Any]) -> Any:
     """Check the calls of a function, or of the constructor of a dataclass."""
+    if isinstance(fn, FunctionType):
+        code = fn.__code__
+        if code in _checked or not fn.__annotations__:
+            return fn
+        if "<locals>" in fn.__qualname__:
+            _checked.add(code)
+        return _checked_when_called(fn, typechecker)
     if inspect.isclass(fn) and is_dataclass(fn):
         init = vars(fn).get("__init__")
         if isinstance(init, FunctionType) and not hasattr(init, "__wrapped__"):
             fn.__init__ = checked(init, typechecker=typechecker)
         return fn
-    if not isinstance(fn, FunctionType):
-        return _with_shapes(fn, typechecker=typechecker)
-    if not fn.__annotations__:
-        return fn
-    if "<locals>" in fn.__qualname__:
-        if fn.__code__ in _checked:
-            return fn
-        _checked.add(fn.__code__)
-    return _checked_when_called(fn, typechecker)
+    return _with_shapes(fn, typechecker=typechecker)
 
 
 def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:

@@ -9,6 +9,8 @@
 - A test marked `study` measures a rate over many simulated logs. `--study` chooses what becomes of them: `off`
   (the default) deselects them, `smallest` runs each once at a size that only shows that it still works, `full` runs
   them whole and writes their numbers to benchmarks/results/studies.json.
+- Doctests are those of the package: test files have none, and are not searched for them.
+- Modules and the list of tests stay for the whole run, so the garbage collector does not go over them again and again.
 - A comparison with a real data sample that is not here is skipped, and the run says in one line which samples were
   missed, by how many tests. What the code does with such files is tested all the same: see tests/standins.py.
 """
@@ -16,6 +18,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import signal
@@ -29,6 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from _pytest.doctest import DoctestModule
 from numba.core import event
 
 from tests.runtime_types import start_test
@@ -84,6 +88,26 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(available_cores()) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
+    collectors = yield
+    return [each for each in collectors if has_doctests(file_path) or not isinstance(each, DoctestModule)]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--study")
     studies = [item for item in items if item.get_closest_marker("study")]
@@ -104,6 +128,11 @@ def by_cost(items: Sequence[Item], costs: Mapping[str, float]) -> list[Item]:
         return -costs.get(file, 0.0), -number[file], file
 
     return sorted(items, key=key)
+
+
+def has_doctests(file: Path) -> bool:
+    """Whether a file is searched for doctests."""
+    return not file.is_relative_to(COSTS.parent)
 
 
 def file_of(test: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import beartype
@@ -29,6 +29,38 @@ def test_arrays_that_share_a_dimension_must_have_it_in_common() -> None:
     assert add(np.ones(2), np.ones(2)).tolist() == [2.0, 2.0]
     with pytest.raises(TypeError):
         add(np.ones(2), np.ones(3))
+
+
+def test_a_result_must_have_the_dimensions_of_the_arguments() -> None:
+    def double(a: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        return np.append(a, a)
+
+    with pytest.raises(TypeError):
+        checked(double, typechecker=CHECK)(np.ones(2))
+
+
+def test_dimensions_of_one_call_are_not_those_of_another() -> None:
+    def total(a: Float[np.ndarray, " n"]) -> float:
+        return float(a.sum())
+
+    total = checked(total, typechecker=CHECK)
+
+    def both(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
+        return a + total(a) + total(b)
+
+    both = checked(both, typechecker=CHECK)
+    assert both(np.ones(2), np.ones(3)).tolist() == [6.0, 6.0]
+    assert both(np.ones(3), np.ones(2)).tolist() == [6.0, 6.0, 6.0]
+
+
+def test_arguments_of_a_generator_are_checked_when_it_is_made() -> None:
+    def pairs(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> Iterator[tuple[float, float]]:
+        yield from zip(a.tolist(), b.tolist(), strict=False)
+
+    pairs = checked(pairs, typechecker=CHECK)
+    assert list(pairs(np.ones(2), np.ones(2))) == [(1.0, 1.0)] * 2
+    with pytest.raises(TypeError):
+        pairs(np.ones(2), np.ones(3))
 
 
 def test_results_are_checked_where_no_array_is_named() -> None:

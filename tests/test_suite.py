@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
-from tests.suite import COSTS, by_cost, file_of
+import clickshift
+from tests.suite import COSTS, by_cost, file_of, has_doctests
 
 
 def test_files_that_cost_most_come_first_and_stay_together() -> None:
@@ -22,3 +26,15 @@ def test_known_costs_are_those_of_files_that_are_there() -> None:
     assert costs
     missing = [name for name in costs if not (COSTS.parents[1] / name).exists()]
     assert missing == [], "write them again: pytest -n auto --dist loadfile --write-costs"
+
+
+def test_doctests_are_those_of_the_package_and_tests_have_none() -> None:
+    assert has_doctests(Path(clickshift.__file__))
+    tests = sorted(COSTS.parent.rglob("*.py"))
+    assert not any(map(has_doctests, tests))
+    assert [str(file) for file in tests if re.search(r"^ *>>> ", file.read_text(encoding="utf-8"), re.MULTILINE)] == []
+
+
+def test_garbage_of_tests_is_collected() -> None:
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 100_000, "modules are there for the whole run"

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
+from itertools import chain, islice
 from typing import TypeVar
 
 from clickshift.errors import SpecError
@@ -65,10 +66,13 @@ def n_threads(items: int | None = None) -> int:
 def for_each(work: Callable[[int], None], n: int) -> None:
     """Call `work` with 0 to n - 1 in threads; sequentially when nested in such a call, since all cores are in use.
 
+    The calling thread works, too, and waits only for numbers that another thread has begun: small work is done before
+    another thread wakes up.
+
     Parameters
     ----------
     work
-        Function of the number; an exception ends the loop.
+        Function of the number; an exception ends the loop. Of several, that of the smallest number is raised.
     n
         Number of calls.
 
@@ -79,18 +83,40 @@ def for_each(work: Callable[[int], None], n: int) -> None:
     >>> squares
     [0, 1, 4, 9]
     """
-    if n <= 1 or n_threads() == 1 or getattr(_thread_state, "is_worker", False):
+    threads = 1 if n <= 1 or getattr(_thread_state, "is_worker", False) else min(n_threads(), n)
+    if threads == 1:
         for k in range(n):
             work(k)
         return
-    futures = [_thread_pool(n_threads()).submit(work, k) for k in range(n)]
+    numbers, next_number = iter(range(n)), threading.Lock()
+    failures: list[tuple[int, BaseException]] = []
+
+    def take_turns() -> None:
+        while not failures:
+            with next_number:
+                k = next(numbers, n)
+            if k == n:
+                return
+            try:
+                work(k)
+            except BaseException as error:  # an interrupt, too, waits until no other thread works
+                failures.append((k, error))
+
+    pool = _thread_pool(n_threads() - 1)
+    helpers = [pool.submit(take_turns) for _ in range(threads - 1)]
+    _thread_state.is_worker = True
     try:
-        for future in futures:
-            future.result()
+        take_turns()
     finally:
-        for future in futures:
-            future.cancel()
-        wait(futures)
+        _thread_state.is_worker = False
+        with next_number:
+            deque(numbers, maxlen=0)  # after an interrupt between two calls, nothing more is begun
+        wait([helper for helper in helpers if not helper.cancel()])
+    if failures:
+        try:
+            raise min(failures, key=lambda failure: failure[0])[1]
+        finally:
+            failures.clear()  # which the traceback refers to, and which refers to the traceback
 
 
 def in_threads(work: Callable[[int], _Result], n: int) -> list[_Result]:
@@ -122,7 +148,7 @@ _thread_state = threading.local()
 
 @lru_cache
 def _thread_pool(threads: int) -> ThreadPoolExecutor:
-    """Return a pool that is kept: starting a thread takes a millisecond, a tenth of the time of many kernels."""
+    """Return a pool of further threads that is kept: starting one takes a millisecond, as long as a small kernel."""
     return ThreadPoolExecutor(threads, initializer=lambda: setattr(_thread_state, "is_worker", True))
 
 
@@ -162,14 +188,16 @@ def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
     >>> list(map_in_order(lambda k: k * k, range(4)))
     [0, 1, 4, 9]
     """
-    threads = n_threads()
+    items = iter(items)
+    first = list(islice(items, 2))
+    threads = n_threads() if len(first) > 1 else 1
     if threads <= 1:
-        yield from map(work, items)
+        yield from map(work, chain(first, items))
         return
     with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[_Result]] = deque()
         try:
-            for item in items:
+            for item in chain(first, items):
                 pending.append(pool.submit(work, item))
                 if len(pending) > threads + 1:
                     yield pending.popleft().result()
