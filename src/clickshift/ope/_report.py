@@ -38,8 +38,9 @@ _HOW_FAMILIES = """A click model is rejected if it predicts held-out clicks wors
 or if it does not reproduce in which sessions documents are clicked. The answer covers all that are not rejected."""
 _HOW_TABLE = """M: the clipping constant, i.e. the largest importance weight. Logged: the share of what the target shows
 that is in the log; the rest was never logged. Clipped: the share that clipping removes. Effective: the effective sample
-size of the weights, in sessions. Range: from lost mass that earns nothing to lost mass that is all clicked, widened by
-sampling error."""
+size of the weights, in sessions. Mean weight, under a known logging policy: the mean importance weight with its
+standard error, 1 in expectation where propensities are right and the logging policy may show all that the target shows.
+Range: from lost mass that earns nothing to lost mass that is all clicked, widened by sampling error."""
 _HOW_CLIPPING = """Estimates that change with the clipping constant M, the largest importance weight: a small M is
 biased downwards, a large one is noisy. The estimates above are those at the M that SLOPE chooses."""
 _HOW_DAYS = """Each day in turn is the target, and all other days are the log: a point is the estimated reward of the
@@ -240,8 +241,14 @@ def _estimate_facts(estimate: Estimate) -> dict[str, Any]:
     return facts | {"verdict": estimate.verdict, "explanation": estimate.explanation}
 
 
+def _mean_weight_text(e: Estimate) -> str:
+    """Format the mean importance weight with its standard error; a dash where weights are not fixed."""
+    return "–" if math.isnan(e.mean_weight) else f"{e.mean_weight:.3f} ± {e.mean_weight_error:.3f}"
+
+
 def _estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
     """Make a table of estimates; of clipping constants that change nothing, only the largest one is kept."""
+    known = any(not math.isnan(evaluation.estimates[0].mean_weight) for evaluation in evaluations)
     return [
         {
             "estimator": e.estimator,
@@ -251,6 +258,7 @@ def _estimate_table(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
             "never logged": f"{e.never_logged:.1%}",
             "clipped": f"{e.clipped:.1%}",
             "effective": f"{e.effective:,.0f}",
+            **({"mean weight": _mean_weight_text(e)} if known else {}),
             "largest weight": f"{e.largest_weight:.4g}",
             "range": "–" if math.isnan(e.floor_low) else f"{e.floor_low:.3g} to {e.ceiling_high:.3g}",
             "verdict": e.verdict,

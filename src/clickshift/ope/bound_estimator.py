@@ -221,7 +221,7 @@ class BoundEstimator:
         may show everything that the target shows.
         """
         units, log = self.units, self.log
-        if units.logging is None or self.estimator.weights is None:
+        if units.logging is None or isinstance(self.estimator.weights, RCTRWeights | None):
             return np.nan, np.nan
         weight = np.append(self.known_weights(), 0.0)  # the last is for UNSEEN
         by_entry = (np.where(units.exposure > 0, units.exposure, 0.0) * weight[units.unit]).sum(axis=1)
