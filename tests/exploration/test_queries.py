@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 import clickshift as cs
 from clickshift.exploration._log_index import LogIndex
-from clickshift.exploration._queries import DOCUMENTS_SHOWN, LISTS_SHOWN, ExploredLog
+from clickshift.exploration._queries import DOCUMENTS_SHOWN, LISTS_SHOWN, ExploredLog, conversions_of
 from tests.codes import raises_code
+from tests.grading.test_conversions import shop_log
 
 
 def sessions_of(log: cs.Sessions, query: int) -> list[tuple[tuple[int, ...], tuple[bool, ...], int]]:
@@ -195,3 +197,15 @@ def test_many_documents_are_cut_to_the_most_shown_and_those_of_the_lists() -> No
 def test_a_log_without_ids_is_refused(uneven: cs.Sessions, simulated: cs.Sessions) -> None:
     with raises_code("missing-id"):
         LogIndex.of(uneven.in_vocabulary(simulated.vocabulary))
+
+
+def test_documents_show_what_follows_their_clicks() -> None:
+    log = shop_log(600, 1)
+    explored = ExploredLog(LogIndex.of(log), cs.fit("dCTR", log), conversions_of(log))
+    rates = cs.conversions(log, "revenue").rates[0]
+    for document in explored.query(3)["documents"]:
+        purchase, revenue = document["conversions"]
+        assert (purchase["signal"], revenue["signal"]) == ("purchase", "revenue")
+        assert purchase["clicks"] == document["clicks"]
+        assert revenue["value"] == rates.value[document["pair"]]
+    assert not conversions_of(replace(log, signals={}))

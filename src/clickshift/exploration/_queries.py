@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
@@ -10,12 +11,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from clickshift.core.unique_rows import distinct_rows
+from clickshift.counts.cells import signal_names
+from clickshift.counts.conversion_counts import ConversionCounts
+from clickshift.data._columns import VIEWED
+from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
+from clickshift.data.signal_values import SignalValue
 from clickshift.exploration._log_index import LogIndex
 from clickshift.exploration._parameters import document_parameters, examination_of
+from clickshift.learners.conversion_rates import ConversionRates, conversion_rates
 from clickshift.models.base import ClickModel
 
-__all__ = ["LISTS_SHOWN", "ExploredLog"]
+__all__ = ["LISTS_SHOWN", "ExploredLog", "conversions_of"]
 
 LISTS_SHOWN, DOCUMENTS_SHOWN = 20, 100
 """Lists and documents of a query that a page shows: the most frequent ones, and every document of these lists."""
@@ -32,10 +39,13 @@ class ExploredLog:
         The grouped log.
     model
         The click model.
+    conversions
+        What follows the clicks on each document, by signal.
     """
 
     index: LogIndex
     model: ClickModel
+    conversions: Mapping[str, ConversionRates] = field(default_factory=dict)
 
     @cached_property
     def _sessions(self) -> Sessions:
@@ -79,7 +89,8 @@ class ExploredLog:
             (as positions in `documents`), sessions, clicks on each document and, of a list with holes, the ranks of its
             documents; `documents`, those shown most often first, with
             impressions and clicks in all and by rank, mean rank, expected number of examinations, relevance with its
-            interval and support, and the parameters of the model with the standard errors of their logits.
+            interval and support, the parameters of the model with the standard errors of their logits, and the
+            `conversions` of each signal of the log: signal, clicks, conversions, value per click, low and high.
         """
         rows, vocabulary = self.index.rows(query), self.index.sessions.vocabulary
         sessions, translated = self.index.sessions[rows], self._sessions[rows]
@@ -153,10 +164,35 @@ class ExploredLog:
         if self._relevance is not None:
             relevance, low, high, support = (values[number] for values in self._relevance)
             facts |= {"relevance": float(relevance), "low": float(low), "high": float(high), "support": str(support)}
+        if self.conversions:
+            facts["conversions"] = [
+                {
+                    "signal": name,
+                    "clicks": float(rates.clicks[pair]),
+                    "conversions": float(rates.conversions[pair]),
+                    "value": float(rates.value[pair]),
+                    "low": float(rates.low[pair]),
+                    "high": float(rates.high[pair]),
+                }
+                for name, rates in self.conversions.items()
+            ]
         return facts | {"parameters": document_parameters(self.model, number)}
 
 
 _ROWS_AT_ONCE = 1 << 18
+
+
+def conversions_of(log: Log) -> dict[str, ConversionRates]:
+    """Return what follows the clicks of a log, by signal; empty if it has no signals but views.
+
+    Parameters
+    ----------
+    log
+        The log.
+    """
+    values = [SignalValue(name, 0.0, ((name, 1.0),)) for name in signal_names(log) if name != VIEWED]
+    counts = ConversionCounts.of(log, values) if values else []
+    return {str(value): conversion_rates(own) for value, own in zip(values, counts, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from clickshift.errors import CapabilityError, DataError
 from clickshift.experiments.comparison import Comparison, click_predicting_models, compare
 from clickshift.exploration._conclusion import conclusion_of, data_line, verdict_of
 from clickshift.exploration._log_index import LogIndex
-from clickshift.exploration._queries import ExploredLog
+from clickshift.exploration._queries import ExploredLog, conversions_of
 from clickshift.io.read_report import OnBadLine
 from clickshift.learners.fit import fit
 from clickshift.models import model_name
@@ -361,7 +361,14 @@ def explore(
     models = click_predicting_models("classical")
     comparison = compare(_sample(opened, sample, seed), models=models, seed=seed, progress=progress) if sample else None
     progress("grouping queries")
-    return Exploration(name, summary, ExploredLog(LogIndex.of(opened), chosen), model is None, comparison, queries)
+    return Exploration(
+        name,
+        summary,
+        ExploredLog(LogIndex.of(opened), chosen, conversions_of(opened)),
+        model is None,
+        comparison,
+        queries,
+    )
 
 
 def _sample(log: Log, size: int, seed: int) -> Log:

@@ -127,6 +127,11 @@ function documentTable(query, ranked) {
     { name: data.model.relevance, kind: "text", cell: (one) => bar(one, top), value: (one) => one.relevance },
     { name: "raw CTR", cell: (one) => percent(one.ctr), value: (one) => one.ctr },
     { name: "clicks", cell: (one) => count(one.clicks), value: (one) => one.clicks },
+    ...(query.documents[0].conversions ?? []).map((first, k) => ({
+      name: first.signal, hint: "mean value per click, with its 95 % interval",
+      cell: (one) => { const own = one.conversions[k]; return own.clicks ? make("span", {}, `${decimal(own.value)} `, make("small", {}, interval(own.low, own.high))) : "–"; },
+      value: (one) => one.conversions[k].value,
+    })),
     { name: "shown", hint: "impressions", cell: (one) => count(one.impressions), value: (one) => one.impressions },
     { name: "mean rank", cell: (one) => decimal(one.mean_rank, 1), value: (one) => -one.mean_rank },
     { name: "examined", hint: "expected share of its impressions in which it was examined", cell: (one) => (known(one.examined) ? percent(one.examined / one.impressions, 0) : "–"), value: (one) => (one.examined ?? 0) / one.impressions },
