@@ -462,7 +462,7 @@ def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *,
 def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str]) -> str:
     """Return the statement that selects the log, in order of time."""
     from clickshift.io.encode.duckdb import sql_name
-    from clickshift.io.events._join import segment_column
+    from clickshift.io.events._join import segment_column, signal_column
 
     canonical = "regexp_full_match({}, '0|-?[1-9][0-9]{{0,17}}')"
     query = doc = "VARCHAR"
@@ -476,7 +476,8 @@ def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str])
     ):
         doc = "BIGINT"
     columns = [f"CAST(query AS {query}) AS query", f"CAST(docs AS {doc}[]) AS docs", "clicks"]
-    columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user + [sql_name(name) for name in joined.signals]
+    columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user
+    columns += [f"{signal_column(name)} AS {sql_name(name)}" for name in joined.signals]
     columns += [f"{segment_column(name)} AS {sql_name(name)}" for name in joined.segments]
     return f"SELECT {', '.join(columns)} FROM written ORDER BY time, place"
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import clickshift as cs
-from tests.codes import warns_code
+from tests.codes import raises_code, warns_code
 from tests.io.events.test_ubi import bulk, counts, event
 
 Event = dict[str, Any]
@@ -155,6 +155,21 @@ def test_results_say_what_was_seen_and_bought_and_in_which_arm(tmp_path: Path) -
         assert sessions.segments["arm"].code.tolist() == [0, 1]
         assert sessions.segments["device"].labels == ("phone",)
     assert imported.to_dict()["converted"] == 2
+
+
+def test_conversions_may_have_any_name() -> None:
+    names = ["size", "list", "items", "Device", "time", 'a "quoted" name', "doc'"]
+    rows = [("impression", "a", 1), ("impression", "b", 3), *((name, "b", None) for name in names)]
+    table = pd.DataFrame(rows, columns=["event", "doc", "rank"]).assign(session=1, query="q").astype({"rank": "Int64"})
+    for gaps in ("keep", "truncate"):
+        imported = cs.read_events(table, conversion_types=names, gaps=gaps)
+        assert imported.to_dict()["signals"] == [*names[:3], "Device_event", "time_event", *names[5:]]
+        assert {*imported.sessions.signals} == {*imported.to_dict()["signals"]}
+    with raises_code("bad-option"):
+        cs.read_events(table, conversion_types=["buy", "BUY"])
+    with raises_code("bad-column-name"):
+        results = table.assign(click=0, phone=1, saved=1).drop(columns="event")
+        cs.read_events(results, columns={"signal:device": "saved", "device": "phone"})
 
 
 def test_a_segment_with_too_many_labels_is_left_out() -> None:

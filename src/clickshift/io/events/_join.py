@@ -163,6 +163,11 @@ def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: E
     return segments
 
 
+def signal_column(name: str) -> str:
+    """Return the name of the column of a signal in tables of pairs and lists, in SQL."""
+    return sql_name(f"signal {name}")
+
+
 def segment_column(name: str) -> str:
     """Return the name of the column of a segment in the table of events, in SQL."""
     return sql_name(f"segment {name}")
@@ -206,7 +211,7 @@ def _with_query(table: str) -> str:
 
 def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping[str, int]) -> None:
     """Make the table `pairs`: one row per list and document."""
-    of_signals = "".join(f", bool_or(kind = {kind}) AS {sql_name(name)}" for name, kind in signals.items())
+    of_signals = "".join(f", bool_or(kind = {kind}) AS {signal_column(name)}" for name, kind in signals.items())
     database.execute(
         f"""CREATE TABLE pairs AS
         SELECT list, doc, CAST(arg_min(ordinal, moment) FILTER (ordinal IS NOT NULL) AS INTEGER) AS ordinal,
@@ -217,7 +222,7 @@ def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping
         FROM numbered GROUP BY list, doc"""
     )
     kept = "ordinal IS NOT NULL AND impressions + clicks > 0"
-    viewed = VIEWED if VIEWED in signals else "false"
+    viewed = signal_column(VIEWED) if VIEWED in signals else "false"
     left_out = [
         Reason(
             "click-without-impression",
@@ -285,7 +290,7 @@ def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[s
         database.connection.register("bases", columns)
         base = "base"
         table = "pairs JOIN (SELECT list, base FROM keys JOIN bases USING (source)) USING (list)"
-    of_signals = "".join(f", {sql_name(name)}" for name in signals)
+    of_signals = "".join(f", {signal_column(name)}" for name in signals)
     database.execute(
         f"""CREATE VIEW ranked AS SELECT list, doc, ordinal - {base} + 1 AS rank, abs(moment) AS moment,
         clicks > 0 AS click, time{of_signals} FROM {table} WHERE ordinal IS NOT NULL AND impressions + clicks > 0"""
@@ -303,13 +308,14 @@ def _make_lists(database: EventDatabase, signals: tuple[str, ...], gaps: str) ->
 
     A list whose ranks are all different, which the bits of their ranks tell, needs no choice.
     """
-    names = ["doc", "click", *map(sql_name, signals)]
+    names = ["doc", "click", *map(signal_column, signals)]
     packed = "{" + ", ".join(f"{name}: {name}" for name in names) + "}"
-    converted = " OR ".join(sql_name(name) for name in signals if name != VIEWED) or "false"
+    converted = " OR ".join(signal_column(name) for name in signals if name != VIEWED) or "false"
+    tracked = f"bool_or({signal_column(VIEWED)})" if VIEWED in signals else "true"
     sums = (
         "CAST(max(rank) AS INTEGER) AS extent, CAST(count(*) AS INTEGER) AS size, "
         f"CAST(count(*) FILTER (click) AS INTEGER) AS clicked, CAST(count(*) FILTER ({converted}) AS INTEGER) "
-        f"AS converted, {f'bool_or({VIEWED})' if VIEWED in signals else 'true'} AS tracked, list(rank) AS ranks, "
+        f"AS converted, {tracked} AS tracked, list(rank) AS ranks, "
     )
     possible = f"rank BETWEEN 1 AND {MAX_RANK}"
     bits = f"bit_or(CASE WHEN rank BETWEEN 1 AND {_MASKED} THEN CAST(1 AS UBIGINT) << (rank - 1) END) AS bits"
@@ -329,9 +335,9 @@ def _make_lists(database: EventDatabase, signals: tuple[str, ...], gaps: str) ->
     dense = "extent = size" if gaps == "keep" else "true"
     at = "[coalesce(list_position(ranks, r), 0) FOR r IN range(1, extent + 1)]"
     values = {"docs": "item.doc", "clicks": "CAST(item.click AS TINYINT)"}
-    values |= {sql_name(name): f"CAST(item.{sql_name(name)} AS TINYINT)" for name in signals}
+    values |= {signal_column(name): f"CAST(item.{signal_column(name)} AS TINYINT)" for name in signals}
     if VIEWED in signals:  # a list of which nothing was seen was not tracked
-        values[sql_name(VIEWED)] = f"CASE WHEN tracked THEN CAST(item.{VIEWED} AS TINYINT) END"
+        values[signal_column(VIEWED)] = f"CASE WHEN tracked THEN CAST(item.{signal_column(VIEWED)} AS TINYINT) END"
     lists = {name: f"list_select([{value} FOR item IN items], places)" for name, value in values.items()}
     if gaps == "keep":
         filled = f"[coalesce(click, 0) FOR click IN {lists['clicks']}]"
@@ -409,7 +415,7 @@ def _truncate(database: EventDatabase, signals: tuple[str, ...]) -> None:
     ]
     what = "lists with a gap between their ranks: they end above the first one"
     database.report_reasons("cut", left_out, [Reason("gap-truncated", what, "kept > 0")], example=_LIST_EXAMPLE)
-    shorter = "".join(f", {name} = {name}[1:kept]" for name in map(sql_name, signals))
+    shorter = "".join(f", {name} = {name}[1:kept]" for name in map(signal_column, signals))
     database.execute(
         f"""UPDATE lists SET docs = docs[1:kept], clicks = clicks[1:kept], size = kept,
         clicked = coalesce(list_sum(clicks[1:kept]), 0){shorter} FROM gapped WHERE lists.list = gapped.list"""

@@ -139,6 +139,12 @@ def load_generic(
     known = [name for name in dict.fromkeys(name for found in founds for name in found)]
     segments = [name for name in known if is_segment(name) or name == "device"]
     flags = [name for name in known if name in {"conversion", VIEWED} or name.startswith(SIGNAL_PREFIX)]
+    if both := {*map(plain_name, flags)} & {*map(plain_name, segments)}:
+        raise DataError(
+            f"a signal and a segment must have different names: got {min(both)} twice. Rename one of them in columns.",
+            code="bad-column-name",
+            value=min(both),
+        )
     extra = ", ".join(f"{sql_name(f'segment {plain_name(name)}')} VARCHAR" for name in segments)
     database.execute(
         "CREATE TABLE acts (file INTEGER, source VARCHAR, key VARCHAR, query VARCHAR, doc VARCHAR, ordinal BIGINT, "

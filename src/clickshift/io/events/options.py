@@ -74,6 +74,9 @@ class EventOptions:
             raise _bad_option("conversion_types", both[0], "must not be one of click_types, too")
         if both := sorted({*self.impressions} & {*self.clicks, *self.conversions}):
             raise _bad_option("impression_types", both[0], "must not be types of clicks or conversions, too")
+        for name in self.conversions:
+            if not name.isprintable() or [other.lower() for other in self.conversions].count(name.lower()) > 1:
+                raise _bad_option("conversion_types", name, "must be different texts, also in lower case")
         self.window_seconds  # noqa: B018 - checks it
 
     @property
@@ -117,7 +120,8 @@ def signal_names(types: Sequence[str]) -> tuple[str, ...]:
     >>> signal_names(["purchase", "click"])
     ('purchase', 'click_event')
     """
-    return tuple(f"{name}_event" if name in {*TABLE_COLUMNS, ARM, VIEWED} else name for name in types)
+    taken = {*TABLE_COLUMNS, ARM, VIEWED, "device"}
+    return tuple(f"{name}_event" if name.lower() in taken else name for name in types)
 
 
 def _bad_option(name: str, value: object, rule: str) -> SpecError:
