@@ -155,6 +155,19 @@ def test_views_of_an_encoded_log_are_those_of_the_log(tmp_path: Path) -> None:
     assert np.allclose(cs.fit("UBM", encoded).examination, cs.fit("UBM", log).examination)  # type: ignore[attr-defined]
 
 
+def test_off_policy_evaluation_learns_examination_from_clicks_alone(tmp_path: Path) -> None:
+    """In memory and encoded, where equal sessions are merged without their views."""
+    log = viewed_log(400, 6)
+    cs.write_log(log, tmp_path / "log.parquet")
+    encoded = cs.open_log(tmp_path / "log.parquet", in_memory=False)
+    target = log.rankings[np.unique(log.rankings.query, return_index=True)[1]]
+    values = [
+        cs.evaluate_policy(one, target, estimators=["PBM"], replicates=20).rows()[0]["value"]
+        for one in (log, without_views(log), encoded)
+    ]
+    assert values == pytest.approx([values[0]] * 3)
+
+
 def test_views_without_any_unviewed_result_are_not_used() -> None:
     log = viewed_log(500, 6)
     only = np.where(log.signals["viewed"], 1.0, np.nan)

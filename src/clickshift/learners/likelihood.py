@@ -439,7 +439,7 @@ class MaximumLikelihood:
         found = fitted.errors
         own = (None, None) if found is None else (found.examination, found.examination_counts)
         evidence = self._position_evidence(cells, fitted, *own)
-        if errors and cells.views is not None:
+        if errors and start is None and cells.views is not None:  # not in each step of a mixture
             from_clicks = fit_examination(
                 replace(cells, views=None), prior=prior, tolerance=self.tolerance, max_steps=max_steps
             )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from clickshift.counts.cells import Cells
 from clickshift.data.sessions import Sessions
 from clickshift.errors import SpecError
 from clickshift.learners.likelihood import MaximumLikelihood
@@ -65,14 +66,13 @@ def _checked(curve: Float[np.ndarray, " known_rank"], ranks: int) -> Float[np.nd
 
 
 def fitted_examination(sessions: Sessions) -> Float[np.ndarray, " rank"]:
-    """Examination of a PBM that is fitted on a log.
+    """Examination of a PBM that is fitted on the clicks of a log, like the click models of an answer: without views.
 
     Parameters
     ----------
     sessions
         The log.
     """
-    learner = MaximumLikelihood("PBM")
-    model = learner.fit_from(learner.counts(sessions), errors=False)
+    model = MaximumLikelihood("PBM").fit_from(Cells.of(sessions), errors=False)
     assert isinstance(model, PBM)
     return at_rank(model.examination, sessions.n_ranks)
