@@ -109,6 +109,16 @@ def test_a_ranker_that_shows_nothing_of_before() -> None:
     assert found.reasons[0].startswith("100 % of the positions")
 
 
+def test_a_hole_is_another_content_of_its_rank() -> None:
+    """On the later day, half of the lists have an advertisement at rank 1: half of one of three ranks is different."""
+    words, _, pair = Vocabulary.of([0, 0, 0], [7, 8, 9])
+    lists = np.tile(pair, (100, 1))
+    holed = np.where((np.arange(100) % 2 == 0)[:, None] & (np.arange(3) == 0), -1, lists)
+    days = [Sessions(Rankings(words, np.zeros(100, int), each), np.zeros((100, 3))) for each in (lists, holed)]
+    assert change(*days).places.observed == pytest.approx((0.5 + 0 + 0) / 3)
+    assert change(days[1], days[1]).places.observed == 0
+
+
 def test_the_same_lists_every_day() -> None:
     rng = np.random.default_rng(1)
     found = change(day(rng, noise=0), day(rng, noise=0))
