@@ -13,7 +13,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import CapabilityError, SpecError
-from clickshift.learners import fit
+from clickshift.learners import fit, learner_for
 from clickshift.learners.stacking import Stacking, stacking_weights
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.models.base import pair_table
@@ -121,3 +121,25 @@ def test_a_mixture_says_where_its_curves_are(stacked: tuple[models.Mixture, Sess
 def test_bad_options_are_explained(options: dict, code: str) -> None:
     with raises_code(code, SpecError):
         Stacking(**options)
+
+
+def test_members_by_gradient_know_the_pairs_that_their_part_of_the_log_does_not_show(tmp_path: Path) -> None:
+    """They have the vocabulary of the sessions that they were fitted on; a mixture has that of the log."""
+    log = log_of(SCANNING, 1000, 5)
+    part = log[np.flatnonzero(log.rankings.query < 4)]
+    neural = "Gradient('PBM', tower='free', rounds=5)"
+    model = Stacking((neural, "gCTR")).fit(part)
+    alone = learner_for(neural).fit(part.merged())
+    assert alone.vocabulary.n_pairs < part.vocabulary.n_pairs
+    assert model.vocabulary.same_as(part.vocabulary)
+    kept = {type(component).__name__: component for component in model.components}
+    assert kept["PBM"].click_prob(part.rankings) == pytest.approx(alone.click_prob(part.rankings), abs=1e-6)
+    everything = log_of(SCANNING, 60, 6)  # with pairs that no training session shows
+    total = sum(
+        weight * component.click_prob(everything.rankings)
+        for weight, component in zip(model.weights, model.components, strict=True)
+    )
+    assert model.click_prob(everything.rankings) == pytest.approx(total)
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.click_prob(everything.rankings) == pytest.approx(total, abs=1e-5)

@@ -13,10 +13,12 @@ from clickshift.core.spec import check_options, label
 from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
+from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import SpecError
 from clickshift.learners.base import learner_for
 from clickshift.models.base import ClickModel, Evidence, PairTable, pair_table
 from clickshift.models.mixture import KNOWN_WEIGHT, Mixture, first_rank
+from clickshift.models.perturb import with_pairs
 
 __all__ = ["Stacking", "stacking_weights"]
 
@@ -109,13 +111,14 @@ class Stacking:
         """
         data = data.merged() if isinstance(data, Sessions) else data
         rest, held_out = data.split(1 - self.held_out, rng=self.seed)
-        first = [learner_for(name).fit(rest) for name in self.members]
+        first = [_with_vocabulary(learner_for(name).fit(rest), data.vocabulary) for name in self.members]
         weights = stacking_weights(first, held_out)
         order = [m for m in np.argsort(-weights, kind="stable") if weights[m] >= _LEAST_WEIGHT]
         kept = weights[order] / weights[order].sum()
         known = fitted or {}
         names = [self.members[m] for m in order]
-        components = tuple(known[name] if name in known else learner_for(name).fit(data) for name in names)
+        whole = [known[name] if name in known else learner_for(name).fit(data) for name in names]
+        components = tuple(_with_vocabulary(component, data.vocabulary) for component in whole)
         mixture = Mixture(data.vocabulary, components, kept)
         held_out_loss = _held_out_loss(Mixture(data.vocabulary, tuple(first), weights), held_out)
         return replace(mixture, evidence=_evidence(label(self), mixture, data, held_out_loss))
@@ -156,6 +159,13 @@ def stacking_weights(models: list[ClickModel], log: Log) -> Float[np.ndarray, " 
     found = minimize(loss, start, jac=True, method="SLSQP", bounds=[(1e-12, 1)] * len(models), tol=1e-12)
     weights: np.ndarray = found.x / found.x.sum()
     return weights
+
+
+def _with_vocabulary(model: ClickModel, vocabulary: Vocabulary) -> ClickModel:
+    """Return a model with the vocabulary of the log: models by gradient know only the pairs that their log shows."""
+    if model.vocabulary.same_as(vocabulary):
+        return model
+    return with_pairs(model, vocabulary, np.append(model.vocabulary.pairs_of(vocabulary), np.int32(UNSEEN)))
 
 
 def _held_out_loss(mixture: Mixture, held_out: Log) -> float:

@@ -116,11 +116,21 @@ def one_pair_per_result(
     shape, number = rankings.pair.shape, np.arange(rankings.pair.size)
     results = Vocabulary(np.arange(shape[0]), np.arange(shape[1]), *np.divmod(number, shape[1]))
     lists = Rankings(results, np.arange(shape[0]), number.reshape(shape), rankings.shown if shown is None else shown)
-    return _with_pairs(model, results, np.append(rankings.pair.ravel(), np.int32(UNSEEN))), lists
+    return with_pairs(model, results, np.append(rankings.pair.ravel(), np.int32(UNSEEN))), lists
 
 
-def _with_pairs(model: ClickModel, vocabulary: Vocabulary, pair: Int[np.ndarray, " pair_or_unseen"]) -> ClickModel:
-    """Return the model of other pairs, each of which has the parameters of one of the model's pairs."""
+def with_pairs(model: ClickModel, vocabulary: Vocabulary, pair: Int[np.ndarray, " pair_or_unseen"]) -> ClickModel:
+    """Return the model of other pairs, each of which has the parameters of one of the model's pairs.
+
+    Parameters
+    ----------
+    model
+        A click model.
+    vocabulary
+        The other pairs.
+    pair
+        Number in the model's vocabulary of each of them, and of unseen pairs; `UNSEEN` for the model's unseen pairs.
+    """
     changes: dict[str, Any] = {}
     for field in fields(model):
         value = getattr(model, field.name)
@@ -129,7 +139,7 @@ def _with_pairs(model: ClickModel, vocabulary: Vocabulary, pair: Int[np.ndarray,
         elif field.name == "by_pair":
             changes[field.name] = {name: table[pair] for name, table in value.items()}
         elif field.name == "components":
-            changes[field.name] = tuple(_with_pairs(component, vocabulary, pair) for component in value)
+            changes[field.name] = tuple(with_pairs(component, vocabulary, pair) for component in value)
     return replace(model, vocabulary=vocabulary, evidence=None, **changes)
 
 
