@@ -149,7 +149,7 @@ def board_table(board: Mapping[str, Mapping[str, Any]]) -> str:
     n_shifts = len(board[STACKING]["excess"])
     with_clicks = len(board[STACKING]["max_reward"])
     n_worlds = f"{len(worlds)} {'world' if len(worlds) == 1 else 'worlds'}"
-    note = f"{n_shifts} shifts in {n_worlds}; Max-Reward clicks are means over {with_clicks} logs of it."
+    note = f"{n_shifts} shifts in {n_worlds}; Max-Reward clicks are means over {with_clicks} logs of the first."
     note += " Gradient models: the first world,\nmeans over their seeds, and seconds per seed."
     return "\n".join([*lines, "", note])
 

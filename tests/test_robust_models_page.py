@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+WORLDS = range(6)
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -39,12 +40,13 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     assert mean["Stacking"] < 0.0175
     assert max(board["Stacking"]["regret"]) < 0.002
     by_world = {
-        name: [np.mean([value for shift, value in own["excess"].items() if shift[0] == world]) for world in range(5)]
+        name: [np.mean([value for shift, value in own["excess"].items() if shift[0] == world]) for world in WORLDS]
         for name, own in board.items()
         if "gradient" not in name
     }
     assert [round(x, 4) for x in (min(by_world["Stacking"]), max(by_world["Stacking"]))] == [0.0161, 0.0192]
-    single = [min(own[world] for name, own in by_world.items() if name != "Stacking") for world in range(5)]
+    assert {shift[0] for shift in board["Stacking"]["excess"]} == {*WORLDS}
+    single = [min(own[world] for name, own in by_world.items() if name != "Stacking") for world in WORLDS]
     assert [round(x, 4) for x in (min(single), max(single))] == [0.0183, 0.0229]
     assert round(max(board["Stacking"]["excess"].values()), 4) == round(max(board["CCM"]["excess"].values()), 4)
     first = {name: own[0] for name, own in by_world.items()}
