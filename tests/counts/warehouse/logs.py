@@ -37,6 +37,19 @@ def make_rows(ids: str, *, seed: int = 7) -> Rows:
     return rows
 
 
+def with_holes(rows: Rows) -> Rows:
+    """The same lists with holes in place of a quarter of their results; the last item of a list may be one, too."""
+    rng, holed = np.random.default_rng(11), []
+    for row in rows:
+        kept = rng.random(len(row["docs"])) > 0.25
+        kept[rng.integers(len(kept))] = True
+        docs = [doc if there else None for doc, there in zip(row["docs"], kept, strict=True)]
+        empty = rng.choice([0, None], len(kept))  # of a hole, the click is 0 or missing
+        clicks = [click if there else no for click, there, no in zip(row["clicks"], kept, empty, strict=True)]
+        holed.append(row | {"docs": docs, "clicks": clicks})
+    return holed
+
+
 def in_long(rows: Rows) -> Rows:
     """One row per result, in no order."""
     results = [
@@ -44,6 +57,7 @@ def in_long(rows: Rows) -> Rows:
         | ({"count": row["count"]} if "count" in row else {})
         for i, row in enumerate(rows)
         for rank, (doc, click) in enumerate(zip(row["docs"], row["clicks"], strict=True), start=1)
+        if doc is not None
     ]
     return [results[i] for i in np.random.default_rng(3).permutation(len(results))]
 
@@ -66,6 +80,8 @@ def by_hand(rows: Rows, by: By) -> tuple[Counts, Counts]:
     for row in rows:
         above: tuple[int, ...] = ()
         for rank, (doc, click) in enumerate(zip(row["docs"], row["clicks"], strict=True)):
+            if doc is None:
+                continue
             seen = {"rank": (), "last_click": above[-1:], "prefix": above}[by]
             impressions[row["query"], doc, rank, seen] += row.get("count", 1)
             clicks[row["query"], doc, rank, seen] += click * row.get("count", 1)
@@ -100,7 +116,8 @@ def assert_same_cells(one: Cells, other: Cells) -> None:
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no query": ({"query": None}, "query must not be missing"),
-    "no document": ({"docs": ["d'0", None]}, "doc must not be missing"),
+    "a click on a hole": ({"docs": ["d'0", None]}, "a click must be on a document"),
+    "holes only": ({"docs": [None, None], "clicks": [0, 0]}, "a list must have a document"),
     "no lists": ({"docs": None}, "equal length"),
     "empty": ({"docs": [], "clicks": []}, "one or more items"),
     "too many clicks": ({"clicks": [0, 1, 0]}, "equal length"),
@@ -117,9 +134,9 @@ BROKEN_RESULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no query": ({"query": None}, "query must not be missing"),
     "two queries": ({"query": "other"}, "query must be the same in all rows of a session"),
     "no document": ({"doc": None}, "doc must not be missing"),
-    "a gap": ({"rank": 9}, "ranks must be 1, 2, 3, ... once each"),
-    "from 0": ({"rank": 0}, "ranks must be 1, 2, 3, ... once each"),
-    "a rank twice": ({"rank": 1}, "ranks must be 1, 2, 3, ... once each"),
+    "from 0": ({"rank": 0}, "ranks must be from 1 to 100,000, each once"),
+    "too low a rank": ({"rank": 100_001}, "ranks must be from 1 to 100,000, each once"),
+    "a rank twice": ({"rank": 1}, "ranks must be from 1 to 100,000, each once"),
     "no rank": ({"rank": None}, "rank must not be missing"),
     "two clicks": ({"click": 2}, "a click must be 0 or 1"),
     "no click": ({"click": None}, "a click must be 0 or 1"),

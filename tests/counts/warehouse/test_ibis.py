@@ -30,6 +30,7 @@ from tests.counts.warehouse.logs import (
     in_memory,
     make_rows,
     spelled_out,
+    with_holes,
 )
 
 pytest.importorskip(
@@ -109,3 +110,14 @@ def test_a_document_twice() -> None:
 def test_the_wide_layout_is_refused() -> None:
     with raises_code("missing-column", DataError):
         ibis_counts.count_cells(table(make_rows("text")))
+
+
+def test_holes_are_counted_as_by_hand() -> None:
+    rows = with_holes(make_rows("text"))
+    assert spelled_out(ibis_counts.count_cells(table(in_long(rows)), by="last_click")) == by_hand(rows, "last_click")
+
+
+def test_views_are_refused() -> None:
+    rows = [row | {"viewed": 1} for row in in_long(make_rows("text"))]
+    with raises_code("views-not-counted", DataError, column="viewed"):
+        ibis_counts.count_cells(table(rows))

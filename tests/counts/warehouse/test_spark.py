@@ -41,6 +41,7 @@ from tests.counts.warehouse.logs import (
     in_memory,
     make_rows,
     spelled_out,
+    with_holes,
 )
 
 pytest.importorskip("pyspark", reason="Spark is tested where it is installed: pip install 'clickshift[spark]'")
@@ -105,6 +106,14 @@ def test_counts(session: Any, ids: str, layout: str, by: By, tmp_path: Path) -> 
     found = spark.count_cells(frame(session, in_layout(rows, layout)), by=by)
     assert spelled_out(found) == by_hand(rows, by)
     assert_same_cells(found, Cells.of(in_memory(rows, tmp_path), by))
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_holes_are_counted_as_in_memory(session: Any, layout: str, tmp_path: Path) -> None:
+    rows = with_holes(make_rows("text"))
+    given, log = frame(session, in_layout(rows, layout)), in_memory(rows, tmp_path)
+    assert_same_cells(spark.count_cells(given, by="last_click"), Cells.of(log, "last_click"))
+    assert_same(spark.count_cascade(given), Cascade.of(log))
 
 
 def test_cascade(counts: Cascade, tmp_path: Path) -> None:

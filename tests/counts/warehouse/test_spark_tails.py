@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +13,13 @@ import pytest
 
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import TailTransitions, TransitionDerivatives
+from clickshift.counts.tails import merge_tails
 from clickshift.counts.warehouse import _spark_tails as spark_tails
 from clickshift.counts.warehouse._results import PairNumbers
 from clickshift.data.sessions import Sessions
 from clickshift.errors import DataError
 from tests.codes import raises_code
+from tests.holes import log_with_holes
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,12 @@ def hashed(log: Sessions, rng: np.random.Generator) -> tuple[Frame, PairNumbers]
                 "pairs": [of_pair[pair[shown]].tolist() for pair, shown in zip(some.pair, some.shown, strict=True)],
                 "clicks": [click[shown].tolist() for click, shown in zip(log.click[rows], some.shown, strict=True)],
                 "times": log.count[rows].astype(float),
+                "places": [(np.flatnonzero(shown) + 1).tolist() for shown in some.shown],
             },
-            pa.schema({"pairs": pa.list_(pa.int64()), "clicks": pa.list_(pa.bool_()), "times": pa.float64()}),
+            pa.schema(
+                {"pairs": pa.list_(pa.int64()), "clicks": pa.list_(pa.bool_()), "times": pa.float64()}
+                | ({"places": pa.list_(pa.int64())} if log.rankings.has_holes else {})
+            ),
         )
         for rows in (slice(k, k + 20) for k in range(0, len(log), 20))
         for some in [log.rankings[rows]]
@@ -77,8 +83,10 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLICKSHIFT_THREADS", "1")
 
 
-def test_sums_over_pieces(log: Sessions, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("holes", [False, True])
+def test_sums_over_pieces(log: Sessions, rng: np.random.Generator, holes: bool) -> None:
     log = Sessions(log.rankings, log.click, rng.integers(1, 4, len(log)))
+    log = log_with_holes(log, rng) if holes else log
     frame, numbers = hashed(log, rng)
     found, expected = spark_tails.cascade_of(frame, log.vocabulary, numbers, log.n_ranks), Cascade.of(log)
     assert len(found.tails.pieces.table.toArrow()) > 5  # type: ignore[attr-defined]
@@ -99,6 +107,11 @@ def test_sums_over_pieces(log: Sessions, rng: np.random.Generator) -> None:
     for name, here, there in zip(other.curvature._fields, one.curvature, other.curvature, strict=True):
         assert np.allclose(here, there, rtol=1e-12, atol=1e-12), name
     one, other = found.tails.pooled(), expected.tails.pooled()
+    if holes:  # in another order
+        other = merge_tails([one, replace(other, count=-other.count)])
+        assert not other.count.any()
+        assert len(other.count) == len(one.count)
+        return
     for name in ("start", "length", "sessions", "pair", "count"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 

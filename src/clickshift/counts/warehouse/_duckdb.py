@@ -21,8 +21,8 @@ _RunQuery = Callable[[str], ArrowTable]
 def count_cells(log: Relation | str, *, connection: Any = None, by: By = "rank") -> Cells:
     """Count by pair and situation; the log is a relation, or the name of a table of a connection (by default, DuckDB's
     default connection)."""
-    with _open_lists(log, connection) as run:
-        n_ranks = _longest_list(run, by)
+    with _open_lists(log, connection, views=True) as run:
+        n_ranks, _ = _longest_list(run, by)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
         table = run(_sql.cells_query("lists", by, _sql.DUCKDB))
     return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), n_ranks, by)
@@ -33,22 +33,27 @@ def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
     import pyarrow.compute as pc
 
     with _open_lists(log, connection) as run:
-        n_ranks = _longest_list(run)
+        n_ranks, has_holes = _longest_list(run)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
-        table = run(_sql.hashed_lists_query("lists", _sql.DUCKDB))
+        table = run(_sql.hashed_lists_query("lists", _sql.DUCKDB, *["places"] * has_holes))
     pair = numbers.of(pc.list_flatten(table["pairs"]).to_numpy())
     return Cascade.of(sessions_of(table, vocabulary, pair, n_ranks))
 
 
 @contextmanager
-def _open_lists(log: Relation | str, connection: Any) -> Iterator[_RunQuery]:
-    """Yield a function that runs queries on the lists of a log; a long log is grouped once, in a temporary table."""
+def _open_lists(log: Relation | str, connection: Any, *, views: bool = False) -> Iterator[_RunQuery]:
+    """Yield a function that runs queries on the lists of a log; a long log is grouped once, in a temporary table.
+
+    If `views` would be counted in memory, a log that has them is refused.
+    """
     import duckdb
 
     relation: Any = log
     if isinstance(log, str):
         relation = (duckdb.default_connection() if connection is None else connection).table(log)
     layout = _sql.SqlLayout.of(dict(zip(relation.columns, map(str, relation.types), strict=True)), _sql.DUCKDB)
+    if views:
+        layout.check_no_views()
     name = f"clickshift_{uuid4().hex}"  # a name that no table of the user has
     lists = _sql.lists_query(name, layout, _sql.DUCKDB)
     if layout.wide:
@@ -61,7 +66,8 @@ def _open_lists(log: Relation | str, connection: Any) -> Iterator[_RunQuery]:
         relation.query(name, f"DROP TABLE {name}_lists")
 
 
-def _longest_list(run: _RunQuery, by: By | None = None) -> int:
-    """Return the length of the longest list, or raise if a list breaks a rule."""
+def _longest_list(run: _RunQuery, by: By | None = None) -> tuple[int, bool]:
+    """Return the length of the longest list, and whether a list has a hole, or raise if a list breaks a rule."""
     summary = run(_sql.summary_query("lists", _sql.DUCKDB)).to_pylist()[0]
-    return check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)
+    ranks = check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)
+    return ranks, bool(summary["holes"])

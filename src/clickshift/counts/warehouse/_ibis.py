@@ -10,9 +10,11 @@ from typing import Any
 
 from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse._results import cells_of, check_summary
+from clickshift.counts.warehouse._sql import VIEWED, views_not_counted
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.io.read_log import LONG
+from clickshift.io.tables.layouts import MAX_RANK
 
 IbisTable = Any
 """An ibis.Table."""
@@ -42,6 +44,8 @@ def _result_rows(log: IbisTable) -> IbisTable:
             missing=missing,
             columns=list(types),
         )
+    if VIEWED in types:
+        raise views_not_counted()
     for name in ("query", "doc"):
         signed = types[name].is_integer() and str(types[name]).lstrip("!") != "uint64"
         if not (signed or types[name].is_string()):
@@ -86,10 +90,11 @@ def _summary(rows: IbisTable) -> IbisTable:
     )
     s = sessions
     consistent = (s["valid"] == s.size) & (s.queries == 1) & (s.docs == s.size) & (s.counts == 1)
-    consistent &= (s.places == s.size) & (s["first"] == 1) & (s["last"] == s.size) & s.session.notnull()
+    # a rank without a row is a hole
+    consistent &= (s.places == s.size) & (s["first"] >= 1) & (s["last"] <= MAX_RANK) & s.session.notnull()
     bad = sessions.mutate(bad=ibis.ifelse(consistent.fill_null(False), 0, 1))
     name = ibis.ifelse(bad.bad == 1, bad.session.cast("string").fill_null("one without an id"), ibis.null("string"))
-    return bad.aggregate(lists=bad.count(), ranks=bad["size"].max(), bad=bad.bad.sum(), first=name.min())
+    return bad.aggregate(lists=bad.count(), ranks=bad["last"].max(), bad=bad.bad.sum(), first=name.min())
 
 
 def _count_cells(rows: IbisTable, by: By) -> IbisTable:

@@ -90,12 +90,18 @@ def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " 
 
 
 def sessions_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " result"], n_ranks: int) -> Sessions:
-    """Build sessions from lists (pairs, clicks, times: the count) and the concatenated numbers of their pairs."""
+    """Build sessions from lists (pairs, clicks, times: the count) and the concatenated numbers of their pairs.
+
+    If a list has a hole, `places` has the ranks of its pairs, from 1.
+    """
     import pyarrow.compute as pc
 
     length = np.asarray(pc.list_value_length(table["pairs"]))
     shown = np.arange(n_ranks) < length[:, None]
+    if "places" in table.column_names:
+        shown = np.zeros((len(length), n_ranks), bool)
+        shown[np.repeat(np.arange(len(length)), length), np.asarray(pc.list_flatten(table["places"])) - 1] = True
     pairs = as_matrix(pair.astype(np.int32), shown, UNSEEN)
     click = as_matrix(np.asarray(pc.list_flatten(table["clicks"])).astype(bool), shown, False)
-    query = vocabulary.pair_query[pairs[:, 0]]
+    query = vocabulary.pair_query[pairs.max(axis=1)]
     return Sessions(Rankings(vocabulary, query, pairs, shown), click, np.asarray(table["times"]).astype(np.int64))

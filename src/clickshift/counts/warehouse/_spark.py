@@ -21,8 +21,8 @@ _RunQuery = Callable[[str], DataFrame]
 
 def count_cells(log: DataFrame, *, by: By = "rank") -> Cells:
     """Count by pair and situation."""
-    with _open_lists(log) as run:
-        n_ranks = _longest_list(run, by)
+    with _open_lists(log, views=True) as run:
+        n_ranks, _ = _longest_list(run, by)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("{lists}", _sql.SPARK)).toArrow())
         table = run(_sql.cells_query("{lists}", by, _sql.SPARK)).toArrow()
     return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), n_ranks, by)
@@ -34,20 +34,29 @@ def count_cascade(log: DataFrame) -> Cascade:
     The workers need clickshift too: they sort the lists and sum.
     """
     with _open_lists(log) as run:
-        n_ranks = _longest_list(run)
+        n_ranks, has_holes = _longest_list(run)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("{lists}", _sql.SPARK)).toArrow())
         # lists of a query are kept together, so that few partitions share pairs; a frequent query fills several
         hashed = _sql.hashed_lists_query(
-            "{lists}", _sql.SPARK, "xxhash64(query) AS home", "xxhash64(docs, clicks) AS turn"
+            "{lists}",
+            _sql.SPARK,
+            *["places"] * has_holes,
+            "xxhash64(query) AS home",
+            "xxhash64(docs, clicks) AS turn",
         )
         lists = run(hashed).repartitionByRange("home", "turn").sortWithinPartitions("home").drop("home", "turn")
         return cascade_of(lists, vocabulary, numbers, n_ranks)
 
 
 @contextmanager
-def _open_lists(log: DataFrame) -> Iterator[_RunQuery]:
-    """Yield a function that runs queries on the lists of a log; a long log is grouped once."""
+def _open_lists(log: DataFrame, *, views: bool = False) -> Iterator[_RunQuery]:
+    """Yield a function that runs queries on the lists of a log; a long log is grouped once.
+
+    If `views` would be counted in memory, a log that has them is refused.
+    """
     spark, layout = log.sparkSession, _sql.SqlLayout.of(dict(log.dtypes), _sql.SPARK)
+    if views:
+        layout.check_no_views()
     lists = spark.sql(_sql.lists_query("{log}", layout, _sql.SPARK), log=log)
     if layout.wide:
         yield partial(spark.sql, lists=lists)
@@ -59,7 +68,8 @@ def _open_lists(log: DataFrame) -> Iterator[_RunQuery]:
         lists.unpersist()
 
 
-def _longest_list(run: _RunQuery, by: By | None = None) -> int:
-    """Return the length of the longest list, or raise if a list breaks a rule."""
+def _longest_list(run: _RunQuery, by: By | None = None) -> tuple[int, bool]:
+    """Return the length of the longest list, and whether a list has a hole, or raise if a list breaks a rule."""
     (summary,) = run(_sql.summary_query("{lists}", _sql.SPARK)).toArrow().to_pylist()
-    return check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)
+    ranks = check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)
+    return ranks, bool(summary["holes"])

@@ -19,7 +19,7 @@ import numpy as np
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.tail_e_step import EStepSums, ExpectedTails, TailTransitions, TransitionDerivatives
-from clickshift.counts.tails import TailsByShape, run_e_step
+from clickshift.counts.tails import TailsByShape, TailsInParts, run_e_step
 from clickshift.counts.warehouse._results import PairNumbers, sessions_of
 from clickshift.data.vocabulary import Vocabulary
 
@@ -31,10 +31,11 @@ _PAIR_TABLES = ("impressions", "examined", "clicks", "followed", "open_last", "f
 _RANK_TABLES = ("followed_at_rank", "open_last_at_rank")
 _SHAPES = {"start": np.int64, "length": np.int64, "sessions": np.int64}
 _TAILS = {**_SHAPES, "pair": np.uint32, "count": np.float64}
-_COUNTS = {"number": np.int32, "tables": np.float64, "ranks": np.float64, "weight": np.float64}
-_PIECE = ", ".join(f"{name} BINARY" for name in (*_TAILS, *_COUNTS)) + ", passed DOUBLE"
+_COUNTS = {"number": np.int32, "tables": np.float64, "ranks": np.float64}
+_POOLED = {f"pooled_{name}": dtype for name, dtype in _TAILS.items()}
+_PIECE = ", ".join(f"{name} BINARY" for name in (*_TAILS, *_COUNTS, *_POOLED)) + ", passed DOUBLE"
 _SUMS = {"number": np.int32, **dict.fromkeys(EStepSums._fields, np.float64)}
-"""Columns of Spark tables and their types: shapes, tails and counts of a piece, and sums of an E-step."""
+"""Columns of Spark tables and their types: shapes, tails, counts and pooled tails of a piece, and sums of an E-step."""
 _LISTS_IN_A_PIECE = 1 << 18
 """Number of lists from which a piece is complete."""
 
@@ -62,7 +63,7 @@ class SparkTails:
     pieces
         Table of pieces on the cluster.
     shapes
-        One tail of each shape, with the total count of the shape.
+        One tail of each shape, and of its holes, with their total count.
     """
 
     pieces: _CachedPieces
@@ -93,7 +94,7 @@ class SparkTails:
         return []
 
     def pooled(self) -> TailsByShape:
-        """Return one tail of each shape, as if all documents were pair 0; these are in memory."""
+        """Return one tail of each shape, and of its holes, as if all documents were pair 0; these are in memory."""
         return self.shapes
 
 
@@ -101,13 +102,14 @@ def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: PairNumbers, n_ranks
     """Count the lists (pair hashes, clicks, times: the count) of a data frame."""
     shared_numbers = lists.sparkSession.sparkContext.broadcast(numbers)
     pieces = _CachedPieces(lists.mapInArrow(partial(_sort_partition, shared_numbers, n_ranks), _PIECE))
-    wanted = pieces.table.select("number", "tables", "ranks", "weight", "passed", *_SHAPES)
-    rows = [_to_arrays(row, _COUNTS | _SHAPES) for row in _rows(wanted.toArrow().to_batches())]
+    wanted = pieces.table.select(*_COUNTS, *_POOLED, "passed")
+    rows = [_to_arrays(row, _COUNTS | _POOLED) for row in _rows(wanted.toArrow().to_batches())]
     tables = np.zeros((len(_PAIR_TABLES), vocabulary.n_pairs + 1))
     for row in rows:
         tables[:, row["number"]] += row["tables"].reshape(len(tables), -1)
     ranks = np.sum([row["ranks"] for row in rows], axis=0).reshape(len(_RANK_TABLES), n_ranks)
-    tails = SparkTails(pieces, _merge_shapes(rows))
+    pooled = TailsInParts([_tails(*(row[name] for name in _POOLED), n_pairs=1) for row in rows]).pooled()
+    tails = SparkTails(pieces, pooled)
     return Cascade(
         vocabulary=vocabulary,
         n_ranks=n_ranks,
@@ -118,12 +120,10 @@ def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: PairNumbers, n_ranks
     )
 
 
-def _merge_shapes(rows: list[SparkRow]) -> TailsByShape:
-    """Return one tail of each shape that any piece has, with its total count."""
-    start, length, weight = (np.concatenate([row[name] for row in rows]) for name in ("start", "length", "weight"))
-    shape, position = np.unique(np.stack([start, length], axis=1), axis=0, return_inverse=True)
-    one = TailsByShape.empty(shape[:, 0].copy(), shape[:, 1].copy(), np.ones(len(shape), np.int64))
-    return replace(one, count=np.bincount(position.ravel(), weight, len(shape)).astype(np.float64))
+def _tails(*columns: np.ndarray, n_pairs: int) -> TailsByShape:
+    """Return the tails of a piece, whose own pairs are numbered from 0; a hole is the second number after them."""
+    tails = TailsByShape(*columns)
+    return replace(tails, hole=n_pairs + 1) if tails.pair.max(initial=0) > n_pairs else tails
 
 
 def _sort_partition(numbers: Any, n_ranks: int, batches: Batches) -> Batches:
@@ -155,8 +155,9 @@ def _make_piece(numbers: PairNumbers, n_ranks: int, batches: list[Any]) -> Any:
     row["number"] = numbers.of(hashes)
     row["tables"] = np.stack([getattr(counts, name)[:-1] for name in _PAIR_TABLES])
     row["ranks"] = np.stack([getattr(counts, name) for name in _RANK_TABLES])
-    row["weight"] = tails.pooled().count
-    return _to_batch(row, _TAILS | _COUNTS, passed=counts.passed)
+    pooled = tails.pooled()
+    row |= {f"pooled_{name}": getattr(pooled, name) for name in _TAILS}
+    return _to_batch(row, _TAILS | _COUNTS | _POOLED, passed=counts.passed)
 
 
 def _e_step_partition(parameters: Any, batches: Batches) -> Batches:
@@ -165,7 +166,7 @@ def _e_step_partition(parameters: Any, batches: Batches) -> Batches:
     (skip, g, h_pair, h_rank), turns = parameters.value
     for row in _rows(batches):
         piece = _to_arrays(row, _TAILS | {"number": np.int32})
-        tails = TailsByShape(*(piece[name] for name in _TAILS))
+        tails = _tails(*(piece[name] for name in _TAILS), n_pairs=len(piece["number"]))
         number = np.append(piece["number"], -1)  # the last row belongs to UNSEEN
         derivatives = None
         if turns is not None:

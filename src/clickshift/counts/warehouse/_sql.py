@@ -2,6 +2,9 @@
 
     log (wide or long)  ->  lists, one row each  ->  rule violations; distinct pairs; cells
 
+A list has the documents that are shown, and their ranks (places): a missing document of a wide log, and a rank without
+a row of a long one, is a hole.
+
 A pair is a 64-bit hash of its ids (Spark's `hash` has 32 bits, too few for a hundred thousand pairs). A hash collision
 is unlikely, but always detected: the distinct (hash, query, document) rows would show it.
 
@@ -18,6 +21,10 @@ from typing import Literal
 from clickshift.counts.cells import By
 from clickshift.errors import DataError
 from clickshift.io.read_log import LONG, WIDE
+from clickshift.io.tables.layouts import MAX_RANK
+
+VIEWED = "viewed"
+"""Column of the results that were viewed."""
 
 IdType = Literal["integer", "text"]
 """Type of raw ids."""
@@ -111,13 +118,13 @@ SPARK = Dialect(
     text="STRING",
     list_type="ARRAY<{}>",
     length="size({})",
-    item="element_at({}, {})",
+    item="try_element_at({}, {})",
     filter="filter({}, x -> {})",
     transform="transform({}, x -> {})",
     maximum="array_max({})",
     total="aggregate({}, 0D, (sum, x) -> sum + x)",
     distinct="array_distinct({})",
-    up_to="sequence(1, {})",
+    up_to="slice(sequence(1, greatest({0}, 0) + 1), 1, greatest({0}, 0))",  # sequence(1, 0) would descend
     hash="xxhash64({}, {})",
     collect="sort_array(collect_list(struct(place, doc, click)))",
     explode="""
@@ -142,12 +149,15 @@ class SqlLayout:
         Type of the query ids and of the document ids.
     counted
         Whether a column `count` has the number of equal sessions that a row represents.
+    has_views
+        Whether a column `viewed` says which results were viewed.
     """
 
     wide: bool
     query: IdType
     doc: IdType
     counted: bool
+    has_views: bool = False
 
     @classmethod
     def of(cls, types: Mapping[str, str], dialect: Dialect) -> SqlLayout:
@@ -175,35 +185,49 @@ class SqlLayout:
                 )
         doc_name = "docs" if layout is WIDE else "doc"
         query, doc = (_id_type(name, value_types[name], dialect) for name in ("query", doc_name))
-        return cls(layout is WIDE, query, doc, "count" in types)
+        return cls(layout is WIDE, query, doc, "count" in types, VIEWED in types)
+
+    def check_no_views(self) -> None:
+        """Raise if the log says which results were viewed ("views-not-counted"): views are counted in memory only."""
+        if self.has_views:
+            raise views_not_counted()
+
+
+def views_not_counted() -> DataError:
+    """Return the error for a table that says which results were viewed ("views-not-counted")."""
+    return DataError(
+        f"a table that is counted in a warehouse must have no column {VIEWED}: views are counted in memory only, and "
+        "PBM and UBM would not use them. Select the other columns, or read the log with read_log.",
+        code="views-not-counted",
+        column=VIEWED,
+    )
 
 
 def lists_query(log: str, layout: SqlLayout, dialect: Dialect) -> str:
-    """Return the query for one row per list: session (owner), query, docs, clicks, count (times), problem if any.
+    """Return the query for one row per list: owner, query, docs, clicks, places, times, and problem, if any.
 
     The results of a long log are collected by one aggregate per session: a window function would sort the whole log.
     """
-    session, query, docs, clicks, rank, doc, click, count = (
-        dialect.quote.format(name) for name in ("session", "query", "docs", "clicks", "rank", "doc", "click", "count")
-    )
+    query, count = (dialect.quote.format(name) for name in ("query", "count"))
     query_type, doc_type = ("BIGINT" if kind == "integer" else dialect.text for kind in (layout.query, layout.doc))
     times = f"CAST({count} AS DOUBLE)" if layout.counted else "CAST(1 AS DOUBLE)"
     if layout.wide:
-        return f"""
-        SELECT CAST(NULL AS {dialect.text}) AS owner, CAST({query} AS {query_type}) AS query,
-            CAST({docs} AS {dialect.list_type.format(doc_type)}) AS docs,
-            CAST({clicks} AS {dialect.list_type.format("DOUBLE")}) AS clicks,
-            {times} AS times, CAST(NULL AS {dialect.text}) AS problem
-        FROM {log}"""
+        return _wide_lists_query(log, dialect, f"CAST({query} AS {query_type}) AS query, {times} AS times", doc_type)
+    session, rank, doc, click = (dialect.quote.format(name) for name in ("session", "rank", "doc", "click"))
+    places = dialect.transform.format("results", "CAST(x['place'] AS BIGINT)")
+    no_rank = dialect.filter.format(
+        "results", f"x['place'] < 1 OR x['place'] > {MAX_RANK} OR x['place'] <> floor(x['place'])"
+    )
+    distinct = dialect.length.format(dialect.distinct.format(dialect.transform.format("results", "x['place']")))
     return f"""
         SELECT owner, query, {dialect.transform.format("results", "x['doc']")} AS docs,
-            {dialect.transform.format("results", "x['click']")} AS clicks, times,
-            CASE WHEN problem IS NULL AND {dialect.transform.format("results", "x['place']")} <> ranks
-                THEN 'ranks must be 1, 2, 3, ... once each' ELSE problem END AS problem
+            {dialect.transform.format("results", "x['click']")} AS clicks, {places} AS places, times,
+            CASE WHEN problem IS NULL
+                AND ({dialect.length.format(no_rank)} > 0 OR {distinct} < {dialect.length.format("results")})
+                THEN 'ranks must be from 1 to {MAX_RANK:,}, each once' ELSE problem END AS problem
         FROM (
             SELECT CAST(owner AS {dialect.text}) AS owner, min(query) AS query, min(times) AS times,
                 {dialect.collect} AS results,
-                {dialect.transform.format(dialect.up_to.format("count(*)"), "CAST(x AS DOUBLE)")} AS ranks,
                 CASE WHEN owner IS NULL THEN 'session must not be missing'
                     WHEN count(query) < count(*) THEN 'query must not be missing'
                     WHEN min(query) <> max(query) THEN 'query must be the same in all rows of a session'
@@ -217,8 +241,38 @@ def lists_query(log: str, layout: SqlLayout, dialect: Dialect) -> str:
             GROUP BY owner)"""
 
 
+def _wide_lists_query(log: str, dialect: Dialect, columns: str, doc_type: str) -> str:
+    """Return the query for the lists of a wide log, without the holes; lists without holes are taken as they are."""
+    docs, clicks = (dialect.quote.format(name) for name in ("docs", "clicks"))
+    size, n_clicks = dialect.length.format("docs"), dialect.length.format("clicks")
+    shown = dialect.filter.format(dialect.up_to.format(size), f"{dialect.item.format('docs', 'x')} IS NOT NULL")
+    n_shown = dialect.length.format("places")
+    is_hole = f"{dialect.item.format('docs', 'x')} IS NULL AND coalesce({dialect.item.format('clicks', 'x')}, 0) <> 0"
+    on_holes = dialect.length.format(dialect.filter.format(dialect.up_to.format(size), is_hole))
+    no_hole = f"{n_shown} = {size}"
+    clicks_of_places = dialect.transform.format("places", dialect.item.format("clicks", "x"))
+    return f"""
+        SELECT owner, query,
+            CASE WHEN {no_hole} THEN docs ELSE {dialect.filter.format("docs", "x IS NOT NULL")} END AS docs,
+            CASE WHEN {no_hole} OR {size} <> {n_clicks} THEN clicks ELSE {clicks_of_places} END AS clicks,
+            places, times,
+            CASE WHEN query IS NULL THEN 'query must not be missing'
+                WHEN docs IS NULL OR clicks IS NULL OR {size} = 0 OR {size} <> {n_clicks}
+                    THEN 'docs and clicks must be lists of one or more items and of equal length'
+                WHEN {no_hole} THEN NULL
+                WHEN {n_shown} = 0 THEN 'a list must have a document'
+                WHEN {on_holes} > 0 THEN 'a click must be on a document' END AS problem
+        FROM (
+            SELECT *, {shown} AS places
+            FROM (
+                SELECT CAST(NULL AS {dialect.text}) AS owner, {columns},
+                    CAST({docs} AS {dialect.list_type.format(doc_type)}) AS docs,
+                    CAST({clicks} AS {dialect.list_type.format("DOUBLE")}) AS clicks
+                FROM {log}))"""
+
+
 def summary_query(lists: str, dialect: Dialect) -> str:
-    """Return the query for one row: number of lists, longest list, number of lists that break a rule, and the first."""
+    """Return the query for one row: number of lists, ranks, lists with a hole, lists that break a rule, the first."""
     size, clicks = dialect.length.format("docs"), dialect.length.format("clicks")
     missing = dialect.length.format(dialect.filter.format("docs", "x IS NULL"))
     no_bit = dialect.length.format(dialect.filter.format("clicks", "x IS NULL OR x NOT IN (0, 1)"))
@@ -227,17 +281,16 @@ def summary_query(lists: str, dialect: Dialect) -> str:
         for name, column in (("query", "query"), ("docs", "docs"), ("clicks", "clicks"), ("count", "times"))
     )
     return f"""
-        SELECT count(*) AS lists, CAST(max(size) AS BIGINT) AS ranks, count(broken) AS bad,
+        SELECT count(*) AS lists, CAST(max(extent) AS BIGINT) AS ranks, count(broken) AS bad,
+            CAST(sum(CASE WHEN extent > size THEN 1 ELSE 0 END) AS BIGINT) AS holes,
             min(CASE WHEN broken IS NOT NULL THEN concat(broken, ': got ',
                 CASE WHEN owner IS NULL THEN '' ELSE concat('session ', owner, ', ') END, {got}) END) AS first
         FROM (
-            SELECT *, {size} AS size, CASE
+            SELECT *, {size} AS size, {dialect.maximum.format("places")} AS extent, CASE
                 WHEN problem IS NOT NULL THEN problem
-                WHEN query IS NULL THEN 'query must not be missing'
-                WHEN docs IS NULL OR clicks IS NULL OR {size} = 0 OR {size} <> {clicks}
-                    THEN 'docs and clicks must be lists of one or more items and of equal length'
                 WHEN {missing} > 0 THEN 'doc must not be missing'
                 WHEN {no_bit} > 0 THEN 'a click must be 0 or 1'
+                WHEN {clicks} <> {size} THEN 'docs and clicks must be of equal length'
                 WHEN {dialect.length.format(dialect.distinct.format("docs"))} < {size}
                     THEN 'a document must appear once in a list'
                 WHEN times IS NULL OR times < 1 OR times <> floor(times) THEN 'count must be 1, 2, 3, ...'
@@ -273,7 +326,7 @@ def cells_query(lists: str, by: By, dialect: Dialect) -> str:
 
 
 def hashed_lists_query(lists: str, dialect: Dialect, *columns: str) -> str:
-    """Return the query for lists of pair hashes with their clicks, counts (times) and further columns."""
+    """Return the query for lists of pair hashes with their clicks, counts (times) and further columns, as places."""
     pairs = dialect.transform.format("docs", dialect.hash.format("query", "x"))
     clicks = dialect.transform.format("clicks", "x = 1")
     return f"SELECT {', '.join((f'{pairs} AS pairs', f'{clicks} AS clicks', 'times', *columns))} FROM {lists}"
@@ -281,9 +334,10 @@ def hashed_lists_query(lists: str, dialect: Dialect, *columns: str) -> str:
 
 def _results_query(lists: str, dialect: Dialect) -> str:
     """Return the query for one row per result of every list."""
-    places = dialect.up_to.format(dialect.length.format("docs"))
-    clicked = dialect.filter.format(places, f"{dialect.item.format('clicks', 'x')} = 1")
-    return dialect.explode.format(f"SELECT *, {places} AS places, {clicked} AS clicked FROM {lists}")
+    numbers = dialect.up_to.format(dialect.length.format("clicks"))
+    clicked = dialect.filter.format(numbers, f"{dialect.item.format('clicks', 'x')} = 1")
+    clicked = dialect.transform.format(clicked, dialect.item.format("places", "x"))
+    return dialect.explode.format(f"SELECT *, {clicked} AS clicked FROM {lists}")
 
 
 def _item_type(name: str, column_type: str, dialect: Dialect) -> str:
