@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.counts.log_summary import log_summary
+from clickshift.data.segments import Segment
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.display.document import Document
+from tests.full_logs import full_log
 
 WORDS = Vocabulary.of([1, 1, 1, 2], [10, 20, 30, 10])[0]
 
@@ -101,3 +106,47 @@ def test_a_table_of_long_lists_groups_ranks() -> None:
     assert [row["rank"] for row in ones] == [str(rank) for rank in range(1, 11)]
     assert (last["rank"], last["impressions"], last["clicks"], last["click-through rate"]) == ("11–20", 10, 1, "10.0%")
     assert (rest["rank"], rest["clicks"]) == ("21–22", 0)
+
+
+def test_holes_signals_and_segments_are_summed_over_sessions() -> None:
+    lists = np.array([[0, UNSEEN, 1], [UNSEEN, 2, UNSEEN]])
+    shown = lists != UNSEEN
+    device = Segment.of(["phone", "desktop"])
+    rankings = Rankings(WORDS, np.zeros(2, int), lists, shown, segments={"device": device})
+    signals = {
+        "viewed": np.where(shown, [[1, 0, np.nan], [0, 1, 0]], 0),
+        "revenue": np.where(shown, [[2.5, 0, 0], [0, 4, 0]], 0),
+    }
+    log = Sessions(rankings, np.zeros((2, 3)), np.array([3, 1]), signals=signals)
+    facts = log_summary(log).to_dict()
+    assert (facts["holes"], facts["hole_share"]) == (3 * 1 + 1 * 1, 4 / (3 * 3 + 2))
+    assert facts["signals"] == {
+        "viewed": {"known": 4 / 7, "rate": 1.0, "total": 4.0},
+        "revenue": {"known": 1.0, "rate": 4 / 7, "total": 3 * 2.5 + 4},
+    }
+    assert facts["segments"] == {"device": {"desktop": 1, "phone": 3}}
+    document = log_summary(log).document
+    assert "4 holes; signals viewed, revenue; segments device" in document.data
+    sizes = {row["name"]: row["value"] for row in two_columns_of(document)}
+    assert sizes["holes"] == "4 (36.4% of ranks)"
+    assert sizes["segment device"] == "phone 75.0%, desktop 25.0%"
+
+
+def two_columns_of(document: Document) -> Any:
+    """The table of sizes."""
+    return [dict(zip(("name", "value"), row.values(), strict=True)) for row in document.tables["Sizes"]]
+
+
+def test_a_log_without_further_columns_has_no_facts_of_them() -> None:
+    assert {"holes", "signals", "segments", "propensities_by_position"}.isdisjoint(summary([[0, 1]]))
+
+
+def test_an_encoded_log_has_the_same_summary(tmp_path: Path) -> None:
+    log = full_log(60)
+    cs.write_log(log, tmp_path / "log.parquet")
+    columns = {"signal:cart": "cart", "signal:revenue": "revenue", "segment:device": "device"}
+    encoded = cs.open_log(tmp_path / "log.parquet", columns=columns, in_memory=False)
+    found, wanted = log_summary(encoded).to_dict(), log_summary(log).to_dict()
+    assert {"holes", "signals", "segments", "propensities_by_position"} <= found.keys()
+    for name in wanted.keys() - {"time"}:
+        np.testing.assert_equal(found[name], wanted[name])

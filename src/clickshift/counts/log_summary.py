@@ -15,6 +15,7 @@ from clickshift.core.intervals import wilson_interval
 from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import row_hashes
 from clickshift.counts.cells import Cells
+from clickshift.counts.column_totals import ColumnTotals
 from clickshift.counts.connectivity import SwapGraph, swap_graph
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.description import describe_log, log_source
@@ -29,6 +30,8 @@ from clickshift.io.read_report import OnBadLine
 
 _RANKS_SHOWN = 20
 """Most ranks that a table shows one by one; of longer lists, ranks from 11 on are grouped."""
+_SWAP_RANKS = 100
+"""Number of ranks whose swaps are facts."""
 _GROUP_ENDS = (20, 50, 100, 200, 500, 1000)
 
 
@@ -60,6 +63,8 @@ class LogSummary(Result):
         First and last time as text, if the log has times.
     users
         Number of users, if the log has them.
+    columns
+        Holes, signals, segments, and whether there are propensities by position.
     source
         Where the log came from.
 
@@ -76,10 +81,16 @@ class LogSummary(Result):
     - pairs_seen_at_several_ranks: a share.
     - rank_groups: groups of ranks, from 1, that are connected by documents shown at several ranks.
     - weakest_link: effective swaps on the weakest connection between ranks; None for a single rank.
-    - effective_swaps: effective number of swaps between every two ranks.
+    - effective_swaps: effective number of swaps between every two ranks; of long lists, between the first 100.
     - identifiability: "all ranks are connected", or what is not identified.
     - propensities: whether the log has propensities.
     - time: [first, last], if the log has times; users: a number, if it has users.
+    - holes: number of ranks above the end of a list where nothing is shown, and hole_share, their share of these ranks,
+      if there are any.
+    - signals: for each signal of results the share of the results of which it is known (known), the share of those with
+      a value above 0 (rate), and the sum of its values (total), if the log has signals.
+    - segments: number of sessions of each label, by segment, if the log has segments.
+    - propensities_by_position: true, if the log has them.
     """
 
     sessions: int
@@ -98,6 +109,7 @@ class LogSummary(Result):
     propensities: bool
     time: tuple[str, str] | None = None
     users: int | None = None
+    columns: ColumnTotals | None = None
     source: str = ""
 
     @cached_property
@@ -150,10 +162,11 @@ class LogSummary(Result):
             **{name: own[name] for name in ("distinct_lists", "pairs_seen_at_several_ranks")},
             "rank_groups": graph.groups(),
             "weakest_link": graph.weakest_link,
-            "effective_swaps": graph.swaps,
+            "effective_swaps": graph.swaps[:_SWAP_RANKS, :_SWAP_RANKS],
             "identifiability": self.identifiability,
             "propensities": self.propensities,
             **{name: own[name] for name in ("time", "users") if own[name] is not None},
+            **({} if self.columns is None else self.columns.facts()),
         }
 
     def _document(self) -> Document:
@@ -172,9 +185,14 @@ class LogSummary(Result):
             [Section("Sizes", table=two_columns(self._sizes()))],
             verdict=self.swap_graph.verdict,
             data=f"{describe_log(0, source=self.source, first=first, last=last)}: {self.documents:,} documents in "
-            f"{self.distinct_lists:,} distinct lists".removeprefix(": "),
+            f"{self.distinct_lists:,} distinct lists{self._described_columns()}".removeprefix(": "),
             headline=headline,
         )
+
+    def _described_columns(self) -> str:
+        """Return holes, signals and segments in one line."""
+        described = "" if self.columns is None else self.columns.describe()
+        return f"; {described}" if described else ""
 
     def _rank_table(self) -> Rows:
         """Tabulate impressions, clicks, rates and swaps by rank; of a long list, further ranks are grouped."""
@@ -216,6 +234,7 @@ class LogSummary(Result):
             "logged propensities": "yes" if self.propensities else "none",
             **({} if self.time is None else {"time": " to ".join(self.time)}),
             **({} if self.users is None else {"users": self.users}),
+            **({} if self.columns is None else self.columns.sizes(self.sessions)),
         }
 
     def _figure(self) -> Any:
@@ -311,6 +330,7 @@ def log_summary(
         propensities=parts[0].propensities,
         time=(str(min(first for first, _ in times)), str(max(last for _, last in times))) if times else None,
         users=len(np.unique(np.concatenate(users))) if users else None,
+        columns=ColumnTotals.sum([part.columns for part in parts]),
         source=log_source(log),
     )
 
@@ -325,6 +345,7 @@ class _PartSummary(NamedTuple):
     propensities: bool
     time: tuple[Any, Any] | None
     users: np.ndarray | None
+    columns: ColumnTotals
 
 
 def _summarise_part(part: Sessions, *, by_length: bool) -> _PartSummary:
@@ -338,6 +359,7 @@ def _summarise_part(part: Sessions, *, by_length: bool) -> _PartSummary:
         rankings.log_prob is not None,
         None if part.time is None else (part.time.min(), part.time.max()),
         None if part.user is None else np.unique(part.user),
+        ColumnTotals.of(part),
     )
 
 
