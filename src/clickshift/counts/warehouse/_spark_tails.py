@@ -108,7 +108,7 @@ def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: PairNumbers, n_ranks
     for row in rows:
         tables[:, row["number"]] += row["tables"].reshape(len(tables), -1)
     ranks = np.sum([row["ranks"] for row in rows], axis=0).reshape(len(_RANK_TABLES), n_ranks)
-    pooled = TailsInParts([_tails(*(row[name] for name in _POOLED), n_pairs=1) for row in rows]).pooled()
+    pooled = TailsInParts([_tails(row, 1, "pooled_") for row in rows]).pooled()
     tails = SparkTails(pieces, pooled)
     return Cascade(
         vocabulary=vocabulary,
@@ -120,9 +120,9 @@ def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: PairNumbers, n_ranks
     )
 
 
-def _tails(*columns: np.ndarray, n_pairs: int) -> TailsByShape:
+def _tails(piece: SparkRow, n_pairs: int, prefix: str = "") -> TailsByShape:
     """Return the tails of a piece, whose own pairs are numbered from 0; a hole is the second number after them."""
-    tails = TailsByShape(*columns)
+    tails = TailsByShape(**{name: piece[prefix + name] for name in _TAILS})
     return replace(tails, hole=n_pairs + 1) if tails.pair.max(initial=0) > n_pairs else tails
 
 
@@ -166,7 +166,7 @@ def _e_step_partition(parameters: Any, batches: Batches) -> Batches:
     (skip, g, h_pair, h_rank), turns = parameters.value
     for row in _rows(batches):
         piece = _to_arrays(row, _TAILS | {"number": np.int32})
-        tails = _tails(*(piece[name] for name in _TAILS), n_pairs=len(piece["number"]))
+        tails = _tails(piece, len(piece["number"]))
         number = np.append(piece["number"], -1)  # the last row belongs to UNSEEN
         derivatives = None
         if turns is not None:
