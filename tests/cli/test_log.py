@@ -236,4 +236,8 @@ def test_queries_are_grouped_for_fit(shell: Shell, tmp_path: Path) -> None:
     assert "2 of 3 queries" in out["conclusion"]
     shell.json("fit", "dCTR", tmp_path / "log.jsonl", "-o", tmp_path / "model", "--groups", tmp_path / "groups.csv")
     assert cs.load_model(tmp_path / "model").evidence.sharing > 0
+    shell.json("fit", "dCTR", tmp_path / "log.jsonl", "-o", tmp_path / "alone")
+    for model, options in (("model", ()), ("alone", ("--groups", tmp_path / "groups.csv"))):
+        shell.json("judgments", tmp_path / model, "-o", tmp_path / f"{model}.csv", *options)
+    assert (tmp_path / "model.csv").read_text() == (tmp_path / "alone.csv").read_text()
     assert "meaning" in shell.error("log", "group", tmp_path / "log.jsonl", "--by", "meaning")

@@ -192,6 +192,9 @@ def judgments(
     keep_prior: bool = typer.Option(
         False, "--keep-prior", help="Keep pairs whose grade the prior decides, marked in the column grade_from."
     ),
+    groups: Path | None = typer.Option(
+        None, help="Table of query and group, e.g. of `clickshift log group`: queries that share their documents."
+    ),
     query_text: Path | None = typer.Option(
         None, help="Table with the columns query and text: the texts of the queries, if the log has ids."
     ),
@@ -221,6 +224,7 @@ def judgments(
                 min_impressions=min_impressions,
                 keep_prior=keep_prior,
                 query_text=query_text,
+                groups=groups,
                 format=format,
                 columns=parse_columns(column),
                 on_bad_line="skip" if skip_bad else "error",

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.open_log import LogLike
+from clickshift.counts.query_groups import QueryGroups
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS, SYMBOLS, counts_figure, dot_plot
@@ -34,6 +35,7 @@ from clickshift.grading.export import judgments_format, write_judgments
 from clickshift.grading.quantiles import quantile_grades
 from clickshift.io.query_texts import read_query_texts
 from clickshift.io.read_report import OnBadLine
+from clickshift.learners.shared_attractiveness import share_attractiveness
 from clickshift.models import model_title
 from clickshift.models.coec import COEC
 from clickshift.models.storage import ModelLike, open_model
@@ -346,6 +348,7 @@ def judgments(
     min_impressions: int = 0,
     keep_prior: bool = False,
     query_text: str | Path | Any | None = None,
+    groups: QueryGroups | str | Path | Any | None = None,
     level: float = 0.95,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -382,6 +385,9 @@ def judgments(
         Whether to keep the pairs whose grade the prior decides; the column grade_from marks them.
     query_text
         Texts of the queries, if the log has ids: a table or a data frame of query and text.
+    groups
+        Groups of queries between which the attractiveness of documents is shared, as in `fit`, for a model that was
+        fitted without.
     level
         Confidence level of the relevance intervals.
     format
@@ -401,7 +407,8 @@ def judgments(
         If `grades` is not valid ("bad-grades"), or `value` is no sum of signals of the log ("bad-value",
         "unknown-signal", "missing-log").
     CapabilityError
-        If the model has no impressions because it was not fitted on a log ("no-evidence").
+        If the model has no impressions because it was not fitted on a log ("no-evidence"), or no attractiveness to
+        share between groups of queries ("no-attractiveness").
     DataError
         If no pair was shown often enough ("too-few-impressions"), the prior decides the grades of all pairs
         ("graded-by-prior"), or a query has no text of its own ("missing-query-text", "repeated-query-text").
@@ -416,7 +423,7 @@ def judgments(
     """
     import pyarrow as pa
 
-    model = open_model(model)
+    model = open_model(model) if groups is None else share_attractiveness(open_model(model), groups)
     default = VALUE_GRADES if value is not None else COEC_GRADES if isinstance(model, COEC) else DEFAULT_GRADES
     parsed = parse_grades(grades or default)
     texts = None if query_text is None else read_query_texts(query_text, model.vocabulary)
