@@ -317,7 +317,15 @@ class Cells:
     def _regrouped(self, by: By, situation: Int[np.ndarray, " cell"], n_segments: int) -> Cells:
         """Return the same counts with another situation of each cell."""
         n_situations = n_segments * count_situations(by, self.n_ranks)
-        key, cell = distinct_sorted(self.pair.astype(np.int64) * n_situations + situation)
+        key = self.pair.astype(np.int64) * n_situations + situation
+        size = self.vocabulary.n_pairs * n_situations
+        if size <= _MAX_DENSE_CELLS:
+            occurs = np.zeros(size, bool)
+            occurs[key] = True
+            number = np.cumsum(occurs) - 1
+            key, cell = np.flatnonzero(occurs), number[key]
+        else:
+            key, cell = distinct_sorted(key)
         impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
         views = None if self.views is None else add_views([self.views], [1.0], cell, len(key))
         columns = *np.divmod(key, n_situations), impressions, clicks
@@ -518,24 +526,24 @@ def _count_dtype(log: Log, weight: np.ndarray | None) -> type:
     return np.uint32 if weight is None and not log.has_counts else np.float64
 
 
-def _numbered_chunks(
+def _segmented_chunks(
     log: Log, weight: np.ndarray | None, segments: SegmentNumbers | None
-) -> Iterator[tuple[Sessions, np.ndarray, np.ndarray]]:
-    """Yield the sessions of a log with the numbers of their pairs, and their counts.
-
-    By segment, each pair has a number per segment, in consecutive order: then one table holds all segments of a pair.
-    """
+) -> Iterator[tuple[Sessions, np.ndarray | None, np.ndarray]]:
+    """Yield the sessions of a log with the numbers of their segments, if there are any, and their counts."""
     for part, count in weighted_chunks(log, weight):
-        pair = part.rankings.pair
-        if segments is None:
-            yield part, pair, count
-            continue
-        dtype = np.int32 if log.vocabulary.n_pairs * segments.n < np.iinfo(np.int32).max else np.int64
-        number: np.ndarray = np.array(pair, dtype)
-        number *= segments.n
-        number += segments.of(part)[:, None]
-        number[pair == UNSEEN] = UNSEEN
-        yield part, number, count
+        yield part, None if segments is None else segments.of(part), count
+
+
+def _numbered(pair: np.ndarray, segment: np.ndarray | None, n_segments: int, n_pairs: int) -> np.ndarray:
+    """Number pairs by segment: those of one pair are consecutive, so that one table holds all segments of it."""
+    if segment is None:
+        return pair
+    large = n_pairs * n_segments > np.iinfo(np.int32).max
+    number: np.ndarray = np.array(pair, np.int64 if large else np.int32)
+    number *= n_segments
+    number += segment[:, None]
+    number[pair == UNSEEN] = UNSEEN
+    return number
 
 
 def _count_dense(
@@ -547,18 +555,20 @@ def _count_dense(
     tables: np.ndarray = np.zeros(shape, _count_dtype(log, weight))
     by_code = _BY_FROM_COARSE_TO_FINE.index(by)
 
-    def add(part: Sessions, pair: np.ndarray, count: Float[np.ndarray, " session"]) -> None:
+    def add(part: Sessions, segment: np.ndarray | None, count: Float[np.ndarray, " session"]) -> None:
         cuts = np.linspace(0, len(part), threads + 1).astype(int)
 
         def work(k: int) -> None:
             rows = slice(cuts[k], cuts[k + 1])
-            lists = pair[rows], part.rankings.shown[rows], part.rankings.has_holes
+            own = None if segment is None else segment[rows]
+            pair = _numbered(part.rankings.pair[rows], own, n_segments, pairs)
+            lists = pair, part.rankings.shown[rows], part.rankings.has_holes
             _add_all_pairs(*lists, part.click[rows], count[rows], by_code, n_situations, tables[k])
 
         for_each(work, threads)
 
-    for numbered in _numbered_chunks(log, weight, segments):
-        add(*numbered)
+    for chunk in _segmented_chunks(log, weight, segments):
+        add(*chunk)
     cuts = np.linspace(0, pairs, threads + 1).astype(int).tolist()
     return _collect_cells([(tables, cuts[k], cuts[k + 1], 0) for k in range(threads)], n_segments * n_situations)
 
@@ -612,8 +622,8 @@ def _count_pass(
         for arrays in weighted_arrays(log, weight):
             add(*arrays)
     else:
-        for part, pair, count in _numbered_chunks(log, weight, segments):
-            add(pair, part.click, count)
+        for part, segment, count in _segmented_chunks(log, weight, segments):
+            add(_numbered(part.rankings.pair, segment, n_segments, log.vocabulary.n_pairs), part.click, count)
     return [(table[None], start, stop, start) for table, (start, stop) in zip(tables, ranges, strict=True)]
 
 
@@ -819,7 +829,9 @@ def _count_sparse(
 ) -> _CellColumns:
     """Count by sorting keys, rank by rank to bound the memory: a cell belongs to one rank."""
     keys, counts, size = list[np.ndarray](), list[np.ndarray](), 0
-    for part, numbers, count in _numbered_chunks(log, weight, segments):
+    for part, segment, count in _segmented_chunks(log, weight, segments):
+        n_segments = 1 if segments is None else segments.n
+        numbers = _numbered(part.rankings.pair, segment, n_segments, log.vocabulary.n_pairs)
         situation = situation_of(by, part)
         for rank in range(part.n_ranks):
             pair = numbers[:, rank]

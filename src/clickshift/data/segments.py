@@ -135,9 +135,9 @@ class Segment:
         count
             Number of sessions that each row represents; by default, 1 each.
         """
-        known = self.code >= 0
-        weight = None if count is None else count[known]
-        return np.bincount(self.code[known], weight, minlength=len(self.labels)).astype(np.int64)
+        weight = None if count is None or (count == 1).all() else count
+        sizes = np.bincount(self.code + np.int32(1), weight, minlength=len(self.labels) + 1)
+        return sizes[1:].astype(np.int64)
 
     def with_labels(self, labels: Sequence[str]) -> Segment:
         """Return the same segment in the numbers of other labels; one that is not among them becomes unknown.

@@ -31,6 +31,7 @@ from clickshift.learners._cascade_fit import (
     SharedCurvature,
     TailsOfSegment,
 )
+from clickshift.learners._cascade_models import CCMFamily
 from clickshift.learners._segment_examination import SegmentCurves
 from clickshift.learners._segment_pooling import SegmentLogits
 from clickshift.models.intervals import EffectiveCounts, effective_counts
@@ -141,12 +142,15 @@ class SegmentedFamily(CascadeFamily):
 
     @override
     def start(self, homogeneous: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
-        """Start all segments from the start of the model without segments."""
+        """Start pairs from the start of the model without segments, and continuations from those of each segment."""
         one, n = copy(self.families[0]), len(self.families)
         one.data, one.prior = self.data, self.prior
         shared = homogeneous.shared.reshape(n, -1)
         together = one.split(one.start(homogeneous._replace(shared=shared.mean(axis=0)), tails))
-        return self.join(together.attractiveness, together.satisfaction, np.tile(together.shared, n))
+        own = self.split(self.m_step(homogeneous, tails)).shared
+        if isinstance(one, CCMFamily):  # whose continuations after a click are not identified with equal documents
+            own = np.column_stack([shared[:, :1], np.tile(together.shared[1:], (n, 1))]).ravel()
+        return self.join(together.attractiveness, together.satisfaction, own)
 
     @override
     def homogeneous(self) -> CascadeFamily:
