@@ -240,7 +240,8 @@ def read_events(
         The events' names of our columns (event, list, session, query, doc, docs, rank, time, user, page, click,
         source), e.g. ``{"doc": "sku"}``, for tables of events. Common names are recognised.
     click_types, conversion_types, impression_types
-        Types of events that are clicks, conversions and impressions; by default the usual ones.
+        Types of events that are clicks, conversions and impressions; by default the usual ones. Each type of conversion
+        that occurs is a signal of the log, 0 or 1 for each result.
     window
         Longest time from an impression to a click on it, e.g. "30min" or seconds. By default, clicks count whenever
         they come.
