@@ -74,6 +74,13 @@ def test_what_the_page_says_of_variants_holds() -> None:
             log: np.mean([r["excess"] for r in own if r["training"] == log]) for log in {r["training"] for r in own}
         }
         assert mean["PL-BM25"] < mean["PL-oracle + PL-BM25"] < mean["PL-oracle"]
+    neural = {(row["user"], row["model"]): row for row in variants["neural members"]}
+    users = {user for user, _ in neural}
+    assert [user for user in users if "NCM" in neural[user, "Stacking with NCM"]["weights"]] == ["DBN"]
+    for user in users:
+        own, with_ncm = (neural[user, name]["excess"] for name in ("Stacking", "Stacking with NCM"))
+        gains = [round(own[test] - with_ncm[test], 3) for test in ("random", "BM25")]
+        assert gains == ([0.002, 0.002] if user == "DBN" else [0, 0])
     logs: dict[tuple[str, str], dict[str, float]] = {}
     for row in variants["penalty"]:
         logs.setdefault((row["user"], row["training"]), {})[row["policy"]] = row["clicks"]
