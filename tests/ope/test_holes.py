@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from clickshift.counts.open_log import open_log
+from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.io.read_log import write_log
 from clickshift.models import PBM
 from clickshift.models.base import pair_table
 from clickshift.ope import Estimator, GroupedLog, Reward, WeightedLists, evaluate_policy
@@ -149,6 +154,21 @@ def test_empty_ranks_below_all_lists_change_nothing(holed_log: Sessions, holed_t
         logs = (GroupedLog.of(log) for log in (holed_log, wider))
         values = [float(path(name, logged, holed_target).value[0, 0]) for logged in logs]
         assert values[0] == pytest.approx(values[1], rel=1e-12), name
+
+
+@pytest.mark.parametrize("reward", ["clicks@1", "dcg"])
+def test_an_encoded_log_gives_the_same_estimates(
+    reward: str, holed_log: Sessions, holed_target: WeightedLists, tmp_path: Path
+) -> None:
+    """Lists that show nothing at rank 1 are merged by query, and keep their sessions."""
+    write_log(holed_log, tmp_path / "log.parquet", layout="long")
+    encoded = open_log(tmp_path / "log.parquet", in_memory=False)
+    assert isinstance(encoded, EncodedLog)
+    options: dict[str, Any] = {"estimators": ["List", "IP", "PBM", "RIPS"], "examination": "1/rank", "replicates": 20}
+    rows = [evaluate_policy(log, holed_target, reward=reward, **options).rows() for log in (holed_log, encoded)]
+    for one, other in zip(*rows, strict=True):
+        assert one["sessions"] == other["sessions"] > 0
+        assert one["value"] == pytest.approx(other["value"], rel=1e-12), one["estimator"]
 
 
 def test_the_log_is_compared_over_the_ranks_that_a_target_with_holes_takes() -> None:
