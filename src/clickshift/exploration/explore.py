@@ -165,7 +165,8 @@ class Exploration(Result):
         -------
         dict
             Sessions and clicks; `documents` with impressions, clicks, mean rank, expected number of examinations,
-            relevance with interval and support; `lists` with sessions and clicks by rank.
+            relevance with interval and support; `lists` with sessions, clicks on each document and, of lists with
+            holes, the ranks of their documents.
 
         Raises
         ------
