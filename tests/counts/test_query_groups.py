@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import clickshift as cs
+from clickshift.counts import query_groups
 from clickshift.counts.query_groups import normalised_texts, read_query_groups
 from clickshift.errors import DataError, FileError, SpecError
 from tests.codes import raises_code
@@ -67,7 +68,8 @@ def test_results_that_overlap_group_queries_without_chains() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_groups_by_results_follow_their_definition(seed: int) -> None:
+def test_groups_by_results_follow_their_definition(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_groups, "_BLOCK", 7)
     rng = np.random.default_rng(seed)
     lists = {f"q{q}": [str(d) for d in rng.permutation(12)[: rng.integers(2, 7)]] for q in range(30)}
     log = log_of(lists, {query: int(rng.integers(1, 50)) for query in lists})

@@ -31,6 +31,8 @@ __all__ = ["QueryGroups", "group_queries", "read_query_groups"]
 
 _COMMON = 1000
 """Queries with a document among their first results, above which it makes no candidates: it tells nothing."""
+_BLOCK = 2048
+"""Queries whose results are compared with those of all others at once."""
 _GROUPS_SHOWN = 20
 _NOT_A_WORD = r"[^\p{L}\p{N}\p{M}]+"
 _PLURAL = re.compile(r"\b(\w{3,}[^\W\ds])s\b")
@@ -342,10 +344,14 @@ def _by_results(
     matrix = csr_matrix(
         (np.ones(telling.sum(), np.int32), (query[telling], doc[telling])), (len(order), vocabulary.n_docs)
     )
-    shared = (matrix @ matrix.T).tocoo()
-    jaccard = shared.data / (size[shared.row] + size[shared.col] - shared.data)
-    near = (jaccard >= overlap) & (shared.row != shared.col)
-    one, other, jaccard = shared.row[near], shared.col[near], jaccard[near]
+    columns, parts = matrix.T.tocsr(), []
+    for first_row in range(0, len(order), _BLOCK):  # all pairs of queries at once may not fit in memory
+        shared = (matrix[first_row : first_row + _BLOCK] @ columns).tocoo()
+        row = shared.row.astype(np.int64) + first_row
+        index = shared.data / (size[row] + size[shared.col] - shared.data)
+        near = (index >= overlap) & (row != shared.col)
+        parts.append((row[near], shared.col[near].astype(np.int64), index[near]))
+    one, other, jaccard = (np.concatenate(values) for values in zip(*parts, strict=True))
     best = order.copy()
     np.minimum.at(best, one, order[other])
     leads = best == order
