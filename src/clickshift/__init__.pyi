@@ -47,7 +47,6 @@ from .experiments.policy_shift.protocol import policy_shift as policy_shift
 from .experiments.real_logs import compare_logs as compare_logs
 from .exploration.explore import Exploration as Exploration
 from .exploration.explore import explore as explore
-from .grading.conversions import Conversions as Conversions
 from .grading.conversions import conversions as conversions
 from .grading.graded_judgments import judgments as judgments
 from .io.datasets.letor import read_corpus as read_corpus
