@@ -224,14 +224,28 @@ def test_replaced_labels_change_nothing(log: Sessions) -> None:
 
 
 @pytest.mark.study
-def test_coverage_of_intervals_by_segment(study: Study) -> None:
-    hit = []
-    truth = np.concatenate([FLAT, STEEP])
-    for seed in range(study.choose(smallest=3, full=150)):
-        log, _ = segmented_log(sessions=6000, seed=1000 + seed)
-        model = fit("PBM", log, by="device")
+@pytest.mark.parametrize("name", ["PBM", "UBM"])
+@pytest.mark.parametrize("phone", [STEEP, FLAT], ids=["different", "equal"])
+def test_coverage_of_intervals_by_segment(study: Study, name: str, phone: np.ndarray) -> None:
+    """UBM's examination does not depend on the last click here."""
+    hit, curves = [], (FLAT, phone)
+    for seed in range(study.choose(smallest=2, full=150)):
+        log, _ = segmented_log(curves, 6000, seed=1000 + seed)
+        model = fit(name, log, by="device")
+        rank = np.array([row["rank"] - 1 for row in model.examination_table()]).reshape(2, -1)
+        truth = np.stack([curve[own] for curve, own in zip(curves, rank, strict=True)]).ravel()
         low, high, support = model.intervals("examination")
-        hit.append(((low <= truth) & (truth <= high))[support != "convention"].mean())
-    study.record("coverage of examination by segment", coverage=float(np.mean(hit)))
+        counted = (support == "log") | (support == "prior")
+        hit.append(((low <= truth) & (truth <= high))[counted].mean())
+    case = "equal" if phone is FLAT else "different"
+    study.record(f"coverage of examination by segment, {name}, {case}", coverage=float(np.mean(hit)))
     if study.full:
         assert 0.93 <= np.mean(hit) <= 0.98
+
+
+def test_arms_of_an_experiment_are_not_compared() -> None:
+    log, _ = segmented_log(sessions=3000)
+    arms = with_segment(log, arm=Segment(("a", "b"), log.segments["device"].code))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit("PBM", arms)

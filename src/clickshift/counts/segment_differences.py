@@ -24,6 +24,7 @@ from numba import njit
 
 from clickshift.counts.cells import Cells, count_situations, rank_of
 from clickshift.counts.segment_numbers import SegmentNumbers, segment_names
+from clickshift.data._columns import ARM
 from clickshift.data.encoded_log import Log
 from clickshift.errors import DataError
 
@@ -137,6 +138,8 @@ def segment_difference(cells: Cells, segments: SegmentNumbers) -> SegmentDiffere
 def segment_differences(log: Log) -> dict[str, SegmentDifference]:
     """Test each segment of a log; one with fewer than two labels, or too many to count, is left out.
 
+    Arms of an experiment are left out, too: their users are alike, and their lists differ on purpose.
+
     Parameters
     ----------
     log
@@ -144,6 +147,8 @@ def segment_differences(log: Log) -> dict[str, SegmentDifference]:
     """
     found = {}
     for name in segment_names(log):
+        if name == ARM:
+            continue
         try:
             segments = SegmentNumbers.in_log(log, name)
         except DataError as error:

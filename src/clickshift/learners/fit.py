@@ -79,8 +79,8 @@ def fit(
 ) -> ClickModel | list[ClickModel]:
     """Fit a click model on a log.
 
-    Warns ("segments-differ") if the log has segments whose users clearly click differently on the same documents at
-    the same ranks, and the model has one curve for all of them.
+    Warns ("segments-differ") if the log has segments (other than the arm of an experiment) whose users clearly click
+    differently on the same documents at the same ranks, and the model has one curve for all of them.
 
     Parameters
     ----------

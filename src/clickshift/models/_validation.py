@@ -19,6 +19,7 @@ _PROBABILITIES = frozenset(
         "attractiveness",
         "continuation",
         "ctr",
+        "curves",
         "examination",
         "false_positive",
         "row_examination",

@@ -49,7 +49,8 @@ class Segmented(ClickModel):
     Raises
     ------
     DataError
-        If the labels are not distinct texts, or there is not one curve for each ("bad-segment").
+        If the labels are not distinct texts, or there is not one curve for each ("bad-segment"), or the p-value is not
+        a probability ("not-a-probability").
 
     Examples
     --------
@@ -87,6 +88,12 @@ class Segmented(ClickModel):
                 code="bad-segment",
                 value=self.segment,
                 shape=curves.shape,
+            )
+        if not 0 <= self.p_value <= 1:
+            raise DataError(
+                f"the p-value of a test must be from 0 to 1: got {self.p_value}.",
+                code="not-a-probability",
+                value=self.p_value,
             )
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "curves", curves)
