@@ -162,6 +162,12 @@ def test_signals_that_no_click_carries_are_reported(log: Sessions) -> None:
     assert (rates.low == 0).all()
 
 
+def test_signals_that_no_click_knows_are_refused(log: Sessions) -> None:
+    unknown = np.where(log.click[:50], np.nan, 0.0)
+    with raises_code("no-known-clicks", signal="stars", unknown=log.click[:50].sum()):
+        cs.conversions(Sessions(log.rankings[:50], log.click[:50], signals={"stars": unknown}), "stars")
+
+
 def test_unknown_signals_are_refused_with_those_of_the_log(log: Sessions) -> None:
     with raises_code("unknown-signal", known=["purchase", "revenue"]):
         cs.conversions(log, "cart")

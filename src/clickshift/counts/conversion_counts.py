@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -145,11 +145,16 @@ def _count_chunk(
     pair, weight, x = sessions.rankings.pair[row, rank].astype(np.int64), count[row], values[row, rank]
     key, cell = distinct_sorted(pair * n_ranks + rank)
     columns = (weight, weight * (x > 0), weight * x, weight * x * x)
-    return (key, np.stack([np.bincount(cell, column, len(key)) for column in columns])), np.array(more)
+    return (key, _sums(cell, columns, len(key))), np.array(more)
 
 
 def _add(parts: Sequence[_Part]) -> _Part:
     """Add up the cells of several chunks."""
     key, cell = distinct_sorted(np.concatenate([part for part, _ in parts]))
     counts = np.concatenate([part for _, part in parts], axis=1)
-    return key, np.stack([np.bincount(cell, column, len(key)) for column in counts])
+    return key, _sums(cell, counts, len(key))
+
+
+def _sums(cell: np.ndarray, columns: Iterable[np.ndarray], size: int) -> Float[np.ndarray, "column cell"]:
+    """Sum columns by cell, as floats also where there is none."""
+    return np.stack([np.bincount(cell, column, size).astype(np.float64) for column in columns])

@@ -24,7 +24,7 @@ from clickshift.display.document import Document, Section
 from clickshift.display.figures import dot_plot
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, facts_table
-from clickshift.errors import ClickshiftWarning, SpecError
+from clickshift.errors import ClickshiftWarning, DataError, SpecError
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables.extra_columns import columns_with
 from clickshift.learners.conversion_rates import ConversionRates, conversion_rates, rank_dependence
@@ -268,7 +268,9 @@ def conversions(
     SpecError
         If a text is no signal and no sum of signals ("bad-value"), the log has no such signal ("unknown-signal"), or
         `without_click` is not valid ("bad-option").
-    DataError, FileError
+    DataError
+        If no click has a known value ("no-known-clicks").
+    FileError
         If the log cannot be read; see `read_log`.
 
     Examples
@@ -292,6 +294,15 @@ def conversions(
         )
     opened = open_log_with_signals(log, values, columns=columns, on_bad_line=on_bad_line, progress=progress)
     counts = ConversionCounts.of(opened, values, keep_without_click=without_click == "keep", progress=progress)
+    for value, own in zip(values, counts, strict=True):
+        if not own.clicks.any():
+            raise DataError(
+                f"there must be a click with a known value of {value}: the log has none, and {own.unknown:,.0f} clicks "
+                "of unknown value. Check the column.",
+                code="no-known-clicks",
+                signal=str(value),
+                unknown=own.unknown,
+            )
     result = Conversions(
         values, tuple(counts), tuple(conversion_rates(own, level=level) for own in counts), without_click, level
     )
