@@ -126,7 +126,7 @@ def import_model(path: str) -> str:
 
 
 CLICK_MODELS = tuple(
-    Contender(name, f"Gradient('{model}')", content="most examined at 1" if name in {"PBM", "UBM"} else "")
+    Contender(name, f"Gradient('{model}')")
     for name, model in (
         ("PBM", "PBM"),
         ("UBM", "UBM"),
@@ -136,15 +136,11 @@ CLICK_MODELS = tuple(
         ("ARM", "ARM"),
     )
 )
-"""The six click models of the policy-shift paper, all with embeddings and a network, fitted by gradient descent. In
-rows of version 1, PBM and UBM had an examination of 1 at the first rank: their tasks have another digest now, so that
-those rows are not reused."""
+"""The six click models of the policy-shift paper, all with embeddings and a network, fitted by gradient descent."""
 BASELINES = tuple(
-    Contender(name, name, "baseline", "raw relevance" if name == "dCTR" else "")
-    for name in ("rCTR", "dCTR", "drCTR", "TopPop", "TopPopObs", "RankTopObs")
+    Contender(name, name, "baseline") for name in ("rCTR", "dCTR", "drCTR", "TopPop", "TopPopObs", "RankTopObs")
 )
-"""The baselines of the policy-shift paper. The relevance of dCTR was smoothed in rows of version 1: its tasks have
-another digest now, so that those rows are not reused."""
+"""The baselines of the policy-shift paper."""
 PEEKING = Contender("ARM NC", "ARM_NC", "peeking")
 """The model of the policy-shift paper that uses the click it predicts."""
 TRUTH = Contender(ORACLE, "", "oracle")
