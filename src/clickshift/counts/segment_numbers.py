@@ -29,7 +29,7 @@ class SegmentNumbers:
 
     Examples
     --------
-    >>> from clickshift import Rankings, Vocabulary
+    >>> from clickshift import Rankings, Segment, Vocabulary
     >>> vocabulary, query, pair = Vocabulary.of(["cats"] * 2, [7, 12])
     >>> lists = np.array([[0, 1]] * 3, np.int32)
     >>> device = Segment.of(["phone", "desktop", None])
