@@ -150,6 +150,16 @@ def test_the_interval_holds_the_gain_for_users_of_every_family() -> None:
     assert len(missed) <= 1, missed
 
 
+def test_the_interval_of_the_right_family_is_as_wide_as_its_errors() -> None:
+    """Errors are .47 half-widths on average (the quantile of Student's t is 2.13); by chance, not twice as large in
+    twelve logs, nor a third. The interval of an answer is wider, so it would hold the gain with half of that, too."""
+    errors = []
+    for users, seed in itertools.product((pbm, ubm, dbn, ccm), range(3)):
+        (family,) = [f for f in answer_on(users, 20_000, seed).families if f.name == users.__name__.upper()]
+        errors.append((family.difference - gain(users, BEST)) / ((family.high - family.low) / 2))
+    assert 0.16 < math.sqrt(np.mean(np.square(errors))) < 0.94
+
+
 @pytest.mark.parametrize("users", [pbm, ubm, dbn, ccm])
 def test_the_right_family_is_unbiased(users: Users) -> None:
     """On average over logs, within three standard errors of that average."""
