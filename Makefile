@@ -112,7 +112,7 @@ $(VENV)/.compiled: $(VENV)/.installed
 	touch $@
 
 # Compile the other kernels and JAX programs, which only tests need at once: the workers of a run would compile many of
-# them twice. Whether the tests of these files pass is the business of the suite. mypy fills its cache, too.
+# them twice. Whether the tests of these files pass is the business of the suite.
 KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
 	counts/warehouse/test_spark_tails.py data/test_sessions.py \
 	debiasedness/test_agreement.py debiasedness/test_nearest_neighbour_cmi.py debiasedness/test_relevance_sources.py \
@@ -121,9 +121,15 @@ KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
 	io/encode/test_partitions.py learners/gradient ranking/test_click_ranker.py models/test_histories.py models/test_walks.py ope/test_estimators.py \
 	ope/test_grouped_log.py ope/test_intervals.py ope/test_optimise.py policies/test_birkhoff.py \
 	policies/test_derived.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
-$(VENV)/.compiled-dev: $(VENV)/.installed-dev $(VENV)/.compiled
+$(VENV)/.compiled-dev: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.compiled $(VENV)/.typed
 	@echo "compiling kernels of the tests, once after installation"
-	@$(BIN)/mypy > /dev/null & PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null; wait
+	@PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null || true
+	touch $@
+
+# Fill mypy's cache while one core compiles.
+$(VENV)/.typed: $(VENV)/.installed-dev
+	@$(BIN)/mypy > /dev/null || true
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -23,6 +23,7 @@ from clickshift.experiments.models import Contender
 from clickshift.simulation.search_engine import World
 from tests.cli.shell import call, cells_here
 from tests.codes import raises_code, warns_code
+from tests.rows import without_costs
 
 SMALL = cs.PolicyShift(
     users=(("DBN", "DBN"),),
@@ -163,9 +164,7 @@ def test_damaged_rows_are_found_left_out_and_computed_again(damage: Callable[[Pa
         assert {row["model"] for row in read_run(run).rows()} == {"gCTR", "dCTR"}
     again = SMALL.run(run).rows()
     assert run_status(run).n_done == 3
-    costs = {"task_seconds", "task_cpu_seconds", "task_megabytes", "fit_seconds"}
-    without = [[{name: row[name] for name in row if name not in costs} for row in rows] for rows in (expected, again)]
-    assert repr(without[0]) == repr(without[1]), "as texts, in which NaN equals NaN"
+    assert repr(without_costs(expected)) == repr(without_costs(again)), "as texts, in which NaN equals NaN"
 
 
 def test_rows_of_an_earlier_version_are_used(run: Path) -> None:
