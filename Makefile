@@ -111,16 +111,13 @@ $(VENV)/.compiled: $(VENV)/.installed
 	$(BIN)/clickshift propensities $$log --output $$folder/examination.json; } > /dev/null 2> $$folder/messages || { cat $$folder/messages; false; }
 	touch $@
 
-# Compile the other kernels and JAX programs, which only tests need at once: the workers of a run would compile many of
-# them twice. Whether the tests of these files pass is the business of the suite.
-KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
-	counts/warehouse/test_spark_tails.py data/test_sessions.py \
-	debiasedness/test_agreement.py debiasedness/test_nearest_neighbour_cmi.py debiasedness/test_relevance_sources.py \
-	experiments/click_vs_ips/test_protocol.py experiments/model_selection/test_r2.py \
-	experiments/policy_shift/test_protocol.py io/datasets/test_letor.py io/datasets/test_yandex.py \
-	io/encode/test_partitions.py learners/gradient ranking/test_click_ranker.py models/test_histories.py models/test_walks.py ope/test_estimators.py \
-	ope/test_grouped_log.py ope/test_intervals.py ope/test_optimise.py policies/test_birkhoff.py \
-	policies/test_derived.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
+# Compile the kernels that only tests need and several files of tests use: the workers of a run would compile them
+# twice. Whether the tests of these files pass is the business of the suite, which compiles what one file alone uses,
+# such as most JAX programs.
+KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py counts/warehouse/test_spark_tails.py \
+	experiments/model_selection/test_r2.py io/datasets/test_letor.py io/datasets/test_yandex.py \
+	io/encode/test_partitions.py models/test_histories.py models/test_walks.py ope/test_estimators.py \
+	ope/test_intervals.py ope/test_optimise.py policies/test_derived.py policies/test_plackett_luce.py)
 $(VENV)/.compiled-dev: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.compiled $(VENV)/.typed
 	@echo "compiling kernels of the tests, once after installation"

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import clickshift as cs
+from clickshift import models
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
@@ -402,7 +404,8 @@ def test_a_candidate_is_known_by_the_file_it_is_in(tmp_path: Path, monkeypatch: 
         "from clickshift.models.arm import ARM\nclass MyModel(ARM):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    mine = candidate_model("own_shift_model:MyModel")
+    with mock.patch.dict(models.MODELS):  # the class of a candidate is registered
+        mine = candidate_model("own_shift_model:MyModel")
     assert (mine.name, mine.role, mine.learner) == ("MyModel", "candidate", "Gradient('MyModel')")
     assert len(mine.content) > 8
     for wrong, code in (
