@@ -123,8 +123,7 @@ KERNELS := $(addprefix tests/,core/test_unique_rows.py counts/test_cells.py \
 	policies/test_derived.py policies/test_plackett_luce.py policies/test_plackett_luce_marginals.py)
 $(VENV)/.compiled-dev: $(VENV)/.installed-dev $(VENV)/.compiled
 	@echo "compiling kernels of the tests, once after installation"
-	@PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null || true
-	@$(BIN)/mypy > /dev/null || true
+	@$(BIN)/mypy > /dev/null & PYTEST_ADDOPTS= $(PYTEST) --quiet $(KERNELS) > /dev/null; wait
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

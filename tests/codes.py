@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -32,6 +32,21 @@ def warns_code(code: str, **facts: Any) -> Iterator[None]:
     ours = [warning.message for warning in caught if isinstance(warning.message, ClickshiftWarning)]
     assert len(ours) == 1, f"expected one warning {code!r}: got {[str(warning) for warning in ours]}"
     _check(ours[0], code, facts)
+
+
+def warns_of_conflicting_labels(
+    query: str, document: str, labels: tuple[float, float], *, total: int, left_out: int = 1
+) -> AbstractContextManager[None]:
+    """Expect the warning that pairs with two labels are left out, of which one is named."""
+    return warns_code(
+        "skipped-input",
+        bad_lines=0,
+        left_out={"conflicting-labels": left_out},
+        total=total,
+        query=query,
+        document=document,
+        labels=labels,
+    )
 
 
 def _check(raised: ClickshiftError | ClickshiftWarning, code: str, facts: dict[str, Any]) -> None:

@@ -81,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Costs(config), "clickshift-costs")
 
 
+@pytest.hookimpl(optionalhook=True)  # a test that is run again by itself needs no workers
 def pytest_xdist_auto_num_workers() -> int:
     # One worker more than cores: many tests wait for other processes, and a core would wait with them.
     from clickshift.core.parallel import available_cores

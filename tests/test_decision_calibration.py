@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from argparse import Namespace
@@ -11,21 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.test_shops import load_shops
-
-PATH = Path(__file__).parents[1] / "benchmarks" / "decision_calibration.py"
+from tests.scripts import script
 
 
 @pytest.fixture(scope="module")
 def harness() -> Any:
-    load_shops()  # the harness imports it by its name
-    spec = importlib.util.spec_from_file_location("decision_calibration", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["decision_calibration"] = module
-    spec.loader.exec_module(module)
-    return module
+    script("benchmarks/shops.py")  # the harness imports it by its name
+    return script("benchmarks/decision_calibration.py")
 
 
 def row(gain: float, low: float, high: float, *, decision: str, analyst: str = "", verdict: str = "usable") -> Any:

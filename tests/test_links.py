@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import unicodedata
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 import clickshift
+from tests.scripts import script
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -25,12 +25,7 @@ LINK = re.compile(r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]\(([^()\s]+)\)")
 
 def hooks() -> ModuleType:
     """The site's own additions."""
-    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site" / "hooks.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("docs/site/hooks.py")
 
 
 def links(text: str) -> list[str]:

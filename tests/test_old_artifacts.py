@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import clickshift as cs
 from clickshift.core.spec import parse
 from clickshift.errors import FileError
 from clickshift.experiments.experiment import open_run
+from clickshift.experiments.policy_shift.protocol import VERSION
 from clickshift.learners import LEARNERS
 from clickshift.models.ubm import UBM
 from clickshift.ranking.ranker import Ranker
@@ -187,7 +189,7 @@ SHIFT = (
     "ranks=10, seed=0, content='builtin'), seeds=1, derived=None, derived_users=('CoCM-mismatch',))"
 )
 TASKS = ["7a666e026eeac3cdd0bc0645", "ac4cc86f8d0d8cccf21705cf"]
-"""Names of the files with the rows of finished tasks."""
+"""Names of the files with the rows of finished tasks, which are of version 1."""
 
 
 @contextmanager
@@ -201,10 +203,12 @@ def asks_to_start_again_if_refused() -> Iterator[None]:
 
 
 def test_a_run_is_continued_or_asks_to_be_started_again(tmp_path: Path) -> None:
+    """Its finished tasks are found if their rows are of today's version, and are run again otherwise."""
     (tmp_path / "run.json").write_text(json.dumps({"corpus": "builtin", "protocol": SHIFT, "modules": []}))
     with asks_to_start_again_if_refused():
         protocol, folder, _ = open_run(tmp_path)
-        assert [folder.file(task).stem for task in protocol.tasks()] == TASKS
+        assert [folder.file(replace(task, version=1)).stem for task in protocol.tasks()] == TASKS
+        assert ([folder.file(task).stem for task in protocol.tasks()] == TASKS) == (VERSION == 1)
 
 
 def test_a_run_with_unknown_settings_asks_to_be_started_again(tmp_path: Path) -> None:

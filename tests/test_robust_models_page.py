@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from tests.scripts import ROOT, script
+
 WORLDS = range(6)
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def leaderboard() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("leaderboard", ROOT / "benchmarks" / "leaderboard.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["leaderboard"] = module
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmarks/leaderboard.py")
 
 
 def test_the_page_has_the_tables_of_the_results(leaderboard: ModuleType) -> None:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "shops.py"
+from tests.scripts import ROOT, script
 
-
-def load_shops() -> Any:
-    """Import the simulator, which is no package."""
-    spec = importlib.util.spec_from_file_location("shops", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["shops"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-shops = load_shops()
+PATH = ROOT / "benchmarks" / "shops.py"
+shops: Any = script("benchmarks/shops.py")
 
 
 def test_the_simulator_imports_numpy_and_the_standard_library_only() -> None:

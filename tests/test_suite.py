@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 import clickshift
-from tests.suite import COSTS, by_cost, file_of, has_doctests
+from tests.suite import COSTS, _Costs, by_cost, file_of, has_doctests
 
 
 def test_files_that_cost_most_come_first_and_stay_together() -> None:
@@ -38,3 +40,9 @@ def test_doctests_are_those_of_the_package_and_tests_have_none() -> None:
 def test_garbage_of_tests_is_collected() -> None:
     assert gc.isenabled()
     assert gc.get_freeze_count() > 100_000, "modules are there for the whole run"
+
+
+def test_a_test_that_is_too_expensive_may_pass_when_it_runs_again_by_itself(pytestconfig: pytest.Config) -> None:
+    costs = _Costs(pytestconfig)
+    costs._limit = 10
+    assert costs._passes_alone(f"{Path(__file__)}::{test_files_that_cost_most_come_first_and_stay_together.__name__}")

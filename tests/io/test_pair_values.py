@@ -10,7 +10,7 @@ import pytest
 from clickshift import Vocabulary
 from clickshift.errors import FileError
 from clickshift.io.pair_values import read_pair_values
-from tests.codes import raises_code, warns_code
+from tests.codes import raises_code, warns_of_conflicting_labels
 
 
 def written(path: Path, text: str) -> Path:
@@ -32,15 +32,7 @@ def test_other_columns_and_formats(tmp_path: Path) -> None:
 
 def test_two_values_of_a_pair_are_none(tmp_path: Path) -> None:
     path = written(tmp_path / "s.csv", "query,doc,score\n1,2,3\n1,2,4\n1,3,1\n")
-    with warns_code(
-        "skipped-input",
-        bad_lines=0,
-        left_out={"conflicting-labels": 1},
-        total=2,
-        query="1",
-        document="2",
-        labels=(3.0, 4.0),
-    ):
+    with warns_of_conflicting_labels("1", "2", (3.0, 4.0), total=2):
         assert len(read_pair_values(path)) == 1
 
 

@@ -20,7 +20,7 @@ from clickshift.errors import FileError
 from clickshift.io.pair_values import PairValues
 from clickshift.io.tables import formats
 from clickshift.io.target_files import read_target, write_target
-from tests.codes import raises_code, warns_code
+from tests.codes import raises_code, warns_of_conflicting_labels
 
 
 def rows_of(path: Path) -> list[tuple[object, list[object], float]]:
@@ -110,15 +110,7 @@ def test_scores(tmp_path: Path) -> None:
 def test_a_pair_with_two_scores_is_left_out_and_told(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("query,doc,score\n1,7,1\n1,7,2\n1,8,3\n")
-    with warns_code(
-        "skipped-input",
-        bad_lines=0,
-        left_out={"conflicting-labels": 1},
-        total=2,
-        query="1",
-        document="7",
-        labels=(1.0, 2.0),
-    ):
+    with warns_of_conflicting_labels("1", "7", (1.0, 2.0), total=2):
         found = read_target(path)
     assert isinstance(found, PairValues)
     assert found.vocabulary.doc_ids.tolist() == [8]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,22 +11,14 @@ import pytest
 import clickshift as cs
 from clickshift.errors import ClickshiftWarning
 from tests.codes import warns_code
+from tests.scripts import script
 from tests.suite import Study
 
 CASCADES = ("DCM", "CCM", "SDBN", "DBN")
 
 
 def benchmark() -> ModuleType:
-    if "interval_coverage" in sys.modules:
-        return sys.modules["interval_coverage"]
-    path = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
-    spec = importlib.util.spec_from_file_location("interval_coverage", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["interval_coverage"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmarks/interval_coverage.py")
 
 
 def rows(name: str, logs: int, **design: Any) -> dict[tuple[str, bool], dict[str, Any]]:

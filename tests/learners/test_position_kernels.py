@@ -12,10 +12,14 @@ from clickshift.learners._position_kernels import add_pseudo_counts, clicks_per_
 from clickshift.learners._priors import prior_strength_by_moments
 
 
-@pytest.mark.parametrize("by", ["rank", "last_click"])
-def test_borrowed_sessions_are_like_those_of_the_group(log: Sessions, by: By) -> None:
-    """Written out: clicks of a group at a rank, divided among the situations of the rank by their relative rates."""
-    cells = Cells.of(log, by)
+@pytest.mark.parametrize(("by", "often"), [("rank", False), ("last_click", False), ("last_click", True)])
+def test_borrowed_sessions_are_like_those_of_the_group(
+    log: Sessions, by: By, often: bool, rng: np.random.Generator
+) -> None:
+    """Written out: clicks of a group at a rank, divided among the situations of the rank by their relative rates. No
+    rate of theirs is above .95, however often results are clicked."""
+    click = rng.random(log.click.shape) < 0.97
+    cells = Cells.of(Sessions(log.rankings, click & log.rankings.shown, log.count) if often else log, by)
     (shown, clicked), group = cells.by_pair(), usual_rank(cells)
     skips = np.zeros(len(cells.pair))
     by_pair, by_situation = add_pseudo_counts(cells, skips)
@@ -25,6 +29,7 @@ def test_borrowed_sessions_are_like_those_of_the_group(log: Sessions, by: By) ->
     for k in range(len(rate)):
         alike = (group[cells.pair] == group[cells.pair[k]]) & (rank == rank[k])
         rate[k] = relative[k] * cells.clicks[alike].sum() / (cells.impressions * relative)[alike].sum()
+    assert (rate > 0.95).any() == often
     rate = np.minimum(rate, 0.95 if by == "last_click" else 1)
     more = strength * cells.impressions / shown[cells.pair]
     assert np.allclose(skips, more * (1 - rate))

@@ -298,23 +298,21 @@ def test_values_that_no_model_has_are_refused(crafted: str, log: Sessions, tmp_p
         load_model(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
-@pytest.mark.parametrize("value", [{}, 1, "no", None])
-def test_a_direction_of_reading_that_is_none_is_refused(value: object, log: Sessions, tmp_path: Path) -> None:
-    save_model(fit("DBN", log), tmp_path)
-    header = json.loads((tmp_path / "model.json").read_text())
-    header["model"]["fields"]["bottom_up"] = value
-    (tmp_path / "model.json").write_text(json.dumps(header))
-    with raises_code("damaged-file", FileError, path=tmp_path):
-        load_model(tmp_path)
+NO_DIRECTIONS = ({}, 1, "no", None)
+NO_PROBABILITIES = (5, -0.5, float("nan"), "high", True, None, [0.5])
 
 
 @pytest.mark.filterwarnings("ignore::clickshift.errors.ClickshiftWarning")
-@pytest.mark.parametrize("value", [5, -0.5, float("nan"), "high", True, None, [0.5]])
-def test_a_continuation_that_is_no_probability_is_refused(value: object, log: Sessions, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [*(("bottom_up", value) for value in NO_DIRECTIONS), *(("continuation", value) for value in NO_PROBABILITIES)],
+)
+def test_a_direction_or_a_continuation_that_is_none_is_refused(
+    field: str, value: object, log: Sessions, tmp_path: Path
+) -> None:
     save_model(fit("DBN", log), tmp_path)
     header = json.loads((tmp_path / "model.json").read_text())
-    header["model"]["fields"]["continuation"] = value
+    header["model"]["fields"][field] = value
     (tmp_path / "model.json").write_text(json.dumps(header))
     with raises_code("damaged-file", FileError, path=tmp_path):
         load_model(tmp_path)

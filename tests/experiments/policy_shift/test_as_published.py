@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import clickshift as cs
 from clickshift import models
 from clickshift.errors import SpecError
+from clickshift.experiments.experiment import Experiment
 from clickshift.experiments.models import BASELINES, CLICK_MODELS, ORACLE, Contender
 from clickshift.experiments.papers import section_6_1
 from clickshift.experiments.policy_shift._report import PolicyShiftResult
@@ -23,6 +23,7 @@ from clickshift.experiments.runner import digest
 from clickshift.learners.gradient import Gradient
 from clickshift.simulation.search_engine import IND
 from tests.codes import raises_code
+from tests.scripts import script
 
 TRAINED = ("PBM", "UBM", "DBN", "NCM", "CACM-minus")
 
@@ -92,18 +93,14 @@ def test_it_is_an_option_of_reproduce(monkeypatch: pytest.MonkeyPatch) -> None:
     cs.reproduce("table4", as_published=True, seeds=2)
     cs.reproduce("table4", seeds=2)
     assert ran == [as_published(ran[1]), ran[1]]
+    monkeypatch.setattr(Experiment, "run", lambda *_, **options: pytest.fail("it runs for hours"))
     for other in ("cmip-table2", "ips-figure3", "ope-figure1"):
         with raises_code("bad-option", SpecError, option="as_published"):
             cs.reproduce(other, as_published=True)
 
 
 def test_the_page_has_the_tables_of_the_results() -> None:
-    root = Path(__file__).parents[3]
-    spec = importlib.util.spec_from_file_location("as_published_benchmark", root / "benchmarks" / "as_published.py")
-    assert spec is not None
-    assert spec.loader is not None
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
+    benchmark = script("benchmarks/as_published.py")
     results = json.loads(benchmark.RESULTS.read_text(encoding="utf-8"))
     text = benchmark.PAGE.read_text(encoding="utf-8")
     assert benchmark.with_block(text, benchmark.page_block(results)) == text, "run benchmarks/as_published.py --page"

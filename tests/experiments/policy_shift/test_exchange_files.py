@@ -13,6 +13,7 @@ import clickshift as cs
 from clickshift.errors import FileError, SpecError
 from clickshift.experiments.experiment import open_run
 from clickshift.experiments.models import ORACLE
+from clickshift.experiments.runner import digest
 from clickshift.learners.likelihood import MaximumLikelihood
 from tests.cli.shell import Shell
 from tests.codes import raises_code
@@ -155,6 +156,13 @@ def test_the_commands_export_and_score(tmp_path: Path, capsys: pytest.CaptureFix
     )
     assert [verdict["model"] for verdict in scored["verdicts"]] == ["constant"]
     assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_models_are_kept_by_users_log_and_learner() -> None:
+    """Kept models of other users would be loaded without an error."""
+    cells = cs.PolicyShift().tasks()
+    assert len({digest(cell._without_tests()) for cell in cells}) == len(cells)
+    assert len({(cell.user, cell.training, cell.contender.name) for cell in cells}) == len(cells)
 
 
 def test_kept_models_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import ClickshiftError, ClickshiftWarning, DataError, FileError
 from clickshift.io.datasets.filters import annotated_only, compact, drop_without_clicks
 from clickshift.io.qrels import Judgments, read_qrels
-from tests.codes import raises_code, warns_code
+from tests.codes import raises_code, warns_code, warns_of_conflicting_labels
 from tests.standins import yandex_entries
 
 
@@ -88,26 +88,10 @@ def test_labels_for_a_vocabulary() -> None:
 
 
 def test_judgments_that_differ_are_left_out_and_columns_must_fit() -> None:
-    with warns_code(
-        "skipped-input",
-        bad_lines=0,
-        left_out={"conflicting-labels": 1},
-        total=2,
-        query="q",
-        document="d",
-        labels=(0.0, 2.0),
-    ):
+    with warns_of_conflicting_labels("q", "d", (0.0, 2.0), total=2):
         judged = Judgments.of(["q", "q", "q"], ["d", "e", "d"], [0, 1, 2])
     assert judged.doc.tolist() == ["e"]
-    with warns_code(
-        "skipped-input",
-        bad_lines=0,
-        left_out={"conflicting-labels": 1},
-        total=1,
-        query="q",
-        document="d",
-        labels=(0.0, 2.0),
-    ):
+    with warns_of_conflicting_labels("q", "d", (0.0, 2.0), total=1):
         nothing = Judgments.of(["q", "q"], ["d", "d"], [0, 2])
     assert np.isnan(nothing.labels_for(Vocabulary.of(["q"], ["d"])[0])).all()
     with raises_code("unequal-lengths", DataError, expected=2, shape=(1,)):

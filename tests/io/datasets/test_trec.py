@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError
 from clickshift.io.datasets.trec import read_trec, read_trec_relevance
-from tests.codes import raises_code, warns_code
+from tests.codes import raises_code, warns_code, warns_of_conflicting_labels
 from tests.standins import TREC_CONFLICTS, TREC_REPEAT, TREC_SIZES, Page, trec_labelled, trec_pages
 
 
@@ -54,15 +54,7 @@ def test_the_labelled_file_is_a_log_too(tmp_path: Path) -> None:
 
 def test_a_pair_with_two_labels_is_left_unjudged(tmp_path: Path) -> None:
     path = write(tmp_path, LABELLED.replace("[4, 0]", "[1, 0]"))
-    with warns_code(
-        "skipped-input",
-        bad_lines=0,
-        left_out={"conflicting-labels": 1},
-        total=3,
-        query="3",
-        document="11",
-        labels=(1.0, 4.0),
-    ):
+    with warns_of_conflicting_labels("3", "11", (1.0, 4.0), total=3):
         assert read_trec_relevance(path).doc.tolist() == [10, 12]
 
 
@@ -163,15 +155,7 @@ def test_the_real_labels(shared_data: Path) -> None:
     with warns_code("skipped-input", bad_lines=0, left_out={"duplicate-document": 7}):
         log = read_trec(path)
     assert len(log) == 856 - 7
-    with warns_code(
-        "skipped-input",
-        bad_lines=0,
-        left_out={"conflicting-labels": 17},
-        total=5_209,
-        query="9",
-        document="43",
-        labels=(0.0, 1.0),
-    ):
+    with warns_of_conflicting_labels("9", "43", (0.0, 1.0), total=5_209, left_out=17):
         judged = read_trec_relevance(path)
     assert len(judged) == 5209 - 17
     assert len(judged.queries) == 488
