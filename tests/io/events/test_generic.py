@@ -315,6 +315,50 @@ def test_baidu_lists_have_gaps_and_their_query_is_a_text(tmp_path: Path) -> None
         cs.read_events(file)
 
 
+@pytest.mark.parametrize(
+    ("columns", "code", "row"),
+    [
+        ({"query_id": [1.0, 2.0, 3.0]}, "float-ids", None),
+        ({"query_doc_ids": [[1.0], [2.0], [3.0]]}, "float-ids", None),
+        ({"query_id": [1, None, 3]}, "missing-value", 2),
+        ({"query_doc_ids": [[1], [2], [None]]}, "missing-value", 3),
+        ({"clicks": [[0], [1], [2]]}, "not-zero-or-one", 3),
+        ({"clicks": [[0], [None], [1]]}, "not-zero-or-one", 2),
+        ({"clicks": [[0], [1, 0], [1]]}, "unequal-lengths", 2),
+    ],
+)
+def test_rows_of_clax_that_break_a_rule_are_named(columns: dict[str, Any], code: str, row: int | None) -> None:
+    good: dict[str, Any] = {"query_id": [1, 2, 3], "query_doc_ids": [[1], [2], [3]], "clicks": [[0], [1], [1]]}
+    rows = pa.table({name: pa.array(columns.get(name, values)) for name, values in good.items()})
+    facts = {} if row is None else {"count": 1, "place": f"row {row}"}  # floats are a matter of all rows
+    with raises_code(code, FileError, **facts):
+        cs.read_events(rows)
+    if row is None:
+        return
+    with warns_code("skipped-input"):
+        kept = cs.read_events(rows, on_bad_line="skip").log["query"].to_pylist()
+    assert kept == [one for one in (1, 2, 3) if one != row]
+
+
+def test_no_import_writes_ids_that_no_reader_takes(tmp_path: Path) -> None:
+    counts = {"rank": ["1", "1"], "impressions": ["3", "4"], "clicks": ["1", "1"]}
+    events = {"rank": ["1", "1"], "session": ["a", "b"], "click": ["0", "1"]}
+    snapshot = {"Snapshot Name": ["s", "s"], "Snapshot Time": ["t", "t"], "Case ID": ["1", "1"]}
+    for others, query, doc in (
+        (counts, "query", "doc"),
+        (events, "query", "doc"),
+        (snapshot | {"Doc Position": ["1", "1"]}, "Query Text", "Doc ID"),
+    ):
+        texts = {query: ["1.0", "2.0"], doc: ["a", "b"]}
+        for ids in (texts, dict(zip(texts, reversed(texts.values()), strict=True))):
+            pd.DataFrame(others | ids).to_csv(tmp_path / "events.csv", index=False)
+            with raises_code("float-ids", FileError):
+                cs.read_events(tmp_path / "events.csv", output=tmp_path / "out.parquet")
+        pd.DataFrame(others | texts | {query: ["1.0", "version 2"]}).to_csv(tmp_path / "events.csv", index=False)
+        cs.read_events(tmp_path / "events.csv")  # not all of them are floats
+    assert not (tmp_path / "out.parquet").exists()
+
+
 def tiangong(*parts: str) -> str:
     """A file of one session with one interaction of these lines."""
     return "\n".join(

@@ -22,7 +22,7 @@ from clickshift.data._columns import ARM, VIEWED
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.duckdb import sql_name
 from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, kind_of
-from clickshift.io.events._sources import Source, check_rejected, rejected_lines
+from clickshift.io.events._sources import Source, check_id_types, check_rejected, rejected_lines
 from clickshift.io.events.options import EventOptions, signal_names
 from clickshift.io.read_report import BadEvent
 from clickshift.io.tables.extra_columns import SEGMENT as SEGMENT_PREFIX
@@ -247,16 +247,7 @@ def _columns_of(source: Source, options: EventOptions, *, clicked: bool, apart: 
         found.pop("rank", None)
     else:
         found.pop("docs", None)
-    for name in ("query", "doc", "list", "session"):
-        kind = str(source.types.get(found.get(name, ""), ""))
-        if kind in {"double", "float", "halffloat"}:
-            raise FileError(
-                source.path,
-                f"column {found[name]} must hold ids, integers or text: got {kind}. Integers become floats where some "
-                'are missing: remove those rows, then convert the column, e.g. with astype("int64").',
-                code="float-ids",
-                column=found[name],
-            )
+    check_id_types(source, [found[name] for name in ("query", "doc", "docs", "list", "session") if name in found])
     return found
 
 
