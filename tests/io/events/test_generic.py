@@ -408,9 +408,12 @@ def test_entities_of_xml_are_not_expanded(tmp_path: Path) -> None:
     assert cs.read_events(file).log["query"].to_pylist() == ["&e8;"]
 
 
-def test_lines_of_graphcm_that_are_none_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lists", ["[3, 4]\t[1, 1]\t[0, 1, 1]", "[3, null]\t[1, 1]\t[0, 1]", "['3', '']\t[]\t[0, 1]", "[3, [4]]\t[]\t[0, 1]"]
+)
+def test_lines_of_graphcm_that_are_none_are_named(lists: str, tmp_path: Path) -> None:
     file = tmp_path / "train_per_query_quid.txt"
-    file.write_text("1\t2\t[3, 4]\t[1, 1]\t[0, 1]\n1\t2\t[3, 4]\t[1, 1]\t[0, 1, 1]\n")
+    file.write_text(f"1\t2\t[3, 4]\t[1, 1]\t[0, 1]\n1\t2\t{lists}\n")
     with raises_code("bad-line", FileError, line=2):
         cs.read_events(file)
     with warns_code("skipped-input"):

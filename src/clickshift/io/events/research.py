@@ -137,19 +137,23 @@ def load_graphcm(database: EventDatabase, sources: Sequence[Source], options: Ev
         "problem VARCHAR, got VARCHAR)"
     )
     for number, source in enumerate(sources):
-        docs, clicked = (f"json_extract_string(try_cast(replace(f[{k}], '''', '\"') AS JSON), '$[*]')" for k in (3, 5))
+        docs, clicked = (f"try_cast(replace(f[{k}], '''', '\"') AS JSON), '$[*]'" for k in (3, 5))
         database.execute(
             f"""INSERT INTO raw SELECT {number}, query, docs, clicked, session, CASE WHEN n IN (5, 6)
             AND session IS NOT NULL AND query IS NOT NULL AND len(docs) > 0 AND len(docs) = len(clicked)
             AND len(list_intersect(list_distinct(clicked), ['0', '1'])) = len(list_distinct(clicked))
+            AND NOT list_has_any(kinds, ['NULL', 'ARRAY', 'OBJECT']) AND NOT list_contains(docs, '')
             THEN NULL ELSE 'line' END AS problem,
             CASE WHEN problem IS NOT NULL THEN line END
             FROM (SELECT line, len(f) AS n, nullif(trim(f[1]), '') AS session, nullif(trim(f[2]), '') AS query,
-                {docs} AS docs, {clicked} AS clicked
+                json_extract_string({docs}) AS docs, json_type({docs}) AS kinds,
+                json_extract_string({clicked}) AS clicked
                 FROM (SELECT line, string_split(line, chr(9)) AS f FROM {source.text(database)}
                     WHERE trim(line) <> ''))"""
         )
-    rule = "a line must be 'session query [documents] [types] [clicks]', with as many clicks, 0 or 1, as documents"
+    rule = (
+        "a line must be 'session query [documents] [types] [clicks]', with as many clicks, 0 or 1, as ids of documents"
+    )
     report_problems(database, sources, {"line": (rule, "bad-line")})
     _unnest_lists(database)
     return Loaded({}, ("query", "doc"))
