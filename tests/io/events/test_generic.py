@@ -359,6 +359,26 @@ def test_no_import_writes_ids_that_no_reader_takes(tmp_path: Path) -> None:
     assert not (tmp_path / "out.parquet").exists()
 
 
+def test_a_damaged_feather_file_is_no_crash(tmp_path: Path) -> None:
+    import pyarrow.feather as feather
+
+    rows = {
+        "query_md5": ["q"] * 9,
+        "url_md5": [f"document{k}" for k in range(9)],
+        "position": range(9),
+        "click": [0] * 9,
+    }
+    feather.write_feather(
+        pa.table({name: pa.array(rows[name]) for name in rows}), tmp_path / "part.feather", "uncompressed"
+    )
+    whole = (tmp_path / "part.feather").read_bytes()
+    offset = (18).to_bytes(4, "little") + (27).to_bytes(4, "little")  # where documents 2 and 3 begin
+    assert whole.count(offset) == 1
+    (tmp_path / "part.feather").write_bytes(whole.replace(offset, (-9).to_bytes(4, "little", signed=True) + offset[4:]))
+    with raises_code("damaged-file", FileError, format="Feather"):
+        cs.read_events(tmp_path / "part.feather")
+
+
 def tiangong(*parts: str) -> str:
     """A file of one session with one interaction of these lines."""
     return "\n".join(

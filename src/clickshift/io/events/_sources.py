@@ -346,8 +346,9 @@ def open_file(path: Path) -> Source:
     if start.startswith(b"ARROW1"):
         import pyarrow.feather as feather
 
-        with parquet_errors(path):
+        with parquet_errors(path, "Feather"):
             table = feather.read_table(path)
+            table.validate(full=True)
         return _of_arrow(path, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
