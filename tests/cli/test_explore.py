@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import urllib.request
+import warnings
 from pathlib import Path
 
 import pytest
 
+import clickshift as cs
+from clickshift.errors import ClickshiftWarning
 from tests.cli.shell import Shell
 
 
@@ -26,6 +30,12 @@ def test_a_page_is_written_with_a_saved_model(shell: Shell, clicks: Path, fitted
 
 def test_facts_are_printed_as_json(shell: Shell, clicks: Path) -> None:
     facts = shell.json("explore", clicks, "--sample", 500, "--queries", 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickshiftWarning)  # of small samples
+        wanted = json.loads(json.dumps(cs.explore(clicks, sample=500, queries=2).to_dict()))
+    for row in (*facts["comparison"], *wanted["comparison"]):
+        assert row.pop("seconds") >= row.pop("fit_seconds")
+    assert facts == wanted
     assert len(facts["rows"]) == 2
     assert {row["model"] for row in facts["comparison"]} > {"PBM", "UBM", "DBN"}
     assert facts["summary"]["sessions"] == 2000

@@ -21,6 +21,7 @@ def test_simulated_events_become_a_log(name: str, events: Path, shell: Shell, tm
     out = shell.json("import", events, "-o", tmp_path / name)
     assert out["format"] == "ubi"
     assert out["lists"] == out["lists_written"] == 50
+    assert out == cs.read_events(events, output=tmp_path / name).to_dict()
     log = cs.read_log(tmp_path / name)
     assert log.total == 50
     assert log.click.sum() == out["clicks_written"]

@@ -172,6 +172,7 @@ def test_functions_return_what_the_commands_print(shell: Shell, work: Path, tmp_
             lambda: cs.merge_counts(counts, tmp_path / "m", half_life=2),
         ),
         (("drift", *counts, "--ranks", 2), lambda: cs.drift(counts, ranks=2)),
+        (("group", log, "--by", "results"), lambda: cs.group_queries(log, by="results")),
     ):
         assert shell.json("log", *arguments) == function().to_dict(), arguments
 

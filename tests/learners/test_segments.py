@@ -10,7 +10,8 @@ import pytest
 
 from clickshift.data.segments import Segment
 from clickshift.data.sessions import Rankings, Sessions
-from clickshift.learners._segment_pooling import CurvePrior, SegmentLogits
+from clickshift.data.vocabulary import Vocabulary
+from clickshift.learners._segment_pooling import CurvePrior, SegmentEstimates
 from clickshift.learners.fit import fit
 from clickshift.learners.likelihood import SEGMENTED, MaximumLikelihood
 from clickshift.models.segmented import Segmented
@@ -91,6 +92,50 @@ def test_segments_that_differ_and_are_large_are_not_shrunk(log: Sessions, pbm: S
             alone = fit("PBM", log[log.segments["device"].code == k]).examination
         np.testing.assert_allclose(pbm.curves[k] / pbm.curves[k, 0], alone, atol=0.08)
         assert pbm.of(label).examination.tolist() == pbm.curves[k].tolist()
+
+
+def log_of_swapped_neighbours(seed: int, curves: np.ndarray, sessions: int = 20_000) -> Sessions:
+    """Lists sorted by relevance, in which two neighbours are swapped now and then: low ranks hardly meet high ones."""
+    rng, queries, ranks = np.random.default_rng(seed), 20, curves.shape[1]
+    attractiveness = -np.sort(-rng.uniform(0.1, 0.8, (queries, ranks)), axis=1)
+    query, device = rng.integers(0, queries, sessions), rng.choice(2, sessions, p=[0.4, 0.6])
+    place = np.tile(np.arange(ranks), (sessions, 1))
+    row = np.flatnonzero(rng.random(sessions) < 0.3)
+    rank = rng.integers(0, ranks - 1, len(row))
+    place[row, rank], place[row, rank + 1] = rank + 1, rank
+    click = rng.random(place.shape) < attractiveness[query[:, None], place] * curves[device]
+    vocabulary, _, _ = Vocabulary.of(np.repeat(np.arange(queries), ranks), np.arange(queries * ranks))
+    pair = (query[:, None] * ranks + place).astype(np.int32)
+    segments = {"device": Segment(("desktop", "phone"), device.astype(np.int32))}
+    return Sessions(Rankings(vocabulary, query.astype(np.int32), pair, segments=segments), click)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_rank_has_examination_1_where_clicks_hardly_compare_ranks(seed: int) -> None:
+    """A low rank that had 1 by convention kept the first one from it: all low ranks were two to four times too high."""
+    ranks = np.arange(1, 11)
+    curves = np.stack([0.8 ** (ranks - 1), 0.95 / ranks**0.6])
+    model = fit("PBM", log_of_swapped_neighbours(seed, curves), by="device")
+    assert isinstance(model, Segmented)
+    assert model.curves[0, 0] == 1
+    np.testing.assert_allclose(model.curves, curves, atol=0.12)
+
+
+def test_segments_that_agree_have_the_interval_of_one_curve_where_its_level_is_uncertain() -> None:
+    """The mean of two logits with a large common error lies below both: half of these intervals lay below the curve."""
+    curve = 0.8 ** np.arange(10)
+    log = log_of_swapped_neighbours(2, np.stack([curve, curve]))
+    model, one = fit("UBM", log, by="device"), fit("UBM", log)
+    assert model.evidence is not None
+    assert one.evidence is not None
+    (yes, trials), (yes_of_one, trials_of_one) = (m.evidence.effective_counts["examination"] for m in (model, one))
+    enough = np.flatnonzero(trials_of_one > 50)
+    assert len(enough) > 40
+    beyond = np.log((yes / trials)[enough] / (yes_of_one / trials_of_one)[enough])
+    assert abs(beyond.mean()) < 0.1
+    low, high, _ = model.intervals("examination")
+    estimate = one.examination  # type: ignore[attr-defined]
+    assert np.mean((low[enough] <= estimate[enough]) & (estimate[enough] <= high[enough])) > 0.9
 
 
 def test_one_session_per_device_is_enough_not_to_fail() -> None:
@@ -177,8 +222,8 @@ def test_pooling_is_that_of_a_normal_hierarchy() -> None:
     rng = np.random.default_rng(0)
     situation = np.array([0, 1, 2, 0, 1, 2])
     factor = rng.normal(size=(6, 6)) * 0.3
-    estimates = SegmentLogits(rng.normal(size=6), factor @ factor.T + 0.1 * np.eye(6), situation)
-    weights = estimates.deviation_weights()
+    estimates = SegmentEstimates(rng.normal(size=6), factor @ factor.T + 0.1 * np.eye(6), situation)
+    weights = estimates.deviation_weights
     from clickshift.learners import _segment_pooling as module
 
     membership, prior = np.eye(3)[situation], CurvePrior(rng.normal(size=3), 0.7)
@@ -187,7 +232,7 @@ def test_pooling_is_that_of_a_normal_hierarchy() -> None:
         own = membership @ membership.T * prior.variance + deviation**2 * np.eye(6)
         gain = own @ np.linalg.inv(own + estimates.covariance)
         center = membership @ prior.mean
-        means.append(center + gain @ (estimates.logit - center))
+        means.append(center + gain @ (estimates.value - center))
         second.append(own - gain @ own + np.outer(means[-1], means[-1]))
     mean = np.einsum("k,kv->v", weights, means)
     pooled = estimates.pooled(prior)
@@ -201,17 +246,17 @@ def test_deviations_are_weighted_by_the_restricted_likelihood() -> None:
     """The likelihood without the common curve is that of all values with a prior of the curve that is nearly flat."""
     rng = np.random.default_rng(1)
     situation, factor = np.array([0, 1, 0, 1, 0]), rng.normal(size=(5, 5)) * 0.2
-    estimates = SegmentLogits(rng.normal(size=5), factor @ factor.T + 0.05 * np.eye(5), situation)
+    estimates = SegmentEstimates(rng.normal(size=5), factor @ factor.T + 0.05 * np.eye(5), situation)
     from clickshift.learners import _segment_pooling as module
 
     log_likelihood = []
     for deviation in module._DEVIATIONS:
         total = estimates.covariance + deviation**2 * np.eye(5) + 1e5 * np.eye(2)[situation] @ np.eye(2)[situation].T
         log_likelihood.append(
-            -(np.linalg.slogdet(total)[1] + estimates.logit @ np.linalg.solve(total, estimates.logit)) / 2
+            -(np.linalg.slogdet(total)[1] + estimates.value @ np.linalg.solve(total, estimates.value)) / 2
         )
     expected = np.exp(np.array(log_likelihood) - max(log_likelihood)) * module._DEVIATIONS
-    np.testing.assert_allclose(estimates.deviation_weights(), expected / expected.sum(), atol=1e-4)
+    np.testing.assert_allclose(estimates.deviation_weights, expected / expected.sum(), atol=1e-4)
 
 
 def test_replaced_labels_change_nothing(log: Sessions) -> None:

@@ -26,6 +26,7 @@ MERGE_REGIONS = typer.Option(
     "--merge-regions",
     help="Name queries of the Yandex relevance log by QueryID alone, as in the policy-shift paper.",
 )
+LEVEL = typer.Option(0.95, help="Confidence level of the intervals.")
 REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
 REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")
 REPORT = typer.Option(

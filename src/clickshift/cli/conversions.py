@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from clickshift.cli._console import render, reporting, warnings_shown
-from clickshift.cli._options import COLUMN, JSON, LOG, REPORT, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, JSON, LEVEL, LOG, REPORT, SKIP_BAD, parse_columns
 
 
 def conversions(
@@ -20,7 +20,7 @@ def conversions(
     without_click: str = typer.Option(
         "drop", help="Treatment of conversions without a click: 'drop', or 'keep' as if clicked."
     ),
-    level: float = typer.Option(0.95, help="Confidence level of the intervals."),
+    level: float = LEVEL,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
     output: Path | None = REPORT,

@@ -8,7 +8,7 @@ import typer
 
 from clickshift.cli._console import render, reporting
 from clickshift.cli._exit_codes import GATE_FAILED
-from clickshift.cli._options import COLUMN, JSON, REPORT, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, JSON, LEVEL, REPORT, SKIP_BAD, parse_columns
 
 
 def doctor(
@@ -29,6 +29,7 @@ def doctor(
         help="Smallest severity with which the exit code is 1: notice, warning, severe, or never.",
     ),
     effects: bool = typer.Option(True, help="Examination with and without the sessions of each finding."),
+    level: float = LEVEL,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
     output: Path | None = REPORT,
@@ -58,6 +59,7 @@ def doctor(
             checks=check or None,
             arm_shares=_shares(arm_share),
             effects=effects,
+            level=level,
             columns=parse_columns(column),
             on_bad_line="skip" if skip_bad else "error",
             progress=progress,

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from clickshift.cli._console import check_report, render, reporting, say, warnings_shown
-from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, MODEL_FOLDER, PAGE, REPORT, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, EXACT, JSON, LEVEL, LOG, MODEL_FOLDER, PAGE, REPORT, SKIP_BAD, parse_columns
 
 
 def models(json: bool = JSON) -> None:
@@ -198,6 +198,7 @@ def judgments(
     query_text: Path | None = typer.Option(
         None, help="Table with the columns query and text: the texts of the queries, if the log has ids."
     ),
+    level: float = LEVEL,
     report: Path | None = PAGE,
     column: list[str] = COLUMN,
     skip_bad: bool = SKIP_BAD,
@@ -225,6 +226,7 @@ def judgments(
                 keep_prior=keep_prior,
                 query_text=query_text,
                 groups=groups,
+                level=level,
                 format=format,
                 columns=parse_columns(column),
                 on_bad_line="skip" if skip_bad else "error",

@@ -10,7 +10,18 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from clickshift.cli._console import render, reporting
-from clickshift.cli._options import COLUMN, EXACT, JSON, LOG, REPLICATES, REPORT, REWARD_HELP, SKIP_BAD, parse_columns
+from clickshift.cli._options import (
+    COLUMN,
+    EXACT,
+    JSON,
+    LEVEL,
+    LOG,
+    REPLICATES,
+    REPORT,
+    REWARD_HELP,
+    SKIP_BAD,
+    parse_columns,
+)
 from clickshift.cli.backtest import backtest
 from clickshift.cli.optimise import optimise
 
@@ -86,7 +97,7 @@ def evaluate(
         "which is that of the paper. By default, that of a PBM that is fitted on the log.",
     ),
     cluster: str = typer.Option("session", help="Independent unit of the bootstrap: 'session' or 'user'."),
-    level: float = typer.Option(0.95, help="Confidence level of the intervals."),
+    level: float = LEVEL,
     replicates: int = REPLICATES,
     seed: int = typer.Option(0, help="Random seed for the bootstrap and tie-breaking."),
     exact: bool = EXACT,

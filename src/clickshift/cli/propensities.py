@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from clickshift.cli._console import check_report, render, reporting
-from clickshift.cli._options import COLUMN, JSON, LOG, PAGE, SKIP_BAD, parse_columns
+from clickshift.cli._options import COLUMN, JSON, LEVEL, LOG, PAGE, SKIP_BAD, parse_columns
 
 
 def propensities(
@@ -28,7 +28,7 @@ def propensities(
         help="Column, for the method swaps, of the rank that was swapped with the reference rank, 0 where none was.",
     ),
     reference_rank: int = typer.Option(1, min=1, help="Reference rank, whose examination probability is set to 1."),
-    level: float = typer.Option(0.95, help="Confidence level of the intervals."),
+    level: float = LEVEL,
     replicates: int | None = typer.Option(
         None, min=0, help="Number of bootstrap replicates for intervals; the default depends on the method's cost."
     ),

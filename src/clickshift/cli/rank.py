@@ -122,6 +122,7 @@ def evaluate(
     queries: int | None = _QUERIES,
     max_label: int | None = _MAX_LABEL,
     column: list[str] = COLUMN,
+    skip_bad: bool = SKIP_BAD,
     output: Path | None = REPORT,
     json: bool = JSON,
 ) -> None:
@@ -145,6 +146,7 @@ def evaluate(
             queries=queries,
             max_label=max_label,
             columns=parse_columns(column),
+            on_bad_line="skip" if skip_bad else "error",
             progress=progress,
         )
     render(result, json=json, output=output)

@@ -489,6 +489,24 @@ def rank_of(by: By, n_ranks: int) -> Int[np.ndarray, " situation"]:
     return np.repeat(np.arange(n_ranks), sizes)
 
 
+def ranks_since_last_click(n_ranks: int) -> Int[np.ndarray, " situation"]:
+    """Return how many ranks below the last click each situation by "last_click" is; 0 without a click above.
+
+    Parameters
+    ----------
+    n_ranks
+        Length of the lists.
+
+    Examples
+    --------
+    >>> ranks_since_last_click(3).tolist()
+    [0, 0, 1, 0, 2, 1]
+    """
+    rank = rank_of("last_click", n_ranks)
+    last = np.arange(len(rank)) - rank * (rank + 1) // 2
+    return np.where(last > 0, rank + 1 - last, 0)
+
+
 def situation_of(by: By, sessions: Sessions) -> Int[np.ndarray, "session rank"]:
     """Return the situation number of each result of a log.
 
@@ -560,10 +578,10 @@ def _count_dense(
 
         def work(k: int) -> None:
             rows = slice(cuts[k], cuts[k + 1])
-            own = None if segment is None else segment[rows]
-            pair = _numbered(part.rankings.pair[rows], own, n_segments, pairs)
-            lists = pair, part.rankings.shown[rows], part.rankings.has_holes
-            _add_all_pairs(*lists, part.click[rows], count[rows], by_code, n_situations, tables[k])
+            own = np.empty(0, np.int32) if segment is None else segment[rows]
+            lists = part.rankings.pair[rows], part.rankings.shown[rows], part.rankings.has_holes
+            numbers = own, n_segments, by_code, n_situations
+            _add_all_pairs(*lists, part.click[rows], count[rows], *numbers, tables[k])
 
         for_each(work, threads)
 
@@ -700,8 +718,8 @@ def _compact(tables, start, stop, first, n_situations, at, end, pair, situation,
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _add_all_pairs(pair, shown, has_holes, click, count, by, n_situations, table):
-    """Add sessions to a table of all pairs; row 0 has the skips and row 1 the clicks.
+def _add_all_pairs(pair, shown, has_holes, click, count, segment, n_segments, by, n_situations, table):
+    """Add sessions to a table of all pairs, each with all segments; row 0 has the skips and row 1 the clicks.
 
     Clicks are rare: without them in between, skips are closer together in memory. UNSEEN pairs are counted after the
     last pair. A hole is no impression, but the ranks below it keep their numbers.
@@ -710,10 +728,11 @@ def _add_all_pairs(pair, shown, has_holes, click, count, by, n_situations, table
     last_row = table.shape[1] // n_situations - 1
     for i in range(n):
         first, above, weight = 0, 0, count[i]  # first situation of the rank, and offset by the clicks above
+        own = segment[i] if n_segments > 1 else 0
         for r in range(ranks):
             if not shown[i, r] and not has_holes:
                 break
-            row, clicked = pair[i, r] if pair[i, r] >= 0 else last_row, click[i, r]
+            row, clicked = pair[i, r] * n_segments + own if pair[i, r] >= 0 else last_row, click[i, r]
             if shown[i, r]:
                 # unsigned indices spare numba the check for negative ones
                 table[np.uint64(clicked), np.uint64(row * n_situations + first + above)] += weight

@@ -21,12 +21,13 @@ from clickshift.data.weighted_lists import WeightedLists
 from clickshift.display.document import Document, Section
 from clickshift.display.result import Result, two_columns
 from clickshift.display.tables import Rows
-from clickshift.errors import CapabilityError, SpecError
-from clickshift.io.encode.duckdb import DuckdbLimits
+from clickshift.errors import CapabilityError, FileError, SpecError
+from clickshift.io.encode.duckdb import DuckdbLimits, sql_text
 from clickshift.io.events.options import EventOptions
 from clickshift.io.read_log import check_output, read_log, write_log
 from clickshift.io.read_report import OnBadLine, ReadReport
 from clickshift.io.table_writer import table_ending, write_table
+from clickshift.io.tables.columns import FLOAT_TEXT, float_ids
 from clickshift.io.tables.extra_columns import columns_with
 from clickshift.io.target_files import read_target
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from clickshift.io.events._join import Joined
 
 _SHOWN_REASONS = 3
+_DOCUMENTS = "(SELECT unnest(docs) AS doc FROM lists)"  # in SQL
 
 
 @final
@@ -352,9 +354,9 @@ def _lists(
     joined = join_events(database, options, loaded)
     if not joined.written_lists:
         database.report.fail_empty("list with a result that has a rank", "empty-log")
+    _check_no_floats(database, {"query": "written", "doc": _DOCUMENTS})
     queries, documents = database.row(
-        "SELECT (SELECT count(DISTINCT query) FROM written), (SELECT count(DISTINCT doc) FROM "
-        "(SELECT unnest(docs) AS doc FROM lists))"
+        f"SELECT (SELECT count(DISTINCT query) FROM written), (SELECT count(DISTINCT doc) FROM {_DOCUMENTS})"
     )
     log = _write(database, _selection(database, joined, loaded.integers), joined, output)
     return log, {
@@ -381,6 +383,7 @@ def _counts(
     """Make daily counts of a table of counts; return them and their numbers."""
     if not database.number("SELECT count(*) FROM cells"):
         database.report.fail_empty("row with impressions", "empty-log")
+    _check_no_floats(database, dict.fromkeys(("query", "doc"), "cells"))
     types = {name: "BIGINT" if name in loaded.integers else "VARCHAR" for name in ("query", "doc")}
     table = database.connection.sql(
         f"SELECT CAST(query AS {types['query']}) AS query, CAST(doc AS {types['doc']}) AS doc, rank, impressions, "
@@ -426,12 +429,24 @@ def _target(
     """Write a target policy as a table; return it and its numbers."""
     if not database.number("SELECT count(*) FROM lists"):
         database.report.fail_empty("list with a document", "empty-log")
+    _check_no_floats(database, {"query": "lists", "doc": _DOCUMENTS})
     table = database.connection.sql("FROM lists ORDER BY query").to_arrow_table()
     numbers = {"lists": len(table), "results": database.number("SELECT sum(len(docs)) FROM lists")}
     if output is None:
         return table, numbers
     write_table(table, output)
     return Path(output), numbers
+
+
+def _check_no_floats(database: EventDatabase, tables: Mapping[str, str]) -> None:
+    """Check that the ids of a column, which a table has, are not all floats: no reader of logs takes them."""
+    for name, table in tables.items():
+        text = f"regexp_full_match({name}, {sql_text(FLOAT_TEXT)})"
+        if not database.rows(f"SELECT 1 FROM {table} WHERE NOT {text} LIMIT 1"):
+            example = database.row(f"SELECT {name} FROM {table} LIMIT 1")[0]
+            problem = float_ids(name, f"text such as {example}")
+            path = Path(database.report.path)
+            raise FileError(path, f"column {name} {problem}.", code=problem.code, column=name)
 
 
 def _number(count: float, noun: str) -> str:
@@ -471,9 +486,8 @@ def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str])
         f"SELECT count(*) FROM written WHERE NOT {canonical.format('query')}"
     ):
         query = "BIGINT"
-    documents = "(SELECT unnest(docs) AS doc FROM lists)"
     if "doc" in integers and not database.number(
-        f"SELECT count(*) FROM {documents} WHERE NOT {canonical.format('doc')}"
+        f"SELECT count(*) FROM {_DOCUMENTS} WHERE NOT {canonical.format('doc')}"
     ):
         doc = "BIGINT"
     columns = [f"CAST(query AS {query}) AS query", f"CAST(docs AS {doc}[]) AS docs", "clicks"]
@@ -485,8 +499,6 @@ def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str])
 
 def _write(database: EventDatabase, selection: str, joined: Joined, output: str | Path | None) -> Any:
     """Write the log to its file, complete or not at all, or return it as an Arrow table."""
-    from clickshift.io.encode.duckdb import sql_text
-
     if output is None:
         return database.connection.sql(selection).to_arrow_table()
     if Path(output).suffix.lower() == ".parquet":

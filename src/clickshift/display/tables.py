@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 
 def facts_table(facts: Row) -> Rows:
-    """Format facts as a table of two columns without headings.
+    """Format facts as a table of two columns without headings; those that are None are left out.
 
     Parameters
     ----------
@@ -30,10 +30,10 @@ def facts_table(facts: Row) -> Rows:
 
     Examples
     --------
-    >>> facts_table({"unseen_share": 0.5})
+    >>> facts_table({"unseen_share": 0.5, "time": None})
     [{'': 'unseen share', ' ': 0.5}]
     """
-    return [{"": name.replace("_", " "), " ": value} for name, value in facts.items()]
+    return [{"": name.replace("_", " "), " ": value} for name, value in facts.items() if value is not None]
 
 
 def arrow_table(rows: Sequence[Row]) -> Any:

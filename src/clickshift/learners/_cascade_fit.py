@@ -13,6 +13,9 @@ EM step is taken where a Newton step would decrease the likelihood.
 
 References
 ----------
+Breslow, N. E. and Lin, X. (1995). Bias correction in generalised linear mixed models with a single component of
+dispersion. Biometrika.
+
 Louis, T. A. (1982). Finding the observed information matrix when using the EM algorithm. JRSS B.
 """
 
@@ -66,6 +69,10 @@ _MANY_IMPRESSIONS = 1e6
 _KNOWN_SHARE = 0.75
 """Share of clicks on documents with at least five effective ones, below which the log does not decide shared
 parameters."""
+_DIFFERENCE = 1e-3
+"""Change of a logit by which derivatives of the information are computed."""
+_MAX_DERIVATIVES = 24
+"""Shared parameters up to which attractiveness is integrated out of their likelihood: each takes an evaluation."""
 _REMAINING_WEIGHT = 7
 """Weight of the gain that remains after a step in the stop rule: a seventh of the tolerance may remain."""
 _MAX_RATIO = 0.95
@@ -306,7 +313,9 @@ class CascadeFamily(ABC):
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
         """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
 
-        The last step needs no evaluation: effective counts include it.
+        The last step needs no evaluation: effective counts include it. Continuation is moved to the maximum of the
+        likelihood with attractiveness integrated out, unless satisfaction depends on documents too: its prior is no
+        distribution of documents.
         """
         other = copy(self)
         other.groups = self._usual_rank_groups(homogeneous_tails)
@@ -324,6 +333,8 @@ class CascadeFamily(ABC):
             if better is None:
                 break
             local = better
+        if not (self.has_satisfaction or large or len(fitted.parameters.shared) > _MAX_DERIVATIVES):
+            step = local.marginal_step(step, full)
         counts = local.effective_counts(local.errors(full), step)
         return counts._replace(shared=self._of_known_documents(counts))
 
@@ -559,6 +570,37 @@ class _LocalLikelihood:
         moves[:kinds, :-1] = np.clip(full.step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
         step = CascadeParameters(moves[0], moves[1], np.clip(full.shared_step, -MAX_LOGIT_STEP, MAX_LOGIT_STEP))
         return step, float((slopes * full.step).sum() + (gradient.shared * full.shared_step).sum()) / 2
+
+    def marginal_step(self, step: CascadeParameters, full: InvertedInformation | None) -> CascadeParameters:
+        """Extend a step to the maximum of the likelihood with attractiveness integrated out (Laplace's method).
+
+        Where documents have few clicks each, the joint maximum makes those at low ranks too unattractive, and users too
+        persistent. Integrated, the log-likelihood of the shared parameters and the means of groups is that of the
+        profile minus half of the sum of ln D, with D the information of each document: its slope moves the maximum
+        (Breslow and Lin 1995).
+        """
+        information, groups = self._information, self._family.groups
+        assert groups is not None
+        along = information.cross_attractiveness / information.attractiveness  # how documents follow
+        n_shared, slope = len(self.parameters.shared), np.zeros(len(along))
+
+        def change(move: Float[np.ndarray, " shared_or_mean"]) -> PairValues:
+            """Derivative of ln D of each document."""
+            there = self._family._local_likelihood(self.moved(self._profile_move(-move @ along, move), _DIFFERENCE))
+            found: np.ndarray = np.log(there._information.attractiveness / information.attractiveness) / _DIFFERENCE
+            return found
+
+        for k, move in enumerate(np.eye(len(along))[:n_shared]):
+            slope[k] = change(move).sum()
+        means = np.arange(len(along)) >= n_shared  # all at once: one has little effect on documents of other groups
+        slope[means] = np.bincount(groups.group, change(means.astype(float)), groups.n)
+        covariance = information.inverted()[1] if full is None else full.shared
+        shift = np.clip(-covariance @ slope / 2, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
+        return CascadeParameters(*(a + b for a, b in zip(step, self._profile_move(-shift @ along, shift), strict=True)))
+
+    def _profile_move(self, attractiveness: PairValues, shared: Shared) -> CascadeParameters:
+        """Return a change of attractiveness and of the shared parameters alone."""
+        return CascadeParameters(attractiveness, np.zeros_like(self.parameters.satisfaction), shared)
 
     def shared_covariance(self, full: InvertedInformation | None) -> np.ndarray:
         """Return the covariance of the logits of the shared parameters."""

@@ -25,6 +25,9 @@ _DEVIATION = 1.0
 """Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
 _VARIANCES = tuple(np.geomspace(1e-4, 10, 26).tolist())
 """Variances among which that of logits within a rank is chosen."""
+_DISTANCES_MATTER = 10.83
+"""Twice the gain in log-likelihood from which on deviations may depend on the distance to the last click: the .999
+quantile of chi-squared."""
 _LEAST_ALIKE = 0.05
 """Smallest examination, and smallest distance from 1, that estimates are shrunk towards."""
 
@@ -94,20 +97,22 @@ def shrink_examination(
     """
     # rates of a ranker that hides its best documents may be equal everywhere: no reason to expect certain examination
     start = np.clip(alike, _LEAST_ALIKE, 1 - _LEAST_ALIKE)
-    return _posterior_mean(e, start, free, error, _DEVIATION**2)
+    return _posterior_mean(e, start, free, error, _DEVIATION**2 * np.eye(len(free)))
 
 
 def shrink_towards_ranks(
     e: Float[np.ndarray, " situation"],
     by_rank: Float[np.ndarray, " situation"],
+    distance: Int[np.ndarray, " situation"],
     free: Int[np.ndarray, " free"],
     error: Covariance,
 ) -> Float[np.ndarray, " situation"]:
     """Shrink the examination of UBM's situations towards that of their ranks (PBM), where the log cannot tell.
 
-    It is the posterior mean on the logit scale, with a normal prior whose variance makes the estimates most likely,
+    It is the posterior mean on the logit scale, with a normal prior whose variances make the estimates most likely,
     given their errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM
-    becomes PBM, which it contains, and large where it does.
+    becomes PBM, which it contains, and large where it does. Situations at the same distance from the last click deviate
+    alike, if the log tells that they do.
 
     Parameters
     ----------
@@ -115,13 +120,57 @@ def shrink_towards_ranks(
         Estimates by situation.
     by_rank
         Examination of the rank of each situation, relative to the same reference.
+    distance
+        Ranks between each situation and the last click above it; 0 where there is none.
     free
         Situations whose examination is learned.
     error
         Covariance of the logits of the estimates.
     """
-    variance = learned_variance(_logit(e[free]) - _logit(by_rank[free]), error)
-    return _posterior_mean(e, by_rank, free, error, variance)
+    beyond = _logit(e[free]) - _logit(by_rank[free])
+    member = (distance[free, None] == np.arange(1, distance.max(initial=0) + 1)).astype(np.float64)
+    within, between = learned_variances(beyond, error, member)
+    prior = within * np.eye(len(free)) + between * single_threaded_products(member, member)
+    return _posterior_mean(e, by_rank, free, error, prior)
+
+
+def learned_variances(
+    beyond: Float[np.ndarray, " free"], error: Covariance, member: Float[np.ndarray, "free group"]
+) -> tuple[float, float]:
+    """Return the variances of deviations around 0 that make their estimates most likely, given the estimates' errors.
+
+    Each deviation is the sum of one of its own and one of its group; the variance of the latter is 0 unless the
+    likelihood is significantly larger with it. Those of a group are integrated out by Woodbury's formula.
+
+    Parameters
+    ----------
+    beyond
+        Estimated deviations.
+    error
+        Their covariance.
+    member
+        Whether each belongs to each group, as 0 and 1.
+
+    Returns
+    -------
+    tuple of float
+        Variance of a deviation's own part, and of that of its group.
+    """
+    variance, axes = np.linalg.eigh(error)
+    found, rotated = beyond @ axes, single_threaded_products(axes.T, member.T)
+    between = np.array(_VARIANCES)[:, None]
+    deviances = np.empty((len(_VARIANCES), 1 + len(_VARIANCES)))  # without groups, then by the variance of groups
+    for k, within in enumerate(_VARIANCES):
+        total = np.maximum(variance, 0) + within
+        deviances[k, 0] = (np.log(total) + found**2 / total).sum()
+        information, group_axes = np.linalg.eigh(single_threaded_products(rotated.T, (rotated / total[:, None]).T))
+        slope = (found / total) @ rotated @ group_axes
+        scale = 1 + between * np.maximum(information, 0)
+        deviances[k, 1:] = deviances[k, 0] + (np.log(scale) - between * slope**2 / scale).sum(axis=1)
+    alone, grouped = int(deviances[:, 0].argmin()), divmod(int(deviances[:, 1:].argmin()), len(_VARIANCES))
+    if deviances[alone, 0] - deviances[:, 1:].min() < _DISTANCES_MATTER:
+        return _VARIANCES[alone], 0.0
+    return _VARIANCES[grouped[0]], _VARIANCES[grouped[1]]
 
 
 def learned_variance(beyond: Float[np.ndarray, " free"], error: Covariance) -> float:
@@ -150,13 +199,13 @@ def _posterior_mean(
     start: Float[np.ndarray, " situation"],
     free: Int[np.ndarray, " free"],
     error: Covariance,
-    variance: float,
+    prior: Covariance,
 ) -> Float[np.ndarray, " situation"]:
-    """Return the posterior mean of examination, whose logits vary around those of `start`."""
+    """Return the posterior mean of examination, whose logits have the covariance `prior` around those of `start`."""
     mean = _logit(start[free])
-    total = error + variance * np.eye(len(free))
     shrunk = e.copy()
-    shrunk[free] = 1 / (1 + np.exp(-mean - variance * np.linalg.solve(total, _logit(e[free]) - mean)))
+    moved = single_threaded_products(prior, np.linalg.solve(error + prior, _logit(e[free]) - mean)[None])[:, 0]
+    shrunk[free] = 1 / (1 + np.exp(-mean - moved))
     return shrunk
 
 

@@ -75,9 +75,9 @@ def solve_pairs(
     """Maximise the likelihood of each pair from `start` to `stop` over its attractiveness `a`, given examination `e`.
 
     Return the sum of the objectives; add their gradient by the logits of e to `gradient`, and minus their curvature to
-    `matrix` (on and above the diagonal). `skips` are those that may not have been examined, `rejected` those of each
-    pair that are known to have been. `pseudo_yes` and `pseudo_no` are pseudo-counts. Newton steps are safeguarded by
-    bisection.
+    `matrix` (on and above the diagonal); with an empty matrix, only find `a`. `skips` are those that may not have been
+    examined, `rejected` those of each pair that are known to have been. `pseudo_yes` and `pseudo_no` are pseudo-counts.
+    Newton steps are safeguarded by bisection.
     """
     objective, n_situations = 0.0, len(e)
     index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
@@ -105,6 +105,8 @@ def solve_pairs(
             if change < tolerance * min(x, 1 - x):
                 break
         a[p] = x
+        if not len(matrix):
+            continue
         x_no = 1 - x
         information = (yes + no) * x * x_no
         objective += yes * np.log(x) + no * np.log(x_no)

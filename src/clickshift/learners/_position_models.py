@@ -34,7 +34,7 @@ from clickshift.core.newton import (
     shift_logits,
 )
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.counts.cells import Cells, rank_of
+from clickshift.counts.cells import Cells, rank_of, ranks_since_last_click
 from clickshift.learners._examination_shrinkage import (
     conditional_covariance,
     shrink_examination,
@@ -223,9 +223,9 @@ def fit_examination(
                 e = shrink_examination(e, problem.alike(e, reference), free, error)
             else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
                 curve = problem.examination_by_rank(unshrunk, reference, tolerance=tolerance, max_steps=max_steps)
-                e = shrink_towards_ranks(e, curve, free, error)
+                e = shrink_towards_ranks(e, curve, ranks_since_last_click(cells.n_ranks), free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
-        fitted = problem.profile(e, free)
+        fitted = replace(fitted, attractiveness=problem.attractiveness(e))
         found = None if found is None else found.with_prior(prior, fitted.attractiveness)
     elif errors:
         found = problem.errors(fitted, problem.covariance(fitted), reference)
@@ -275,17 +275,21 @@ def fit_with_reference(
     max_steps: int,
     *,
     reference: int = 0,
+    least_gain: float = -np.inf,
 ) -> tuple[_ProfileLikelihood, NewtonResult, int | None]:
     """Maximise the likelihood with one situation as the reference, or with another that is examined more.
 
-    There is no reference where examination was observed.
+    There is no reference where examination was observed. Another reference must raise the likelihood by `least_gain`:
+    of many situations, the estimates of some are above 1 by chance.
     """
     if problem.cells.views is not None:
         return *problem.maximise(start, None, tolerance=tolerance, max_steps=max_steps), None
-    e, tried = start, {reference}
+    e, tried, before = start, {reference}, None
     while True:
         fitted, newton = problem.maximise(e, reference, tolerance=tolerance, max_steps=max_steps)
-        e = fitted.examination
+        if before is not None and newton.objective < before[1].objective + least_gain:
+            return before
+        before, e = (fitted, newton, reference), fitted.examination
         candidate = problem.most_examined(e, other_than=reference)
         if e[candidate] < _AT_LIMIT or candidate in tried or len(tried) > 3:
             return fitted, newton, reference
@@ -367,10 +371,31 @@ class ExaminationProblem:
         The curvature of a nearby point would do where ranks are well connected. Where they hardly are, it has another
         scale along the directions that the data hardly determine, and steps by it make no progress.
         """
-        n, ranges, threads = len(e), self._ranges(), self._threads()
-        a = self._attractiveness.copy()
+        n = len(e)
+        objective, gradient, matrix = self._solve_pairs(e, np.zeros((self._threads(), n, n)))
+        a = self._attractiveness
+        successes = self.clicks + self.viewed + EXAMINATION_PRIOR.yes
+        failures = self.unviewed + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes)
+        curvature = matrix.sum(axis=0)
+        information = curvature + np.triu(curvature, 1).T + np.diag((successes + failures) * e * (1 - e))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            penalty = np.where(e < 1, successes * np.log(e) + failures * np.log1p(-e), 0.0).sum()
+        value = float(objective.sum() + penalty)
+        total_gradient = gradient.sum(axis=0) + successes * (1 - e) - failures * e
+        return _ProfileLikelihood(e, free, a, value, total_gradient, information)
+
+    def attractiveness(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
+        """Return the attractiveness that maximises the likelihood given examination."""
+        self._solve_pairs(e, np.empty((self._threads(), 0, 0)))
+        return self._attractiveness
+
+    def _solve_pairs(
+        self, e: Float[np.ndarray, " situation"], matrix: Float[np.ndarray, "thread n n"]
+    ) -> tuple[Float[np.ndarray, " range"], Float[np.ndarray, "range situation"], Float[np.ndarray, "thread n n"]]:
+        """Find the attractiveness of all pairs; return objectives, gradients and, in `matrix`, curvatures."""
+        ranges, threads, a = self._ranges(), len(matrix), self._attractiveness.copy()
         yes, no = self.prior.yes, self.prior.total - self.prior.yes
-        gradient, matrix, objective = np.zeros((len(ranges), n)), np.zeros((threads, n, n)), np.zeros(len(ranges))
+        gradient, objective = np.zeros((len(ranges), len(e))), np.zeros(len(ranges))
 
         def work(thread: int) -> None:
             for k in range(thread, len(ranges), threads):
@@ -381,15 +406,7 @@ class ExaminationProblem:
 
         for_each(work, threads)
         self._attractiveness = a
-        successes = self.clicks + self.viewed + EXAMINATION_PRIOR.yes
-        failures = self.unviewed + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes)
-        curvature = matrix.sum(axis=0)
-        information = curvature + np.triu(curvature, 1).T + np.diag((successes + failures) * e * (1 - e))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            penalty = np.where(e < 1, successes * np.log(e) + failures * np.log1p(-e), 0.0).sum()
-        value = float(objective.sum() + penalty)
-        total_gradient = gradient.sum(axis=0) + successes * (1 - e) - failures * e
-        return _ProfileLikelihood(e, free, a, value, total_gradient, information)
+        return objective, gradient, matrix
 
     def covariance(
         self, fitted: _ProfileLikelihood, *, conditional: bool = False

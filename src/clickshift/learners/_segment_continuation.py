@@ -33,7 +33,7 @@ from clickshift.learners._cascade_fit import (
 )
 from clickshift.learners._cascade_models import CCMFamily
 from clickshift.learners._segment_examination import SegmentCurves
-from clickshift.learners._segment_pooling import SegmentLogits
+from clickshift.learners._segment_pooling import SegmentEstimates
 from clickshift.models.intervals import EffectiveCounts, effective_counts
 
 _LEAST_TRIALS = 1.0
@@ -281,14 +281,14 @@ def pooled_continuations(
         scale = np.sqrt(1 / (trials[known] * at_likelihood * (1 - at_likelihood)) / np.maximum(own, 1e-12))
         cov_known = fitted.shared_covariance[np.ix_(known, known)] * scale * scale[:, None]
         entries = np.unique(entry[known], return_inverse=True)[1]
-        curves[known] = _expit(SegmentLogits(_logit(shared[known]), cov_known, entries).pooled().mean)
-        likelihood = SegmentLogits(_logit(at_likelihood), cov_known, entries).pooled()
+        curves[known] = _expit(SegmentEstimates(_logit(shared[known]), cov_known, entries).pooled().mean)
+        likelihood = SegmentEstimates(_logit(at_likelihood), cov_known, entries).pooled()
         cov[np.ix_(known, known)] = likelihood.covariance
         errors[known] = np.sqrt(np.maximum(np.diag(likelihood.covariance), 0))
         intervals[:, known] = effective_counts(_expit(likelihood.mean), errors[known])
         labelled = known // (len(shared) // n) < len(segments.labels)
         difference = _wald(
-            SegmentLogits(
+            SegmentEstimates(
                 _logit(shared[known])[labelled], cov_known[np.ix_(labelled, labelled)], entry[known][labelled]
             )
         )
@@ -327,12 +327,12 @@ def _weights(family: SegmentedFamily, entries: int) -> Float[np.ndarray, "segmen
     return np.stack(rows)
 
 
-def _wald(estimates: SegmentLogits) -> SegmentDifference:
+def _wald(estimates: SegmentEstimates) -> SegmentDifference:
     """Return the Wald test that all segments have the same continuation."""
     contrasts = estimates.contrasts()
     if not len(contrasts):
         return SegmentDifference(0.0, 0.0)
-    found, cov = contrasts @ estimates.logit, contrasts @ estimates.covariance @ contrasts.T
+    found, cov = contrasts @ estimates.value, contrasts @ estimates.covariance @ contrasts.T
     statistic = float(found @ np.linalg.solve(cov, found))
     return SegmentDifference(statistic, float(len(contrasts)), float(np.sqrt(np.mean(np.square(found)))))
 

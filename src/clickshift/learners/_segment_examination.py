@@ -4,13 +4,16 @@ The pair (segment, situation) is the situation of `_position_models`, so the sam
 One situation of one segment has examination 1 by convention, and the level of every other segment is free: a segment
 that clicks less on the same documents examines less. Then the curves are pooled (`_segment_pooling`).
 
-Logits are those of 0.9 times examination: several segments may examine the first rank nearly always, and the logit of
-examination itself would be infinite there. Only the product with attractiveness is identified.
+What all values share, the level of low ranks that few documents connect with the first, is a factor. So curves are
+pooled as logarithms, whose contrasts between segments do not depend on it. As logits, the larger of two estimates would
+have the larger error, and their weighted mean would lie below both (Peelle's pertinent puzzle). The covariance is found
+at 0.9 times examination: several segments may examine the first rank nearly always, where a logit is infinite. Only the
+product with attractiveness is identified.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,11 +32,11 @@ from clickshift.learners._position_models import (
     fit_with_reference,
 )
 from clickshift.learners._priors import Beta, beta_by_likelihood
-from clickshift.learners._segment_pooling import CurvePrior, Pooled, SegmentLogits
+from clickshift.learners._segment_pooling import CurvePrior, Pooled, SegmentEstimates
 from clickshift.models.intervals import EffectiveCounts, effective_counts
 
 _SCALE = 0.9
-"""Factor of examination in the logits that are pooled."""
+"""Factor of examination in the logits whose covariance is computed."""
 _DEVIATION = 1.0
 """Standard deviation of the common curve around click-through rates, as without segments."""
 _LEAST, _MOST = 0.05, 0.95
@@ -45,6 +48,8 @@ _NO_FAILURE = 2.512
 _HIGHEST = 1 - 1e-7
 _CURVE_TOLERANCE, _CURVE_STEPS = 0.1, 100
 """Tolerance, and number of evaluations of the likelihood, of the PBM that UBM's common curve is shrunk towards."""
+_LEAST_GAIN = 1.92
+"""Log-likelihood that another reference situation must gain (the 95 % quantile of a likelihood ratio)."""
 _MAX_VALUES = 1200
 """Values of all curves, at most: their joint covariance is inverted about twenty times."""
 
@@ -125,10 +130,10 @@ def fit_examination_by_segment(
     """
     problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None)
     rate = clicks_per_impression(cells)
-    first = problem.most_examined(rate, other_than=None)
+    first = _first_reference(problem, rate)
     start = np.clip(0.95 * rate / rate[first], 0.01, 0.95)
     fitted, newton, reference = fit_with_reference(
-        problem, start, tolerance * TOLERANCE_FACTOR, max_steps, reference=first
+        problem, start, tolerance * TOLERANCE_FACTOR, max_steps, reference=first, least_gain=_LEAST_GAIN
     )
     assert reference is not None  # counts by segment have no views
     free = fitted.free
@@ -137,29 +142,42 @@ def fit_examination_by_segment(
     e = np.minimum(fitted.examination, 1.0)
     scaled = problem.profile(_SCALE * e, free)
     cov = problem.covariance(scaled, conditional=prior is None)
-    at_maximum = problem.profile(e, free)
+    at_maximum = replace(fitted, examination=e, attractiveness=problem.attractiveness(e))
     errors = problem.errors(at_maximum, _at_full_scale(cov, e), reference)
 
     observed = np.sort(np.append(free, reference))
-    estimates = SegmentLogits(_logit(_SCALE * e[observed]), cov[np.ix_(observed, observed)], _entries(cells, observed))
+    of_logs = _of_logs(cov, e)[np.ix_(observed, observed)]
+    estimates = SegmentEstimates(np.log(e[observed]), of_logs, _entries(cells, observed))
     shrunk, likelihood = estimates.pooled(_curve_prior(problem, by_rank, estimates, reference)), estimates.pooled()
-    mean = _expit(shrunk.mean) / _SCALE
+    mean = np.minimum(np.exp(shrunk.mean), 1.0)
     mean[observed == reference] = 1.0
-    largest = max(float(mean.max()), 1.0)
-    curves = _SegmentMeans(problem, observed, reference).curves(mean / largest, likelihood)
+    curves = _SegmentMeans(problem, observed, reference).curves(mean, likelihood)
 
     e = curves.curves.ravel()
     if prior is None:
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
-    fitted = problem.profile(e, free)
-    errors = errors.with_prior(prior, fitted.attractiveness)._replace(
+    attractiveness = problem.attractiveness(e)
+    errors = errors.with_prior(prior, attractiveness)._replace(
         examination=curves.errors, examination_counts=curves.counts
     )
-    attractiveness = np.append(fitted.attractiveness, prior.mean)
-    return ExaminationFit(attractiveness, e, errors.with_unseen(prior), newton), curves
+    return ExaminationFit(np.append(attractiveness, prior.mean), e, errors.with_unseen(prior), newton), curves
 
 
-def _curve_prior(problem: ExaminationProblem, by_rank: Cells, estimates: SegmentLogits, reference: int) -> CurvePrior:
+def _first_reference(problem: ExaminationProblem, rate: Float[np.ndarray, " situation"]) -> int:
+    """Return the situation of the first rank that is examined most: of one rank, segments show the same documents.
+
+    Rates of low ranks may be far too high where only neighbours of a list are swapped, and the limit of 1 for all other
+    situations would then keep the fit from the maximum.
+    """
+    n = problem.cells.n_situations // problem.cells.n_segments
+    starts = np.arange(problem.cells.n_segments) * n
+    starts = starts[problem.impressions[starts] > 0]
+    return int(starts[np.argmax(rate[starts])]) if len(starts) else problem.most_examined(rate)
+
+
+def _curve_prior(
+    problem: ExaminationProblem, by_rank: Cells, estimates: SegmentEstimates, reference: int
+) -> CurvePrior:
     """Return the prior of the common curve: what one curve for all segments would be shrunk towards."""
     cells = problem.cells
     n = count_situations(cells.by, cells.n_ranks)
@@ -168,11 +186,11 @@ def _curve_prior(problem: ExaminationProblem, by_rank: Cells, estimates: Segment
         impressions, clicks = by_rank.by_situation()
         rate = (clicks + 0.5) / (impressions + 1)
         alike = np.clip(np.minimum(rate / rate[reference % n], 1.0), _LEAST, _MOST)[entries]
-        return CurvePrior(_logit(_SCALE * alike), _DEVIATION**2)
+        return CurvePrior(np.log(alike), _DEVIATION**2)
     fitted = fit_examination(by_rank, prior=None, tolerance=_CURVE_TOLERANCE, max_steps=_CURVE_STEPS, errors=False)
     curve = fitted.examination[rank_of(cells.by, cells.n_ranks)]
     common, cov = estimates.common()
-    towards = _logit(_SCALE * np.minimum(curve / curve[reference % n], 1.0))[entries]
+    towards = np.log(np.minimum(curve / curve[reference % n], 1.0))[entries]
     return CurvePrior(towards, learned_variance(common - towards, cov))
 
 
@@ -205,9 +223,8 @@ class _SegmentMeans:
         pooled = _filled(share @ mean, total[:, 0] > 0, cells)
         e = np.tile(pooled, cells.n_segments)
         e[self.observed] = mean
-        center = np.minimum(_expit(likelihood.mean) / _SCALE, 1.0)
-        scale = center * (1 - _SCALE * center)  # d e / d logit(0.9 e)
-        cov = likelihood.covariance * scale * scale[:, None]
+        center = np.minimum(np.exp(likelihood.mean), 1.0)
+        cov = likelihood.covariance * center * center[:, None]
         errors, counts = np.full(len(e), np.nan), np.full((2, len(e)), np.nan)
         sd = np.sqrt(np.maximum(np.diag(cov), 0))
         errors[self.observed], counts[:, self.observed] = _error_and_counts(center, sd)
@@ -248,6 +265,15 @@ def _error_and_counts(
     return errors, np.where(touching & (sd > 0), successes, np.stack([yes, trials]))
 
 
+def _of_logs(
+    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"]
+) -> Float[np.ndarray, "situation situation"]:
+    """Return the covariance of the logarithms of examination from that of the logits of 0.9 times examination."""
+    slope = 1 - _SCALE * e
+    logs: np.ndarray = cov * slope * slope[:, None]
+    return logs
+
+
 def _at_full_scale(
     cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"]
 ) -> Float[np.ndarray, "situation situation"]:
@@ -256,14 +282,3 @@ def _at_full_scale(
     slope = (1 - _SCALE * e) / (1 - e)
     full: np.ndarray = cov * slope * slope[:, None]
     return full
-
-
-def _logit(p: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    p = np.clip(p, 1e-6, 1 - 1e-6)
-    logit: np.ndarray = np.log(p) - np.log1p(-p)
-    return logit
-
-
-def _expit(x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    p: np.ndarray = 1 / (1 + np.exp(-x))
-    return p

@@ -1,9 +1,10 @@
 """Partial pooling of curves by segment, with a strength that is learned (docs/decisions/0019).
 
-Logits y of all segments have the joint covariance V, from a fit in which attractiveness is shared. A segment's value of
-situation s is m_s + d, with d ~ N(0, t^2). The likelihood of the contrasts between segments, in which every m_s cancels
-(restricted maximum likelihood), gives a posterior of t, flat a priori: estimates are means over it. Segments that agree
-get one curve; segments that differ by more than their errors keep their own.
+Estimates y of all segments, logarithms of examination or logits of continuation, have the joint covariance V, from a
+fit in which attractiveness is shared. A segment's value of situation s is m_s + d, with d ~ N(0, t^2). The likelihood
+of the contrasts between segments, in which every m_s cancels (restricted maximum likelihood), gives a posterior of t,
+flat a priori: estimates are means over it. Segments that agree get one curve; segments that differ by more than their
+errors keep their own.
 
 References
 ----------
@@ -15,13 +16,14 @@ Gelman, A. (2006). Prior distributions for variance parameters in hierarchical m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 _DEVIATIONS = np.geomspace(0.005, 4.0, 18)
-"""Standard deviations of segments around the common curve, in logits, over which estimates are averaged."""
+"""Standard deviations of segments around the common curve, over which estimates are averaged."""
 _LEAST_WEIGHT = 1e-3
 """Weight of a standard deviation, relative to the largest one, below which it is left out."""
 
@@ -29,7 +31,7 @@ Covariance = Float[np.ndarray, "value value"]
 
 
 class CurvePrior(NamedTuple):
-    """Normal prior of the logits of the common curve.
+    """Normal prior of the common curve.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ class CurvePrior(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """Partially pooled logits.
+    """Partially pooled values.
 
     Parameters
     ----------
@@ -59,34 +61,34 @@ class Pooled(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentLogits:
-    """Estimated logits of a parameter by segment and situation.
+class SegmentEstimates:
+    """Estimates of a parameter by segment and situation.
 
     Parameters
     ----------
-    logit
-        Estimates.
+    value
+        Estimates, on a scale on which they are about normal.
     covariance
         Their covariance; 0 for a value that is fixed.
     situation
         Situation of each value, from 0; each occurs at least once.
     """
 
-    logit: Float[np.ndarray, " value"]
+    value: Float[np.ndarray, " value"]
     covariance: Covariance
     situation: Int[np.ndarray, " value"]
 
     def pooled(self, prior: CurvePrior | None = None) -> Pooled:
-        """Return the partially pooled logits.
+        """Return the partially pooled values.
 
         Parameters
         ----------
         prior
             Prior of the common curve; None for a flat one.
         """
-        weights = self.deviation_weights()
+        weights = self.deviation_weights
         used = np.flatnonzero(weights >= _LEAST_WEIGHT * weights.max())
-        share, axes = weights[used] / weights[used].sum(), _Axes.of(self)
+        share, axes = weights[used] / weights[used].sum(), self._axes
         parts = [axes.posterior(float(_DEVIATIONS[k]) ** 2, prior) for k in used]
         mean = np.einsum("k,kv->v", share, np.stack([part[0] for part in parts]))
         cov = (axes.vectors * np.einsum("k,kv->v", share, np.stack([part[1] for part in parts]))) @ axes.vectors.T
@@ -95,11 +97,17 @@ class SegmentLogits:
             cov += weight * (to_mean @ spread @ to_mean.T + beyond[:, None] * beyond)
         return Pooled(mean, cov)
 
+    @cached_property
+    def _axes(self) -> _Axes:
+        """The estimates in the axes of their covariance."""
+        return _Axes.of(self)
+
+    @cached_property
     def deviation_weights(self) -> Float[np.ndarray, " deviation"]:
-        """Return the posterior of the standard deviation between segments on `_DEVIATIONS`, flat a priori."""
+        """Posterior of the standard deviation between segments on `_DEVIATIONS`, flat a priori."""
         contrasts = self.contrasts()
         variance, axes = np.linalg.eigh(contrasts @ self.covariance @ contrasts.T)
-        beyond = np.square(axes.T @ (contrasts @ self.logit))
+        beyond = np.square(axes.T @ (contrasts @ self.value))
         total = np.maximum(variance, 0)[None] + np.square(_DEVIATIONS)[:, None]
         log_likelihood = -(np.log(total) + beyond / total).sum(axis=1) / 2
         # points of a geometric grid: each stands for a range as wide as it is far from 0
@@ -109,7 +117,7 @@ class SegmentLogits:
 
     def common(self) -> tuple[Float[np.ndarray, " situation"], Float[np.ndarray, "situation situation"]]:
         """Return the common curve by generalised least squares, and its covariance, at the likeliest deviation."""
-        return _Axes.of(self).common(float(_DEVIATIONS[np.argmax(self.deviation_weights())]) ** 2, None)
+        return self._axes.common(float(_DEVIATIONS[np.argmax(self.deviation_weights)]) ** 2, None)
 
     def contrasts(self) -> Float[np.ndarray, "contrast value"]:
         """Return orthonormal contrasts between the segments of each situation (Helmert contrasts)."""
@@ -135,29 +143,29 @@ class _Axes:
         Eigenvalues and eigenvectors of the covariance.
     membership
         Which situation each value has, in the axes.
-    logit
+    value
         The estimates, in the axes.
     """
 
-    estimates: SegmentLogits
+    estimates: SegmentEstimates
     variance: Float[np.ndarray, " axis"]
     vectors: Float[np.ndarray, "value axis"]
     membership: Float[np.ndarray, "axis situation"]
-    logit: Float[np.ndarray, " axis"]
+    value: Float[np.ndarray, " axis"]
 
     @classmethod
-    def of(cls, estimates: SegmentLogits) -> _Axes:
+    def of(cls, estimates: SegmentEstimates) -> _Axes:
         """Find the axes."""
         variance, vectors = np.linalg.eigh(estimates.covariance)
         # a situation is a column of zeros and ones: its product with the axes is a sum of their rows
         membership = np.zeros((len(variance), int(estimates.situation.max()) + 1))
         np.add.at(membership.T, estimates.situation, vectors)
-        return cls(estimates, np.maximum(variance, 0), vectors, membership, vectors.T @ estimates.logit)
+        return cls(estimates, np.maximum(variance, 0), vectors, membership, vectors.T @ estimates.value)
 
     def common(self, between: float, prior: CurvePrior | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the common curve and its covariance, for one variance between segments."""
         weighted = self.membership / (self.variance + between)[:, None]
-        information, slope = self.membership.T @ weighted, weighted.T @ self.logit
+        information, slope = self.membership.T @ weighted, weighted.T @ self.value
         if prior is not None:
             information = information + np.eye(len(information)) / prior.variance
             slope = slope + prior.mean / prior.variance
@@ -172,6 +180,6 @@ class _Axes:
         """
         curve, spread = self.common(between, prior)
         kept = self.variance / (self.variance + between)  # the share of the common curve along each axis
-        residual = self.logit - self.membership @ curve
-        mean = self.estimates.logit - self.vectors @ (kept * residual)
+        residual = self.value - self.membership @ curve
+        mean = self.estimates.value - self.vectors @ (kept * residual)
         return mean, kept * between, self.vectors @ (kept[:, None] * self.membership), spread

@@ -15,7 +15,7 @@ from clickshift.counts.open_log import LogLike, open_log, open_log_or_counts
 from clickshift.counts.query_groups import QueryGroups
 from clickshift.counts.segment_differences import segment_differences
 from clickshift.counts.severe_defects import warn_of_severe_defects
-from clickshift.counts.warehouse import count_cascade, count_cells, is_warehouse_table
+from clickshift.counts.warehouse import can_be_counted, count_cascade, count_cells, is_warehouse_table
 from clickshift.data.corpus import Corpus
 from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
@@ -252,12 +252,13 @@ def _requirement(learner: Learner) -> Requirement:
 def _open_for(
     learner: Learner, log: LogLike, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
 ) -> Any:
-    """Open a log or daily counts; count a table of a warehouse where it is, if counts are enough for the learner."""
+    """Open a log or daily counts; count a table of a warehouse where it is, if it can and counts are enough."""
     requires = _requirement(learner)
     counts_are_enough = requires != "sessions" and on_bad_line == "error"
     if counts_are_enough and not isinstance(log, str | Path | Sessions) and is_warehouse_table(log):
-        table = _with_our_names(log, columns or {})
-        return count_cascade(table) if requires == "cascade" else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
+        table, cascade = _with_our_names(log, columns or {}), requires == "cascade"
+        if can_be_counted(table, whole_lists=cascade):
+            return count_cascade(table) if cascade else count_cells(table, by=learner.by)  # type: ignore[attr-defined]
     return open_log_or_counts(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
 
 

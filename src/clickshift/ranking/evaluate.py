@@ -22,6 +22,7 @@ from clickshift.display.tables import Row, Rows
 from clickshift.display.values import with_interval
 from clickshift.errors import DataError
 from clickshift.io.datasets.letor import CorpusLike, open_corpus
+from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import table_ending, write_table
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.metrics.significance import bootstrap_interval
@@ -231,6 +232,7 @@ def evaluate_ranker(
     queries: int | None = None,
     max_label: int | None = None,
     columns: Mapping[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
     progress: Progress = silent,
 ) -> RankerEvaluation:
     """Compute nDCG@5, nDCG@10 and the average rank of relevant documents, with bootstrap intervals over queries.
@@ -259,7 +261,7 @@ def evaluate_ranker(
         Number of queries of the built-in corpus.
     max_label
         Highest grade of the label scale; by default, 1, 2 or 4.
-    columns
+    columns, on_bad_line
         As for `open_log`.
     progress
         Called with a text before each step.
@@ -292,7 +294,9 @@ def evaluate_ranker(
     scores = {name: one.scores(documents) for name, one in rankers.items()}
     shown = np.ones(documents.n_pairs, bool)
     if clicks is not None:
-        cells = count_by_rank(documents, open_log_or_counts(clicks, columns=columns, progress=progress))
+        cells = count_by_rank(
+            documents, open_log_or_counts(clicks, columns=columns, on_bad_line=on_bad_line, progress=progress)
+        )
         impressions = cells.by_pair()[0]
         shown = impressions > 0
         total_rank = np.bincount(cells.pair, cells.rank() * cells.impressions, documents.n_pairs)

@@ -13,10 +13,11 @@ import pytest
 from clickshift.counts.cells import By
 from clickshift.counts.open_log import open_log
 from clickshift.counts.warehouse import _ibis as ibis_counts
-from clickshift.counts.warehouse import is_warehouse_table
+from clickshift.counts.warehouse import count_cascade, is_warehouse_table
 from clickshift.errors import DataError, SpecError
 from clickshift.learners.base import learner_for
-from clickshift.learners.fit import data_for, fit
+from clickshift.learners.fit import fit
+from clickshift.models.base import ClickModel
 from clickshift.ope import evaluate_policy
 from tests.codes import raises_code
 from tests.counts.warehouse.logs import (
@@ -87,7 +88,18 @@ def test_fitted() -> None:
     model = fit(learner, log)
     assert np.isfinite(model.relevance()).all()
     with raises_code("needs-lists", SpecError):
-        data_for(learner_for("DBN"), log)
+        count_cascade(log)
+
+
+@pytest.mark.parametrize(("name", "layout"), [("DBN", "long"), ("PBM", "wide")])
+def test_a_table_that_ibis_cannot_count_is_read(name: str, layout: str) -> None:
+    rows = make_rows("text")
+    model = fit(name, table(in_long(rows) if layout == "long" else rows))
+    wanted = fit(name, pa.Table.from_pylist(rows))
+    assert isinstance(model, ClickModel)
+    assert isinstance(wanted, ClickModel)
+    assert model.vocabulary.fingerprint == wanted.vocabulary.fingerprint
+    np.testing.assert_allclose(model.relevance(), wanted.relevance(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("what", BROKEN_RESULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,8 @@ def test_the_commands_export_and_score(tmp_path: Path, capsys: pytest.CaptureFix
     options = ["--user", "DBN", "--testing", "random", "--queries", 12, "--sessions", 400, "--test-sessions", 50]
     facts = shell.json("shift", "export", "-o", folder, *options)
     assert facts["test_sessions"] == 90
+    small: dict[str, Any] = {"users": ["DBN"], "testing": ["random"], "queries": 12, "sessions": 400}
+    assert facts == cs.export_policy_shift(folder, **small, test_sessions=50).to_dict()
     test = pd.read_parquet(folder / LOGS[0] / "test.parquet")
     test["click_prob"] = [[0.1] * len(docs) for docs in test.docs]
     test[["session", "click_prob"]].to_json(tmp_path / "p.jsonl", orient="records", lines=True)
@@ -156,6 +159,8 @@ def test_the_commands_export_and_score(tmp_path: Path, capsys: pytest.CaptureFix
         "shift", "score", tmp_path / "p.jsonl", "--export", folder, "--name", "constant", "-o", tmp_path / "report"
     )
     assert [verdict["model"] for verdict in scored["verdicts"]] == ["constant"]
+    wanted = cs.score_policy_shift(tmp_path / "p.jsonl", export=folder, name="constant").to_dict()
+    assert {name: value for name, value in scored.items() if name != "output"} == json.loads(json.dumps(wanted))
     assert (tmp_path / "report" / "report.html").exists()
 
 

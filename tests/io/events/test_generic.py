@@ -315,6 +315,70 @@ def test_baidu_lists_have_gaps_and_their_query_is_a_text(tmp_path: Path) -> None
         cs.read_events(file)
 
 
+@pytest.mark.parametrize(
+    ("columns", "code", "row"),
+    [
+        ({"query_id": [1.0, 2.0, 3.0]}, "float-ids", None),
+        ({"query_doc_ids": [[1.0], [2.0], [3.0]]}, "float-ids", None),
+        ({"query_id": [1, None, 3]}, "missing-value", 2),
+        ({"query_doc_ids": [[1], [2], [None]]}, "missing-value", 3),
+        ({"clicks": [[0], [1], [2]]}, "not-zero-or-one", 3),
+        ({"clicks": [[0], [None], [1]]}, "not-zero-or-one", 2),
+        ({"clicks": [[0], [1, 0], [1]]}, "unequal-lengths", 2),
+    ],
+)
+def test_rows_of_clax_that_break_a_rule_are_named(columns: dict[str, Any], code: str, row: int | None) -> None:
+    good: dict[str, Any] = {"query_id": [1, 2, 3], "query_doc_ids": [[1], [2], [3]], "clicks": [[0], [1], [1]]}
+    rows = pa.table({name: pa.array(columns.get(name, values)) for name, values in good.items()})
+    with raises_code(code, FileError) as caught:
+        cs.read_events(rows)
+    if row is None:  # floats are a matter of all rows
+        return
+    assert f", row {row}: " in str(caught.value)
+    with warns_code("skipped-input"):
+        kept = cs.read_events(rows, on_bad_line="skip").log["query"].to_pylist()
+    assert kept == [one for one in (1, 2, 3) if one != row]
+
+
+def test_no_import_writes_ids_that_no_reader_takes(tmp_path: Path) -> None:
+    counts = {"rank": ["1", "1"], "impressions": ["3", "4"], "clicks": ["1", "1"]}
+    events = {"rank": ["1", "1"], "session": ["a", "b"], "click": ["0", "1"]}
+    snapshot = {"Snapshot Name": ["s", "s"], "Snapshot Time": ["t", "t"], "Case ID": ["1", "1"]}
+    for others, query, doc in (
+        (counts, "query", "doc"),
+        (events, "query", "doc"),
+        (snapshot | {"Doc Position": ["1", "1"]}, "Query Text", "Doc ID"),
+    ):
+        texts = {query: ["1.0", "2.0"], doc: ["a", "b"]}
+        for ids in (texts, dict(zip(texts, reversed(texts.values()), strict=True))):
+            pd.DataFrame(others | ids).to_csv(tmp_path / "events.csv", index=False)
+            with raises_code("float-ids", FileError):
+                cs.read_events(tmp_path / "events.csv", output=tmp_path / "out.parquet")
+        pd.DataFrame(others | texts | {query: ["1.0", "version 2"]}).to_csv(tmp_path / "events.csv", index=False)
+        cs.read_events(tmp_path / "events.csv")  # not all of them are floats
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_damaged_feather_file_is_no_crash(tmp_path: Path) -> None:
+    import pyarrow.feather as feather
+
+    rows = {
+        "query_md5": ["q"] * 9,
+        "url_md5": [f"document{k}" for k in range(9)],
+        "position": range(9),
+        "click": [0] * 9,
+    }
+    feather.write_feather(
+        pa.table({name: pa.array(rows[name]) for name in rows}), tmp_path / "part.feather", "uncompressed"
+    )
+    whole = (tmp_path / "part.feather").read_bytes()
+    offset = (18).to_bytes(4, "little") + (27).to_bytes(4, "little")  # where documents 2 and 3 begin
+    assert whole.count(offset) == 1
+    (tmp_path / "part.feather").write_bytes(whole.replace(offset, (-9).to_bytes(4, "little", signed=True) + offset[4:]))
+    with raises_code("damaged-file", FileError, format="Feather"):
+        cs.read_events(tmp_path / "part.feather")
+
+
 def tiangong(*parts: str) -> str:
     """A file of one session with one interaction of these lines."""
     return "\n".join(
@@ -364,9 +428,12 @@ def test_entities_of_xml_are_not_expanded(tmp_path: Path) -> None:
     assert cs.read_events(file).log["query"].to_pylist() == ["&e8;"]
 
 
-def test_lines_of_graphcm_that_are_none_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lists", ["[3, 4]\t[1, 1]\t[0, 1, 1]", "[3, null]\t[1, 1]\t[0, 1]", "['3', '']\t[]\t[0, 1]", "[3, [4]]\t[]\t[0, 1]"]
+)
+def test_lines_of_graphcm_that_are_none_are_named(lists: str, tmp_path: Path) -> None:
     file = tmp_path / "train_per_query_quid.txt"
-    file.write_text("1\t2\t[3, 4]\t[1, 1]\t[0, 1]\n1\t2\t[3, 4]\t[1, 1]\t[0, 1, 1]\n")
+    file.write_text(f"1\t2\t[3, 4]\t[1, 1]\t[0, 1]\n1\t2\t{lists}\n")
     with raises_code("bad-line", FileError, line=2):
         cs.read_events(file)
     with warns_code("skipped-input"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,42 @@ def random_events(rng: np.random.Generator, *, ranks: int) -> pd.DataFrame:
             "time": 1_700_000_000 + rng.integers(0, 40, n),
         }
     )
+
+
+def events_with_rare_defects(rng: np.random.Generator, *, ranks: int) -> pd.DataFrame:
+    """Lists of different documents at different ranks with later clicks, half of which have one defect or more."""
+    rows: list[Event] = []
+    for session in range(120):
+        size, start = int(rng.integers(1, 9)), 1_700_000_000 + 100 * session
+        places = rng.permutation(ranks)[:size] if rng.random() < 0.3 else np.arange(size) + rng.integers(0, 2)
+        docs = [f"d{doc}" for doc in rng.permutation(1000)[:size]]
+        shown = [
+            {"session": session, "event": "impression", "doc": doc, "rank": int(rank), "time": start + k % 3}
+            for k, (doc, rank) in enumerate(zip(docs, places, strict=True))
+        ]
+        clicked = [
+            {**row, "event": "click", "rank": None, "time": start + int(rng.integers(2, 9))}
+            for row in shown
+            if rng.random() < 0.3
+        ]
+        own = [*shown, *clicked]
+        for defect in rng.choice(9, int(rng.integers(0, 3)) if rng.random() < 0.5 else 0, replace=False):
+            one = dict(own[int(rng.integers(len(own)))])
+            changes = (
+                {"event": "impression", "rank": int(rng.integers(ranks))},  # shown again
+                {"event": "impression", "doc": f"e{session}"},  # at a rank that is taken, or without one
+                {"event": "click", "rank": None},  # perhaps once more
+                {"event": "click", "rank": None, "time": start - 1},
+                {"event": "click", "doc": f"e{session}", "rank": int(rng.integers(ranks))},
+                {"event": "click", "doc": f"e{session}", "rank": None},
+                {"event": "impression", "doc": f"e{session}", "rank": None},
+                {"event": "impression", "doc": f"e{session}", "rank": -1},
+                {"event": "purchase"},
+            )
+            own.append(one | changes[defect])
+        rows += own
+    table = pd.DataFrame(rows).assign(query="q").astype({"rank": "Int64"})
+    return table.sample(frac=1, random_state=int(rng.integers(1000))).reset_index(drop=True)
 
 
 def joined_by_a_loop(events: pd.DataFrame, *, last: bool) -> tuple[dict[int, dict[int, str]], dict[str, Any], Counter]:
@@ -82,8 +119,9 @@ def joined_by_a_loop(events: pd.DataFrame, *, last: bool) -> tuple[dict[int, dic
 
 @pytest.mark.parametrize(("seed", "ranks"), [(0, 6), (1, 20), (2, 90), (3, 6), (4, 90)])
 @pytest.mark.parametrize("impression", ["first", "last"])
-def test_the_join_follows_its_rules(impression: str, seed: int, ranks: int) -> None:
-    events = random_events(np.random.default_rng(seed), ranks=ranks)
+@pytest.mark.parametrize("make", [random_events, events_with_rare_defects])
+def test_the_join_follows_its_rules(make: Callable[..., pd.DataFrame], impression: str, seed: int, ranks: int) -> None:
+    events = make(np.random.default_rng(seed), ranks=max(ranks, 9) if make is events_with_rare_defects else ranks)
     imported = cs.read_events(events, impression=impression)
     lists, found, reasons = joined_by_a_loop(events, last=impression == "last")
     assert counts(imported) == reasons
@@ -96,12 +134,21 @@ def test_the_join_follows_its_rules(impression: str, seed: int, ranks: int) -> N
         session = by_documents[tuple(row["docs"])]
         clicks = [int((session, doc) in found["click"]) for doc in row["docs"]]
         assert row["clicks"] == clicks
-        for name in ("purchase", "add_to_cart"):
+        for name in imported.to_dict()["signals"]:
             assert row[name] == [None if doc is None else int((session, doc) in found[name]) for doc in row["docs"]]
         assert row["time"].timestamp() >= starts[session]
     sessions = imported.sessions
     assert sessions.rankings.has_holes
     assert sessions.signals["purchase"].sum() == sum(map(sum, ([v or 0 for v in row["purchase"]] for row in rows)))
+
+
+@pytest.mark.parametrize(("base", "first"), [(None, [0, 1]), (0, [0, 1]), (1, [1])])
+def test_ranks_above_a_base_that_is_given_are_left_out(base: int | None, first: list[int]) -> None:
+    ranks = {"session": [1, 1, 2, 2], "query": "q", "doc": ["a", "b", "a", "b"], "rank": [0, 1, 1, 2]}
+    imported = cs.read_events(pd.DataFrame(ranks).assign(click=[0, 1, 0, 0]), rank_base=base)
+    above = {"hole": 1} if base != 1 else {"rank-below-base": 1}
+    assert counts(imported) == above
+    assert [row["clicks"] for row in imported.log.to_pylist()] == [first, [0, 0, 0] if base != 1 else [0, 0]]
 
 
 def test_a_list_ends_closes_or_is_dropped_at_a_gap_with_its_signals() -> None:

@@ -11,7 +11,7 @@ from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
 from clickshift.errors import DataError, SpecError
 
-__all__ = ["count_cascade", "count_cells", "is_warehouse_table"]
+__all__ = ["can_be_counted", "count_cascade", "count_cells", "is_warehouse_table"]
 
 _ENGINES = {"duckdb": "DuckDB", "_duckdb": "DuckDB", "pyspark": "Spark", "ibis": "Ibis"}
 
@@ -30,6 +30,24 @@ def is_warehouse_table(log: Any) -> bool:
         True for a table that is counted in the warehouse.
     """
     return _engine(log) is not None
+
+
+def can_be_counted(table: Any, *, whole_lists: bool) -> bool:
+    """Return whether the warehouse can count a table; others are read.
+
+    Parameters
+    ----------
+    table
+        A table of a warehouse, with our names of its columns.
+    whole_lists
+        Whether the statistics need whole lists, as those of cascade models do.
+
+    Returns
+    -------
+    bool
+        False for an Ibis table with one row per list, or if whole lists are needed of one: it has no lists.
+    """
+    return _engine(table) != "Ibis" or not (whole_lists or "docs" in table.columns)
 
 
 def count_cells(table: Any, *, by: By = "rank") -> Cells:

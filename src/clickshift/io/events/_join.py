@@ -1,11 +1,13 @@
 """The join that all formats share: a table of events becomes one row per list, with its documents and clicks.
 
-events -> keys   one row per list: its number, query, source, user and time
-       -> pairs  one row per (list, document): the rank of its first or last impression, and its clicks
+events -> keys   one row per list: its number, query, source, user and time; and its results, if the list is simple
+       -> pairs  one row per (list, document) of the others: the rank of its first or last impression, and its clicks
        -> lists  one row per list: of several documents at a rank, the one with the earliest impression; a rank without
                  a result is a hole, or the list is cut at it, or closed, or left out
 
-Lists are numbered once: the aggregates below group by integers. Reasons are counted in one pass over a table.
+A list is simple if nothing in it is to be chosen, repaired or reported: impressions of different documents at different
+ranks, and one click at most on each of them, after the impressions. Most lists are, and take one pass over the events.
+Reasons are counted in one pass over a table.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 
 from clickshift.data._columns import VIEWED
 from clickshift.data.segments import MAX_SEGMENTS
-from clickshift.io.encode.duckdb import sql_name
+from clickshift.io.encode.duckdb import sql_name, sql_text
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded, Reason
 from clickshift.io.events.options import EventOptions
 from clickshift.io.tables.layouts import MAX_RANK
@@ -26,9 +28,13 @@ _LIST_EXAMPLE = (
     "concat_ws(', ', 'query ' || query, 'documents ' || array_to_string(docs[1:3], ', '), "
     "strftime(time, '%Y-%m-%d %H:%M:%S'))"
 )
-_LATE = 1 << 62  # microseconds of events without a time
-_PLACES = 1 << 40  # events of equal times are in the order of their files
+_LARGEST = 1 << 62  # of moments that fit in an integer
 _MASKED = 64  # ranks whose bits fit in an integer
+_SIMPLE = """len(own_docs) + coalesce(len(own_clicked), 0) = events AND own_first >= {first} AND own_last < {last}
+    AND len(list_distinct(own_ranks)) = len(own_docs) AND len(list_distinct(own_docs)) = len(own_docs)
+    AND (own_clicked IS NULL OR (len(list_distinct(own_clicked)) = len(own_clicked)
+        AND list_has_all(own_docs, own_clicked) AND NOT coalesce(first_clicked < last_shown, false)))"""
+"""Whether a list is simple, in SQL."""
 
 
 @dataclass(frozen=True)
@@ -122,20 +128,23 @@ def join_events(database: EventDatabase, options: EventOptions, loaded: Loaded) 
 
 
 def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: EventOptions) -> tuple[str, ...]:
-    """Make the table `keys`, and the view `numbered` of the events with the numbers of their lists; return segments.
-
-    The moment of an event orders impressions before clicks without one, and those before conversions; for the last
-    impression, later ones first.
-    """
+    """Make the table `keys`, and the view `numbered` of the events of lists that are not simple; return segments."""
     of_segments = "".join(
         f", CASE WHEN min({name}) = max({name}) THEN min({name}) END AS {name}, "
         f"coalesce(min({name}) <> max({name}), false) AS {sql_name(f'several {segment}')}"
         for segment, name in ((segment, segment_column(segment)) for segment in segments)
     )
+    shown, simple = f"FILTER (kind = {IMPRESSION})", _SIMPLE.format(first=options.rank_base or 0, last=MAX_RANK)
     database.execute(
-        f"""CREATE TABLE keys AS SELECT CAST(row_number() OVER () AS INTEGER) AS list, * RENAME (list AS key) FROM (
-        SELECT list, any_value(query) AS query, coalesce(max(source), '') AS source, min("user") AS "user",
-            coalesce(min(time) FILTER (kind = {IMPRESSION}), min(time)) AS time, min(place) AS place{of_segments}
+        f"""CREATE TABLE keys AS SELECT CAST(row_number() OVER () AS INTEGER) AS list,
+            * EXCLUDE (events, last_shown, first_clicked) RENAME (list AS key), list_min(own_ranks) AS own_first,
+            list_max(own_ranks) AS own_last,
+            coalesce({simple if options.window_seconds is None else "false"}, false) AS simple
+        FROM (SELECT list, any_value(query) AS query, coalesce(max(source), '') AS source, min("user") AS "user",
+            coalesce(min(time) {shown}, min(time)) AS time, min(place) AS place{of_segments}, count(*) AS events,
+            list(ordinal) {shown} AS own_ranks, list(doc) {shown} AS own_docs,
+            list(doc) FILTER (kind = {CLICK}) AS own_clicked, max(time) {shown} AS last_shown,
+            min(time) FILTER (kind = {CLICK}) AS first_clicked
         FROM events GROUP BY list)"""
     )
     for name in segments:
@@ -150,17 +159,35 @@ def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: E
         for name in segments
     ]
     database.report_reasons("keys", [], mixed, example=example)
-    moment = f"CAST(coalesce(epoch_us(events.time), {_LATE}) AS HUGEINT) * {_PLACES} + events.place"
-    late = f"CAST({_LATE} AS HUGEINT) * {_PLACES * 4}"
-    shown = moment if options.impression == "first" else f"-({moment})"
+    moment = _moment(database, options)
     database.execute(
         f"""CREATE VIEW numbered AS SELECT keys.list, doc, kind, events.time, events.place,
-        CASE WHEN kind <= {CLICK} THEN ordinal END AS ordinal,
-        CASE kind WHEN {IMPRESSION} THEN {shown} WHEN {CLICK} THEN {moment} + {late} ELSE {moment} + 2 * {late} END
-            AS moment
-        FROM events JOIN keys ON events.list = keys.key"""
+        CASE WHEN kind <= {CLICK} THEN ordinal END AS ordinal, {moment} AS moment
+        FROM events JOIN (FROM keys WHERE NOT simple) keys ON events.list = keys.key"""
     )
     return segments
+
+
+def _moment(database: EventDatabase, options: EventOptions) -> str:
+    """Return a number that orders the events of a document in a list, in SQL.
+
+    Impressions come before clicks, and those before conversions; each in the order of their times, those without a time
+    last, and of their places; for the last impression, later ones first.
+    """
+    first, last, exact, places = database.row(
+        "SELECT epoch_us(min(time)), epoch_us(max(time)), bool_or(epoch_us(time) % 1000 <> 0), max(place) + 1 "
+        "FROM events"
+    )
+    start, unit, places = int(first or 0), 1 if exact else 1000, int(places or 1)
+    times = (int(last or 0) - start) // unit + 1  # and one for events without a time
+    moments = (times + 1) * places
+    kind = "BIGINT" if 3 * moments < _LARGEST else "HUGEINT"
+    moment = f"coalesce((epoch_us(events.time) - {start}) // {unit}, {times}) * CAST({places} AS {kind}) + events.place"
+    shown = moment if options.impression == "first" else f"-({moment})"
+    return (
+        f"CASE kind WHEN {IMPRESSION} THEN {shown} ELSE {moment} + CASE kind WHEN {CLICK} THEN 1 ELSE 2 END "
+        f"* CAST({moments} AS {kind}) END"
+    )
 
 
 def signal_column(name: str) -> str:
@@ -210,13 +237,14 @@ def _with_query(table: str) -> str:
 
 
 def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping[str, int]) -> None:
-    """Make the table `pairs`: one row per list and document."""
+    """Make the table `pairs`: one row per list and document, of lists that are not simple."""
     of_signals = "".join(f", bool_or(kind = {kind}) AS {signal_column(name)}" for name, kind in signals.items())
+    others = f"CAST(count(*) FILTER (kind >= {SIGNAL}) AS INTEGER)" if signals else "0"
     database.execute(
         f"""CREATE TABLE pairs AS
         SELECT list, doc, CAST(arg_min(ordinal, moment) FILTER (ordinal IS NOT NULL) AS INTEGER) AS ordinal,
             min(moment) AS moment, CAST(count(*) FILTER (kind = {IMPRESSION}) AS INTEGER) AS impressions,
-            CAST(count(*) FILTER (kind = {CLICK}) AS INTEGER) AS clicks, CAST(count(*) AS INTEGER) AS events,
+            CAST(count(*) FILTER (kind = {CLICK}) AS INTEGER) AS clicks, {others} AS others,
             min(time) FILTER (kind = {IMPRESSION}) AS time,
             min(time) FILTER (kind = {CLICK}) AS clicked_time{of_signals}
         FROM numbered GROUP BY list, doc"""
@@ -234,13 +262,13 @@ def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping
             "conversion-without-impression",
             "conversions of documents without an impression and without a click",
             f"impressions = 0 AND clicks = 0 AND NOT {viewed}",
-            "events",
+            "others",
         ),
         Reason(
             "view-without-result",
             "events of documents that were seen and that no list has",
             f"impressions = 0 AND clicks = 0 AND {viewed}",
-            "events",
+            "others",
         ),
         Reason("no-rank", "impressions without a rank", "impressions > 0 AND ordinal IS NULL", "impressions"),
     ]
@@ -270,30 +298,37 @@ def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping
 
 
 def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[str, ...]) -> dict[str, int]:
-    """Make the view `ranked` of pairs with ranks that begin at 1 in every source; return the first rank by source."""
-    sources = [source for (source,) in database.rows("SELECT DISTINCT source FROM keys ORDER BY source")]
-    smallest = "min(ordinal) FILTER (ordinal >= 0 AND impressions + clicks > 0)"
-    if len(sources) == 1:
-        found = {sources[0]: database.row(f"SELECT {smallest} FROM pairs")[0]}
-    else:
-        found = dict(database.rows(f"SELECT source, {smallest} FROM pairs JOIN keys USING (list) GROUP BY source"))
+    """Make the views `ranked` of pairs and `simple` of simple lists; return the first rank by source."""
+    found = dict(
+        database.rows(
+            """SELECT source, min(least) FROM (
+            SELECT source, min(own_first) FILTER (simple) AS least FROM keys GROUP BY 1
+            UNION ALL SELECT source, min(ordinal) FROM (SELECT pairs.*, source FROM pairs JOIN keys USING (list))
+                WHERE ordinal >= 0 AND impressions + clicks > 0 GROUP BY 1) GROUP BY 1 ORDER BY 1"""
+        )
+    )
     if options.rank_base is None:
         bases = {source: 1 if least is None else min(int(least), 1) for source, least in found.items()}
     else:
-        bases = dict.fromkeys(sources, options.rank_base)
-    if len({*bases.values()}) == 1:
-        base, table = str(next(iter(bases.values()))), "pairs"
-    else:
-        import pyarrow as pa
-
-        columns = pa.table({"source": pa.array(list(bases), pa.string()), "base": pa.array(bases.values(), pa.int32())})
-        database.connection.register("bases", columns)
-        base = "base"
-        table = "pairs JOIN (SELECT list, base FROM keys JOIN bases USING (source)) USING (list)"
+        bases = dict.fromkeys(found, options.rank_base)
+    cases = " ".join(f"WHEN {sql_text(source)} THEN {base}" for source, base in bases.items())
+    same = len({*bases.values()}) == 1
+    base = str(next(iter(bases.values()))) if same else f"CASE source {cases} END"
+    table = "pairs" if same else "(SELECT pairs.*, source FROM pairs JOIN keys USING (list))"
     of_signals = "".join(f", {signal_column(name)}" for name in signals)
     database.execute(
         f"""CREATE VIEW ranked AS SELECT list, doc, ordinal - {base} + 1 AS rank, abs(moment) AS moment,
         clicks > 0 AS click, time{of_signals} FROM {table} WHERE ordinal IS NOT NULL AND impressions + clicks > 0"""
+    )
+    none = "".join(f", [CAST(0 AS TINYINT) FOR doc IN own_docs] AS {signal_column(name)}" for name in signals)
+    database.execute(
+        f"""CREATE VIEW simple AS SELECT list, CAST(own_last - {base} + 1 AS INTEGER) AS extent,
+        CAST(len(own_docs) AS INTEGER) AS size, CAST(coalesce(len(own_clicked), 0) AS INTEGER) AS clicked,
+        0 AS converted,
+        own_ranks AS ranks, {base} AS base, own_docs AS docs, CASE WHEN own_clicked IS NULL
+            THEN [CAST(0 AS TINYINT) FOR doc IN own_docs]
+            ELSE [CAST(list_contains(own_clicked, doc) AS TINYINT) FOR doc IN own_docs] END AS clicks{none}
+        FROM keys WHERE simple"""
     )
     left_out = [
         Reason("rank-below-base", "results above the first rank (negative ranks, e.g. of filters)", "rank < 1"),
@@ -304,60 +339,59 @@ def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[s
 
 
 def _make_lists(database: EventDatabase, signals: tuple[str, ...], gaps: str) -> None:
-    """Make the table `lists`: documents and clicks in order of rank, one document per rank.
-
-    A list whose ranks are all different, which the bits of their ranks tell, needs no choice.
-    """
-    names = ["doc", "click", *map(signal_column, signals)]
-    packed = "{" + ", ".join(f"{name}: {name}" for name in names) + "}"
+    """Make the table `lists`: documents and clicks in order of rank, one document per rank."""
+    values = {"docs": "doc", "clicks": "CAST(click AS TINYINT)"}
+    values |= {name: f"CAST({name} AS TINYINT)" for name in map(signal_column, signals)}
     converted = " OR ".join(signal_column(name) for name in signals if name != VIEWED) or "false"
-    tracked = f"bool_or({signal_column(VIEWED)})" if VIEWED in signals else "true"
     sums = (
         "CAST(max(rank) AS INTEGER) AS extent, CAST(count(*) AS INTEGER) AS size, "
         f"CAST(count(*) FILTER (click) AS INTEGER) AS clicked, CAST(count(*) FILTER ({converted}) AS INTEGER) "
-        f"AS converted, {tracked} AS tracked, list(rank) AS ranks, "
+        f"AS converted, list(rank) AS ranks, {', '.join(f'list({value}) AS {name}' for name, value in values.items())}"
     )
     possible = f"rank BETWEEN 1 AND {MAX_RANK}"
     bits = f"bit_or(CASE WHEN rank BETWEEN 1 AND {_MASKED} THEN CAST(1 AS UBIGINT) << (rank - 1) END) AS bits"
     database.execute(
-        f"""CREATE TABLE grouped AS SELECT *, CASE WHEN extent <= {_MASKED} THEN bit_count(bits) < size
+        f"""CREATE TABLE grouped AS SELECT * EXCLUDE (bits), CASE WHEN extent <= {_MASKED} THEN bit_count(bits) < size
             ELSE len(list_distinct(ranks)) < size END AS crowded
-        FROM (SELECT list, {sums}list({packed}) AS items, {bits} FROM ranked WHERE {possible} GROUP BY list)"""
+        FROM (SELECT list, {sums}, {bits} FROM ranked WHERE {possible} GROUP BY list)"""
     )
     made = "FROM grouped WHERE NOT crowded"
-    columns = "list, extent, size, clicked, converted, tracked, ranks, items"
     if database.number("SELECT count(*) FROM grouped WHERE crowded"):
-        _choose_one_per_rank(database, names, packed, possible)
+        names = ["doc", "click", *map(signal_column, signals)]
+        _choose_one_per_rank(database, names, possible)
         unpacked = ", ".join(f"item.{name} AS {name}" for name in names)
-        made = f"""FROM (SELECT {columns} FROM grouped WHERE NOT crowded UNION ALL
-            SELECT list, {sums}list({packed}) AS items FROM (SELECT list, rank, {unpacked} FROM places)
-            GROUP BY list)"""
+        made = f"""FROM ({made} UNION ALL BY NAME
+            SELECT list, {sums}, false AS crowded FROM (SELECT list, rank, {unpacked} FROM places) GROUP BY list)"""
+    made = f"FROM (FROM simple UNION ALL BY NAME SELECT * EXCLUDE (crowded), 1 AS base {made})"
+    at = "[coalesce(list_position(ranks, r + base - 1), 0) FOR r IN range(1, extent + 1)]"
     dense = "extent = size" if gaps == "keep" else "true"
-    at = "[coalesce(list_position(ranks, r), 0) FOR r IN range(1, extent + 1)]"
-    values = {"docs": "item.doc", "clicks": "CAST(item.click AS TINYINT)"}
-    values |= {signal_column(name): f"CAST(item.{signal_column(name)} AS TINYINT)" for name in signals}
+    lists = {name: f"list_select({name}, places)" for name in values}
     if VIEWED in signals:  # a list of which nothing was seen was not tracked
-        values[signal_column(VIEWED)] = f"CASE WHEN tracked THEN CAST(item.{signal_column(VIEWED)} AS TINYINT) END"
-    lists = {name: f"list_select([{value} FOR item IN items], places)" for name, value in values.items()}
+        name = signal_column(VIEWED)
+        lists[name] = (
+            f"CASE WHEN list_contains({name}, 1) THEN {lists[name]} ELSE [CAST(NULL AS TINYINT) FOR r IN places] END"
+        )
     if gaps == "keep":
         filled = f"[coalesce(click, 0) FOR click IN {lists['clicks']}]"
         lists["clicks"] = f"CASE WHEN {dense} THEN {lists['clicks']} ELSE {filled} END"
     else:
-        lists["ranks"] = "list_sort(ranks)"
+        lists["ranks"] = "list_sort([rank - base + 1 FOR rank IN ranks])"
     database.execute(
         f"""CREATE TABLE lists AS SELECT list, extent, size, clicked, converted,
             {", ".join(f"{value} AS {name}" for name, value in lists.items())}
-        FROM (SELECT *, CASE WHEN {dense} THEN list_grade_up(ranks) ELSE {at} END AS places
-            FROM (SELECT {columns} {made}))"""
+        FROM (SELECT *, CASE WHEN {dense} THEN list_grade_up(ranks) ELSE {at} END AS places {made})"""
     )
-    database.execute("DROP TABLE grouped; DROP TABLE IF EXISTS places")
+    database.execute("DROP TABLE grouped; DROP TABLE IF EXISTS places; DROP VIEW simple")
+    for name in ("own_docs", "own_ranks", "own_clicked"):
+        database.execute(f"ALTER TABLE keys DROP COLUMN {name}")
 
 
-def _choose_one_per_rank(database: EventDatabase, names: list[str], packed: str, possible: str) -> None:
+def _choose_one_per_rank(database: EventDatabase, names: list[str], possible: str) -> None:
     """Make the table `places` of crowded lists: at each rank the document with the earliest impression.
 
     It is never chosen by click.
     """
+    packed = "{" + ", ".join(f"{name}: {name}" for name in names) + "}"
     database.execute(
         f"""CREATE TABLE places AS SELECT list, rank, arg_min({packed}, moment) AS item, count(*) AS candidates,
             count(*) FILTER (click) AS clicked

@@ -22,6 +22,7 @@ from clickshift.io.events._database import EventDatabase
 from clickshift.io.frames import PLACE, read_frame
 from clickshift.io.read_log import log_files
 from clickshift.io.read_report import BadEvent
+from clickshift.io.tables.columns import float_ids
 from clickshift.io.tables.formats import parquet_errors
 
 Kind = Literal["csv", "json-lines", "json-array", "json-object", "tagged-json", "parquet", "frame", "text"]
@@ -184,7 +185,28 @@ class Source:
         return [BadEvent(self.path, lines.get(text), text) for text in texts]
 
 
-def report_problems(database: EventDatabase, sources: Sequence[Source], rules: Mapping[str, tuple[str, str]]) -> None:
+def check_id_types(source: Source, columns: Sequence[str]) -> None:
+    """Check that no column of ids, or of lists of ids, has floats.
+
+    Raises
+    ------
+    FileError
+        "float-ids", with the column.
+    """
+    for name in columns:
+        kind = str(source.types.get(name, ""))
+        if "double" in kind or "float" in kind:
+            problem = float_ids(name, kind)
+            raise FileError(source.path, f"column {name} {problem}.", code=problem.code, column=name)
+
+
+def report_problems(
+    database: EventDatabase,
+    sources: Sequence[Source],
+    rules: Mapping[str, tuple[str, str]],
+    *,
+    all_rows: bool = False,
+) -> None:
     """Report the documents that break the format, with the lines of the first ones, and drop them.
 
     Parameters
@@ -195,6 +217,8 @@ def report_problems(database: EventDatabase, sources: Sequence[Source], rules: M
         The sources, by the number of the file.
     rules
         For each problem, what every document must be, and the code.
+    all_rows
+        Whether `raw` has a row for each one of the sources, so that the place of a row tells its number.
     """
     for problem, file, count in database.rows(
         "SELECT problem, file, count(*) FROM raw WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
@@ -204,8 +228,11 @@ def report_problems(database: EventDatabase, sources: Sequence[Source], rules: M
             examples = sources[file].unreadable()
         else:
             where = f"problem = '{problem}' AND file = {file}"
-            texts = database.rows(f"SELECT got FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
-            examples = sources[file].locate([str(text) for (text,) in texts])
+            first = f"(SELECT min(rowid) FROM raw WHERE file = {file})"
+            found = database.rows(f"SELECT got, rowid - {first} + 1 FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
+            examples = sources[file].locate([str(text) for text, _ in found])
+            if all_rows and sources[file].types:
+                examples = [one._replace(place=f"row {row}") for one, (_, row) in zip(examples, found, strict=True)]
         database.report.bad_events(count, rule, code, examples)
     database.execute("DELETE FROM raw WHERE problem IS NOT NULL")
 
@@ -319,8 +346,9 @@ def open_file(path: Path) -> Source:
     if start.startswith(b"ARROW1"):
         import pyarrow.feather as feather
 
-        with parquet_errors(path):
+        with parquet_errors(path, "Feather"):
             table = feather.read_table(path)
+            table.validate(full=True)
         return _of_arrow(path, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from clickshift.errors import ClickshiftWarning, FileError
 from clickshift.io.encode.duckdb import sql_name
 from clickshift.io.events._database import EventDatabase, Loaded
-from clickshift.io.events._sources import Source, check_rejected
+from clickshift.io.events._sources import Source, check_id_types, check_rejected
 from clickshift.io.events.generic import is_integer, snake_case
 from clickshift.io.events.options import EventOptions
 from clickshift.io.read_report import BadEvent
@@ -102,6 +102,7 @@ def _columns(source: Source, options: EventOptions) -> dict[str, str]:
             columns=missing,
             known=list(source.names),
         )
+    check_id_types(source, [found["query"], found["doc"]])
     return found
 
 

@@ -22,7 +22,7 @@ from clickshift.data._columns import ARM, VIEWED
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.duckdb import sql_name
 from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, kind_of
-from clickshift.io.events._sources import Source, check_rejected, rejected_lines
+from clickshift.io.events._sources import Source, check_id_types, check_rejected, rejected_lines
 from clickshift.io.events.options import EventOptions, signal_names
 from clickshift.io.read_report import BadEvent
 from clickshift.io.tables.extra_columns import SEGMENT as SEGMENT_PREFIX
@@ -247,16 +247,7 @@ def _columns_of(source: Source, options: EventOptions, *, clicked: bool, apart: 
         found.pop("rank", None)
     else:
         found.pop("docs", None)
-    for name in ("query", "doc", "list", "session"):
-        kind = str(source.types.get(found.get(name, ""), ""))
-        if kind in {"double", "float", "halffloat"}:
-            raise FileError(
-                source.path,
-                f"column {found[name]} must hold ids, integers or text: got {kind}. Integers become floats where some "
-                'are missing: remove those rows, then convert the column, e.g. with astype("int64").',
-                code="float-ids",
-                column=found[name],
-            )
+    check_id_types(source, [found[name] for name in ("query", "doc", "docs", "list", "session") if name in found])
     return found
 
 
@@ -278,6 +269,7 @@ def _checked(
     def parsed(name: str, function: str) -> str:
         return f"{function}({text(name)})" if name in found else "NULL"
 
+    time = _time(source, found["time"]) if "time" in found else "CAST(NULL AS TIMESTAMP)"
     key = text("list") if "list" in found else text("session")
     query = text("query")
     for name in options.normalise:
@@ -294,7 +286,8 @@ def _checked(
             WHEN ordinal IS NULL AND rank_text IS NOT NULL THEN 'bad-rank' {click_needed} END AS problem
         FROM (SELECT coalesce({text("source")}, '') AS source, {key} AS key, {query} AS query,
             {text("user")} AS "user", {text("event")} AS event, {_kind(found, options, clicked=clicked)} AS kind,
-            {text("time")} AS time_text, {parsed("time", "time_of")} AS time, {parsed("page", "integer_of")} AS page,
+            {time} AS time, CASE WHEN {time} IS NULL THEN {text("time")} END AS time_text,
+            {parsed("page", "integer_of")} AS page,
             {parsed("click", "flag_of")} AS click, {text("click")} AS click_text,
             {extra}readable, row, {_documents(source, found)} FROM {relation})))"""
 
@@ -335,11 +328,29 @@ def _text(column: str) -> str:
     return f"nullif(CAST({sql_name(column)} AS VARCHAR), '')"
 
 
+def _time(source: Source, column: str) -> str:
+    """Return a column of times in SQL; NULL for what is no time."""
+    if str(source.types.get(column, "")).startswith(("timestamp", "date")):
+        time = f"TRY_CAST({sql_name(column)} AS TIMESTAMP)"
+        return f"CASE WHEN isfinite({time}) THEN {time} END"
+    return f"time_of({_text(column)})"
+
+
+def _rank(source: Source, column: str) -> str:
+    """Return a column of ranks in SQL; NULL for what is no rank."""
+    if "int" in str(source.types.get(column, "")):
+        return f"CASE WHEN abs(CAST({sql_name(column)} AS DOUBLE)) < 1e9 THEN CAST({sql_name(column)} AS BIGINT) END"
+    return f"integer_of({_text(column)})"
+
+
 def _documents(source: Source, found: Mapping[str, str]) -> str:
     """Return the columns doc, ordinal and rank_text in SQL; a column of lists gives one row per document."""
     if "docs" not in found:
-        rank = _text(found["rank"]) if "rank" in found else "CAST(NULL AS VARCHAR)"
-        return f"{_text(found['doc'])} AS doc, {rank} AS rank_text, integer_of({rank}) AS ordinal"
+        if "rank" not in found:
+            return f"{_text(found['doc'])} AS doc, CAST(NULL AS VARCHAR) AS rank_text, CAST(NULL AS BIGINT) AS ordinal"
+        ordinal = _rank(source, found["rank"])
+        text = f"CASE WHEN {ordinal} IS NULL THEN {_text(found['rank'])} END"
+        return f"{_text(found['doc'])} AS doc, {ordinal} AS ordinal, {text} AS rank_text"
     column = sql_name(found["docs"])
     if source.types:
         items = f"CAST({column} AS VARCHAR[])"

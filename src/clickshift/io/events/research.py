@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from clickshift.data._columns import VIEWED
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded
-from clickshift.io.events._sources import Source, check_rejected, report_problems
+from clickshift.io.events._sources import Source, check_id_types, check_rejected, report_problems
 from clickshift.io.events.generic import load_generic
 from clickshift.io.events.options import EventOptions
 
@@ -91,7 +91,9 @@ def load_clax(database: EventDatabase, sources: Sequence[Source], options: Event
     Raises
     ------
     FileError
-        "unequal-lengths" for a row whose lists differ in length, unless such rows are skipped.
+        "float-ids" for ids of a type of floats; "unequal-lengths" for a row whose lists differ in length,
+        "missing-value" for one without a query or a document, "not-zero-or-one" for other clicks, unless such rows are
+        skipped.
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, query VARCHAR, docs VARCHAR[], clicks VARCHAR[], problem VARCHAR, got VARCHAR)"
@@ -99,16 +101,25 @@ def load_clax(database: EventDatabase, sources: Sequence[Source], options: Event
     for number, source in enumerate(sources):
         query = "CAST(query_id AS VARCHAR)" if "query_id" in source.names else f"'{ONE_QUERY}'"
         names = ["query_doc_ids", "clicks", *(["query_id"] if "query_id" in source.names else [])]
+        check_id_types(source, [name for name in names if name != "clicks"])
         lists = [_list(source, name) for name in ("query_doc_ids", "clicks")]
         database.execute(
             f"""INSERT INTO raw SELECT {number}, {query}, {lists[0]} AS docs, {lists[1]} AS clicked,
-            CASE WHEN len(docs) = len(clicked) AND len(docs) > 0 THEN NULL ELSE 'lengths' END AS problem,
-            CASE WHEN problem IS NOT NULL THEN concat(len(docs), ' and ', len(clicked)) END
+            CASE WHEN len(docs) IS DISTINCT FROM len(clicked) OR len(docs) = 0 THEN 'lengths'
+                WHEN list_count(docs) < len(docs) OR {query} IS NULL THEN 'missing'
+                WHEN len([c FOR c IN clicked IF flag_of(c) IS NULL]) > 0 THEN 'clicks' END AS problem,
+            CASE problem WHEN 'lengths' THEN concat(coalesce(len(docs), 0), ' and ', coalesce(len(clicked), 0))
+                WHEN 'missing' THEN concat_ws(', ', 'query ' || {query}, 'documents ' || CAST(docs AS VARCHAR))
+                WHEN 'clicks' THEN CAST(clicked AS VARCHAR) END
             FROM {source.columns(database, names)}"""
         )
     check_rejected(database, sources)
-    rules = {"lengths": ("query_doc_ids and clicks must be equally long, and not empty", "unequal-lengths")}
-    report_problems(database, sources, rules)
+    rules = {
+        "lengths": ("query_doc_ids and clicks must be equally long, and not empty", "unequal-lengths"),
+        "missing": ("a row must have a query_id, if there is the column, and no missing document", "missing-value"),
+        "clicks": ("clicks must be 0 or 1", "not-zero-or-one"),
+    }
+    report_problems(database, sources, rules, all_rows=True)
     _unnest_lists(database)
     return Loaded({}, ("query", "doc"))
 
@@ -126,19 +137,23 @@ def load_graphcm(database: EventDatabase, sources: Sequence[Source], options: Ev
         "problem VARCHAR, got VARCHAR)"
     )
     for number, source in enumerate(sources):
-        docs, clicked = (f"json_extract_string(try_cast(replace(f[{k}], '''', '\"') AS JSON), '$[*]')" for k in (3, 5))
+        docs, clicked = (f"try_cast(replace(f[{k}], '''', '\"') AS JSON), '$[*]'" for k in (3, 5))
         database.execute(
             f"""INSERT INTO raw SELECT {number}, query, docs, clicked, session, CASE WHEN n IN (5, 6)
             AND session IS NOT NULL AND query IS NOT NULL AND len(docs) > 0 AND len(docs) = len(clicked)
             AND len(list_intersect(list_distinct(clicked), ['0', '1'])) = len(list_distinct(clicked))
+            AND NOT list_has_any(kinds, ['NULL', 'ARRAY', 'OBJECT']) AND NOT list_contains(docs, '')
             THEN NULL ELSE 'line' END AS problem,
             CASE WHEN problem IS NOT NULL THEN line END
             FROM (SELECT line, len(f) AS n, nullif(trim(f[1]), '') AS session, nullif(trim(f[2]), '') AS query,
-                {docs} AS docs, {clicked} AS clicked
+                json_extract_string({docs}) AS docs, json_type({docs}) AS kinds,
+                json_extract_string({clicked}) AS clicked
                 FROM (SELECT line, string_split(line, chr(9)) AS f FROM {source.text(database)}
                     WHERE trim(line) <> ''))"""
         )
-    rule = "a line must be 'session query [documents] [types] [clicks]', with as many clicks, 0 or 1, as documents"
+    rule = (
+        "a line must be 'session query [documents] [types] [clicks]', with as many clicks, 0 or 1, as ids of documents"
+    )
     report_problems(database, sources, {"line": (rule, "bad-line")})
     _unnest_lists(database)
     return Loaded({}, ("query", "doc"))

@@ -21,7 +21,8 @@ ArrowArray = Any  # a pyarrow.ChunkedArray
 
 _EPOCH = (631_152_000, 4_102_444_800)  # the years 1990 to 2100, in seconds since 1970
 _EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_FLOAT_TEXT = r"^-?[0-9]+\.0+$"
+FLOAT_TEXT = r"^-?[0-9]+\.0+$"
+"""Pattern of text that is a whole number written as a float."""
 _BOOLEAN_TEXTS = {"true": "1", "false": "0"}
 
 
@@ -255,7 +256,7 @@ def _ids(name: str, column: ArrowArray) -> ArrowArray:
             largest = pc.max(column).as_py() or 0
             return _as_text(column) if largest > np.iinfo(np.int64).max else column.cast(pa.int64())
         if pa.types.is_floating(arrow_type):
-            raise _float_ids(name, f"{arrow_type}, e.g. {pc.drop_null(column)[:1].to_pylist()}")
+            raise float_ids(name, f"{arrow_type}, e.g. {pc.drop_null(column)[:1].to_pylist()}")
         if not pa.types.is_boolean(arrow_type) and not pa.types.is_temporal(arrow_type):
             return column.cast(pa.int64())  # from decimals only if they are integers
     except pa.ArrowException:
@@ -281,12 +282,12 @@ def check_no_floats(name: str, texts: Any) -> None:
     import pyarrow.compute as pc
 
     some = (texts[:1], texts) if len(texts) else ()  # the first text alone mostly decides
-    if some and all(pc.all(pc.match_substring_regex(part, _FLOAT_TEXT)).as_py() for part in some):
-        raise _float_ids(name, f"text such as {texts[0]}")
+    if some and all(pc.all(pc.match_substring_regex(part, FLOAT_TEXT)).as_py() for part in some):
+        raise float_ids(name, f"text such as {texts[0]}")
 
 
-def _float_ids(name: str, found: str) -> ColumnError:
-    """Return the error of ids that are floats."""
+def float_ids(name: str, found: str) -> ColumnError:
+    """Return the error of ids that are floats, e.g. `found`: integers that a table library converted."""
     return ColumnError(
         name,
         f"must hold ids, integers or text: got {found}. Integers become floats where some are missing: remove those "

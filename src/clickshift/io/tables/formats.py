@@ -226,8 +226,8 @@ def column_names(path: Path) -> list[str]:
 
 
 @contextmanager
-def parquet_errors(path: Path) -> Iterator[None]:
-    """Turn the errors of reading Parquet into a FileError that names the file.
+def parquet_errors(path: Path, format: str = "Parquet") -> Iterator[None]:
+    """Turn the errors of reading Parquet, or another format of Arrow, into a FileError that names the file.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def parquet_errors(path: Path) -> Iterator[None]:
         reason = " ".join(str(error).split())
         advice = "Is it another format under this name, or was the copy cut short? Copy or write it again."
         raise FileError(
-            path, f"cannot be read as Parquet ({reason}). {advice}", code="damaged-file", format="Parquet"
+            path, f"cannot be read as {format} ({reason}). {advice}", code="damaged-file", format=format
         ) from None
 
 

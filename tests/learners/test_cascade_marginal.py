@@ -1,0 +1,91 @@
+"""Continuation of cascade models with the attractiveness of documents integrated out, against integration by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+import clickshift as cs
+from clickshift.counts.cascade import Cascade
+from clickshift.learners import _cascade_fit
+from clickshift.learners._cascade_fit import CascadeFamily
+from clickshift.learners._cascade_models import DCMFamily
+from clickshift.learners._priors import SHARED_PRIOR
+from clickshift.learners._rank_groups import _MEAN_PRIOR, RankGroups
+
+QUERIES, SESSIONS = 60, 12
+
+
+def two_results(seed: int, continuation: float) -> tuple[cs.Sessions, np.ndarray]:
+    """A log of one list of two results per query (DCM), and its sessions by query and clicks (first, second)."""
+    rng = np.random.default_rng(seed)
+    a = rng.uniform(0.1, 0.8, (QUERIES, 2))
+    query = np.repeat(np.arange(QUERIES), SESSIONS)
+    first = rng.random(len(query)) < a[query, 0]
+    second = (rng.random(len(query)) < a[query, 1]) & (~first | (rng.random(len(query)) < continuation))
+    vocabulary = cs.Vocabulary.of(np.repeat(np.arange(QUERIES), 2), np.arange(2 * QUERIES))[0]
+    pair = (2 * query[:, None] + np.arange(2)).astype(np.int32)
+    click = np.stack([first, second], axis=1)
+    log = cs.Sessions(cs.Rankings(vocabulary, query.astype(np.int32), pair), click)
+    counts = np.zeros((QUERIES, 2, 2))
+    np.add.at(counts, (query, first.astype(int), second.astype(int)), 1)
+    return log, counts
+
+
+def by_quadrature(counts: np.ndarray, groups: RankGroups) -> float:
+    """The continuation whose likelihood is largest, with both attractivenesses of each query integrated out."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    weights = weights / weights.sum()
+    own = groups.group[:2]  # all queries are alike
+    sd = 1 / np.sqrt(groups.precision[:2])
+
+    def loss(theta: np.ndarray) -> float:
+        c, means = expit(theta[0]), theta[1:]
+        one, two = (expit(means[own[k]] + sd[k] * nodes) for k in range(2))
+        one, two = one[:, None], two[None, :]
+        logs = (
+            counts[:, 0, 0, None, None] * np.log((1 - one) * (1 - two))
+            + counts[:, 0, 1, None, None] * np.log((1 - one) * two)
+            + counts[:, 1, 0, None, None] * np.log(one * (1 - c * two))
+            + counts[:, 1, 1, None, None] * np.log(one * c * two)
+        )
+        top = logs.max(axis=(1, 2))
+        inside = np.einsum("qij,i,j->q", np.exp(logs - top[:, None, None]), weights, weights)
+        prior = SHARED_PRIOR.log_density(expit(theta[:1])) + _MEAN_PRIOR.log_density(expit(means))
+        return -float((top + np.log(inside)).sum() + prior)
+
+    start = np.concatenate([[0.0], np.full(groups.n, -0.5)])
+    return float(minimize(loss, start, method="BFGS").x[0])
+
+
+def centre(log: cs.Sessions, monkeypatch: pytest.MonkeyPatch) -> tuple[float, RankGroups]:
+    """The logit of continuation at the first rank around which its interval lies, and the groups of documents."""
+    seen: list[RankGroups] = []
+    group = CascadeFamily._usual_rank_groups
+
+    def recorded(*given: object) -> RankGroups:
+        seen.append(group(*given))  # type: ignore[arg-type]
+        return seen[-1]
+
+    monkeypatch.setattr(CascadeFamily, "_usual_rank_groups", recorded)
+    found = DCMFamily(Cascade.of(log), None).fit(tolerance=1e-6, max_steps=1000)
+    assert found.counts is not None
+    yes, trials = found.counts.shared[:, 0]
+    return float(logit(yes / trials)), seen[0]
+
+
+def test_continuation_is_that_of_the_likelihood_with_attractiveness_integrated_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twelve sessions of each of sixty queries: the joint maximum is far from the integrated one."""
+    monkeypatch.setattr(_cascade_fit, "_NEUTRAL_TOLERANCE", 1e-9)
+    for seed in range(3):
+        log, counts = two_results(seed, 0.5)
+        found, groups = centre(log, monkeypatch)
+        exact = by_quadrature(counts, groups)
+        monkeypatch.setattr(_cascade_fit, "_MAX_DERIVATIVES", 0)
+        joint, _ = centre(log, monkeypatch)
+        monkeypatch.setattr(_cascade_fit, "_MAX_DERIVATIVES", 24)
+        assert abs(found - exact) < 0.25 * abs(joint - exact)
