@@ -359,6 +359,17 @@ def test_no_import_writes_ids_that_no_reader_takes(tmp_path: Path) -> None:
     assert not (tmp_path / "out.parquet").exists()
 
 
+@pytest.mark.parametrize("moment", [2**62, -(2**62), 2**63 - 1])
+def test_moments_that_no_calendar_has_are_no_times(moment: int) -> None:
+    times = pa.array([1_700_000_000_000_000, moment], pa.int64()).cast(pa.timestamp("us"))
+    events = {"session": ["a", "a"], "query": ["q", "q"], "doc": ["a", "b"], "rank": [1, 2], "click": [1, 0]}
+    table = pa.table(events | {"time": times})
+    with warns_code("skipped-input"):
+        assert lists_of(cs.read_events(table, on_bad_line="skip")) == [(["a"], [1])]
+    with raises_code("bad-time", FileError, count=1):
+        cs.read_events(table)
+
+
 def test_a_damaged_feather_file_is_no_crash(tmp_path: Path) -> None:
     import pyarrow.feather as feather
 

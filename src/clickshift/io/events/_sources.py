@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -308,7 +309,7 @@ def _files(path: str | Path) -> list[Path]:
 def _open_frame(frame: Any) -> Source:
     """Open a data frame."""
     table = read_frame(_with_text(frame), lambda names: {name: name for name in names}).table
-    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
+    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=_rows(table.slice(0, _SAMPLE)))
 
 
 def _with_text(frame: Any) -> Any:
@@ -349,7 +350,7 @@ def open_file(path: Path) -> Source:
         with parquet_errors(path, "Feather"):
             table = feather.read_table(path)
             table.validate(full=True)
-        return _of_arrow(path, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
+        return _of_arrow(path, "frame", table.schema, table=table, sample=_rows(table.slice(0, _SAMPLE)))
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
     text = head.decode("utf-8", "ignore")
@@ -376,13 +377,22 @@ def open_file(path: Path) -> Source:
     return Source(path, "csv", tuple(header), sample, delimiter=delimiter, **facts)
 
 
+def _rows(table: Any) -> tuple[dict[str, Any], ...]:
+    """Return the rows of an Arrow table, by name; columns that Python cannot hold, such as late dates, are left out."""
+    values: dict[str, list[Any]] = {}
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        with suppress(ValueError, ArithmeticError):
+            values[name] = column.to_pylist()
+    return tuple(dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
+
+
 def _open_parquet(path: Path) -> Source:
     """Open a Parquet file."""
     import pyarrow.parquet as pq
 
     with parquet_errors(path), pq.ParquetFile(path) as file:
         batch = next(file.iter_batches(_SAMPLE), None)
-        sample = () if batch is None else tuple(batch.to_pylist())
+        sample = () if batch is None else _rows(batch)
         return _of_arrow(path, "parquet", file.schema_arrow, sample=sample)
 
 

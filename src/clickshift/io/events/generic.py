@@ -331,8 +331,7 @@ def _text(column: str) -> str:
 def _time(source: Source, column: str) -> str:
     """Return a column of times in SQL; NULL for what is no time."""
     if str(source.types.get(column, "")).startswith(("timestamp", "date")):
-        time = f"TRY_CAST({sql_name(column)} AS TIMESTAMP)"
-        return f"CASE WHEN isfinite({time}) THEN {time} END"
+        return f"dated(TRY_CAST({sql_name(column)} AS TIMESTAMP))"
     return f"time_of({_text(column)})"
 
 
