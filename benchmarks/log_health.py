@@ -104,7 +104,7 @@ def run(clean: int, logs: int, seed: int, part: str) -> dict[str, Any]:
 
 def table(results: dict[str, Any]) -> str:
     """The table of the page."""
-    parts = {"logs": results, "files of events": results["events"]}
+    parts = {"logs": results} | ({"files of events": results["events"]} if results.get("events") else {})
     lines = [
         *(_false_alarms(name, part["clean"]) for name, part in parts.items()),
         "",
