@@ -46,6 +46,10 @@ def test_errors_name_the_options(tmp_path: Path, shell: Shell) -> None:
     assert "--column session=NAME" in shell.error("import", tmp_path / "e.csv", "-o", tmp_path / "log.parquet")
     (tmp_path / "e.csv").write_text("a,b\n1,2\n")
     assert "--format" in shell.error("import", tmp_path / "e.csv", "-o", tmp_path / "log.parquet")
+    (tmp_path / "e.csv").write_text("session,query,item,rank,event\n1,q,a,1,seen\n")
+    assert "--impression-types ..." in shell.error("import", tmp_path / "e.csv", "-o", tmp_path / "log.parquet")
+    (tmp_path / "e.csv").write_text("session,query,item,rank\n1,q,a,1\n")
+    assert "--clicks ..." in shell.error("import", tmp_path / "e.csv", "-o", tmp_path / "log.parquet")
     assert not (tmp_path / "log.parquet").exists()
 
 

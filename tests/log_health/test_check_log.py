@@ -15,6 +15,7 @@ from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.log_health.checks import CHECKS
 from tests.codes import raises_code
+from tests.planted_events import EVENT_DEFECTS, clean_events, timed
 from tests.planted_logs import DEFECTS, WHOLE, Log, clean_log
 from tests.suite import Samples, Study
 
@@ -173,6 +174,37 @@ def test_events_are_checked_with_the_counts_of_their_import() -> None:
     assert found["ties"].examples
 
 
+@pytest.fixture(scope="module")
+def events(clean: Log) -> pd.DataFrame:
+    return clean_events(clean.rows(np.arange(2000)))
+
+
+def test_events_without_defects_pass_every_check_of_events(events: pd.DataFrame, tmp_path: Path) -> None:
+    timed(events).to_parquet(tmp_path / "events.parquet")
+    for log in (tmp_path / "events.parquet", timed(events)):
+        health = cs.check_log(log, checks=sorted(EVENTS), effects=False)
+        assert health.findings == ()
+        assert set(health.passed) == EVENTS
+
+
+@pytest.mark.parametrize("defect", EVENT_DEFECTS)
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_a_defect_planted_in_events_is_found_and_its_rate_is_true(
+    events: pd.DataFrame, defect: str, share: float
+) -> None:
+    planted, truth = EVENT_DEFECTS[defect](events, share, np.random.default_rng(2))
+    health = cs.check_log(timed(planted), checks=sorted(EVENTS), effects=False)
+    (finding,) = health.findings
+    assert finding.check == defect
+    assert finding.rate == pytest.approx(truth, rel=0.02)
+    assert finding.low <= truth <= finding.high
+    assert finding.examples
+
+
+def test_every_check_has_a_planted_defect() -> None:
+    assert {*DEFECTS, *WHOLE, *EVENT_DEFECTS} == {*CHECKS}
+
+
 def test_the_ubi_sample_of_opensearch(shared_data: Samples) -> None:
     health = cs.check_log(shared_data / "opensearch_ubi/ubi_queries_events.ndjson.gz", effects=False)
     found = {finding.check: finding for finding in health.findings}
@@ -199,10 +231,13 @@ def test_the_page_shows_rates_examples_and_curves(clean: Log) -> None:
 
 
 @pytest.mark.study
-def test_rates_of_findings_and_of_false_alarms(study: Study) -> None:
-    results = run(study.choose(smallest=2, full=100), study.choose(smallest=1, full=20), seed=500)
+@pytest.mark.parametrize("part", ["sessions", "events"])
+def test_rates_of_findings_and_of_false_alarms(part: str, study: Study) -> None:
+    results = run(study.choose(smallest=2, full=100), study.choose(smallest=1, full=20), seed=500, part=part)
     clean = results["clean"]
-    study.record("log health: false alarms", logs=clean["logs"], rate=clean["logs_with_others"] / clean["logs"])
+    study.record(
+        f"log health: false alarms in {part}", logs=clean["logs"], rate=clean["logs_with_others"] / clean["logs"]
+    )
     assert clean["logs_with_others"] <= 0.05 * clean["logs"] or not study.full
     for defect, by_share in results["defects"].items():
         for share, one in by_share.items():

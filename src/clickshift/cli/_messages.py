@@ -35,7 +35,10 @@ _ENCODING = (
     (r"pass output=\w+", "run `clickshift log encode` with --output FOLDER"),
 )
 # Arguments inside a call, e.g. Gradient('PBM', seed=1), and inside a path, e.g. seed=1/log.parquet, are left alone.
-_ARGUMENT = re.compile(r"""(?<![\w/\\])(?<!\w\()(?<!, )([a-z_]+)=("[^"]*"|'[^']*'|\d+(?:\.\d+)?|nan|inf)(?![\w/\\])""")
+_ARGUMENT = re.compile(
+    r"""(?<![\w/\\])(?<!\w\()(?<!, )([a-z_]+)=("[^"]*"|'[^']*'|\["\.\.\."\]|\.\.\.|\d+(?:\.\d+)?|nan|inf)(?![\w/\\])"""
+)
+_QUOTES = "[]'" + '"'
 _NAME = re.compile(r"""`([a-z_]+)`|(?<![\w/\\.'"=-])([a-z]+(?:_[a-z]+)+)(?![\w/\\'"=(-]|\.\w)""")
 
 
@@ -60,6 +63,8 @@ def with_options(message: str, options: Mapping[str, str]) -> str:
     'Fix the line.'
     >>> with_options('Pass columns={"docs": "results"} for it.', {"column": "--column"})
     'Pass --column docs=results for it.'
+    >>> with_options('Pass click_types=["..."].', {"click_types": "--click-types"})
+    'Pass --click-types ....'
     """
     available = set(options.values())
     for python, option, translation in _PHRASES:
@@ -84,4 +89,4 @@ def _column_options(match: re.Match[str]) -> str:
 def _assignment(match: re.Match[str], options: Mapping[str, str]) -> str:
     """Write name=value as an option with its value, if the command has it."""
     name, value = match.groups()
-    return f"{options[name]} {value.strip(chr(34) + chr(39))}" if name in options else match[0]
+    return f"{options[name]} {value.strip(_QUOTES)}" if name in options else match[0]

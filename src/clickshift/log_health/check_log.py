@@ -63,7 +63,7 @@ def check_log(
     ----------
     log
         Anything that `open_log` opens; the result of `read_events`, whose counts by reason are checked too; or a file
-        of events that `read_events` recognises.
+        or data frame of events that `read_events` recognises.
     checks
         Names of the checks to run; by default, all.
     arm_shares
@@ -188,7 +188,7 @@ def _opened(
     try:
         return open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress), None, 0
     except FileError as error:
-        if error.code == "missing-column" and isinstance(log, str | Path | list | tuple):
+        if error.code == "missing-column":
             imported = _imported(log, columns, on_bad_line, progress)
             if imported is not None:
                 return imported.sessions, imported, 0
@@ -202,7 +202,7 @@ def _opened(
 def _imported(
     log: Any, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
 ) -> ImportedEvents | None:
-    """Import a file that is no log as events; None if its format is not recognised."""
+    """Import a source that is no log as events; None if its format is not recognised."""
     try:
         return read_events(log, columns=columns, window=events.WINDOW, on_bad_line=on_bad_line, progress=progress)
     except FileError as error:

@@ -30,6 +30,7 @@ class _Reasons(NamedTuple):
     total: tuple[str, ...]
     unit: str
     window: bool = False
+    kept: bool = False  # whether `total` counts only what was not left out
 
     def find(self, log: LogColumns, options: CheckOptions) -> Evidence:
         """Measure the share of what was counted for these reasons."""
@@ -38,7 +39,8 @@ class _Reasons(NamedTuple):
         rows = [row for row in options.events.reasons if row["reason"] in self.codes]
         numbers = options.events.numbers
         found = float(sum(row["count"] for row in rows))
-        total = max(sum(float(numbers.get(name, 0)) for name in self.total), found)
+        lost = sum(row["count"] for row in rows if self.kept and row["outcome"] != "repaired")
+        total = max(sum(float(numbers.get(name, 0)) for name in self.total) + lost, found)
         if not total:
             raise NeedsError(f"needs {self.unit}, of which these events have none")
         if self.window and not found and not options.window:
@@ -56,7 +58,8 @@ def left_out(log: LogColumns, options: CheckOptions) -> Evidence:
     rows = [row for row in options.events.reasons if row["outcome"] != "repaired" and row["reason"] not in named]
     found = float(sum(row["count"] for row in rows))
     numbers = options.events.numbers
-    total = found + sum(float(numbers.get(name, 0)) for name in ("impressions", "clicks"))
+    uncounted = float(sum(row["count"] for row in rows if row["reason"] not in _COUNTED))
+    total = uncounted + sum(float(numbers.get(name, 0)) for name in ("impressions", "clicks", "conversions"))
     rows.sort(key=lambda row: -row["count"])
     named_reasons = ", ".join(f"{row['what']} ({row['count']:,})" for row in rows[:3])
     text = f"{found:,.0f} of {total:,.0f} events were left out: {named_reasons}." if rows else "No event was left out."
@@ -65,7 +68,13 @@ def left_out(log: LogColumns, options: CheckOptions) -> Evidence:
 
 
 _BY_NAME = {
-    "ties": _Reasons(("rank-taken",), "stand at a rank that another result of the list takes", ("results",), "results"),
+    "ties": _Reasons(
+        ("rank-taken",),
+        "stand at a rank that another result of the list takes",
+        ("results",),
+        "results",
+        kept=True,
+    ),
     "repeated-events": _Reasons(
         ("repeated-impression", "repeated-click"),
         "repeat an earlier one of the same document and list",
@@ -73,7 +82,11 @@ _BY_NAME = {
         "events",
     ),
     "clicks-without-impressions": _Reasons(
-        ("shown-by-click", "click-without-impression"), "have no impression", ("clicked",), "clicked results"
+        ("shown-by-click", "click-without-impression"),
+        "have no impression",
+        ("clicked",),
+        "clicked results",
+        kept=True,
     ),
     "clicks-before-impressions": _Reasons(
         ("click-before-impression",), "came before the impression of their document", ("clicks",), "clicks"
@@ -82,6 +95,8 @@ _BY_NAME = {
         ("late-click",), "came more than the window after their impression", ("clicks",), "clicks", window=True
     ),
 }
+_COUNTED = {"no-rank", "rank-below-base", "rank-too-high", "conversion-without-impression", "view-without-result"}
+"""Reasons for which events are left out that are among the numbers of events."""
 _PARTS = {"rank-taken-click"}
 """Reasons whose events are counted for another reason, too."""
 

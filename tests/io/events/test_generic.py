@@ -200,6 +200,30 @@ def test_a_line_after_one_that_is_no_row_is_still_named_rightly(tmp_path: Path) 
     assert "line 4" in row["examples"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [("", "no events"), ("1,q,a,1,click\n", "clicks (1)"), ("1,q,a,1,seen\n" * 2, "events of other types: seen (2)")],
+)
+def test_tables_without_impressions_say_what_they_have(rows: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("session,query,doc,rank,event\n" + rows)
+    with raises_code("no-impressions", FileError) as caught:
+        cs.read_events(tmp_path / "events.csv")
+    assert f"there are {found}. Pass" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "described"),
+    [
+        ("session,query,doc,doc,rank,event\n1,q,a,b,1,click\n", "has doc more than once"),
+        ('{"query": "q", "docs": ["a"], "clicks": [0]}\n', "a log already"),
+    ],
+)
+def test_a_repeated_name_and_a_log_are_recognised(text: str, described: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(FileError, match=described):
+        cs.read_events(tmp_path / "file")
+
+
 def test_what_is_not_recognised_is_said_with_what_it_looks_like(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with raises_code("unknown-format", FileError) as raised:
@@ -292,8 +316,15 @@ def test_a_snapshot_is_a_target(tmp_path: Path) -> None:
     imported = cs.read_events(file, output=tmp_path / "target.parquet")
     assert imported.target.lists.vocabulary.query_ids.tolist() == ["red, dress"]
     assert pl.read_parquet(tmp_path / "target.parquet")["docs"].to_list() == [["a", "b"]]
+    file.write_text(header + "new,2026-01-01,7,a,b,1\nnew,2026-01-01,7,none,,\nnew,2026-01-01,7,a,c,last\n")
+    with raises_code("bad-rank", FileError, line=4, count=1):
+        cs.read_events(file)
+    with warns_code("skipped-input"):
+        skipped = cs.read_events(file, on_bad_line="skip")
+    assert counts(skipped) == {"bad-rank": 1, "missing-value": 1}  # of a query without results
     with file.open("a") as stream:
         stream.write("old,2025-01-01,7,x,b,1\n")
+    file.write_text(file.read_text().replace("last", "2"))
     with raises_code("several-snapshots", FileError, known=["new", "old"]):
         cs.read_events(file)
 
@@ -357,6 +388,17 @@ def test_no_import_writes_ids_that_no_reader_takes(tmp_path: Path) -> None:
         pd.DataFrame(others | texts | {query: ["1.0", "version 2"]}).to_csv(tmp_path / "events.csv", index=False)
         cs.read_events(tmp_path / "events.csv")  # not all of them are floats
     assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("moment", [2**62, -(2**62), 2**63 - 1])
+def test_moments_that_no_calendar_has_are_no_times(moment: int) -> None:
+    times = pa.array([1_700_000_000_000_000, moment], pa.int64()).cast(pa.timestamp("us"))
+    events = {"session": ["a", "a"], "query": ["q", "q"], "doc": ["a", "b"], "rank": [1, 2], "click": [1, 0]}
+    table = pa.table(events | {"time": times})
+    with warns_code("skipped-input"):
+        assert lists_of(cs.read_events(table, on_bad_line="skip")) == [(["a"], [1])]
+    with raises_code("bad-time", FileError, count=1):
+        cs.read_events(table)
 
 
 def test_a_damaged_feather_file_is_no_crash(tmp_path: Path) -> None:

@@ -52,13 +52,16 @@ _MACROS = (
         WHEN d >= {_LOW}e9 AND d < {_HIGH}e9 THEN make_timestamp(CAST(round(d / 1e3) AS BIGINT))
         WHEN d >= 19900101 AND d < 21000101 THEN try_strptime(CAST(CAST(d AS BIGINT) AS VARCHAR), '%Y%m%d')
         END""",
-    f"""CREATE MACRO time_of(x) AS CASE
+    # what has a date with a year of four digits
+    """CREATE MACRO dated(t) AS CASE WHEN t BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31 23:59:59.999999'
+        THEN t END""",
+    f"""CREATE MACRO time_of(x) AS dated(CASE
         WHEN try_cast(x AS DOUBLE) IS NOT NULL THEN CAST(epoch_number(try_cast(x AS DOUBLE)) AS TIMESTAMP)
         WHEN left(x, 1) BETWEEN '0' AND '9' THEN coalesce(CAST(try_cast(x AS TIMESTAMPTZ) AS TIMESTAMP),
             CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP))
         WHEN regexp_matches(x, '[0-9]') THEN
             CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP)
-        END""",
+        END)""",
     """CREATE MACRO flag_of(x) AS CASE
         WHEN lower(trim(x)) IN ('1', 'true', 't', 'yes', 'y', 'on', '1.0', 'clicked') THEN 1
         WHEN lower(trim(x)) IN ('0', 'false', 'f', 'no', 'n', 'off', '0.0', '') THEN 0 END""",

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -230,11 +231,24 @@ def report_problems(
             where = f"problem = '{problem}' AND file = {file}"
             first = f"(SELECT min(rowid) FROM raw WHERE file = {file})"
             found = database.rows(f"SELECT got, rowid - {first} + 1 FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
-            examples = sources[file].locate([str(text) for text, _ in found])
-            if all_rows and sources[file].types:
-                examples = [one._replace(place=f"row {row}") for one, (_, row) in zip(examples, found, strict=True)]
+            if all_rows:
+                examples = [located(database, sources[file], int(row), str(text)) for text, row in found]
+            else:
+                examples = sources[file].locate([str(text) for text, _ in found])
         database.report.bad_events(count, rule, code, examples)
     database.execute("DELETE FROM raw WHERE problem IS NOT NULL")
+
+
+def located(database: EventDatabase, source: Source, row: int, got: str) -> BadEvent:
+    """Return a row of a table with its line, or its row where a file has no lines."""
+    if source.kind not in {"csv", "json-lines", "tagged-json"}:
+        return BadEvent(source.path, None, got, f"row {row}")
+    line = row
+    if source.kind == "csv":
+        line += 1  # the header
+        for rejected, _ in rejected_lines(database, source):
+            line += rejected <= line
+    return BadEvent(source.path, line, got)
 
 
 def check_rejected(database: EventDatabase, sources: Sequence[Source]) -> None:
@@ -308,7 +322,7 @@ def _files(path: str | Path) -> list[Path]:
 def _open_frame(frame: Any) -> Source:
     """Open a data frame."""
     table = read_frame(_with_text(frame), lambda names: {name: name for name in names}).table
-    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
+    return _of_arrow(PLACE, "frame", table.schema, table=table, sample=_rows(table.slice(0, _SAMPLE)))
 
 
 def _with_text(frame: Any) -> Any:
@@ -349,7 +363,7 @@ def open_file(path: Path) -> Source:
         with parquet_errors(path, "Feather"):
             table = feather.read_table(path)
             table.validate(full=True)
-        return _of_arrow(path, "frame", table.schema, table=table, sample=tuple(table.slice(0, _SAMPLE).to_pylist()))
+        return _of_arrow(path, "frame", table.schema, table=table, sample=_rows(table.slice(0, _SAMPLE)))
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
     text = head.decode("utf-8", "ignore")
@@ -367,13 +381,35 @@ def open_file(path: Path) -> Source:
     if first == "[" and not lines[0].lstrip().startswith("[Timestamp"):
         sample = _array_head(text)
         return Source(path, "json-array", _keys(sample), sample, **facts)
-    delimiter = max(_DELIMITERS, key=lines[0].count)
-    header = next(csv.reader([lines[0]], delimiter=delimiter))
+    delimiter, header = _header(lines[0])
     if delimiter not in lines[0] or len(set(header)) < len(header) or not all(name.strip() for name in header):
         return Source(path, "text", **facts)
     rows = csv.reader(lines[1:], delimiter=delimiter)
     sample = tuple(dict(zip(header, row, strict=False)) for row in rows)
     return Source(path, "csv", tuple(header), sample, delimiter=delimiter, **facts)
+
+
+def _rows(table: Any) -> tuple[dict[str, Any], ...]:
+    """Return the rows of an Arrow table, by name; columns that Python cannot hold, such as late dates, are left out."""
+    values: dict[str, list[Any]] = {}
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        with suppress(ValueError, ArithmeticError):
+            values[name] = column.to_pylist()
+    return tuple(dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
+
+
+def _header(line: str) -> tuple[str, list[str]]:
+    """Return the separator of a table, and the names in its first line."""
+    delimiter = max(_DELIMITERS, key=line.count)
+    return delimiter, next(csv.reader([line], delimiter=delimiter))
+
+
+def repeated_names(source: Source) -> list[str]:
+    """Return the names that the first line of a text has more than once, if all of them may be names of columns."""
+    _, header = _header(source.lines[0])
+    if len(header) < 3 or not all(re.fullmatch(r"[A-Za-z_][\w .-]*", name.strip()) for name in header):
+        return []
+    return sorted({name for name in header if header.count(name) > 1})
 
 
 def _open_parquet(path: Path) -> Source:
@@ -382,7 +418,7 @@ def _open_parquet(path: Path) -> Source:
 
     with parquet_errors(path), pq.ParquetFile(path) as file:
         batch = next(file.iter_batches(_SAMPLE), None)
-        sample = () if batch is None else tuple(batch.to_pylist())
+        sample = () if batch is None else _rows(batch)
         return _of_arrow(path, "parquet", file.schema_arrow, sample=sample)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from clickshift.errors import FileError, SpecError
 from clickshift.io.events import aggregated, ga4, generic, metarank, quepid, research, snowplow, tiangong, ubi
 from clickshift.io.events._database import EventDatabase, Loaded
-from clickshift.io.events._sources import Source
+from clickshift.io.events._sources import Source, repeated_names
 from clickshift.io.events.options import EventOptions
 
 Yield = Literal["lists", "counts", "target"]
@@ -158,6 +158,8 @@ def _described(source: Source) -> str:
         "frame": "a data frame",
         "text": "text without a header",
     }
+    if source.kind == "text" and (repeated := repeated_names(source)):
+        return f"a table whose header has {' and '.join(repeated)} more than once"
     if source.kind == "text":
         return f"{kinds['text']}, which begins {source.lines[0][:60]!r}"
     names = ", ".join(source.names[:20]) + (" and more" if len(source.names) > 20 else "")

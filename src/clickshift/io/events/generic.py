@@ -22,9 +22,8 @@ from clickshift.data._columns import ARM, VIEWED
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.duckdb import sql_name
 from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, kind_of
-from clickshift.io.events._sources import Source, check_id_types, check_rejected, rejected_lines
+from clickshift.io.events._sources import Source, check_id_types, check_rejected, located
 from clickshift.io.events.options import EventOptions, signal_names
-from clickshift.io.read_report import BadEvent
 from clickshift.io.tables.extra_columns import SEGMENT as SEGMENT_PREFIX
 from clickshift.io.tables.extra_columns import SIGNAL as SIGNAL_PREFIX
 from clickshift.io.tables.extra_columns import chosen_extras, is_segment, plain_name
@@ -234,6 +233,8 @@ def _columns_of(source: Source, options: EventOptions, *, clicked: bool, apart: 
         columns = ", ".join(f'"{name}": "..."' for name in missing)
         also = ", ".join(f"{theirs} as {ours}" for ours, theirs in found.items() if ours != theirs)
         hint = " Or pass the clicks as a table of their own: clicks=..." if missing == ["event"] else ""
+        if {"query", "docs", "clicks"} <= {*source.names}:
+            hint = " Or is it a log already, with a row per list? It needs no import."
         raise FileError(
             source.path,
             f"a table of {what} must have a column {' and '.join(missing)}: it has {listed}"
@@ -331,8 +332,7 @@ def _text(column: str) -> str:
 def _time(source: Source, column: str) -> str:
     """Return a column of times in SQL; NULL for what is no time."""
     if str(source.types.get(column, "")).startswith(("timestamp", "date")):
-        time = f"TRY_CAST({sql_name(column)} AS TIMESTAMP)"
-        return f"CASE WHEN isfinite({time}) THEN {time} END"
+        return f"dated(TRY_CAST({sql_name(column)} AS TIMESTAMP))"
     return f"time_of({_text(column)})"
 
 
@@ -393,21 +393,9 @@ def _report_problems(database: EventDatabase, sources: Sequence[Source], scans: 
         else:
             wanted = f"SELECT DISTINCT row, got FROM {scans[file]} WHERE problem = '{problem}' ORDER BY row LIMIT 3"
             rows = [(int(row), str(got or "nothing")) for row, got in database.rows(wanted)]
-            examples = [_located(database, source, row, got) for row, got in rows]
+            examples = [located(database, source, row, got) for row, got in rows]
         database.report.bad_events(count, rule, code, examples)
     database.execute("DELETE FROM acts WHERE problem IS NOT NULL")
-
-
-def _located(database: EventDatabase, source: Source, row: int, got: str) -> BadEvent:
-    """Return a row of a table with its line, or its row where a file has no lines."""
-    if source.kind not in {"csv", "json-lines", "tagged-json"}:
-        return BadEvent(source.path, None, got, f"row {row}")
-    line = row
-    if source.kind == "csv":
-        line += 1  # the header
-        for rejected, _ in rejected_lines(database, source):
-            line += rejected <= line
-    return BadEvent(source.path, line, got)
 
 
 def _report_other_types(database: EventDatabase, tables: Sequence[tuple[Source, bool]]) -> None:
@@ -416,11 +404,13 @@ def _report_other_types(database: EventDatabase, tables: Sequence[tuple[Source, 
         "SELECT coalesce(event, 'nothing'), count(*) FROM acts WHERE kind IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
     )
     if not database.number(f"SELECT count(*) FROM acts WHERE kind = {IMPRESSION}"):
-        found = ", ".join(f"{name} ({count:,})" for name, count in types[:20]) or "none"
+        others = ", ".join(f"{name} ({count:,})" for name, count in types[:20])
+        clicks = database.number(f"SELECT count(*) FROM acts WHERE kind = {CLICK}")
+        found = [f"clicks ({clicks:,})"] * (clicks > 0) + [f"events of other types: {others}"] * bool(others)
         raise FileError(
             tables[0][0].path,
-            f"there must be impressions: no event has one of their types. Other types are: {found}. Pass "
-            'impression_types=["..."] and click_types=["..."].',
+            f"there must be impressions: there are {' and '.join(found) or 'no events'}. Pass the types of events that "
+            'are impressions: impression_types=["..."].',
             code="no-impressions",
             known=[name for name, _ in types],
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clickshift.errors import FileError
-from clickshift.io.encode.duckdb import sql_name, sql_text
+from clickshift.io.encode.duckdb import sql_name
 from clickshift.io.events._database import EventDatabase, Loaded
-from clickshift.io.events._sources import Source, check_rejected
+from clickshift.io.events._sources import Source, check_rejected, report_problems
 from clickshift.io.events.options import EventOptions
 
 _COLUMNS = {"snapshot": "Snapshot Name", "query": "Query Text", "doc": "Doc ID", "rank": "Doc Position"}
@@ -24,12 +24,20 @@ def load_quepid(database: EventDatabase, sources: Sequence[Source], options: Eve
     Raises
     ------
     FileError
-        "several-snapshots" if the file holds more than one.
+        "several-snapshots" if the file holds more than one; "bad-rank" for a position that is not a number, unless such
+        rows are skipped.
     """
-    scans = " UNION ALL ".join(f"FROM {source.columns(database, list(_COLUMNS.values()))}" for source in sources)
-    names = ", ".join(f"CAST({sql_name(theirs)} AS VARCHAR) AS {ours}" for ours, theirs in _COLUMNS.items())
-    database.execute(f"CREATE TABLE raw AS SELECT {names}, integer_of(rank) AS ordinal FROM ({scans})")
+    names = ", ".join(f"nullif(CAST({sql_name(theirs)} AS VARCHAR), '') AS {ours}" for ours, theirs in _COLUMNS.items())
+    scans = " UNION ALL ".join(
+        f"SELECT {number} AS file, {names} FROM {source.columns(database, list(_COLUMNS.values()))}"
+        for number, source in enumerate(sources)
+    )
+    database.execute(
+        f"""CREATE TABLE raw AS SELECT *, integer_of(rank) AS ordinal, rank AS got,
+        CASE WHEN rank IS NOT NULL AND ordinal IS NULL THEN 'bad-rank' END AS problem FROM ({scans})"""
+    )
     check_rejected(database, sources)
+    report_problems(database, sources, {"bad-rank": ("Doc Position must be an integer", "bad-rank")}, all_rows=True)
     snapshots = [name for (name,) in database.rows("SELECT DISTINCT snapshot FROM raw ORDER BY ALL")]
     if len(snapshots) > 1:
         raise FileError(
@@ -46,7 +54,14 @@ def load_quepid(database: EventDatabase, sources: Sequence[Source], options: Eve
         "CREATE TABLE places AS SELECT query, doc, min(ordinal) AS ordinal, count(*) AS n FROM raw GROUP BY query, doc"
     )
     what = "documents that a list shows twice: the higher one counts"
-    database.left_out("places", "n > 1", what, "duplicate-document", example=sql_text("documents"), count="sum(n - 1)")
+    database.left_out(
+        "places",
+        "n > 1",
+        what,
+        "duplicate-document",
+        example="concat('query ', query, ', document ', doc)",
+        count="sum(n - 1)",
+    )
     database.execute(
         "CREATE TABLE lists AS SELECT query, list(doc ORDER BY ordinal, doc) AS docs FROM places GROUP BY query"
     )
