@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from clickshift.cli import _startup
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_startup, "_own_process", False)
     _startup.prepare_process()
+    gc.enable()
 
 
 @pytest.mark.usefixtures("process")
@@ -35,6 +37,21 @@ def test_a_program_that_calls_commands_is_left_alone(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ""
 
 
+def test_garbage_is_collected_once_modules_are_loaded() -> None:
+    code = """
+import gc
+from clickshift.cli import main
+from clickshift.cli._startup import modules_are_loaded
+try:
+    main()
+except SystemExit:
+    assert not gc.isenabled()
+modules_are_loaded()
+assert gc.isenabled() and gc.get_freeze_count() > 10_000
+"""
+    subprocess.run([sys.executable, "-c", code, "--version"], check=True, timeout=60)
+
+
 def test_a_command_does_not_import_pandas_and_arrow_tables_still_become_frames(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text(
@@ -49,6 +66,8 @@ except SystemExit as end:
     assert end.code == 0
 assert "plotly" not in sys.modules and "sklearn" not in sys.modules
 assert "pandas" not in sys.modules
+import gc
+assert gc.isenabled() and gc.get_freeze_count() > 10_000
 import pyarrow as pa
 frame = pa.table({"a": [1, 2]}).to_pandas()
 assert pa.array(frame["a"]).to_pylist() == [1, 2]

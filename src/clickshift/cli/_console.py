@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickshift.cli._startup import compilation_announced, leave_out_pandas
+from clickshift.cli._startup import compilation_announced, leave_out_pandas, modules_are_loaded
 from clickshift.core.text import printable
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def warnings_shown() -> Iterator[None]:
     """Print each distinct clickshift warning of the block as one line on standard error; none if the block fails."""
     from clickshift.errors import ClickshiftWarning
 
+    modules_are_loaded()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ClickshiftWarning)
         yield

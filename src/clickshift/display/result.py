@@ -227,6 +227,9 @@ _REPR_LENGTH = 160
 """Most characters of a conclusion in a repr."""
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Convert a value to what JSON can hold: it has no NaN, no infinity, no numpy arrays and no paths.
 
@@ -246,6 +249,10 @@ def plain(value: Any) -> Any:
     >>> plain({"share": float("nan"), 1: (np.float64(0.5), np.arange(2))})
     {'share': None, '1': [0.5, [0, 1]]}
     """
+    if type(value) in _PLAIN:  # nearly all values: looking for the others takes ten times as long
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, final
 
@@ -331,8 +331,7 @@ class BacktestResult(Result):
             value = float(1 - np.sqrt(squares[0].sum() / squares[1].sum()))
             if len(queries) < _MIN_QUERIES:
                 return value, math.nan, math.nan
-            rng = generator(self.seed, "backtest", "gain")
-            resampled = rng.multinomial(len(queries), np.full(len(queries), 1 / len(queries)), replicates)
+            resampled = _resampled(self.seed, len(queries), replicates)
             low, high = np.quantile(1 - np.sqrt(resampled @ squares[0] / (resampled @ squares[1])), [0.025, 0.975])
         return value, float(low), float(high)
 
@@ -348,6 +347,14 @@ class BacktestResult(Result):
             task=task,
             estimator=estimator,
         )
+
+
+@lru_cache(maxsize=2)
+def _resampled(seed: int, n_queries: int, replicates: int) -> Int[np.ndarray, "replicate query"]:
+    """Return how often each query is in each bootstrap replicate, which is the same for all gains."""
+    rng = generator(seed, "backtest", "gain")
+    resampled: np.ndarray = rng.multinomial(n_queries, np.full(n_queries, 1 / n_queries), replicates)
+    return resampled
 
 
 def _finite_clip(row: Mapping[str, Any]) -> dict[str, Any]:

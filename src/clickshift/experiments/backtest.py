@@ -8,14 +8,16 @@ the other days are those of all days minus one. Where a log has no time, parts o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.core.parallel import in_threads
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.open_log import LogLike, open_log
@@ -143,10 +145,12 @@ class Backtest:
         log, by_frequency = self._select_queries(whole)
         log, day, names = self._assign_days(log)
         counts = _session_and_click_counts(log, day, len(names))
-        residuals = [r for task in self.tasks for r in self._task_residuals(task, log, day, len(names), progress)]
+        by_task = in_threads(
+            lambda k: self._task_residuals(self.tasks[k], log, day, len(names), progress), len(self.tasks)
+        )
         groups = self._group_queries(log, by_frequency, *counts[:2])
         return BacktestResult(
-            log, names, self.split, groups, *counts, tuple(residuals), self.seed, {"backtest": str(self)}
+            log, names, self.split, groups, *counts, tuple(chain(*by_task)), self.seed, {"backtest": str(self)}
         )
 
     @property
@@ -219,7 +223,7 @@ class Backtest:
         day: Int[np.ndarray, " row"],
         days: int,
         progress: Progress,
-    ) -> Iterator[Residuals]:
+    ) -> list[Residuals]:
         """Estimate the reward of each day from the other days, by each estimator."""
         logged, limits = GroupedLog.of(log, task), checked_clip(self.clip)
         shape = logged.n_queries, days
@@ -233,11 +237,13 @@ class Backtest:
                 bound = BoundEstimator.of(Estimator.named(name), logged, target)
                 estimated[both, d] = bound.per_query(others, limits)[both]
             progress(1, total=days * len(self.tasks))
+        residuals = []
         for name, estimated in estimates.items():
             no_overlap = np.isnan(estimated).all(axis=2) & ~np.isnan(actual)
             # the sum over the log is empty, and so the paper's estimate is 0
             estimated[no_overlap] = 0.0
-            yield Residuals(task, name, self.clip, actual, estimated, no_overlap)
+            residuals.append(Residuals(task, name, self.clip, actual, estimated, no_overlap))
+        return residuals
 
     def _group_queries(
         self,

@@ -189,11 +189,11 @@ def _json(value: Any) -> bytes:
 
 def _short(value: Any, exact: bool = False) -> Any:
     """Round numbers that are only shown to seven digits."""
+    if type(value) is float:
+        return value if exact else float(f"{value:.7g}")
     if isinstance(value, dict):
         return {key: _short(part, exact or key in _EXACT) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_short(part, exact) for part in value]
-    return value if exact or not isinstance(value, float) else float(f"{value:.7g}")
+    return [_short(part, exact) for part in value] if isinstance(value, list) else value
 
 
 def _tables(exploration: Exploration) -> dict[str, Any]:
