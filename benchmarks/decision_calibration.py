@@ -1,16 +1,16 @@
 """How often decisions about a new ranker are right, over simulated shops whose gain is known exactly.
 
-    python benchmarks/decision_calibration.py run ROWS [--first 0] [--shops 300] [--before]
-    python benchmarks/decision_calibration.py table ROWS [--before ROWS2] [--write]
+    python benchmarks/decision_calibration.py run ROWS [--first 0] [--shops 300]
+    python benchmarks/decision_calibration.py table ROWS [ROWS2 ...] [--write]
 
 `run` draws shops (benchmarks/shops.py: plain numpy, no code of clickshift), asks `cs.decide` about each, and appends
 one JSON line per shop to ROWS; shops that ROWS has already are left out: a run can be resumed. The same question is
 answered for an analyst who knows the family of the users, but not its parameters: the same machinery with that family
-alone. With --before, it asks the estimator that `evaluate_policy` chose before there were decisions (`choice`).
-`table` prints the tables; with --write, it puts them into docs/calibration.md and
+alone. `table` prints the tables; with --write, it puts them into docs/calibration.md and
 benchmarks/results/decision_calibration.json.
 
-Seeds below 1,000,000 are for tuning. Seeds from 1,000,000 on are run once, after all constants are set.
+Seeds below 1,000,000 are for tuning. Seeds above are run once, after all constants are set: those of
+docs/calibration.md begin at 5,000,000 and at 5,010,000, in two processes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ import clickshift as cs
 
 RESULTS = Path(__file__).parent / "results" / "decision_calibration.json"
 PAGE = Path(__file__).parents[1] / "docs" / "calibration.md"
-BEFORE = """The same shops, answered by the estimator that `clickshift ope` chose before it had answers (SLOPE, or the
-errors on the log's own days): "ship" if its interval is above the log's reward, "keep" if below.
-"""
 STRATA = ("family", "users", "sessions", "ranker", "target", "days", "gain")
 FAMILIES = ("PBM", "UBM", "DBN", "CCM")
 """Families of users that an analyst may know by name, and that the package considers."""
@@ -51,24 +48,18 @@ Row = dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["run", "table"])
-    parser.add_argument("rows", type=Path, help="File of one JSON line per shop.")
+    parser.add_argument("rows", type=Path, nargs="+", help="Files of one JSON line per shop; `run` takes one.")
     parser.add_argument("--first", type=int, default=0, help="First seed.")
     parser.add_argument("--shops", type=int, default=300, help="Number of seeds.")
     parser.add_argument("--minutes", type=float, default=math.inf, help="Time after which no further shop is begun.")
     parser.add_argument("--no-analyst", action="store_true", help="Leave the analyst out, which halves the time.")
-    parser.add_argument(
-        "--before", nargs="?", const=True, help="With `run`: ask the old choice. With `table`: its rows."
-    )
     parser.add_argument("--write", action="store_true", help="With `table`: write the results file.")
     options = parser.parse_args()
     if options.action == "run":
-        ask = ask_choice if options.before else ask_decision
-        run(options.rows, range(options.first, options.first + options.shops), ask, options)
+        run(options.rows[0], range(options.first, options.first + options.shops), ask_decision, options)
         return
-    rows = read_rows(options.rows)
+    rows = [row for path in options.rows for row in read_rows(path)]
     tables = markdown(rows)
-    if options.before:
-        tables += "\n\n## Before\n\n" + BEFORE + "\n" + before_and_after(read_rows(Path(options.before)), rows)
     print(tables)
     if options.write:
         write_results(rows)
@@ -167,31 +158,6 @@ def only(families: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         answers.FAMILIES, answers.LogModels.examination = everything, curve
-
-
-def ask_choice(shop: Shop, *, analyst: bool) -> Row:
-    """Ask the estimator that `evaluate_policy` chooses by SLOPE or by days: what there was before."""
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        evaluation = cs.evaluate_policy(log_table(shop), target_table(shop))
-    estimate = evaluation.choice and evaluation.choice.estimate
-    today = float(shop.count @ shop.clicks.sum(axis=1) / shop.count.sum())
-    low, high = (estimate.low, estimate.high) if estimate else (math.nan, math.nan)
-    usable = bool(estimate and estimate.verdict == "usable")
-    return {
-        "ours": {
-            "decision": "ship" if usable and low > today else "keep" if usable and high < today else "test",
-            "verdict": estimate.verdict if estimate else "not identified",
-            "estimator": estimate.estimator if estimate else "",
-            "low": low,
-            "high": high,
-            "today": today,
-            "difference_low": low - today,
-            "difference_high": high - today,
-            "seconds": time.process_time() - began,
-        }
-    }
 
 
 def clopper_pearson(hits: int, n: int) -> tuple[float, float]:
@@ -319,22 +285,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a Markdown table."""
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in (heads, ["---"] * len(heads), *rows)]
     return "\n".join(lines).replace("| --- ", "|---").replace("--- |", "---|")
-
-
-def before_and_after(before: Sequence[Row], after: Sequence[Row]) -> str:
-    """Return the table of the old choice beside the decisions, over the shops that both have."""
-    both = {r["seed"] for r in before} & {r["seed"] for r in after}
-    old, new = ([r for r in rows if r["seed"] in both] for rows in (before, after))
-    columns = ("usable", "coverage of value", "coverage of difference", "losers shipped", "ships that lose", "settled")
-    lines = [
-        f"{len(both)} shops have both.\n",
-        "| " + " | ".join(["shops", "", *columns]) + " |",
-        "|---" * (len(columns) + 2) + "|",
-    ]
-    for (name, value, was), (_, _, now) in zip(by_stratum(old), by_stratum(new), strict=True):
-        for when, s in (("before", was), ("now", now)):
-            lines.append(f"| {label(name, value)} | {when} | " + " | ".join(share_text(s[c]) for c in columns) + " |")
-    return "\n".join(lines)
 
 
 def label(name: str, value: str) -> str:

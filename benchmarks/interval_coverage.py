@@ -1,9 +1,11 @@
 """How often 95 % intervals of click models hold the true parameter, by design of the log.
 
-    python benchmarks/interval_coverage.py                                    # all strata, Markdown tables
     python benchmarks/interval_coverage.py --models DBN --rankers sorted --swaps 0.3 --impressions 100 --logs 50
-    python benchmarks/interval_coverage.py --save after.json                  # rows of this version
-    python benchmarks/interval_coverage.py --tables after.json before.json    # Markdown, beside those of an older one
+    python benchmarks/interval_coverage.py --first 3000000 --save one.json    # all strata
+    python benchmarks/interval_coverage.py --write one.json two.json          # the results file, and docs/intervals.md
+
+The columns "before" of the page are those of the version whose intervals had the learned prior; the results file keeps
+them.
 
 Every query has one list of ten documents; in some sessions two neighbours are swapped. A stratum is a design: how the
 list follows relevance (random order, sorted by noisy relevance, sorted exactly), swaps per session, and sessions per
@@ -30,6 +32,8 @@ import numpy as np
 import clickshift as cs
 from clickshift.errors import ClickshiftWarning
 
+RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
+PAGE = Path(__file__).parents[1] / "docs" / "intervals.md"
 NAMES = ("PBM", "UBM", "DCM", "CCM", "SDBN", "DBN")
 RANKERS = ("random", "noisy", "sorted")
 SWAPS = (0.05, 0.3, 1.0)
@@ -283,53 +287,75 @@ def rate(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
-def markdown(after: Rows, before: Rows) -> str:
-    """Return the tables of docs/intervals.md."""
-    lines = []
-    for enough, title in ((True, "Five or more clicks are expected"), (False, "Fewer clicks are expected")):
-        lines += [f"**{title}**", ""]
-        lines += ["| model | parameter | before: mean | lowest | now: mean | lowest | highest | flagged | intervals |"]
-        lines += ["|---|---|---|---|---|---|---|---|---|"]
-        for model in NAMES:
-            for parameter in ("attractiveness", "satisfaction", "examination", "continuation"):
-                cells = [f"| {model} | {parameter}"]
-                old, new = (
-                    [
-                        row
-                        for row in rows
-                        if (row["model"], row["parameter"], row["enough"]) == (model, parameter, enough)
-                    ]
-                    for rows in (before, after)
-                )
-                if not new:
-                    continue
-                for rows in (old, new):
-                    by_stratum = [row["coverage"] for row in rows if row["intervals"] >= _MIN_INTERVALS]
-                    if not by_stratum:  # one shared parameter: strata of all swaps together
-                        keys = {(row["ranker"], row["impressions"]) for row in rows}
-                        groups = [[r for r in rows if (r["ranker"], r["impressions"]) == key] for key in keys]
-                        by_stratum = [mean_of(group, "coverage") for group in groups]
-                    cells += [rate(mean_of(rows, "coverage")), rate(min(by_stratum))]
-                    if rows is new:
-                        cells += [rate(max(by_stratum)), rate(mean_of(rows, "flagged"))]
-                lines.append(" | ".join([*cells, f"{sum(row['intervals'] for row in new):,}"]) + " |")
-        lines.append("")
-    lines += ["**Attractiveness by ranker and impressions, all documents: before, now**", ""]
-    shown = sorted({row["impressions"] for row in after})
-    lines += ["| model | ranker | " + " | ".join(f"{n:,} impressions" for n in shown) + " |"]
-    lines += ["|---" * (2 + len(shown)) + "|"]
+def combined(rows: Rows) -> Rows:
+    """Return one row per stratum and parameter: the means over those of several runs."""
+    keys = ("model", "ranker", "swaps", "impressions", "parameter", "enough")
+    strata: dict[tuple[Any, ...], Rows] = {}
+    for row in rows:
+        strata.setdefault(tuple(row[key] for key in keys), []).append(row)
+    means = ("coverage", "bias", "width", "flagged")
+    return [
+        dict(zip(keys, stratum, strict=True))
+        | {key: round(mean_of(own, key), 4) for key in means}
+        | {"intervals": sum(row["intervals"] for row in own)}
+        for stratum, own in strata.items()
+    ]
+
+
+def by_stratum(rows: Rows) -> list[float]:
+    """Return the coverage of each stratum; of a single shared parameter, that of all swaps together."""
+    found = [row["coverage"] for row in rows if row["intervals"] >= _MIN_INTERVALS]
+    if found:
+        return found
+    keys = {(row["ranker"], row["impressions"]) for row in rows}
+    return [mean_of([r for r in rows if (r["ranker"], r["impressions"]) == key], "coverage") for key in keys]
+
+
+def coverage_table(rows: Rows, before: dict[str, Any], *, enough: bool) -> str:
+    """Return the table of coverage by model and parameter, with enough expected clicks or with fewer."""
+    lines = ["| model | parameter | before: mean | lowest | now: mean | lowest | highest | flagged | intervals |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for model in NAMES:
+        for parameter in ("attractiveness", "satisfaction", "examination", "continuation"):
+            key = (model, parameter, enough)
+            own = [row for row in rows if (row["model"], row["parameter"], row["enough"]) == key]
+            if own:
+                old = before["coverage"][f"{model} {parameter}"]["enough" if enough else "fewer"]
+                strata = by_stratum(own)
+                values = (*old, mean_of(own, "coverage"), min(strata), max(strata), mean_of(own, "flagged"))
+                cells = [model, parameter, *map(rate, values), f"{sum(row['intervals'] for row in own):,}"]
+                lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def ranker_table(rows: Rows, before: dict[str, Any]) -> str:
+    """Return the table of the coverage of attractiveness by ranker and impressions: before, now."""
+    lines = ["| model | ranker | " + " | ".join(f"{n:,} impressions" for n in QUERIES) + " |"]
+    lines += ["|---" * (2 + len(QUERIES)) + "|"]
     for model in NAMES:
         for ranker in RANKERS:
-            cells = [f"| {model} | {ranker}"]
-            for n in shown:
+            cells = [model, ranker]
+            for old, n in zip(before["attractiveness"][f"{model} {ranker}"], QUERIES, strict=True):
                 key = (model, ranker, n, "attractiveness")
-                pair = [
-                    [r for r in rows if (r["model"], r["ranker"], r["impressions"], r["parameter"]) == key]
-                    for rows in (before, after)
-                ]
-                cells.append(", ".join(rate(mean_of(rows, "coverage")) for rows in pair if rows))
-            lines.append(" | ".join(cells) + " |")
+                own = [r for r in rows if (r["model"], r["ranker"], r["impressions"], r["parameter"]) == key]
+                cells.append(f"{rate(old)}, {rate(mean_of(own, 'coverage'))}")
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def with_tables(text: str, results: dict[str, Any]) -> str:
+    """Return the text of docs/intervals.md with its tables made from the results."""
+    rows, before = results["rows"], results["before"]
+    tables = {
+        "enough": coverage_table(rows, before, enough=True),
+        "fewer": coverage_table(rows, before, enough=False),
+        "by ranker": ranker_table(rows, before),
+    }
+    for name, table in tables.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        head, tail = text[: text.index(begin) + len(begin)], text[text.index(end) :]
+        text = f"{head}\n\n{table}\n\n{tail}"
+    return text
 
 
 def main() -> None:
@@ -341,10 +367,13 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=20, help="logs of each stratum")
     parser.add_argument("--first", type=int, default=0, help="seed of the first log")
     parser.add_argument("--save", type=Path, default=None, help="JSON file for the rows")
-    parser.add_argument("--tables", nargs=2, type=Path, default=None, help="print Markdown of saved rows: new, old")
+    parser.add_argument("--write", nargs="+", type=Path, default=None, help="write results and page from saved rows")
     args = parser.parse_args()
-    if args.tables is not None:
-        print(markdown(*(json.loads(path.read_text()) for path in args.tables)))
+    if args.write is not None:
+        results = json.loads(RESULTS.read_text())
+        results["rows"] = combined([row for path in args.write for row in json.loads(path.read_text())])
+        RESULTS.write_text(json.dumps(results).replace("}, {", "},\n{") + "\n")
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
         return
     rows = []
     for row in study(args.models, args.rankers, args.swaps, args.impressions, args.logs, args.first):

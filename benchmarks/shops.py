@@ -22,9 +22,6 @@ from typing import Any
 
 import numpy as np
 
-TUNING_SEEDS = range(10_000)
-TEST_SEEDS = range(1_000_000, 1_010_000)
-
 USERS = {
     "PBM 1/k": 0.05,
     "PBM k^-.3": 0.06,

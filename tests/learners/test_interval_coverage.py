@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import ModuleType
 from typing import Any
 
@@ -144,3 +145,18 @@ def test_intervals_cover_at_their_nominal_rate(name: str, ranker: str, study: St
     if study.full:
         assert 0.93 <= row["coverage"] <= 0.985
     study.record(f"interval coverage, {name}, {ranker}", logs=logs, coverage=row["coverage"])
+
+
+def test_the_page_on_intervals_has_the_tables_of_the_results_file() -> None:
+    module = benchmark()
+    text = module.PAGE.read_text(encoding="utf-8")
+    assert module.with_tables(text, json.loads(module.RESULTS.read_text())) == text
+
+
+def test_rows_of_two_runs_are_combined_by_their_intervals() -> None:
+    row = {"model": "PBM", "ranker": "random", "swaps": 0.3, "impressions": 5, "parameter": "examination"}
+    one = row | {"enough": True, "coverage": 0.9, "bias": 0.0, "width": 0.1, "flagged": 0.0, "intervals": 10}
+    two = one | {"coverage": 1.0, "intervals": 30}
+    (found,) = benchmark().combined([one, two])
+    assert found["coverage"] == pytest.approx(0.975)
+    assert found["intervals"] == 40
