@@ -8,10 +8,20 @@ that was clicked whenever it was shown counts as certainly attractive there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.newton import covariance, single_threaded_products
+from clickshift.core.newton import (
+    covariance,
+    damped_newton_step,
+    halved_steps,
+    maximise,
+    single_threaded_products,
+)
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 
@@ -25,6 +35,10 @@ _DEVIATION = 1.0
 """Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
 _VARIANCES = tuple(np.geomspace(1e-4, 10, 26).tolist())
 """Variances among which that of logits within a rank is chosen."""
+_NEAR = 1e-4
+"""Difference of logits below which the chord between them is the tangent."""
+_TOLERANCE, _MAX_STEPS = 1e-6, 100
+"""Expected gain below which steps to the posterior mode end, and their largest number."""
 _LEAST_ALIKE = 0.05
 """Smallest examination, and smallest distance from 1, that estimates are shrunk towards."""
 
@@ -105,9 +119,10 @@ def shrink_towards_ranks(
 ) -> Float[np.ndarray, " situation"]:
     """Shrink the examination of UBM's situations towards that of their ranks (PBM), where the log cannot tell.
 
-    It is the posterior mean on the logit scale, with a normal prior whose variance makes the estimates most likely,
-    given their errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM
-    becomes PBM, which it contains, and large where it does.
+    It is the posterior mode, with a normal prior of logits whose variance makes the estimates most likely, given their
+    errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM becomes PBM,
+    which it contains, and large where it does. The likelihood is normal in the logarithm of examination, which clicks
+    inform about (`_posterior_mode`).
 
     Parameters
     ----------
@@ -120,8 +135,100 @@ def shrink_towards_ranks(
     error
         Covariance of the logits of the estimates.
     """
-    variance = learned_variance(_logit(e[free]) - _logit(by_rank[free]), error)
-    return _posterior_mean(e, by_rank, free, error, variance)
+    logit, mean = _logit(e[free]), _logit(by_rank[free])
+    chord = _slopes_between(logit, mean) / _slope(logit)
+    variance = learned_variance(logit - mean, error / (chord * chord[:, None]))
+    shrunk = e.copy()
+    shrunk[free] = np.exp(_log_expit(_posterior_mode(logit, mean, error, variance)))
+    return shrunk
+
+
+def _posterior_mode(
+    logit: Float[np.ndarray, " free"], mean: Float[np.ndarray, " free"], error: Covariance, variance: float
+) -> Float[np.ndarray, " free"]:
+    """Return the likeliest logits, with a normal prior of them and a normal likelihood of the logarithms.
+
+    Next to 1 the logit of an estimate may be anything, but values far below 1 are not likely for that reason: a normal
+    likelihood of the logit would make them so.
+    """
+    slope = _slope(logit)
+    precision = covariance(error * slope * slope[:, None])
+
+    def posterior(point: Float[np.ndarray, " free"]) -> _Posterior:
+        return _Posterior(point, _log_expit(point) - _log_expit(logit), precision, (point - mean) / variance, variance)
+
+    fitted, _ = maximise(posterior, mean, tolerance=_TOLERANCE, max_steps=_MAX_STEPS)
+    return fitted.point
+
+
+@dataclass(frozen=True, eq=False)
+class _Posterior:
+    """Posterior of logits at one point: a `core.newton.LocalModel` of Gauss-Newton steps.
+
+    Parameters
+    ----------
+    point
+        Logits of examination.
+    residual
+        Logarithms of examination less their estimates.
+    precision
+        Inverse covariance of the residuals.
+    pull
+        Differences from the prior mean, divided by the prior's variance.
+    variance
+        Variance of the prior.
+    """
+
+    point: Float[np.ndarray, " free"]
+    residual: Float[np.ndarray, " free"]
+    precision: Covariance
+    pull: Float[np.ndarray, " free"]
+    variance: float
+
+    @cached_property
+    def objective(self) -> float:
+        """Logarithm of the posterior density."""
+        return float(self.residual @ self.precision @ self.residual + self.variance * self.pull @ self.pull) / -2
+
+    @cached_property
+    def _gradient(self) -> Float[np.ndarray, " free"]:
+        gradient: np.ndarray = -_slope(self.point) * (self.precision @ self.residual) - self.pull
+        return gradient
+
+    @cached_property
+    def _step(self) -> Float[np.ndarray, " free"]:
+        slope = _slope(self.point)
+        information = self.precision * slope * slope[:, None] + np.eye(len(slope)) / self.variance
+        return damped_newton_step(information, self._gradient)
+
+    def expected_gain(self) -> float:
+        """Return the gain that the step is expected to make."""
+        return float(self._gradient @ self._step) / 2
+
+    def candidates(self) -> Iterator[Float[np.ndarray, " free"]]:
+        """Yield the logits after the step, then after half of it, and so on."""
+        for step in halved_steps(self._step):
+            yield self.point + step
+
+
+def _slopes_between(logit: Float[np.ndarray, " free"], mean: Float[np.ndarray, " free"]) -> np.ndarray:
+    """Return the slopes of the logarithm of examination, as a function of its logit, of the chords to the means."""
+    difference = logit - mean
+    near = np.abs(difference) < _NEAR
+    chord = (_log_expit(logit) - _log_expit(mean)) / np.where(near, 1.0, difference)
+    slopes: np.ndarray = np.where(near, _slope((logit + mean) / 2), chord)
+    return slopes
+
+
+def _log_expit(logit: Float[np.ndarray, " free"]) -> np.ndarray:
+    log_probability: np.ndarray = -np.logaddexp(0, -logit)
+    return log_probability
+
+
+def _slope(logit: Float[np.ndarray, " free"]) -> np.ndarray:
+    """Return the derivative of `_log_expit`."""
+    slope: np.ndarray = np.exp(_log_expit(-logit))
+    return slope
 
 
 def learned_variance(beyond: Float[np.ndarray, " free"], error: Covariance) -> float:

@@ -47,9 +47,9 @@ from clickshift.models.storage import load_seeds, save_seeds
 from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs, named_specs
 
 VERSION = 2
-"""Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused. Since version 2,
-the most examined situation of PBM and UBM by gradient has examination 1, the learning rate is halved as PyTorch does,
-and dCTR ranks by its raw click rate."""
+"""Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused. Since
+version 2, the most examined situation of PBM and UBM by gradient has examination 1, the learning rate is halved as
+PyTorch does, and dCTR ranks by its raw click rate."""
 
 _WORLD, _DERIVED = World(), DerivedPolicies()
 
