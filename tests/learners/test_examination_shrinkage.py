@@ -84,14 +84,14 @@ def test_situations_are_shrunk_towards_their_rank_by_as_much_as_their_errors_sug
     """With equal errors v, the variance of situations is that of the estimates less v, and the posterior mean keeps the
     share variance / (variance + v) of a deviation (Efron and Morris). Examination is rare here, where its logarithm, in
     which the likelihood is normal, and its logit are the same."""
-    deviation = np.random.default_rng(1).normal(0, 1.5, 90)
+    deviation = np.random.default_rng(1).normal(0, 1.0, 90)
     e, by_rank, free = _expit(deviation - 8), np.full(90, _expit(-8.0)), np.arange(90)
-    shrunk = shrink_towards_ranks(e, by_rank, free, 0.5 * np.eye(90))
-    between = (deviation**2).mean() - 0.5
+    shrunk = shrink_towards_ranks(e, by_rank, free, 0.2 * np.eye(90))
+    between = (deviation**2).mean() - 0.2
     kept = (np.log(shrunk / (1 - shrunk)) + 8) / deviation
-    assert kept == pytest.approx(np.full(90, between / (between + 0.5)), rel=0.1)
+    assert kept == pytest.approx(np.full(90, between / (between + 0.2)), rel=0.1)
     noise = _expit(deviation / 30 - 8)
-    assert shrink_towards_ranks(noise, by_rank, free, 0.5 * np.eye(90)) == pytest.approx(by_rank, rel=1e-2)
+    assert shrink_towards_ranks(noise, by_rank, free, 0.2 * np.eye(90)) == pytest.approx(by_rank, rel=1e-2)
 
 
 def _expit(logit: np.ndarray | float) -> np.ndarray:
@@ -102,10 +102,10 @@ def _expit(logit: np.ndarray | float) -> np.ndarray:
 def test_shrinkage_of_one_situation_is_near_the_posterior_that_integration_gives(shown: int, clicks: int) -> None:
     """Documents of attractiveness 1/2: clicks are binomial with probability e/2. Where examination is next to 1, the
     curvature of the logit says nothing of values further down: 199 clicks of 400 were shrunk to .35."""
-    e, by_rank, variance = clicks / shown / 0.5, 0.3, 1.5**2
+    e, by_rank, variance = clicks / shown / 0.5, 0.3, 1.0
     information = shown * 0.5 * e / (1 - 0.5 * e) * (1 - e) ** 2
     error = np.diag([1 / information, 1e-9, 1e-9])  # two more situations, precisely known, determine the variance
-    far = _expit(np.log(by_rank / (1 - by_rank)) + np.array([1.5, -1.5]))
+    far = _expit(np.log(by_rank / (1 - by_rank)) + np.array([1.0, -1.0]))
     shrunk = shrink_towards_ranks(np.append(e, far), np.full(3, by_rank), np.arange(3), error)[0]
     logit = np.linspace(-15, 15, 60_001)
     value = _expit(logit)

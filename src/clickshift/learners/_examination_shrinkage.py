@@ -32,7 +32,8 @@ _PSEUDO_IMPRESSIONS = 2.0
 _MAX_RATE = 0.95
 """Largest click rate of a pair in a situation that is taken as known."""
 _DEVIATION = 1.0
-"""Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
+"""Standard deviation of the logit of examination around what it is if documents of all ranks are alike, and its largest
+one within a rank."""
 _VARIANCES = tuple(np.geomspace(1e-4, 10, 26).tolist())
 """Variances among which that of logits within a rank is chosen."""
 _NEAR = 1e-4
@@ -121,8 +122,8 @@ def shrink_towards_ranks(
 
     It is the posterior mode, with a normal prior of logits whose variance makes the estimates most likely, given their
     errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM becomes PBM,
-    which it contains, and large where it does. The likelihood is normal in the logarithm of examination, which clicks
-    inform about (`_posterior_mode`).
+    which it contains, and up to that of PBM's own prior where it does: estimates next to 1 would make it far larger.
+    The likelihood is normal in the logarithm of examination, which clicks inform about (`_posterior_mode`).
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def shrink_towards_ranks(
     """
     logit, mean = _logit(e[free]), _logit(by_rank[free])
     chord = _slopes_between(logit, mean) / _slope(logit)
-    variance = learned_variance(logit - mean, error / (chord * chord[:, None]))
+    variance = min(learned_variance(logit - mean, error / (chord * chord[:, None])), _DEVIATION**2)
     shrunk = e.copy()
     shrunk[free] = np.exp(_log_expit(_posterior_mode(logit, mean, error, variance)))
     return shrunk

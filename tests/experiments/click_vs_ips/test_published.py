@@ -126,7 +126,7 @@ def test_as_published_trains_as_the_authors_do() -> None:
     builtin = with_changes(table_2(), corpus="builtin", queries=50, as_published=True).data
     assert (builtin.name, builtin.as_published) == ("builtin", True)
     with raises_code("bad-option", SpecError, option="as_published"):
-        cs.reproduce("cmip-table1", as_published=True)
+        cs.reproduce("ips-figure3", as_published=True)
 
 
 def test_ours_is_beside_the_published_value_at_the_same_number_of_sessions() -> None:
