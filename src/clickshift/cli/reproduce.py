@@ -47,7 +47,7 @@ def reproduce(
     as_published: bool = typer.Option(
         False,
         "--as-published",
-        help="Users and training as in the authors' code (IPS and policy-shift paper), to see where numbers differ.",
+        help="Users and training as in the authors' code (not the off-policy paper), to see where numbers differ.",
     ),
     reference: bool = REFERENCE,
     workers: int | None = WORKERS,

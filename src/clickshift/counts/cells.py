@@ -489,24 +489,6 @@ def rank_of(by: By, n_ranks: int) -> Int[np.ndarray, " situation"]:
     return np.repeat(np.arange(n_ranks), sizes)
 
 
-def ranks_since_last_click(n_ranks: int) -> Int[np.ndarray, " situation"]:
-    """Return how many ranks below the last click each situation by "last_click" is; 0 without a click above.
-
-    Parameters
-    ----------
-    n_ranks
-        Length of the lists.
-
-    Examples
-    --------
-    >>> ranks_since_last_click(3).tolist()
-    [0, 0, 1, 0, 2, 1]
-    """
-    rank = rank_of("last_click", n_ranks)
-    last = np.arange(len(rank)) - rank * (rank + 1) // 2
-    return np.where(last > 0, rank + 1 - last, 0)
-
-
 def situation_of(by: By, sessions: Sessions) -> Int[np.ndarray, "session rank"]:
     """Return the situation number of each result of a log.
 

@@ -31,6 +31,7 @@ from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, TRUE_
 from clickshift.experiments.click_vs_ips.published import LARGEST_LOG
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
 from clickshift.experiments.experiment import Experiment, ExperimentResult, read_run
+from clickshift.experiments.model_selection.as_published import as_published as selection_as_published
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.experiments.off_policy_paper import OffPolicyFigure
@@ -454,7 +455,9 @@ def reproduce(
         Whether models are trained as in the authors' code, to see where differences come from. IPS paper: every query
         has weight 1, the last round is kept instead of the best, the production ranker ranks its own training queries,
         too, and documents of the one-hot set are in two queries each. Policy-shift paper: CoCM users, examination of
-        PBM and UBM, learning rate, batches and the search for Max-Reward are those of the code.
+        PBM and UBM, learning rate, batches and the search for Max-Reward are those of the code. CMIP paper: DBN users
+        and the placement of lists are, and PBM, UBM and DBN are trained by gradient. Tables of the off-policy paper
+        train no model, and show its printed bound beside the corrected one.
     reference
         Whether to use the reference rows that come with the package, where they apply.
     workers
@@ -496,13 +499,13 @@ def reproduce(
             command=wanted.command,
         )
     protocol = wanted.make()
-    of_ips, of_shift = isinstance(protocol, TrainedProtocol), isinstance(protocol, PolicyShift)
+    of_ips, with_models = isinstance(protocol, TrainedProtocol), isinstance(protocol, PolicyShift | ModelSelection)
     for option, is_given, applies in (
         ("tuned", tuned is not None, of_ips),
-        ("as_published", as_published, of_ips or of_shift),
+        ("as_published", as_published, of_ips or with_models),
     ):
         if is_given and not applies:
-            papers = "the IPS paper" if option == "tuned" else "the IPS and the policy-shift paper"
+            papers = "the IPS paper" if option == "tuned" else "the IPS, the CMIP and the policy-shift paper"
             raise SpecError(
                 f"`{option}` is for tables and figures of {papers} that train models: {name} is not. Remove it.",
                 code="bad-option",
@@ -525,8 +528,10 @@ def reproduce(
         changed: dict[str, Any] = {option: size for option, size in sizes.items() if size is not None}
         changes: dict[str, Any] = {"world": replace(protocol.world, **changed).on_corpus(corpus or BUILTIN)}
         protocol = replace(protocol, **changes, seeds=seeds or protocol.seeds)
-    if isinstance(protocol, PolicyShift) and as_published:
+    if as_published and isinstance(protocol, PolicyShift):
         protocol = shift_as_published(protocol)
+    elif as_published and isinstance(protocol, ModelSelection):
+        protocol = selection_as_published(protocol)
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
     result = protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
     return replace(result, shows=name) if isinstance(result, PolicyShiftResult) else result

@@ -8,10 +8,20 @@ that was clicked whenever it was shown counts as certainly attractive there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from jaxtyping import Float, Int
 
-from clickshift.core.newton import covariance, single_threaded_products
+from clickshift.core.newton import (
+    covariance,
+    damped_newton_step,
+    halved_steps,
+    maximise,
+    single_threaded_products,
+)
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
 
@@ -22,12 +32,14 @@ _PSEUDO_IMPRESSIONS = 2.0
 _MAX_RATE = 0.95
 """Largest click rate of a pair in a situation that is taken as known."""
 _DEVIATION = 1.0
-"""Standard deviation of the logit of examination around what it is if documents of all ranks are alike."""
+"""Standard deviation of the logit of examination around what it is if documents of all ranks are alike, and its largest
+one within a rank."""
 _VARIANCES = tuple(np.geomspace(1e-4, 10, 26).tolist())
 """Variances among which that of logits within a rank is chosen."""
-_DISTANCES_MATTER = 10.83
-"""Twice the gain in log-likelihood from which on deviations may depend on the distance to the last click: the .999
-quantile of chi-squared."""
+_NEAR = 1e-4
+"""Difference of logits below which the chord between them is the tangent."""
+_TOLERANCE, _MAX_STEPS = 1e-6, 100
+"""Expected gain below which steps to the posterior mode end, and their largest number."""
 _LEAST_ALIKE = 0.05
 """Smallest examination, and smallest distance from 1, that estimates are shrunk towards."""
 
@@ -97,22 +109,21 @@ def shrink_examination(
     """
     # rates of a ranker that hides its best documents may be equal everywhere: no reason to expect certain examination
     start = np.clip(alike, _LEAST_ALIKE, 1 - _LEAST_ALIKE)
-    return _posterior_mean(e, start, free, error, _DEVIATION**2 * np.eye(len(free)))
+    return _posterior_mean(e, start, free, error, _DEVIATION**2)
 
 
 def shrink_towards_ranks(
     e: Float[np.ndarray, " situation"],
     by_rank: Float[np.ndarray, " situation"],
-    distance: Int[np.ndarray, " situation"],
     free: Int[np.ndarray, " free"],
     error: Covariance,
 ) -> Float[np.ndarray, " situation"]:
     """Shrink the examination of UBM's situations towards that of their ranks (PBM), where the log cannot tell.
 
-    It is the posterior mean on the logit scale, with a normal prior whose variances make the estimates most likely,
-    given their errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM
-    becomes PBM, which it contains, and large where it does. Situations at the same distance from the last click deviate
-    alike, if the log tells that they do.
+    It is the posterior mode, with a normal prior of logits whose variance makes the estimates most likely, given their
+    errors (empirical Bayes; Morris 1983): next to 0 where the last click makes no difference, so that UBM becomes PBM,
+    which it contains, and up to that of PBM's own prior where it does: estimates next to 1 would make it far larger.
+    The likelihood is normal in the logarithm of examination, which clicks inform about (`_posterior_mode`).
 
     Parameters
     ----------
@@ -120,57 +131,105 @@ def shrink_towards_ranks(
         Estimates by situation.
     by_rank
         Examination of the rank of each situation, relative to the same reference.
-    distance
-        Ranks between each situation and the last click above it; 0 where there is none.
     free
         Situations whose examination is learned.
     error
         Covariance of the logits of the estimates.
     """
-    beyond = _logit(e[free]) - _logit(by_rank[free])
-    member = (distance[free, None] == np.arange(1, distance.max(initial=0) + 1)).astype(np.float64)
-    within, between = learned_variances(beyond, error, member)
-    prior = within * np.eye(len(free)) + between * single_threaded_products(member, member)
-    return _posterior_mean(e, by_rank, free, error, prior)
+    logit, mean = _logit(e[free]), _logit(by_rank[free])
+    chord = _slopes_between(logit, mean) / _slope(logit)
+    variance = min(learned_variance(logit - mean, error / (chord * chord[:, None])), _DEVIATION**2)
+    shrunk = e.copy()
+    shrunk[free] = np.exp(_log_expit(_posterior_mode(logit, mean, error, variance)))
+    return shrunk
 
 
-def learned_variances(
-    beyond: Float[np.ndarray, " free"], error: Covariance, member: Float[np.ndarray, "free group"]
-) -> tuple[float, float]:
-    """Return the variances of deviations around 0 that make their estimates most likely, given the estimates' errors.
+def _posterior_mode(
+    logit: Float[np.ndarray, " free"], mean: Float[np.ndarray, " free"], error: Covariance, variance: float
+) -> Float[np.ndarray, " free"]:
+    """Return the likeliest logits, with a normal prior of them and a normal likelihood of the logarithms.
 
-    Each deviation is the sum of one of its own and one of its group; the variance of the latter is 0 unless the
-    likelihood is significantly larger with it. Those of a group are integrated out by Woodbury's formula.
+    Next to 1 the logit of an estimate may be anything, but values far below 1 are not likely for that reason: a normal
+    likelihood of the logit would make them so.
+    """
+    slope = _slope(logit)
+    precision = covariance(error * slope * slope[:, None])
+
+    def posterior(point: Float[np.ndarray, " free"]) -> _Posterior:
+        return _Posterior(point, _log_expit(point) - _log_expit(logit), precision, (point - mean) / variance, variance)
+
+    fitted, _ = maximise(posterior, mean, tolerance=_TOLERANCE, max_steps=_MAX_STEPS)
+    return fitted.point
+
+
+@dataclass(frozen=True, eq=False)
+class _Posterior:
+    """Posterior of logits at one point: a `core.newton.LocalModel` of Gauss-Newton steps.
 
     Parameters
     ----------
-    beyond
-        Estimated deviations.
-    error
-        Their covariance.
-    member
-        Whether each belongs to each group, as 0 and 1.
-
-    Returns
-    -------
-    tuple of float
-        Variance of a deviation's own part, and of that of its group.
+    point
+        Logits of examination.
+    residual
+        Logarithms of examination less their estimates.
+    precision
+        Inverse covariance of the residuals.
+    pull
+        Differences from the prior mean, divided by the prior's variance.
+    variance
+        Variance of the prior.
     """
-    variance, axes = np.linalg.eigh(error)
-    found, rotated = beyond @ axes, single_threaded_products(axes.T, member.T)
-    between = np.array(_VARIANCES)[:, None]
-    deviances = np.empty((len(_VARIANCES), 1 + len(_VARIANCES)))  # without groups, then by the variance of groups
-    for k, within in enumerate(_VARIANCES):
-        total = np.maximum(variance, 0) + within
-        deviances[k, 0] = (np.log(total) + found**2 / total).sum()
-        information, group_axes = np.linalg.eigh(single_threaded_products(rotated.T, (rotated / total[:, None]).T))
-        slope = (found / total) @ rotated @ group_axes
-        scale = 1 + between * np.maximum(information, 0)
-        deviances[k, 1:] = deviances[k, 0] + (np.log(scale) - between * slope**2 / scale).sum(axis=1)
-    alone, grouped = int(deviances[:, 0].argmin()), divmod(int(deviances[:, 1:].argmin()), len(_VARIANCES))
-    if deviances[alone, 0] - deviances[:, 1:].min() < _DISTANCES_MATTER:
-        return _VARIANCES[alone], 0.0
-    return _VARIANCES[grouped[0]], _VARIANCES[grouped[1]]
+
+    point: Float[np.ndarray, " free"]
+    residual: Float[np.ndarray, " free"]
+    precision: Covariance
+    pull: Float[np.ndarray, " free"]
+    variance: float
+
+    @cached_property
+    def objective(self) -> float:
+        """Logarithm of the posterior density."""
+        return float(self.residual @ self.precision @ self.residual + self.variance * self.pull @ self.pull) / -2
+
+    @cached_property
+    def _gradient(self) -> Float[np.ndarray, " free"]:
+        gradient: np.ndarray = -_slope(self.point) * (self.precision @ self.residual) - self.pull
+        return gradient
+
+    @cached_property
+    def _step(self) -> Float[np.ndarray, " free"]:
+        slope = _slope(self.point)
+        information = self.precision * slope * slope[:, None] + np.eye(len(slope)) / self.variance
+        return damped_newton_step(information, self._gradient)
+
+    def expected_gain(self) -> float:
+        """Return the gain that the step is expected to make."""
+        return float(self._gradient @ self._step) / 2
+
+    def candidates(self) -> Iterator[Float[np.ndarray, " free"]]:
+        """Yield the logits after the step, then after half of it, and so on."""
+        for step in halved_steps(self._step):
+            yield self.point + step
+
+
+def _slopes_between(logit: Float[np.ndarray, " free"], mean: Float[np.ndarray, " free"]) -> np.ndarray:
+    """Return the slopes of the logarithm of examination, as a function of its logit, of the chords to the means."""
+    difference = logit - mean
+    near = np.abs(difference) < _NEAR
+    chord = (_log_expit(logit) - _log_expit(mean)) / np.where(near, 1.0, difference)
+    slopes: np.ndarray = np.where(near, _slope((logit + mean) / 2), chord)
+    return slopes
+
+
+def _log_expit(logit: Float[np.ndarray, " free"]) -> np.ndarray:
+    log_probability: np.ndarray = -np.logaddexp(0, -logit)
+    return log_probability
+
+
+def _slope(logit: Float[np.ndarray, " free"]) -> np.ndarray:
+    """Return the derivative of `_log_expit`."""
+    slope: np.ndarray = np.exp(_log_expit(-logit))
+    return slope
 
 
 def learned_variance(beyond: Float[np.ndarray, " free"], error: Covariance) -> float:
@@ -199,13 +258,13 @@ def _posterior_mean(
     start: Float[np.ndarray, " situation"],
     free: Int[np.ndarray, " free"],
     error: Covariance,
-    prior: Covariance,
+    variance: float,
 ) -> Float[np.ndarray, " situation"]:
-    """Return the posterior mean of examination, whose logits have the covariance `prior` around those of `start`."""
+    """Return the posterior mean of examination, whose logits vary around those of `start`."""
     mean = _logit(start[free])
+    total = error + variance * np.eye(len(free))
     shrunk = e.copy()
-    moved = single_threaded_products(prior, np.linalg.solve(error + prior, _logit(e[free]) - mean)[None])[:, 0]
-    shrunk[free] = 1 / (1 + np.exp(-mean - moved))
+    shrunk[free] = 1 / (1 + np.exp(-mean - variance * np.linalg.solve(total, _logit(e[free]) - mean)))
     return shrunk
 
 

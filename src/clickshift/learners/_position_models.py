@@ -34,7 +34,7 @@ from clickshift.core.newton import (
     shift_logits,
 )
 from clickshift.core.parallel import for_each, n_threads
-from clickshift.counts.cells import Cells, rank_of, ranks_since_last_click
+from clickshift.counts.cells import Cells, rank_of
 from clickshift.learners._examination_shrinkage import (
     conditional_covariance,
     shrink_examination,
@@ -223,7 +223,7 @@ def fit_examination(
                 e = shrink_examination(e, problem.alike(e, reference), free, error)
             else:  # rates by the last click mix users, and are no guide to examination: that of PBM is
                 curve = problem.examination_by_rank(unshrunk, reference, tolerance=tolerance, max_steps=max_steps)
-                e = shrink_towards_ranks(e, curve, ranks_since_last_click(cells.n_ranks), free, error)
+                e = shrink_towards_ranks(e, curve, free, error)
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
         fitted = replace(fitted, attractiveness=problem.attractiveness(e))
         found = None if found is None else found.with_prior(prior, fitted.attractiveness)

@@ -468,6 +468,8 @@ class SelectionWorld(SearchEngine):
         Identity of the corpus: a digest of its files.
     corpus
         Path of the corpus.
+    as_published
+        Whether lists are placed as by the published code.
     """
 
     stream = "model-selection"
@@ -485,6 +487,7 @@ class SelectionWorld(SearchEngine):
     seed: int = 0
     content: str = BUILTIN
     corpus: str = field(default=BUILTIN, repr=False, compare=False)
+    as_published: bool = field(default=False, metadata=ADDED_LATER)
 
     def logs(self, user: str, training: str, seed: int) -> SeedLogs:
         """Simulate the logs of one user, training policy and seed.
@@ -535,7 +538,7 @@ def _seed_logs(world: SelectionWorld, user: str, training: str, seed: int) -> Se
                 code="no-scores",
                 policy=text,
             )
-        return Placed(policy, tuple(simulated_user.exposure(ranks).tolist())), scores
+        return Placed(policy, tuple(simulated_user.exposure(ranks).tolist()), world.as_published), scores
 
     def log(policy: Policy, sessions: int, *names: str) -> Sessions:
         return world.log(policy, model, sessions, *names, user, seed, ranks=ranks).merged()

@@ -128,7 +128,7 @@ def test_as_published_trains_as_the_authors_do(monkeypatch: pytest.MonkeyPatch) 
     assert (builtin.name, builtin.as_published) == ("builtin", True)
     monkeypatch.setattr(Experiment, "run", lambda *_, **options: pytest.fail("it runs for hours"))
     with raises_code("bad-option", SpecError, option="as_published"):
-        cs.reproduce("cmip-table1", as_published=True)
+        cs.reproduce("ips-figure3", as_published=True)
 
 
 def test_ours_is_beside_the_published_value_at_the_same_number_of_sessions() -> None:
