@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -51,6 +54,47 @@ def test_the_files_of_the_page_exist() -> None:
     named = {path for path in re.findall(r"[\w/]+/(?:\w+\.py)?", PAGE) if path.split("/")[0] in set().union(*layers())}
     assert set(first) < named
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_walk_of_fit_is_that_of_the_page(tmp_path: Path) -> None:
+    """In the order of first calls; a line names a function, or files alone."""
+    cs = clickshift
+    corpus = cs.builtin_corpus(queries=5)
+    cs.write_log(cs.simulate(corpus, cs.BM25(), cs.users.PBM(), 300, rng=0), tmp_path / "log.parquet")
+    calls = calls_of(["-q", "fit", "UBM", str(tmp_path / "log.parquet"), "-o", str(tmp_path / "model")])
+    lines = re.findall(r"^ ?\d+ +(\S+/)(\w+\.py)(?:, (\S+\.py))? +(\S+)", section("The walk of a command"), flags=re.M)
+    assert len(lines) == 15
+    stops = []
+    for folder, file, other, word in lines:
+        name = word if re.search(rf"\b(def|class) {word.split('.')[-1]}\b", (ROOT / folder / file).read_text()) else ""
+        stops.append(f"{folder}{file}:{name}")
+        if other:
+            stops.append(other if "/" in other else folder + other)
+    first = [next((k for k, call in enumerate(calls) if call.startswith(stop)), -1) for stop in stops]
+    assert -1 not in first, [stop for stop, k in zip(stops, first, strict=True) if k < 0]
+    assert first == sorted(first), [*zip(first, stops, strict=True)]
+
+
+def calls_of(arguments: list[str]) -> list[str]:
+    """File and name of the package's functions that a command calls, in the order of first calls."""
+    code = """
+import json, sys
+from clickshift.cli import main
+calls = {}
+def note(frame, event, _):
+    if event == "call" and frame.f_code.co_flags & 1:  # not the bodies of modules and classes
+        calls.setdefault((frame.f_code.co_filename, frame.f_code.co_qualname))
+sys.setprofile(note)
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    sys.setprofile(None)
+print(json.dumps(list(calls)), file=sys.stderr)
+"""
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    root = f"{ROOT}/"
+    calls = json.loads(ran.stderr.splitlines()[-1])
+    return [f"{file.removeprefix(root)}:{name}" for file, name in calls if file.startswith(root)]
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "benchmarks").glob("*.py")), ids=lambda path: path.stem)

@@ -254,7 +254,9 @@ class BoundEstimator:
         table = np.zeros((n_places, len(clip) + 1, 5, sessions.shape[1]))
         largest = np.zeros(sessions.shape[1])
         logging = np.zeros(0) if units.logging is None else units.logging
-        unsupported = _sum_in_bins(target, logging, exposed, earned, units.query, sessions, place, clip, table, largest)
+        # one type of query and place, so that the kernel is compiled once
+        query, place = np.ascontiguousarray(units.query, np.int64), np.ascontiguousarray(place, np.int64)
+        unsupported = _sum_in_bins(target, logging, exposed, earned, query, sessions, place, clip, table, largest)
         if unsupported and clip[-1] == np.inf:
             raise DataError(
                 "the logging policy must give everything that was logged a probability above 0: "
