@@ -1,9 +1,10 @@
 """What a curve per segment costs: CPU seconds of a fit with `by`, as a multiple of the same fit with one curve.
 
-    python benchmarks/segments.py --sessions 200000
+    python benchmarks/segments.py
 
 Sessions are lists of ten results on two devices. "fit" is `cs.fit`, which also looks whether segments differ; "without
-segments" is the same fit on the same log without its segment. "from a file" includes reading a Parquet file.
+segments" is the same fit on the same log without its segment. "from a file" includes reading a Parquet file. Fits that
+are compared take turns, so that other work on the machine slows all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import statistics
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,46 +50,48 @@ def make_log(sessions: int, queries: int, *, seed: int = 0) -> tuple[cs.Sessions
     return cs.Sessions(with_segment, click), cs.Sessions(cs.Rankings(vocabulary, query, pair), click)
 
 
-def seconds(work: object, repeats: int) -> float:
-    """Median CPU seconds of a call."""
-    assert callable(work)
-    taken = []
+def seconds(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median CPU seconds of calls that take turns."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
+        for name, work in works.items():
+            start = time.process_time()
+            work()
+            taken[name].append(time.process_time() - start)
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=200_000)
+    parser.add_argument("--sessions", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--output", type=Path, default=HERE / "results" / "segments.json")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ClickshiftWarning)
     log, plain = make_log(options.sessions, options.queries)
     small, small_plain = make_log(2000, 20)
     rows = []
-    for model in MODELS:
-        cs.fit(model, small, by="device")  # compiles
-        cs.fit(model, small_plain)
-        row = {"model": model, "sessions": options.sessions, "pairs": log.vocabulary.n_pairs}
-        row["without segments"] = seconds(lambda model=model: cs.fit(model, plain), options.repeats)
-        row["fit"] = seconds(lambda model=model: cs.fit(model, log), options.repeats)
-        row["by"] = seconds(lambda model=model: cs.fit(model, log, by="device"), options.repeats)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "log.parquet"
-            cs.write_log(log, file)
-            read = seconds(lambda model=model, file=file: cs.fit(model, file), options.repeats)
-            row["by / without, from a file"] = (
-                seconds(lambda model=model, file=file: cs.fit(model, file, by="device"), options.repeats) / read
-            )
-        row["by / without"] = row["by"] / row["without segments"]
-        row["fit / without"] = row["fit"] / row["without segments"]
-        rows.append(row)
-        print({name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log.parquet"
+        cs.write_log(log, file)
+        for model in MODELS:
+            cs.fit(model, small, by="device")  # compiles
+            cs.fit(model, small_plain)
+            works = {
+                "without segments": partial(cs.fit, model, plain),
+                "fit": partial(cs.fit, model, log),
+                "by": partial(cs.fit, model, log, by="device"),
+                "fit from a file": partial(cs.fit, model, file),
+                "by from a file": partial(cs.fit, model, file, by="device"),
+            }
+            row = {"model": model, "sessions": options.sessions, "pairs": log.vocabulary.n_pairs}
+            row |= seconds(works, options.repeats)
+            row["by / fit"] = row["by"] / row["fit"]
+            row["by / fit, from a file"] = row["by from a file"] / row["fit from a file"]
+            row["fit / without"] = row["fit"] / row["without segments"]
+            rows.append(row)
+            print({name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()})
     with write_atomically(options.output) as temporary:
         temporary.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
 

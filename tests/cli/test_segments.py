@@ -64,6 +64,29 @@ def test_predictions_follow_the_device_of_a_table(shell: Shell, work: Path, tmp_
     assert shell.json("judgments", work / "model", "-o", tmp_path / "qrels.csv")["pairs"] > 50
 
 
+def test_labels_that_only_the_later_log_has_are_counted(shell: Shell, work: Path, tmp_path: Path) -> None:
+    log, _ = segmented_log(sessions=100, seed=1)
+    number = np.arange(100)
+    device = cs.Segment.of(np.where(number < 30, "watch", np.where(number < 40, "tv", "phone")))
+    lists = cs.Rankings(log.vocabulary, log.rankings.query, log.rankings.pair, segments={"device": device})
+    later = cs.Sessions(lists, log.click, count=np.where(number < 30, 2, 1))
+    cs.write_log(later, tmp_path / "later.parquet")
+    facts = {"segment": "device", "lists": 70, "labels": ["tv", "watch"]}
+    with warns_code("unknown-labels", **facts):
+        cs.evaluate(work / "model", tmp_path / "later.parquet")
+    with warns_code("unknown-labels", **facts | {"lists": 40}):
+        cs.predict(work / "model", lists)
+    encoded = cs.open_log(tmp_path / "later.parquet", columns={"segment:device": "device"}, in_memory=False)
+    with warns_code("unknown-labels", **facts):
+        cs.evaluate_policy(encoded, lists[:1], model=cs.load_model(work / "model"), estimators=["IP"], replicates=20)
+    _, _, err = shell.run("evaluate", work / "model", tmp_path / "later.parquet")
+    assert "70 of 130 lists have labels that it does not know (watch, tv)" in " ".join(err.split())
+    cs.write_log(later[:0:-1], tmp_path / "no.csv", layout="long")
+    text = (tmp_path / "no.csv").read_text().replace("device", "ua")
+    (tmp_path / "no.csv").write_text(text)
+    assert "--column segment:device= leaves" in shell.error("evaluate", work / "model", tmp_path / "no.csv")
+
+
 def test_a_log_on_disk_gives_the_same_curves(work: Path, tmp_path: Path) -> None:
     columns = {"segment:device": "device"}
     encoded = cs.open_log(work / "log.parquet", columns=columns, in_memory=False, output=tmp_path / "encoded")

@@ -374,9 +374,11 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
     known += chosen_extras(columns)
     for name, theirs in columns.items():
         if theirs and theirs not in names:
+            is_segment = name.startswith("segment:")
+            hint = f' (columns={{"{name}": ""}} leaves the column out)' if is_segment else ""
             raise FileError(
                 path,
-                f"there is no column {theirs}, which columns gives for {name}: the table has {listed}.",
+                f"there is no column {theirs}, which columns gives for {name}: the table has {listed}{hint}.",
                 code="unknown-column",
                 column=theirs,
                 known=list(names),

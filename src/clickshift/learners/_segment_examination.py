@@ -78,7 +78,7 @@ class SegmentCurves:
     pooled_counts: EffectiveCounts
 
 
-def check_number_of_curves(segments: SegmentNumbers, entries: int) -> None:
+def check_number_of_curves(segments: SegmentNumbers, entries: int, *, model: str) -> None:
     """Raise if the curves of a segment have more values than are fitted jointly.
 
     Parameters
@@ -86,7 +86,9 @@ def check_number_of_curves(segments: SegmentNumbers, entries: int) -> None:
     segments
         The segment.
     entries
-        Number of values of a curve.
+        Number of values of a curve, or what else a label costs.
+    model
+        Name of the model.
 
     Raises
     ------
@@ -96,8 +98,8 @@ def check_number_of_curves(segments: SegmentNumbers, entries: int) -> None:
     most = max(_MAX_VALUES // entries, 2)
     if segments.n > most:
         raise DataError(
-            f"{segments.name} must have at most {most:,} labels for curves of {entries:,} values: got "
-            f"{len(segments.labels):,}. Group rare labels first, or fit a model with fewer parameters, such as PBM.",
+            f"{segments.name} must have at most {most:,} labels to fit {model} by them: got "
+            f"{len(segments.labels):,}. Group rare labels first{'' if model == 'PBM' else ', or fit PBM'}.",
             code="too-many-segments",
             name=segments.name,
             count=len(segments.labels),

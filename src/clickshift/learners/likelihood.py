@@ -268,7 +268,7 @@ class MaximumLikelihood:
                 segment=self.segment,
             )
         known = min(data.n_ranks, KNOWN_RANKS[self.by])
-        check_number_of_curves(segments, count_situations(self.by, known))
+        check_number_of_curves(segments, count_situations(self.by, known), model=self.model)
         cells = Cells.of(data, self.by, segments=segments).with_known_ranks(known)
         by_rank = Cells.of(data).with_known_ranks(known)
         fitted, curves = fit_examination_by_segment(
@@ -287,7 +287,7 @@ class MaximumLikelihood:
 
     def _fit_continuation_by_segment(self, log: Log, segments: SegmentNumbers) -> Segmented:
         """Fit a cascade model with a continuation per segment."""
-        check_number_of_curves(segments, _MAX_CONTINUATIONS)
+        check_number_of_curves(segments, _MAX_CONTINUATIONS, model=self.model)
         families = [self._family(cascade) for cascade in cascades_of_segments(log, segments)]
         family = (SegmentedDBNFamily if self.model == "DBN" else SegmentedFamily)(families)
         fitted = family.fit(tolerance=self.tolerance, max_steps=self.iterations)

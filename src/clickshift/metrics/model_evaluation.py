@@ -15,7 +15,6 @@ from clickshift.core.intervals import mean_interval, normal_quantile
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.fingerprint import log_fingerprint
 from clickshift.counts.open_log import LogLike, open_log
-from clickshift.counts.segment_numbers import segment_names
 from clickshift.data.days import time_range
 from clickshift.data.description import describe_log, log_source
 from clickshift.data.encoded_log import Log
@@ -339,7 +338,7 @@ def evaluate(
     models = open_models(model)
     opened = open_log(log, columns=columns_for(models[0], columns), on_bad_line=on_bad_line, progress=progress)
     if isinstance(models[0], Segmented):
-        models[0].warn_without_segment(segment_names(opened))
+        models[0].warn_of_unknown_labels(opened.chunks())
     evaluations = []
     for k, one in enumerate(models):
         evaluations.append(evaluation(one, opened, exact=exact, calibrated=k == 0))

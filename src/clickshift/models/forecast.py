@@ -338,7 +338,7 @@ def predict(
         segments = [model.segment] if isinstance(model, Segmented) else []
         rankings = read_rankings(rankings, columns=columns, segments=segments, on_bad_line=on_bad_line)
     if isinstance(model, Segmented):
-        model.warn_without_segment(rankings.segments)
+        model.warn_of_unknown_labels([rankings])
     if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():
         raise DataError(
             "a forecast needs the ids of all queries and documents. Pass the lists in their own vocabulary.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
@@ -19,6 +19,9 @@ from clickshift.io.tables.extra_columns import columns_with
 from clickshift.models.base import ClickModel, PairTable
 
 __all__ = ["Segmented", "columns_for", "one_curve"]
+
+_LISTED = 3
+"""Number of labels that a warning names."""
 
 
 @final
@@ -176,24 +179,36 @@ class Segmented(ClickModel):
         for k in np.unique(code).tolist():
             yield self.of(None if k < 0 else self.labels[k]), np.flatnonzero(code == k)
 
-    def warn_without_segment(self, names: Collection[str]) -> None:
-        """Warn that lists or sessions do not have the segment, so that all of them have the pooled curve.
+    def warn_of_unknown_labels(self, lists: Iterable[Rankings | Sessions]) -> None:
+        """Warn of lists without the segment, or with labels that the model does not know: they have the pooled curve.
 
         Parameters
         ----------
-        names
-            Names of the segments that they have.
+        lists
+            Lists of documents, or sessions, in parts.
         """
-        if self.segment not in names:
-            warnings.warn(
-                ClickshiftWarning(
-                    f"{self.title} has a curve per {self.segment}, and the lists do not have this segment: all of them "
-                    "get the curve of all sessions together.",
-                    code="no-segment",
-                    segment=self.segment,
-                ),
-                stacklevel=3,
-            )
+        total, unknown = 0, dict[str, int]()
+        for part in lists:
+            segment = part.segments.get(self.segment)
+            if segment is None:
+                return self._warn("no-segment", "the lists do not have this segment: all of them", {})
+            count = part.count if isinstance(part, Sessions) else None
+            total += part.total if isinstance(part, Sessions) else len(part)
+            for label, size in zip(segment.labels, segment.sizes(count).tolist(), strict=True):
+                if size and label not in self.labels:
+                    unknown[label] = unknown.get(label, 0) + size
+        if not unknown:
+            return None
+        n = sum(unknown.values())
+        named = ", ".join(sorted(unknown, key=lambda label: -unknown[label])[:_LISTED])
+        more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
+        found = f"{n:,} of {total:,} lists have labels that it does not know ({named}{more}): they"
+        return self._warn("unknown-labels", found, {"lists": n, "labels": sorted(unknown)})
+
+    def _warn(self, code: str, found: str, facts: dict[str, Any]) -> None:
+        """Warn of lists that have the pooled curve."""
+        message = f"{self.title} has a curve per {self.segment}, and {found} get the curve of all sessions together."
+        warnings.warn(ClickshiftWarning(message, code=code, segment=self.segment, **facts), stacklevel=4)
 
     @override
     def _click_prob(self, rankings: Rankings) -> Float[np.ndarray, "session rank"]:

@@ -25,7 +25,7 @@ from clickshift.errors import ClickshiftError, ClickshiftWarning, DataError, Spe
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables.extra_columns import columns_with
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
-from clickshift.models.segmented import columns_for
+from clickshift.models.segmented import Segmented, columns_for
 from clickshift.models.storage import load_model
 from clickshift.ope._answer_targets import LogModels, share_of_holes
 from clickshift.ope._examination import fitted_examination, read_examination
@@ -199,6 +199,8 @@ def evaluate_policy(
     columns = columns_for(click_model, columns)
     opened = _open_with_signals(log, reward, columns, on_bad_line, progress)
     warn_of_severe_defects(opened)
+    if isinstance(click_model, Segmented):
+        click_model.warn_of_unknown_labels(opened.chunks())
     targets = _targets(target, compare, click_model, derive, opened, seed)
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
     sessions, left_out = _shared_sessions(
