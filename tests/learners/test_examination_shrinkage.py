@@ -115,6 +115,13 @@ def test_shrinkage_of_one_situation_is_near_the_posterior_that_integration_gives
     assert shrunk == pytest.approx((posterior * value).sum() / posterior.sum(), abs=0.03)
 
 
+def test_precise_estimates_stay_where_they_are_though_their_ranks_are_always_examined() -> None:
+    """Where examination of a rank is 1, the likelihood is flat there: steps from it would not leave it."""
+    e, by_rank = np.array([0.2, 0.5, 0.7, 0.4]), np.array([1.0, 1.0, 0.9999, 0.5])
+    error = 1e-4 * (np.eye(4) + 0.5 * np.ones((4, 4)))
+    assert shrink_towards_ranks(e, by_rank, np.arange(4), error) == pytest.approx(e, abs=0.01)
+
+
 def test_cascade_models_stop_near_the_maximum_where_documents_keep_co_occurring() -> None:
     """The expected gain of a step leaves out the terms between documents: SDBN stopped .23 nats too early."""
     rng = np.random.default_rng(0)

@@ -158,8 +158,9 @@ def _posterior_mode(
     def posterior(point: Float[np.ndarray, " free"]) -> _Posterior:
         return _Posterior(point, _log_expit(point) - _log_expit(logit), precision, (point - mean) / variance, variance)
 
-    fitted, _ = maximise(posterior, mean, tolerance=_TOLERANCE, max_steps=_MAX_STEPS)
-    return fitted.point
+    # there may be several modes where errors are correlated
+    modes = (maximise(posterior, start, tolerance=_TOLERANCE, max_steps=_MAX_STEPS)[0] for start in (logit, mean))
+    return max(modes, key=lambda mode: mode.objective).point
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import clickshift as cs
 from clickshift import models
 from clickshift.core.spec import parse
 from clickshift.errors import SpecError
+from clickshift.experiments.model_selection._report import ModelSelectionResult
 from clickshift.experiments.model_selection.as_published import as_published
 from clickshift.experiments.model_selection.protocol import ModelSelection
 from clickshift.experiments.models import Contender
@@ -59,6 +60,20 @@ def test_lists_of_users_who_read_bottom_up_are_placed_by_the_permutation_instead
         np.testing.assert_allclose(logs.target_placement["NoisyOracle"], expected)
         placements[published] = expected
     assert np.abs(placements[True] - placements[False]).max() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("table", ["cmip-table1", "cmip-table2"])
+def test_it_is_an_option_of_reproduce(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[ModelSelection] = []
+
+    def run(self: ModelSelection, output: object, **options: object) -> ModelSelectionResult:
+        ran.append(self)
+        return ModelSelectionResult([])
+
+    monkeypatch.setattr(ModelSelection, "run", run)
+    cs.reproduce(table, as_published=True, queries=50, seeds=2)
+    cs.reproduce(table, queries=50, seeds=2)
+    assert ran == [as_published(ran[1]), ran[1]]
 
 
 def test_tables_of_a_paper_without_models_refuse_it() -> None:

@@ -94,7 +94,7 @@ def test_it_is_an_option_of_reproduce(monkeypatch: pytest.MonkeyPatch) -> None:
     cs.reproduce("table4", seeds=2)
     assert ran == [as_published(ran[1]), ran[1]]
     monkeypatch.setattr(Experiment, "run", lambda *_, **options: pytest.fail("it runs for hours"))
-    for other in ("cmip-table2", "ips-figure3", "ope-figure1"):
+    for other in ("ips-figure3", "ope-figure1"):
         with raises_code("bad-option", SpecError, option="as_published"):
             cs.reproduce(other, as_published=True)
 
@@ -111,7 +111,7 @@ def test_the_page_has_the_tables_of_the_results() -> None:
 def test_what_the_page_says_of_dbn_users_holds() -> None:
     rows = _results("table3")
     changes = [abs(rows[m, "ind PPL"]["as_published"] - rows[m, "ind PPL"]["default"]) for m in TRAINED]
-    assert round(max(changes), 4) == 0.0017
+    assert round(max(changes), 4) == 0.0018
     printed = [rows[m, "ind PPL"]["published"] - rows[m, "ind PPL"]["as_published"] for m in TRAINED]
     assert (round(min(printed), 3), round(max(printed), 3)) == (0.043, 0.045)
     assert round(rows[ORACLE, "ind PPL"]["published"] - rows[ORACLE, "ind PPL"]["as_published"], 3) == 0.015
@@ -141,7 +141,7 @@ def test_what_the_page_says_of_cocm_users_holds() -> None:
         kind: rows["UBM", "ind PPL"][kind] - rows[ORACLE, "ind PPL"][kind]
         for kind in ("published", "as_published", "default")
     }
-    assert [round(value, 4) for value in excess.values()] == [0.0275, 0.0130, 0.0075]
+    assert [round(value, 4) for value in excess.values()] == [0.0275, 0.0130, 0.0076]
     assert all(rows[m, "nDCG@3"]["as_published"] < rows[m, "nDCG@3"]["default"] for m in TRAINED)
     assert [round(rises("dCTR", kind), 3) for kind in ("published", "as_published")] == [0.046, 0.003]
     assert [round(rises("ARM NC", kind), 2) for kind in ("published", "as_published")] == [0.51, 0.20]

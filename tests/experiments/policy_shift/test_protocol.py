@@ -332,9 +332,8 @@ def test_reference_rows_of_gradient_models_are_near_those_of_this_very_protocol(
 ) -> None:
     """The first seed of the ten, trained alone.
 
-    Shipped rows are from before the learning rate was halved as PyTorch does (decision 6), and PBM and UBM took larger
-    steps of examination then, so they are not equal. Largest differences when this was written, on random lists: ARM
-    .0001, CACM-minus and DBN .0005, PBM .0017. Once the rows are made again, the tolerances are those of rounding.
+    Sums of float32 have another order where ten seeds are trained in one program, and training amplifies that. Largest
+    differences when this was written: ARM .00011 and PBM .00024 of perplexity, .0007 of nDCG.
     """
     names = study.choose(smallest=("ARM",), full=("PBM", "UBM", "DBN", "NCM", "CACM-minus", "ARM"))
     user = study.choose(smallest="DBN", full="CoCM")
@@ -348,9 +347,20 @@ def test_reference_rows_of_gradient_models_are_near_those_of_this_very_protocol(
             for new in fresh:
                 keys = ("kind", "testing", "policy")
                 same = [row for row in old if all(row.get(key) == new.get(key) for key in keys)]
-                for name, within in (("perplexity", 0.003), ("nDCG@10", 0.01), ("expected_clicks", 0.02)):
+                for name, within in (("perplexity", 0.001), ("nDCG@10", 0.005), ("expected_clicks", 0.02)):
                     if name in new:
                         assert [row[name] for row in same] == [pytest.approx(new[name], abs=within)]
+
+
+@pytest.mark.study
+def test_reference_rows_of_gradient_models_are_made_again(reference: RunFolder, study: Study, tmp_path: Path) -> None:
+    """All ten seeds in a worker process, as the rows were made: equal to the last digits."""
+    names = study.choose(smallest=(), full=("PBM", "ARM"))
+    cells = [c for c in PolicyShift().tasks() if c.contender.name in names and c.log == "DBN users, PL-oracle log"]
+    folder = RunFolder(tmp_path)
+    with process_pool(2) as pool:
+        run_tasks(cells, folder, pool)
+    assert without_costs(folder.rows(cells)) == [pytest.approx(row) for row in without_costs(reference.rows(cells))]
 
 
 @pytest.mark.study
