@@ -309,6 +309,15 @@ def test_shorter_lists_are_compared_over_as_many_ranks() -> None:
     assert answer.low <= truth <= answer.high
 
 
+def test_shorter_lists_of_some_queries_are_noted_where_the_log_showed_more() -> None:
+    log = draw(pbm, 5000, 3)
+    shown = np.arange(RANKS) < np.where(np.arange(len(BEST)) < 2, 2, RANKS)[:, None]
+    some = Rankings(VOCABULARY, np.arange(len(BEST), dtype=np.int32), lists(BEST).pair, shown=shown)
+    (note,) = [n for n in evaluate_policy(log, some, replicates=20).notes["target"] if "fewer results" in n]
+    assert note.startswith(f"The targets show fewer results than the log for 2 of {len(BEST)} queries")
+    assert not any("fewer results" in n for n in evaluate_policy(log, lists(BEST), replicates=20).notes["target"])
+
+
 def test_a_known_examination_curve_is_used() -> None:
     log, curve = draw(pbm, 20_000, 3), np.arange(1, RANKS + 1) ** -0.5
     rows = {}

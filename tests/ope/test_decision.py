@@ -56,7 +56,8 @@ def canned(monkeypatch: pytest.MonkeyPatch, low: float, high: float, verdict: st
         parts,
         facts.get("families", ()),
     )
-    monkeypatch.setattr(decision, "evaluate_policy", lambda *_, **__: SimpleNamespace(answer=answer, residuals=()))
+    found = SimpleNamespace(answer=answer, residuals=(), notes={}, settings={"reward": "clicks"})
+    monkeypatch.setattr(decision, "evaluate_policy", lambda *_, **__: found)
 
 
 def test_a_clear_gain_is_shipped_and_its_interval_holds_the_truth() -> None:
@@ -136,6 +137,17 @@ def test_a_candidate_for_few_queries_is_unclear(monkeypatch: pytest.MonkeyPatch)
     canned(monkeypatch, 0.01, 0.03)
     found = cs.decide(log(500), target(BEST, queries=1))
     assert (found.decision, found.best.cause) == ("unclear", "defect")
+
+
+def test_a_candidate_with_shorter_lists_is_compared_over_as_many_ranks_and_says_so() -> None:
+    """Two results earn more than the log's first two, and less than its four."""
+    found = cs.decide(log(), target(BEST[:2]))
+    (check,) = [check for check in found.checks if check.name.startswith("length of")]
+    assert check.status == "caution"
+    assert "over the first 2 ranks" in check.found
+    assert check.found in found.best.reasons
+    assert "clicks@2 per session" in found.conclusion
+    assert not any(check.name.startswith("length of") for check in cs.decide(log(), target(BEST)).checks)
 
 
 def test_sessions_of_an_ab_test_are_those_of_the_textbook(monkeypatch: pytest.MonkeyPatch) -> None:

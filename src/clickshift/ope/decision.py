@@ -28,7 +28,7 @@ from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.ope._decision_report import VERDICTS, CandidateDecision, Check, Decision, TurningPoint, Verdict
 from clickshift.ope.answer import Answer
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
-from clickshift.ope.evaluate import evaluate_policy
+from clickshift.ope.evaluate import SHORTER_TARGETS, evaluate_policy
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions
 from clickshift.ope.rewards import Reward
 from clickshift.ope.target_policy import Target, TargetLike, TargetProbabilities, as_target, ranked_queries
@@ -131,7 +131,7 @@ def decide(
     each_level = 1 - (1 - level) / len(targets)
     progress("checking the log")
     checks, drift = _check_log(sessions, reward)
-    decisions, residuals = [], []
+    decisions, residuals, of_candidates, compared = [], [], [], set()
     for name, target in targets.items():
         progress(f"evaluating {name}")
         evaluation = evaluate_policy(
@@ -147,10 +147,11 @@ def decide(
         assert evaluation.answer is not None  # "auto" is the default
 
         residuals = list(evaluation.residuals)
-        own = [*checks, _check_queries(opened, target, name)]
-        decisions.append(_decide_one(name, target, evaluation.answer, own, drift, sessions, reward))
-    checks += [_check_queries(opened, target, name) for name, target in targets.items()]
-    checks += _check_backtest(residuals)
+        compared.add(evaluation.settings["reward"])  # over as many ranks as the candidate shows
+        own = [_check_queries(opened, target, name), *_check_length(evaluation.notes, name)]
+        of_candidates += own
+        decisions.append(_decide_one(name, target, evaluation.answer, [*checks, *own], drift, sessions, reward))
+    checks += [*of_candidates, *_check_backtest(residuals)]
     order = sorted(decisions, key=lambda d: (VERDICTS.index(d.decision), -np.nan_to_num(d.answer.difference, nan=-9e9)))
     return Decision(
         tuple(order),
@@ -160,7 +161,7 @@ def decide(
             "log": str(log) if isinstance(log, str | Path) else "the log",
             "sessions": sessions.total,
             "candidates": list(targets),
-            "reward": str(reward),
+            "reward": compared.pop() if len(compared) == 1 else str(reward),
             "logging": str(logging) if isinstance(logging, str | Path) else "a known policy",
             "cluster": cluster,
             "level": level,
@@ -273,6 +274,12 @@ def _check_queries(log: Log, target: Target, name: str) -> Check:
         return Check(f"queries of {name}", "ok", "The candidate ranks every query of the log.")
     found = f"The candidate ranks the queries of {share:.1%} of the sessions; the decision is about those alone."
     return Check(f"queries of {name}", "severe" if share < _MIN_RANKED else "caution", found)
+
+
+def _check_length(notes: Mapping[str, Sequence[str]], name: str) -> list[Check]:
+    """Warn of a candidate that shows fewer results than the log: it is compared over as many ranks as it shows."""
+    shorter = [note for lines in notes.values() for note in lines if note.startswith(SHORTER_TARGETS)]
+    return [Check(f"length of {name}", "caution", note) for note in shorter]
 
 
 def _check_backtest(residuals: Sequence[DayResidual]) -> list[Check]:

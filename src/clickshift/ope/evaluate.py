@@ -243,6 +243,7 @@ def evaluate_policy(
         + cut
         + curve_note
         + _hole_notes(sessions, len(logged.theta), list(targets.values()))
+        + (_shorter_notes(models) if models else [])
     )
     if logging_policy == "propensities":
         _warn_of_weights(evaluations)
@@ -360,6 +361,8 @@ def _with_examination(
     return changed, [note]
 
 
+SHORTER_TARGETS = "The targets show"
+"""Begin of the notes on targets with shorter lists than the log."""
 _SMALLEST_EXAMINATION = 1e-6
 """Examination below which weights of PBM would have no meaning."""
 
@@ -376,7 +379,7 @@ def _shown_ranks(
     if not 0 < longest < ranks or (logging == "propensities" and of_lists):
         return reward, []
     return reward.cut(longest), [
-        f"The targets show at most {longest} results, and the log up to {log.n_ranks}: both are compared over the "
+        f"{SHORTER_TARGETS} at most {longest} results, and the log up to {log.n_ranks}: both are compared over the "
         f"first {longest} ranks."
     ]
 
@@ -476,6 +479,21 @@ def _hole_notes(sessions: Sessions, ranks: int, targets: Sequence[Target]) -> li
         f"{share:.1%} of the ranks of the log's lists are holes, where nothing was recorded. The target's lists have "
         "none: a document of the target counts at the rank that it has there. If advertisements stay where they are, "
         "leave their ranks out of the target's lists, too (a missing document in docs)."
+    ]
+
+
+def _shorter_notes(models: LogModels) -> list[str]:
+    """Remark on queries for which a target shows fewer results than the log."""
+    shown, ranks = models.sessions.rankings, len(models.log.theta)
+    longest = np.zeros(models.log.n_queries, np.int64)
+    np.maximum.at(longest, shown.query, np.minimum(shown.length, ranks))
+    ranked = np.logical_and.reduce([target.ranked for target in models.targets]) & (longest > 0)
+    shorter = np.logical_or.reduce([np.minimum(target.length, ranks) < longest for target in models.targets]) & ranked
+    if not shorter.any():
+        return []
+    return [
+        f"{SHORTER_TARGETS} fewer results than the log for {shorter.sum():,} of {ranked.sum():,} queries: there, the "
+        "log's reward is that of as many ranks as the target shows."
     ]
 
 
