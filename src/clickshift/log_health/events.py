@@ -18,6 +18,8 @@ _OWN = {
     "no-first-rank",
     "beyond-gap",
     "beyond-gap-click",
+    "late-conversion",
+    "conversion-before-impression",
 }
 """Reasons of the check of gaps, and what is meant to be left out."""
 

@@ -218,11 +218,12 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
         UNION ALL SELECT *, false FROM waits c WHERE NOT shown AND EXISTS (SELECT 1 FROM timed i
             WHERE i.kind = {IMPRESSION} AND i.list = c.list AND i.doc = c.doc AND i.time > c.time)"""
     )
+    late, early = f"more than {seconds:g} seconds after their impression", "before every impression of their document"
     reasons = [
-        Reason("late-click", f"clicks or conversions more than {seconds:g} seconds after their impression", "late"),
-        Reason(
-            "click-before-impression", "clicks or conversions before every impression of their document", "NOT late"
-        ),
+        Reason("late-click", f"clicks {late}", f"late AND kind = {CLICK}"),
+        Reason("late-conversion", f"conversions or views {late}", f"late AND kind > {CLICK}"),
+        Reason("click-before-impression", f"clicks {early}", f"NOT late AND kind = {CLICK}"),
+        Reason("conversion-before-impression", f"conversions or views {early}", f"NOT late AND kind > {CLICK}"),
     ]
     database.report_reasons("outside", reasons, [], example=PAIR_EXAMPLE, joined=_with_query("outside"))
     database.execute(
