@@ -18,7 +18,7 @@ test: $(VENV)/.compiled-dev
 	$(MAKE) --jobs 2 check pytest
 
 pytest: $(VENV)/.compiled-dev
-	$(PYTEST) -m "not browser and not page"
+	$(PYTEST) -m "not browser and not page and not spark"
 
 # The commands of the how-to pages and the notebooks, as a reader runs them.
 test-docs: $(VENV)/.compiled-dev

@@ -51,7 +51,7 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     value = {(row["log"], row["seed"], row["model"]): row["perplexity"] for row in real}
     models = {row["model"] for row in real} - {"Stacking"}
     of_ubm = {name: np.mean([value[*log, "UBM"] for log in logs if log[0] == name]) for name, _ in logs}
-    assert {name: round(x, 4) for name, x in of_ubm.items()} == {"Yandex sample": 1.3616, "TREC 2014": 1.1850}
+    assert {name: round(x, 4) for name, x in of_ubm.items()} == {"Yandex sample": 1.3582, "TREC 2014": 1.1832}
     regret = [value[*log, "Stacking"] - min(value[*log, model] for model in models) for log in logs]
     assert len(regret) == 20
     assert max(regret) < 0.002

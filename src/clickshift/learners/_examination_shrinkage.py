@@ -36,6 +36,8 @@ _DEVIATION = 1.0
 one within a rank."""
 _VARIANCES = tuple(np.geomspace(1e-4, 10, 26).tolist())
 """Variances among which that of logits within a rank is chosen."""
+_MOST = 0.99
+"""Largest examination by rank that UBM's situations are shrunk towards."""
 _NEAR = 1e-4
 """Difference of logits below which the chord between them is the tangent."""
 _TOLERANCE, _MAX_STEPS = 1e-6, 100
@@ -136,7 +138,8 @@ def shrink_towards_ranks(
     error
         Covariance of the logits of the estimates.
     """
-    logit, mean = _logit(e[free]), _logit(by_rank[free])
+    # the curve is cut at the reference's 1: no reason to expect certain examination
+    logit, mean = _logit(e[free]), _logit(np.minimum(by_rank[free], _MOST))
     chord = _slopes_between(logit, mean) / _slope(logit)
     variance = min(learned_variance(logit - mean, error / (chord * chord[:, None])), _DEVIATION**2)
     shrunk = e.copy()
