@@ -8,7 +8,13 @@ import pytest
 import clickshift as cs
 from clickshift.counts.cells import By, Cells, rank_of
 from clickshift.data.sessions import Sessions
-from clickshift.learners._position_kernels import add_pseudo_counts, clicks_per_impression, usual_rank
+from clickshift.learners._position_kernels import (
+    add_products,
+    add_pseudo_counts,
+    attractiveness_variance,
+    clicks_per_impression,
+    usual_rank,
+)
 from clickshift.learners._priors import prior_strength_by_moments
 
 
@@ -74,3 +80,37 @@ def test_examination_of_a_good_ranker_is_found_from_few_sessions() -> None:
         found = cs.fit("PBM", cs.simulate(corpus, policy, cs.users.PBM(), 1800, rng=seed))
         off.append(np.log(found.examination[1:6]) + np.log(np.arange(2, 7)))
     assert np.sqrt(np.mean(np.square(off))) < 0.2
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (8, 7), (12, 96), (4, 0)])
+def test_products_of_tiles_are_those_of_matrices(shape: tuple[int, int], rng: np.random.Generator) -> None:
+    rows, others, before = rng.normal(size=shape), rng.normal(size=(8, shape[1])), rng.normal(size=(shape[0],) * 2)
+    matrix, products = before.copy(), np.zeros((shape[0], 8))
+    add_products(rows, rows, matrix, True)
+    np.testing.assert_allclose(np.triu(matrix), np.triu(before + rows @ rows.T), rtol=0, atol=1e-12)
+    add_products(rows, others, products, False)
+    np.testing.assert_allclose(products, rows @ others.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_variances_are_those_of_the_whole_information_matrix(share: float, rng: np.random.Generator) -> None:
+    """An arrowhead matrix is inverted as a whole; pairs of few or of all situations, and a number that is not of 4s."""
+    pairs, situations, total = 7, 10, 0.3
+    occurs = rng.random((pairs, situations)) < share
+    occurs[:, 0] = True
+    pair, situation = np.nonzero(occurs)
+    skips, e, a = rng.uniform(1, 50, len(pair)), rng.uniform(0.2, 0.9, situations), rng.uniform(0.1, 0.8, pairs)
+    judged, free = rng.uniform(1, 20, pairs), np.arange(1, situations)
+    x, y = a[pair], e[situation]
+    odds = skips * x * y / (1 - x * y)
+    of_pairs = np.diag((judged + total) * a * (1 - a))
+    of_pairs += np.diag(np.bincount(pair, odds / (1 - x * y) * (1 - x) ** 2 - odds * x * (1 - x), pairs))
+    cross, block = np.zeros((pairs, situations)), np.diag(rng.uniform(500, 900, situations))
+    cross[pair, situation] = odds / (1 - x * y) * (1 - x) * (1 - y)
+    whole = np.block([[of_pairs, cross[:, free]], [cross[:, free].T, block[np.ix_(free, free)]]])
+    inverse, cov, variance = np.linalg.inv(whole), np.zeros((situations, situations)), np.empty(pairs)
+    cov[np.ix_(free, free)] = inverse[pairs:, pairs:]
+    offsets = np.append(0, np.cumsum(occurs.sum(axis=1)))
+    counts = offsets, situation.astype(np.int32), skips, judged, total
+    attractiveness_variance(0, pairs, *counts, e, a, cov, variance)
+    np.testing.assert_allclose(variance, np.diag(inverse)[:pairs])

@@ -249,6 +249,11 @@ class Cells:
 
     def by_situation(self) -> tuple[Float[np.ndarray, " situation"], Float[np.ndarray, " situation"]]:
         """Return the impressions and clicks of each situation."""
+        return self._by_situation
+
+    @cached_property
+    def _by_situation(self) -> tuple[Float[np.ndarray, " situation"], Float[np.ndarray, " situation"]]:
+        """Impressions and clicks of each situation, computed once."""
         return self._totals(self.situation, self.n_situations)
 
     def by_rank(self) -> tuple[Float[np.ndarray, " rank"], Float[np.ndarray, " rank"]]:
@@ -279,6 +284,8 @@ class Cells:
                 by=self.by,
                 requested=by,
             )
+        if by == self.by:
+            return self
         segment, situation = np.divmod(self.situation, count_situations(self.by, self.n_ranks))
         if by == "rank" and self.by == "last_click":
             coarse = self.rank()  # without a table of all situations

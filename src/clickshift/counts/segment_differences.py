@@ -15,6 +15,7 @@ Agresti, A. (2013). Categorical data analysis, section 6.4. Wiley.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final, no_type_check
 
@@ -145,7 +146,17 @@ def segment_differences(log: Log) -> dict[str, SegmentDifference]:
     log
         Sessions or an encoded log.
     """
-    found = {}
+    return {segments.name: segment_difference(cells, segments) for segments, cells in counts_by_segment(log)}
+
+
+def counts_by_segment(log: Log) -> Iterator[tuple[SegmentNumbers, Cells]]:
+    """Count a log by each segment that `segment_differences` tests, by pair and rank.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    """
     for name in segment_names(log):
         if name == ARM:
             continue
@@ -156,8 +167,7 @@ def segment_differences(log: Log) -> dict[str, SegmentDifference]:
                 raise
             continue
         if segments.n <= _MAX_LABELS:
-            found[name] = segment_difference(Cells.of(log, segments=segments), segments)
-    return found
+            yield segments, Cells.of(log, segments=segments)
 
 
 _MAX_LABELS = 100

@@ -22,6 +22,7 @@ from clickshift.display.verdicts import badge
 from clickshift.exploration._conclusion import verdict_of
 from clickshift.exploration._parameters import shared_parameters
 from clickshift.models import model_name
+from clickshift.models.observed_views import views_sentence
 
 if TYPE_CHECKING:
     from clickshift.display.tables import Row
@@ -42,6 +43,8 @@ _DATA = "\ue000data\ue001"
 """Place of the data in the page."""
 _EXACT = {"parameters", "offline"}
 """Keys whose numbers are written in full, because predictions are computed from them."""
+_OBSERVED = ("observed_examination", "observed_low", "observed_high")
+"""Columns of the observed examination, in rows by rank of a log with views."""
 
 
 def write_explore_page(path: str | Path, exploration: Exploration) -> None:
@@ -91,6 +94,7 @@ def explore_page(exploration: Exploration, *, served: bool) -> bytes:
         data_line=exploration.data,
         model=model_name(exploration.model),
         has_examination=exploration.by_rank()[0]["examination"] is not None,
+        has_observed=bool(exploration.curves.observed),
         json=_DATA,
         **_tables(exploration),
     )
@@ -153,6 +157,7 @@ def _data(exploration: Exploration, served: bool) -> dict[str, Any]:
         },
         "by_rank": exploration.by_rank(),
         "groups": exploration.summary.swap_graph.component.tolist(),
+        **({"segments": [one.facts() for one in exploration.curves.segments]} if exploration.curves.segments else {}),
         "comparison": [
             {
                 "model": row["model"],
@@ -230,6 +235,11 @@ def _tables(exploration: Exploration) -> dict[str, Any]:
         "sizes": [{"": key, " ": value} for key, value in sizes.items()],
         "by_rank": [_rank_row(row) for row in exploration.by_rank()],
         "examination_text": f"Examination of {name} is {how}." if has_examination else f"{name} has no examination.",
+        "views": views_sentence(exploration.model) if exploration.curves.observed else "",
+        "segments": [
+            {"name": one.name, "sentence": one.sentence, "rows": [_label_row(row) for row in one.rows()]}
+            for one in exploration.curves.segments
+        ],
         "settings": [
             {"": key, " ": str(value)} for key, value in {**exploration.settings, "clickshift": __version__}.items()
         ],
@@ -251,16 +261,25 @@ def _model_row(row: Row) -> dict[str, str]:
 
 def _rank_row(row: Row) -> dict[str, str]:
     """Return a row of the table of ranks."""
-
-    def estimate(value: str, low: str, high: str) -> str:
-        if row[value] is None:
-            return "–"
-        return decimal(row[value]) + (f" [{decimal(row[low])}, {decimal(row[high])}]" if row[low] is not None else "")
-
     return {
         "rank": str(row["rank"]),
         "impressions": f"{row['impressions']:,.0f}",
         "clicks": f"{row['clicks']:,.0f}",
-        "click-through rate": estimate("ctr", "low", "high"),
-        "examination": estimate("examination", "examination_low", "examination_high"),
+        "click-through rate": _estimate(row, "ctr", "low", "high"),
+        "examination": _estimate(row, "examination", "examination_low", "examination_high"),
+        **({"observed": _estimate(row, *_OBSERVED)} if _OBSERVED[0] in row else {}),
     }
+
+
+def _label_row(row: Row) -> dict[str, str]:
+    """Return a row of the table of a segment."""
+    names = {"segment": "label", "rank": "rank", "impressions": "impressions", "clicks": "clicks"}
+    shown = {text: f"{row[name]:,}" if name != "segment" else row[name] for name, text in names.items()}
+    return shown | {"click-through rate": _estimate(row, "ctr", "low", "high")}
+
+
+def _estimate(row: Row, value: str, low: str, high: str) -> str:
+    """Return an estimate with its interval."""
+    if row[value] is None:
+        return "–"
+    return decimal(row[value]) + (f" [{decimal(row[low])}, {decimal(row[high])}]" if row[low] is not None else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, final
@@ -24,6 +24,7 @@ from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, DataError
 from clickshift.experiments.comparison import Comparison, click_predicting_models, compare
 from clickshift.exploration._conclusion import conclusion_of, data_line, verdict_of
+from clickshift.exploration._log_curves import LogCurves, SegmentClicks
 from clickshift.exploration._log_index import LogIndex
 from clickshift.exploration._queries import ExploredLog, conversions_of
 from clickshift.io.read_report import OnBadLine
@@ -58,6 +59,8 @@ class Exploration(Result):
         Comparison of the classical models; None if it was left out.
     n_queries
         Number of queries in `rows` and at most in a written page, the most frequent ones.
+    curves
+        Observed examination and clicks by segment, where the log has them.
 
     Notes
     -----
@@ -67,8 +70,11 @@ class Exploration(Result):
     - summary: the facts of `LogSummary`;
     - model: its name; fitted: whether it was fitted here;
     - by_rank: one row per rank: impressions, clicks, ctr, low and high; examination, examination_low and
-      examination_high, null where the model has none;
+      examination_high, null where the model has none; of a log with views also observed_examination, observed_low and
+      observed_high, and of PBM fitted on views examination_from_clicks, what clicks alone would suggest;
     - comparison: rows of `Comparison`, empty if it was left out;
+    - segments, if the log has some: for each segment of sessions its name (segment), whether its labels click alike
+      (conclusion, p_value), and the sessions and clicks by rank of its largest labels (labels);
     - rows: one row for each of the most frequent queries: query, sessions, clicks_per_session, lists, documents.
 
     Examples
@@ -85,6 +91,7 @@ class Exploration(Result):
     fitted: bool
     comparison: Comparison | None
     n_queries: int
+    curves: LogCurves = field(default_factory=LogCurves)
 
     @property
     def model(self) -> ClickModel:
@@ -128,6 +135,8 @@ class Exploration(Result):
         none = dict.fromkeys(("examination", "examination_low", "examination_high"))
         whole = ("impressions", "clicks")
         rows = [row | {name: round(row[name]) for name in whole} | none for row in self.summary.rows()]
+        for row, observed in zip(rows, self.curves.observed, strict=False):
+            row |= dict(zip(("observed_examination", "observed_low", "observed_high"), observed, strict=True))
         if examination is None:
             return rows
         for row, mean in zip(rows, examination.tolist(), strict=True):
@@ -139,6 +148,8 @@ class Exploration(Result):
                     "examination_low": curve["low"],
                     "examination_high": curve["high"],
                 }
+                if self.curves.observed and "from_clicks" in curve:
+                    row["examination_from_clicks"] = curve["from_clicks"]
         return rows
 
     def by_rank(self) -> Rows:
@@ -149,7 +160,9 @@ class Exploration(Result):
         list of dict
             Rows with rank, impressions, clicks, ctr, low, high, examination, examination_low and examination_high. The
             examination of PBM is its parameter; that of UBM and cascade models is the mean probability, over the log,
-            that a result was examined given the clicks above it, without an interval. None for other models.
+            that a result was examined given the clicks above it, without an interval. None for other models. Rows of
+            a log with views have the observed examination, too: observed_examination, observed_low, observed_high and,
+            of PBM fitted on views, examination_from_clicks.
         """
         return [dict(row) for row in self._by_rank]
 
@@ -197,6 +210,7 @@ class Exploration(Result):
             "by_rank": self.by_rank(),
             "comparison": [] if self.comparison is None else self.comparison.rows(),
             "rows": self.rows(),
+            **({"segments": [one.facts() for one in self.curves.segments]} if self.curves.segments else {}),
         }
 
     @property
@@ -221,6 +235,16 @@ class Exploration(Result):
     def _document(self) -> Document:
         curve = [{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self._by_rank]
         by_rank = Section("Clicks by rank", table=self.by_rank(), figure=partial(curve_figure, curve), name="by rank")
+        segments = [
+            Section(
+                f"Clicks by rank and {one.name}",
+                table=one.rows(),
+                figure=partial(curve_figure, _lines_of(one)),
+                name=f"by rank and {one.name}",
+                caption=one.sentence,
+            )
+            for one in self.curves.segments
+        ]
         compared = [] if self.comparison is None else self.comparison.document.sections
         queries = Section(
             "Most frequent queries",
@@ -230,7 +254,7 @@ class Exploration(Result):
         return Document(
             "Explore a log",
             self.conclusion,
-            [*compared, queries],
+            [*segments, *compared, queries],
             self.settings,
             verdict=verdict_of(self.summary),
             data=self.data,
@@ -369,7 +393,17 @@ def explore(
         model is None,
         comparison,
         queries,
+        LogCurves.of(opened),
     )
+
+
+def _lines_of(segment: SegmentClicks) -> Rows:
+    """Return the click-through rates of a segment as the rows of a figure: a line for each label."""
+    return [
+        {**row, "parameter": "click-through rate", "estimate": row["ctr"]}
+        for row in segment.rows()
+        if row["ctr"] is not None
+    ]
 
 
 def _sample(log: Log, size: int, seed: int) -> Log:

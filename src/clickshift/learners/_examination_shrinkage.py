@@ -20,10 +20,10 @@ from clickshift.core.newton import (
     damped_newton_step,
     halved_steps,
     maximise,
-    single_threaded_products,
 )
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
+from clickshift.learners._position_kernels import add_products
 
 _MAX_PAIRS = 4096
 """Clicked pairs that determine the information well enough; more are subsampled."""
@@ -83,8 +83,12 @@ def conditional_covariance(
     rate = (clicks[pairs] + _PSEUDO_IMPRESSIONS * mean) / (impressions[pairs] + _PSEUDO_IMPRESSIONS)
     p = np.minimum(e[:, None] * (rate * impressions[pairs] / total), _MAX_RATE)
     weight = exposure * (scale * clicks[pairs] / total) / (1 - p)
-    products = single_threaded_products(weight, weight / weight.sum(axis=0))
-    information = (np.diag(weight.sum(axis=1)) - products) * (1 - e) * (1 - e)[:, None]
+    roots = np.zeros((-(-len(e) // 4) * 4, len(pairs)))
+    np.divide(weight, np.sqrt(weight.sum(axis=0)), out=roots[: len(e)])
+    products = np.zeros((len(roots), len(roots)))
+    add_products(roots, roots, products, symmetric=True)
+    shared = np.triu(products) + np.triu(products, 1).T
+    information = (np.diag(weight.sum(axis=1)) - shared[: len(e), : len(e)]) * (1 - e) * (1 - e)[:, None]
     return covariance((information + np.diag(np.broadcast_to(viewed, len(e))))[np.ix_(free, free)])
 
 

@@ -31,6 +31,8 @@ from clickshift.learners._priors import prior_strength_by_moments
 
 _MAX_NEWTON_STEPS, _NEWTON_TOLERANCE, _BISECTION_TOLERANCE = 60, 1e-5, 1e-9
 """Newton converges quadratically: after a relative step of 1e-5 the next one would be about 1e-10."""
+_PAIRS_AT_ONCE = 96
+"""Pairs whose cross terms are multiplied at once. Rows of 64 or 128 numbers would compete for the same cache lines."""
 _FAST_SUMS = {"reassoc", "contract", "arcp"}  # sums in any order, so that the compiler can vectorise them
 
 
@@ -53,18 +55,30 @@ def _gather_cells(offsets, p, situation, skips, e, index, skipped, examined):
 
 @njit(cache=True, nogil=True, fastmath=_FAST_SUMS)
 @no_type_check
-def _subtract_outer_products(rows, matrix):
-    """Subtract the outer products of eight rows from the matrix, on and above its diagonal.
+def add_products(rows, others, matrix, symmetric):
+    """Add rows others' to the matrix in tiles of 4 x 4, or only what is on or above its diagonal if it is symmetric.
 
-    Eight at a time, so that the matrix is read and written an eighth as often.
+    Both have a multiple of 4 rows.
+
+    The 16 sums of a tile stay in registers, and the compiler vectorises the loop: a number is read once for four of
+    them. A linear algebra library would be as fast, but its threads would spin on the cores that the kernels need.
     """
-    for s in range(len(matrix)):
-        a, b, c, d = rows[0, s], rows[1, s], rows[2, s], rows[3, s]
-        e, f, g, h = rows[4, s], rows[5, s], rows[6, s], rows[7, s]
-        for t in range(s, len(matrix)):
-            above = a * rows[0, t] + b * rows[1, t] + c * rows[2, t] + d * rows[3, t]
-            below = e * rows[4, t] + f * rows[5, t] + g * rows[6, t] + h * rows[7, t]
-            matrix[s, t] -= above + below
+    for s in range(0, len(rows), 4):
+        for t in range(s if symmetric else 0, len(others), 4):
+            aa, ab, ac, ad, ba, bb, bc, bd = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            ca, cb, cc, cd, da, db, dc, dd = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for k in range(rows.shape[1]):
+                a, b, c, d = rows[s, k], rows[s + 1, k], rows[s + 2, k], rows[s + 3, k]
+                w, x, y, z = others[t, k], others[t + 1, k], others[t + 2, k], others[t + 3, k]
+                aa, ab, ac, ad = aa + a * w, ab + a * x, ac + a * y, ad + a * z
+                ba, bb, bc, bd = ba + b * w, bb + b * x, bc + b * y, bd + b * z
+                ca, cb, cc, cd = ca + c * w, cb + c * x, cc + c * y, cd + c * z
+                da, db, dc, dd = da + d * w, db + d * x, dc + d * y, dd + d * z
+            for i, (w, x, y, z) in enumerate(((aa, ab, ac, ad), (ba, bb, bc, bd), (ca, cb, cc, cd), (da, db, dc, dd))):
+                matrix[s + i, t] += w
+                matrix[s + i, t + 1] += x
+                matrix[s + i, t + 2] += y
+                matrix[s + i, t + 3] += z
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
@@ -81,7 +95,9 @@ def solve_pairs(
     """
     objective, n_situations = 0.0, len(e)
     index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
-    cross, rows, pending = np.empty(n_situations), np.zeros((8, n_situations)), 0
+    padded = -(-n_situations // 4) * 4 if len(matrix) else 0
+    cross, products, pending = np.empty(n_situations), np.zeros((padded, padded)), 0
+    rows = np.zeros((padded, _PAIRS_AT_ONCE))
     for p in range(start, stop):
         n = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined)
         yes, no = clicked[p] + pseudo_yes, rejected[p] + pseudo_no
@@ -127,18 +143,32 @@ def solve_pairs(
                 for other in range(k, n):  # situations of a pair ascend
                     matrix[index[k], index[other]] -= share * cross[other]
             continue
-        rows[pending] = 0.0
         scale = 1 / np.sqrt(information)
         for k in range(n):
-            rows[pending, index[k]] = scale * cross[k]
+            rows[index[k], pending] = scale * cross[k]
         pending += 1
-        if pending == len(rows):
-            _subtract_outer_products(rows, matrix)
-            pending = 0
+        if pending == _PAIRS_AT_ONCE:
+            add_products(rows, rows, products, True)
+            rows[:], pending = 0.0, 0
     if pending:
-        rows[pending:] = 0.0
-        _subtract_outer_products(rows, matrix)
+        add_products(rows, rows, products, True)
+    for s in range(len(matrix)):
+        for t in range(s, len(matrix)):
+            matrix[s, t] -= products[s, t]
     return objective
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST_SUMS)
+@no_type_check
+def _add_quadratic_forms(rows, cov, products, pairs, variance):
+    """Add the quadratic form row' cov row of each row to the variance of its pair; `products` is a buffer."""
+    products[:] = 0.0
+    add_products(rows, cov, products, False)
+    for i in range(len(pairs)):
+        added = 0.0
+        for s in range(rows.shape[1]):
+            added += products[i, s] * rows[i, s]
+        variance[pairs[i]] += max(added, 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST_SUMS)
@@ -150,7 +180,10 @@ def attractiveness_variance(start, stop, offsets, situation, skips, judged, tota
     """
     n_situations = len(e)
     index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
-    cross, every = np.empty(n_situations), np.empty(n_situations)
+    cross, padded = np.empty(n_situations), -(-n_situations // 4) * 4
+    covariances, every = np.zeros((padded, n_situations)), np.zeros((4, n_situations))
+    covariances[:n_situations] = cov
+    products, pending, waiting = np.zeros((4, padded)), np.zeros(4, np.int64), 0
     for p in range(start, stop):
         n, x, x_no = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined), a[p], 1 - a[p]
         information = (judged[p] + total) * x * x_no
@@ -161,24 +194,24 @@ def attractiveness_variance(start, stop, offsets, situation, skips, judged, tota
             information += (curve * x_no - odds * x) * x_no
             cross[k] = curve * x_no * (1 - examined[k])
         information = max(information, 1e-12)
-        added = 0.0
         if 2 * n < n_situations:
+            added = 0.0
             for k in range(n):
                 sum_above = 0.0
                 for other in range(k):
                     sum_above += cov[index[k], index[other]] * cross[other]
                 added += cross[k] * (2 * sum_above + cov[index[k], index[k]] * cross[k])
-        else:
-            every[:] = 0.0
-            for k in range(n):
-                every[index[k]] = cross[k]
-            for s in range(n_situations):
-                if every[s] != 0.0:
-                    sum_all = 0.0
-                    for other in range(n_situations):
-                        sum_all += cov[s, other] * every[other]
-                    added += every[s] * sum_all
-        variance[p] = 1 / information + max(added, 0.0) / (information * information)
+            variance[p] = 1 / information + max(added, 0.0) / (information * information)
+            continue
+        for k in range(n):
+            every[waiting, index[k]] = cross[k] / information
+        variance[p], pending[waiting] = 1 / information, p
+        waiting += 1
+        if waiting == 4:
+            _add_quadratic_forms(every, covariances, products, pending, variance)
+            every[:], waiting = 0.0, 0
+    if waiting:
+        _add_quadratic_forms(every, covariances, products, pending[:waiting], variance)
 
 
 _MAX_RATE = 0.95
@@ -200,7 +233,7 @@ def usual_rank(cells: Cells) -> Int[np.ndarray, " pair"]:
 
 
 def add_pseudo_counts(
-    cells: Cells, skips: Float[np.ndarray, " cell"]
+    cells: Cells, skips: Float[np.ndarray, " cell"], relative: Float[np.ndarray, " situation"] | None = None
 ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " situation"]]:
     """Add pseudo-counts at the click rates of documents usually shown at the same rank.
 
@@ -210,6 +243,8 @@ def add_pseudo_counts(
         Impressions and clicks by pair and situation.
     skips
         Skips by cell; the pseudo-skips are added in place.
+    relative
+        `clicks_per_impression(cells)`, where it is known; counts by rank do not need it.
 
     Returns
     -------
@@ -232,7 +267,7 @@ def add_pseudo_counts(
         rate = clicks / np.maximum(impressions, _MIN_COUNT)
     else:
         at_rank = np.eye(cells.n_ranks)[cells.rank_of_situation()]  # (situation, rank)
-        relative = clicks_per_impression(cells)
+        relative = clicks_per_impression(cells) if relative is None else relative
         expected = (impressions * relative) @ at_rank
         rate = np.minimum(relative * ((clicks @ at_rank) / np.maximum(expected, _MIN_COUNT) @ at_rank.T), _MAX_RATE)
     by_pair, by_situation = np.zeros(len(group)), np.zeros((len(ranges), n))

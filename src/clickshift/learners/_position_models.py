@@ -306,7 +306,9 @@ class ExaminationProblem:
     situation suffice.
     """
 
-    def __init__(self, cells: Cells, prior: Beta, *, pseudo_counts: bool) -> None:
+    def __init__(
+        self, cells: Cells, prior: Beta, *, pseudo_counts: bool, relative: Float[np.ndarray, " situation"] | None = None
+    ) -> None:
         self.cells, self.prior, self.offsets = cells, prior, cells.offsets
         _, self.pair_clicks = cells.by_pair()
         self.impressions, self.clicks = cells.by_situation()
@@ -332,7 +334,7 @@ class ExaminationProblem:
         self.skips = self.unknown.impressions - self.unknown.clicks
         self._observed_clicks = self.pair_clicks, self.clicks
         if pseudo_counts and cells.views is None:  # those of a group would be too alike for what views say of a pair
-            by_pair, by_situation = add_pseudo_counts(cells, self.skips)
+            by_pair, by_situation = add_pseudo_counts(cells, self.skips, relative)
             self.pair_clicks, self.clicks = self.pair_clicks + by_pair, self.clicks + by_situation
 
     def remove_pseudo_counts(self) -> None:

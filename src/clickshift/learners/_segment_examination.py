@@ -46,6 +46,8 @@ _TOUCHING = 1.96
 _NO_FAILURE = 2.512
 """The lower bound after n successes is 1 - 2.512 / n, for the Jeffreys interval with n not small."""
 _HIGHEST = 1 - 1e-7
+_HIGHEST_START = 0.98
+"""Largest examination to start from: that of the first rank may be nearly 1 in several segments."""
 _CURVE_TOLERANCE, _CURVE_STEPS = 0.1, 100
 """Tolerance, and number of evaluations of the likelihood, of the PBM that UBM's common curve is shrunk towards."""
 _LEAST_GAIN = 1.92
@@ -130,10 +132,10 @@ def fit_examination_by_segment(
     tuple
         The fit of all curves, and the curves by segment.
     """
-    problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None)
     rate = clicks_per_impression(cells)
+    problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
     first = _first_reference(problem, rate)
-    start = np.clip(0.95 * rate / rate[first], 0.01, 0.95)
+    start = np.clip(rate / rate[first], 0.01, _HIGHEST_START)  # these rates are nearly the estimates
     fitted, newton, reference = fit_with_reference(
         problem, start, tolerance * TOLERANCE_FACTOR, max_steps, reference=first, least_gain=_LEAST_GAIN
     )

@@ -186,11 +186,20 @@ function listTable(query) {
 }
 
 function healthCharts() {
-  const points = (value, low, high) => data.by_rank.map((row) => ({ rank: row.rank, value: row[value], low: row[low], high: row[high] }));
+  const points = (value, low, high, rows = data.by_rank) => rows.map((row) => ({ rank: row.rank, value: row[value], low: row[low], high: row[high] }));
   const charts = { "chart-ctr": (width) => rankChart([{ name: "click-through rate", points: points("ctr", "low", "high") }], { label: "Click-through rate by rank", width, height: 230 }) };
-  if (data.by_rank.some((row) => known(row.examination))) {
-    charts["chart-examination"] = (width) => rankChart([{ name: `examination (${data.model.label})`, points: points("examination", "examination_low", "examination_high") }], { label: "Examination by rank", width, height: 230, maximum: 1 });
+  const examination = [
+    { name: `examination (${data.model.label})`, points: points("examination", "examination_low", "examination_high") },
+    { name: "observed in views", points: points("observed_examination", "observed_low", "observed_high") },
+    { name: "from clicks alone", points: points("examination_from_clicks") },
+  ].filter((one) => one.points.some((point) => known(point.value)));
+  if (examination.length) {
+    charts["chart-examination"] = (width) => rankChart(examination, { label: "Examination by rank", width, height: 230, maximum: 1 });
   }
+  (data.segments ?? []).forEach(({ segment, labels }, k) => {
+    const curves = labels.map(({ label, by_rank }) => ({ name: label, points: points("ctr", "low", "high", by_rank) }));
+    charts[`chart-segment-${k}`] = (width) => rankChart(curves, { label: `Click-through rate by rank and ${segment}`, width: Math.min(width, 760) });
+  });
   if (data.comparison.length) {
     const rows = data.comparison.map((row) => ({ name: row.model, value: row.value, low: row.value - 1.96 * row.error, high: row.value + 1.96 * row.error, marked: row.model === data.model.label }));
     charts["chart-models"] = (width) => dotChart(rows, { label: "Models", axis: "conditional perplexity, lower is better", width: Math.min(width, 760) });
