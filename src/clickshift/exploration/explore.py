@@ -37,6 +37,8 @@ __all__ = ["Exploration", "explore"]
 
 _PAGE = {".html", ".htm"}
 _QUERIES_PRINTED = 10
+_HEADINGS = {"ctr": "click-through rate"}
+"""Headings of columns whose names are no words."""
 
 
 @final
@@ -220,11 +222,13 @@ class Exploration(Result):
     @override
     def _document(self) -> Document:
         curve = [{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self._by_rank]
-        by_rank = Section("Clicks by rank", table=self.by_rank(), figure=partial(curve_figure, curve), name="by rank")
+        by_rank = Section(
+            "Clicks by rank", table=_with_headings(self._by_rank), figure=partial(curve_figure, curve), name="by rank"
+        )
         compared = [] if self.comparison is None else self.comparison.document.sections
         queries = Section(
             "Most frequent queries",
-            table=self.rows()[:_QUERIES_PRINTED],
+            table=_with_headings(self.rows()[:_QUERIES_PRINTED]),
             caption="The page shows each query's documents.",
         )
         return Document(
@@ -370,6 +374,12 @@ def explore(
         comparison,
         queries,
     )
+
+
+def _with_headings(rows: Rows) -> Rows:
+    """Return rows as a table that people read: headings in words, without the columns that have no value."""
+    known = {name: _HEADINGS.get(name, name.replace("_", " ")) for row in rows for name in row if row[name] is not None}
+    return [{heading: row[name] for name, heading in known.items()} for row in rows]
 
 
 def _sample(log: Log, size: int, seed: int) -> Log:
